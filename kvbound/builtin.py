@@ -1,0 +1,135 @@
+"""The built-in instances: the worked examples of the papers and the generators that the theory uses."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kvbound.errors import BadInput
+from kvbound.instance import Call, Handling, Instance, Machine, Request, Segment
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A named family of instances: its parameters with their defaults, what it is, and where it is from."""
+
+    make: Callable[..., Instance]
+    defaults: dict[str, int]
+    what: str
+    source: str
+
+    def usage(self, name: str) -> str:
+        """Return the name with its parameters, as a user types it."""
+        return name + (
+            ":" + ",".join(f"{key}={value}" for key, value in self.defaults.items()) if self.defaults else ""
+        )
+
+
+def mars_figure1() -> Instance:
+    """Return the worked example of MARS (Figure 1) and LAMPS (Figure 3): three requests, each with one call."""
+
+    def request(id: str, before: int, duration: int, handling: Handling) -> Request:
+        call = Call(duration=duration, returns=0, handling=handling)
+        return Request(id=id, prompt=1, segments=(Segment(decode=before, call=call), Segment(decode=1)))
+
+    return Instance(
+        name="mars-figure1",
+        machine=Machine(memory=6, host_memory=6, batch_tokens=1, prefill_tokens=1, batch_requests=1),
+        requests=(request("R1", 5, 2, "preserve"), request("R2", 1, 7, "discard"), request("R3", 2, 1, "swap")),
+    )
+
+
+def infermax_figure15(I: int) -> Instance:  # noqa: E741 - the paper's letter, and part of the instance's name
+    """Return INFERMAX's Figure 15: four requests of prompt I and four outputs; memory for two prompts, not for two ends."""
+    from costmodels import infermax_7b
+
+    output = 4
+    return Instance(
+        name=f"infermax-figure15:I={I}",
+        tick_seconds=Fraction(1, 10**9),
+        machine=Machine(
+            memory=max(2 * I, I + output - 1), host_memory=0, batch_tokens=4096, prefill_tokens=4096, evict=True
+        ),
+        cost=infermax_7b(),
+        requests=tuple(Request(id=f"R{i}", prompt=I, segments=(Segment(decode=output),)) for i in range(1, 5)),
+    )
+
+
+def hindsight(n: int, M: int, seed: int) -> Instance:
+    """Return an instance of the theory family: all at tick 0, one batch a tick, no eviction, no chunks, no pause."""
+    return _theory_family(f"hindsight:n={n},M={M},seed={seed}", n, M, random.Random(seed))
+
+
+def hindsight_benchmark(seed: int) -> Instance:
+    """Return the benchmark set of the theory family: M in 30..50 and n in 40..60 are drawn first."""
+    draw = random.Random(seed)
+    M = draw.randint(30, 50)
+    n = draw.randint(40, 60)
+    return _theory_family(f"hindsight-benchmark:seed={seed}", n, M, draw)
+
+
+def _theory_family(name: str, n: int, M: int, draw: random.Random) -> Instance:
+    requests = []
+    for i in range(1, n + 1):
+        s = draw.randint(1, 5)
+        o = draw.randint(1, M - s)
+        requests.append(Request(id=f"R{i}", prompt=s + 1, segments=(Segment(decode=o),)))
+    return Instance(
+        name=name,
+        machine=Machine(memory=M, host_memory=0, chunked=False, evict=False, pause=False),
+        requests=tuple(requests),
+    )
+
+
+BUILTIN: dict[str, Builtin] = {
+    "mars-figure1": Builtin(
+        mars_figure1, {}, "three requests, each with a call: preserve, discard, swap", "MARS, Figure 1; LAMPS, Figure 3"
+    ),
+    "infermax-figure15": Builtin(
+        infermax_figure15, {"I": 32}, "four requests, of which memory holds two prompts but not two ends",
+        "INFERMAX, Section 5.1 and Figure 15",
+    ),
+    "hindsight": Builtin(
+        hindsight, {"n": 14, "M": 30, "seed": 14}, "the theory family: unit batches, one token a request and batch",
+        "Jaillet et al., arXiv 2502.07115",
+    ),
+    "hindsight-benchmark": Builtin(
+        hindsight_benchmark, {"seed": 2}, "the theory family, 40 to 60 requests, memory 30 to 50",
+        "Jaillet et al., arXiv 2502.07115",
+    ),
+}  # fmt: skip
+"""The built-in instances by name."""
+
+MAX_REQUESTS = 1_000_000
+
+
+def is_builtin(source: str) -> bool:
+    """Whether `source` names a built-in instance (with or without parameters)."""
+    return source.partition(":")[0] in BUILTIN
+
+
+def builtin_instance(source: str) -> Instance:
+    """Return a built-in instance by its name, such as `mars-figure1` or `infermax-figure15:I=8`.
+
+    Parameters that are left out take their defaults. BadInput for an unknown name or parameter.
+    """
+    name, _, text = source.partition(":")
+    if name not in BUILTIN:
+        raise BadInput(f"no built-in instance is called {name!r}; there are {', '.join(BUILTIN)}")
+    family = BUILTIN[name]
+    values = dict(family.defaults)
+    for part in text.split(",") if text else []:
+        match = re.fullmatch(r"(\w+)=(\d{1,9})", part.strip())
+        if match is None or match[1] not in values:
+            raise BadInput(f"{source}: {part!r} is no parameter with a whole number; write {family.usage(name)}")
+        values[match[1]] = int(match[2])
+    if "I" in values and not 1 <= values["I"] <= 10**6:
+        raise BadInput(f"{source}: I is a prompt length from 1 to 1000000")
+    if "n" in values and not 1 <= values["n"] <= MAX_REQUESTS:
+        raise BadInput(f"{source}: n is a number of requests from 1 to {MAX_REQUESTS}")
+    if "M" in values and values["M"] < 6:
+        raise BadInput(f"{source}: M is at least 6 (prompts go up to 5 and an output follows)")
+    return family.make(**values)

@@ -1,0 +1,11 @@
+"""The two ways in which kvbound says no: bad input, and a missing tool."""
+
+from __future__ import annotations
+
+
+class BadInput(ValueError):  # noqa: N818 - the field says "bad input"
+    """What the user gave cannot be used: one clear line (exit code 2 on the command line)."""
+
+
+class MissingTool(RuntimeError):  # noqa: N818
+    """A solver or an extra that was asked for is not there; the line says how to install it (exit code 4)."""

@@ -1,0 +1,38 @@
+"""The schedule: a list of batches, each with a start, the work of each request, and the moves made at its start."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
+"""A number in a schedule; the referee, not the reader, says whether it makes sense."""
+
+
+class Batch(BaseModel):
+    """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; the moves happen in that order."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    start: Integer
+    work: dict[str, Integer] = {}
+    drop: dict[str, Integer] = {}
+    swap_out: dict[str, Integer] = {}
+    swap_in: dict[str, Integer] = {}
+
+
+class Schedule(BaseModel):
+    """Batches in order. Everything else about a schedule is derived by the referee (`kvbound.verify_schedule`)."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    format: Literal["kvbound-schedule"] = "kvbound-schedule"
+    version: Literal[1] = 1
+    instance_sha256: str
+    batches: tuple[Batch, ...]
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the schedule file as text."""
+        return json.dumps(self.model_dump(mode="json"), indent=indent, ensure_ascii=False)

@@ -1,0 +1,174 @@
+"""The trace: what executing a schedule gives, batch by batch and request by request. Made only by the referee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from kvbound.cost import Features
+from kvbound.instance import Instance, Request
+from kvbound.schedule import Schedule
+
+Phase = Literal["prefill", "decode"]
+MoveKind = Literal["drop", "swap_out", "swap_in"]
+
+
+class BatchTrace(NamedTuple):
+    """One executed batch. Memory is in tokens of occupied blocks (device) and in tokens (host)."""
+
+    start: int
+    duration: int
+    features: Features
+    device: int
+    """Device memory during the batch, after its moves and its growth (rule R6)."""
+    device_after: int
+    """Device memory from its end to the start of the next batch."""
+    host: int
+
+    @property
+    def end(self) -> int:
+        """Tick at which the batch ends."""
+        return self.start + self.duration
+
+
+class Step(NamedTuple):
+    """The work of one request in one batch: `tokens` processed on top of `resident` ones."""
+
+    batch: int
+    resident: int
+    tokens: int
+    phase: Phase
+    recomputed: int
+    """How many of the tokens had been processed before."""
+    generated: bool
+
+
+class Move(NamedTuple):
+    """One move of KV at the start of a batch."""
+
+    batch: int
+    kind: MoveKind
+    tokens: int
+
+
+class State(NamedTuple):
+    """State of a request at a batch boundary: tokens known, on the device, on the host, and where it stands."""
+
+    known: int
+    device: int
+    host: int
+    status: Literal["waiting", "ready", "call", "done"]
+
+
+@dataclass(slots=True)
+class CallTrace:
+    """One call as it happened; `handling` is what was done to the KV between its start and the next work."""
+
+    segment: int
+    batch: int
+    """The batch that generated the token that starts the call."""
+    start: int
+    end: int
+    held: int
+    """Tokens of KV held when the call started."""
+    dropped: bool = False
+    swapped: bool = False
+    all_dropped: bool = False
+    all_swapped: bool = False
+
+    @property
+    def handling(self) -> Literal["preserve", "discard", "swap", "mixed"]:
+        """How the KV was handled, for reports."""
+        if not self.dropped and not self.swapped:
+            return "preserve"
+        if self.all_dropped and not self.swapped:
+            return "discard"
+        if self.all_swapped and not self.dropped:
+            return "swap"
+        return "mixed"
+
+
+@dataclass(slots=True)
+class RequestTrace:
+    """One request as it was carried out."""
+
+    request: Request
+    steps: list[Step] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    calls: list[CallTrace] = field(default_factory=list)
+    first_token: int = -1
+    completion: int = -1
+
+
+@dataclass(slots=True)
+class Waste:
+    """Memory waste in token-ticks, by cause (INFERCEPT's measure; `docs/semantics.md` defines each part)."""
+
+    calls: int = 0
+    queued: int = 0
+    transfer: int = 0
+    recomputation: int = 0
+
+    @property
+    def total(self) -> int:
+        """All four parts together."""
+        return self.calls + self.queued + self.transfer + self.recomputation
+
+
+@dataclass(slots=True)
+class Trace:
+    """A schedule that passed the referee, executed. `kvbound.metrics` computes objectives and measures from it."""
+
+    instance: Instance
+    schedule: Schedule
+    batches: list[BatchTrace]
+    requests: tuple[RequestTrace, ...]
+    waste: Waste
+
+    def memory_curve(self) -> list[tuple[int, int]]:
+        """Return device memory over time: (tick, tokens of occupied blocks from this tick on)."""
+        curve: list[tuple[int, int]] = []
+        for j, batch in enumerate(self.batches):
+            curve.append((batch.start, batch.device))
+            if j + 1 == len(self.batches) or self.batches[j + 1].start > batch.end:
+                curve.append((batch.end, batch.device_after))
+        return curve
+
+    def states(self, boundary: int) -> dict[str, State]:
+        """Return the state of every request at the start of batch `boundary`, before its moves.
+
+        `boundary` runs from 0 to the number of batches; the last one is the end of the last batch.
+        """
+        if not 0 <= boundary <= len(self.batches):
+            raise IndexError(f"boundary {boundary} is not in 0..{len(self.batches)}")
+        last = boundary == len(self.batches)
+        now = (self.batches[-1].end if self.batches else 0) if last else self.batches[boundary].start
+        return {trace.request.id: self._state(trace, boundary, now) for trace in self.requests}
+
+    def _state(self, trace: RequestTrace, boundary: int, now: int) -> State:
+        if 0 <= trace.completion <= now:
+            return State(trace.request.peak + 1, 0, 0, "done")
+        device = host = 0
+        events: list[Step | Move] = [move for move in trace.moves if move.batch < boundary]
+        events += [step for step in trace.steps if step.batch < boundary]
+        known = trace.request.prompt
+        for event in sorted(events, key=lambda e: (e.batch, isinstance(e, Step))):
+            if isinstance(event, Step):
+                device += event.tokens
+                known += event.generated
+            elif event.kind == "drop":
+                from_host = min(host, event.tokens)
+                host -= from_host
+                device -= event.tokens - from_host
+            else:
+                moved = event.tokens if event.kind == "swap_out" else -event.tokens
+                host += moved
+                device -= moved
+        status: Literal["waiting", "ready", "call"] = "ready" if trace.request.arrival <= now else "waiting"
+        for call in trace.calls:
+            if call.batch < boundary:
+                if call.end <= now:
+                    known += trace.request.calls[call.segment].returns
+                else:
+                    status = "call"
+        return State(known, device, host, status)
