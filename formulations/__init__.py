@@ -1,1 +1,31 @@
-"""formulations."""
+"""The mathematics of the problem as models. A formulation is made by `make`; who solves it is in `solvers/`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvbound.errors import BadInput
+from kvbound.instance import Instance
+
+if TYPE_CHECKING:
+    from formulations.batch_bigm import BatchBigM
+
+FORMULATIONS = {
+    "batch-bigm": "INFERMAX's program (its Section 5) with arrivals, calls and handlings, tightened",
+    "batch-bigm:plain": "the same with the paper's loose constants and nothing else, for comparison",
+    "cp-sat": "the semantics as a constraint program in integer ticks, written apart from the others",
+}
+"""The formulations by name, in words; each looks at a number of batches, the horizon."""
+
+
+def make(name: str, instance: Instance, objective: str, batches: int, *, upper_bound: int | None = None) -> BatchBigM:
+    """Build the named formulation with at most `batches` batches.
+
+    `upper_bound` is the value of a known schedule, in ticks: it may tighten the model, and never cuts off a schedule
+    that is at least as good. Raises BadInput for an unknown name or an unsupported objective.
+    """
+    from formulations.batch_bigm import BatchBigM
+
+    if name not in FORMULATIONS:
+        raise BadInput(f"no formulation is called {name!r}; there are {', '.join(FORMULATIONS)}")
+    return BatchBigM(instance, objective, batches, upper_bound=upper_bound, plain=name.endswith(":plain"))

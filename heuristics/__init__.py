@@ -1,1 +1,25 @@
-"""heuristics."""
+"""Policies, one a file, and the one engine that runs them."""
+
+from heuristics.engine import PolicyError, run_policy, trace_policy
+from heuristics.job import Job, NotKnown
+from heuristics.min_waste import with_min_waste_handlings
+from heuristics.plan import Plan
+from heuristics.policy import Policy, Ranked
+from heuristics.registry import POLICIES, best_schedule, get_policy
+from heuristics.view import View
+
+__all__ = [
+    "POLICIES",
+    "Job",
+    "NotKnown",
+    "Plan",
+    "Policy",
+    "PolicyError",
+    "Ranked",
+    "View",
+    "best_schedule",
+    "get_policy",
+    "run_policy",
+    "trace_policy",
+    "with_min_waste_handlings",
+]

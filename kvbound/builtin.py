@@ -43,7 +43,7 @@ def mars_figure1() -> Instance:
 
 
 def infermax_figure15(I: int) -> Instance:  # noqa: E741 - the paper's letter, and part of the instance's name
-    """Return INFERMAX's Figure 15: four requests of prompt I and four outputs; memory for two prompts, not for two ends."""
+    """Return INFERMAX's Figure 15: four requests of prompt I with four outputs; memory holds two prompts only."""
     from costmodels import infermax_7b
 
     output = 4

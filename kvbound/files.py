@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -16,6 +17,12 @@ from kvbound.schedule import Schedule
 
 MAX_BYTES = 256 * 1024 * 1024
 """A file larger than this is refused before it is read."""
+
+_WORDS = {"extra_forbidden": "unknown key", "missing": "this key is missing"}
+"""What pydantic says in more or other words, by the type of its error."""
+
+_ADVICE = "; use sys.set_int_max_str_digits() to increase the limit"
+"""What Python adds to its error on a number of thousands of digits."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -51,13 +58,15 @@ def read_text(source: str | Path) -> str:
     try:
         if str(source) == "-":
             data = sys.stdin.buffer.read(MAX_BYTES + 1)
+            size = len(data)
         else:
             with Path(source).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                data = b" " * (MAX_BYTES + 1) if size > MAX_BYTES else file.read(MAX_BYTES + 1)
+                data = b"" if size > MAX_BYTES else file.read(MAX_BYTES + 1)
+                size = max(size, len(data))
     except OSError as error:
         raise BadInput(f"{name}: cannot be read: {error.strerror or error}") from None
-    if len(data) > MAX_BYTES:
+    if size > MAX_BYTES:
         raise BadInput(f"{name}: larger than {MAX_BYTES // 2**20} MiB, which is the most that is read")
     try:
         return data.decode("utf-8")
@@ -77,29 +86,31 @@ def parse(model: type[Model], text: str, name: str) -> Model:
     except RecursionError:
         raise BadInput(f"{name}: nested too deeply") from None
     except ValueError as error:  # a number of thousands of digits, a duplicate key, NaN
-        raise BadInput(f"{name}: {_short(str(error))}") from None
+        raise BadInput(f"{name}: {_short(str(error).removesuffix(_ADVICE))}") from None
 
 
 def first_error(error: ValidationError) -> str:
     """Say the first thing that is wrong, with its place and value, in one line."""
     first = error.errors(include_url=False)[0]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    message = first["msg"].removeprefix("Value error, ")
+    message = _WORDS.get(first["type"], first["msg"].removeprefix("Value error, "))
     value = first.get("input")
     shown = "" if isinstance(value, dict | list | BaseModel) else f" (it is {_short(json.dumps(value, default=str))})"
     return _short(f"{place}: {message}{shown}" if place else message, 400)
 
 
 def _short(text: str, most: int = 200) -> str:
+    """Return the text on one line of at most `most` printable characters."""
     text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 2] + ".."
+    text = text if len(text) <= most else text[: most - 2] + ".."
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in one object")
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {key!r} stands twice in one object")
     return result
 
 

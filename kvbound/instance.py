@@ -12,7 +12,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 
 from kvbound.cost import Cost
 
@@ -21,8 +30,19 @@ LIMIT = 10**15
 
 Count = Annotated[int, Field(ge=0, le=LIMIT)]
 Positive = Annotated[int, Field(ge=1, le=LIMIT)]
+Offset = Annotated[int, Field(ge=-LIMIT, le=LIMIT)]
 Handling = Literal["preserve", "discard", "swap", "free"]
 """What happens to the KV of a request during a call; `free` leaves the choice to the schedule."""
+
+
+def _printable(text: str) -> str:
+    """Refuse control characters and line breaks, so that a name fits in a line, a table and a plot."""
+    if not text.isprintable():
+        raise ValueError("only printable characters (no line break, no control character)")
+    return text
+
+
+Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
 
 
 def _fraction(value: Any) -> Any:
@@ -39,10 +59,21 @@ def _fraction(value: Any) -> Any:
         raise ValueError(f"not a fraction: {value!r}") from None
     if fraction <= 0:
         raise ValueError("must be above 0")
+    if max(fraction.numerator, fraction.denominator) > LIMIT:
+        raise ValueError(f"its numerator and denominator are at most {LIMIT}")
     return fraction
 
 
-PositiveFraction = Annotated[Fraction, PlainValidator(_fraction), PlainSerializer(str, return_type=str)]
+_FRACTION_SCHEMA = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": LIMIT},
+        {"type": "string", "pattern": "^[0-9]+(/[0-9]+)?$", "maxLength": 40},
+    ],
+    "description": 'A positive fraction, exact: an integer, or text such as "3/2".',
+}
+PositiveFraction = Annotated[
+    Fraction, PlainValidator(_fraction), PlainSerializer(str, return_type=str), WithJsonSchema(_FRACTION_SCHEMA)
+]
 
 
 class Noun(BaseModel):
@@ -121,7 +152,7 @@ class Slo(Noun):
 class Request(Noun):
     """A request: when it arrives, its prompt, and its segments."""
 
-    id: Annotated[str, Field(min_length=1, max_length=200)]
+    id: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
     arrival: Count = 0
     prompt: Positive
     weight: Positive = 1
@@ -168,21 +199,27 @@ class Request(Noun):
 
 
 class Coarsening(Noun):
-    """How an imported instance was rounded; see `kvbound.coarsen`, which proves what each number means."""
+    """How an instance was rounded to blocks of tokens and slots of ticks; `kvbound.coarsen` makes and explains it.
+
+    The offsets are in fine ticks, by request: with C' and F' its completion and flow time in slots, those of the fine
+    instance are at least `slot_ticks * C' + completion_offset` and `slot_ticks * F' + flow_offset` (`relax` only).
+    """
 
     direction: Literal["relax", "restrict"]
     block_tokens: Positive
     slot_ticks: Positive
+    headroom_ticks: Count = 0
     fine_tick_seconds: PositiveFraction
-    offset_slots: dict[str, Count] = {}
+    completion_offset: dict[str, Offset] = {}
+    flow_offset: dict[str, Offset] = {}
 
 
 class Instance(Noun):
     """A machine, the cost of a batch, and the requests. `tick_seconds` only says how long a tick is."""
 
     format: Literal["kvbound-instance"] = "kvbound-instance"
-    version: Literal[1] = 1
-    name: Annotated[str, Field(max_length=200)] = "instance"
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    name: Name = "instance"
     tick_seconds: PositiveFraction = Fraction(1)
     machine: Machine
     cost: Cost = Cost.unit()
@@ -219,11 +256,15 @@ class Instance(Noun):
 
     def with_free_calls(self) -> Instance:
         """Return the same instance with the handling of every call left to the schedule."""
+        return self.with_calls_handled("free")
+
+    def with_calls_handled(self, handling: Handling) -> Instance:
+        """Return the same instance with one handling for all calls."""
         return self.replace(
             requests=tuple(
                 request.replace(
                     segments=tuple(
-                        segment.replace(call=segment.call and segment.call.replace(handling="free"))
+                        segment.replace(call=segment.call and segment.call.replace(handling=handling))
                         for segment in request.segments
                     )
                 )

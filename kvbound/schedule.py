@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kvbound.instance import Name
+
 Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
 """A number in a schedule; the referee, not the reader, says whether it makes sense."""
 
@@ -17,10 +19,10 @@ class Batch(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     start: Integer
-    work: dict[str, Integer] = {}
-    drop: dict[str, Integer] = {}
-    swap_out: dict[str, Integer] = {}
-    swap_in: dict[str, Integer] = {}
+    work: dict[Name, Integer] = {}
+    drop: dict[Name, Integer] = {}
+    swap_out: dict[Name, Integer] = {}
+    swap_in: dict[Name, Integer] = {}
 
 
 class Schedule(BaseModel):
@@ -29,8 +31,8 @@ class Schedule(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     format: Literal["kvbound-schedule"] = "kvbound-schedule"
-    version: Literal[1] = 1
-    instance_sha256: str
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    instance_sha256: Name
     batches: tuple[Batch, ...]
 
     def to_json(self, indent: int | None = None) -> str:

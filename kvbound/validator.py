@@ -6,6 +6,9 @@ It speaks only the nouns: no solver, no formulation and no policy is imported he
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -45,8 +48,9 @@ def verify_schedule(instance: Instance, schedule: Schedule) -> Trace:
             f"that of {instance.name} is {instance.sha256[:12]}..)"
         )
     execution = _Execution(instance)
-    for batch in schedule.batches:
-        execution.execute(batch)
+    with _garbage_collection_paused():
+        for batch in schedule.batches:
+            execution.execute(batch)
     execution.rule_11_completion()
     return Trace(
         instance=instance,
@@ -55,6 +59,18 @@ def verify_schedule(instance: Instance, schedule: Schedule) -> Trace:
         requests=tuple(state.trace for state in execution.states.values()),
         waste=execution.waste,
     )
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Pause the cyclic collector: an execution makes tuples by the million and no cycles; it takes half the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 _READY, _CALLING, _DONE = range(3)
@@ -93,13 +109,8 @@ class _MoveMade(NamedTuple):
     available: int
 
 
-class _Work(NamedTuple):
-    """A piece of work that the batch takes on, with the blocks that the request holds during it."""
-
-    state: _State
-    tokens: int
-    decode: bool
-    blocks: int
+_Work = tuple[_State, int, bool, int]
+"""Work in a batch: request, tokens, whether it decodes, blocks held during it (a plain tuple: there are millions)."""
 
 
 class _Execution:
@@ -291,7 +302,7 @@ class _Execution:
             if id in evicted:
                 self.fail(4, id, f"it works although a {evicted[id].kind} takes KV of it in the same batch")
             decode = missing == 1 and state.device > 0
-            works.append(_Work(state, tokens, decode, -(-(state.device + tokens) // block)))
+            works.append((state, tokens, decode, -(-(state.device + tokens) // block)))
         return works
 
     def rule_2_readiness(self, state: _State, now: int) -> None:
@@ -308,15 +319,15 @@ class _Execution:
     def rule_5_budgets(self, works: list[_Work]) -> None:
         """R5: tokens, prefill tokens and requests of a batch; one phase only without `hybrid`."""
         machine = self.machine
-        tokens = sum(work.tokens for work in works)
-        prefill_tokens = sum(work.tokens for work in works if not work.decode)
+        tokens = sum(tokens for _, tokens, _, _ in works)
+        prefill_tokens = sum(tokens for _, tokens, decode, _ in works if not decode)
         if machine.batch_tokens is not None and tokens > machine.batch_tokens:
             self.fail(5, None, f"it processes {tokens} tokens, batch_tokens is {machine.batch_tokens}")
         if machine.prefill_tokens is not None and prefill_tokens > machine.prefill_tokens:
             self.fail(5, None, f"it prefills {prefill_tokens} tokens, prefill_tokens is {machine.prefill_tokens}")
         if machine.batch_requests is not None and len(works) > machine.batch_requests:
             self.fail(5, None, f"{len(works)} requests work in it, batch_requests is {machine.batch_requests}")
-        if not machine.hybrid and len({work.decode for work in works}) > 1:
+        if not machine.hybrid and len({decode for _, _, decode, _ in works}) > 1:
             self.fail(5, None, "it mixes prefills and decodes, and the machine is not hybrid")
 
     def rule_5_no_pause(self, batch: Batch) -> None:
@@ -330,7 +341,7 @@ class _Execution:
 
     def rule_6_device_memory(self, works: list[_Work]) -> None:
         """R6: the blocks of all requests, after the moves and the growth, are at most the memory."""
-        blocks = self.blocks + sum(work.blocks - work.state.blocks for work in works)
+        blocks = self.blocks + sum(blocks - state.blocks for state, _, _, blocks in works)
         memory, block = self.machine.memory, self.machine.block
         if memory is not None and blocks * block > memory:
             self.fail(6, None, f"the requests occupy {blocks} blocks of {block} = {blocks * block}, memory is {memory}")
@@ -432,7 +443,7 @@ class _Execution:
         """Blocks of requests that are ready but only transfer in this batch."""
         if not moves:
             return 0
-        working = {work.state.position for work in works}
+        working = {state.position for state, _, _, _ in works}
         moved = {
             move.state.position: move.state.blocks
             for move in moves
@@ -441,7 +452,7 @@ class _Execution:
         return sum(moved.values())
 
     def generate(self, state: _State) -> None:
-        """Generate one token at the end of the batch; it may end the segment, and then start a call or end the request."""
+        """Generate one token at the end of the batch; if it ends the segment, start the call or end the request."""
         state.known += 1
         state.left -= 1
         trace = state.trace

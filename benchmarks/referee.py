@@ -1,0 +1,41 @@
+"""How fast the referee is: a million request-batch steps, with plain decoding and with calls in blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.record import timed
+from kvbound import Batch, Call, Instance, Machine, Request, Schedule, Segment, verify_schedule
+
+REQUESTS, BATCHES = 100, 10_000
+
+
+def plain() -> tuple[Instance, Schedule]:
+    """A hundred requests that decode side by side for ten thousand batches."""
+    requests = tuple(Request(id=f"R{i}", prompt=5, segments=(Segment(decode=BATCHES),)) for i in range(REQUESTS))
+    instance = Instance(name="plain", machine=Machine(memory=None), requests=requests)
+    batches = tuple(Batch(start=j, work={f"R{i}": 1 if j else 5 for i in range(REQUESTS)}) for j in range(BATCHES))
+    return instance, Schedule(instance_sha256=instance.sha256, batches=batches)
+
+
+def with_calls() -> tuple[Instance, Schedule]:
+    """The same with a preserved call of no duration after every tenth token, in blocks of 16."""
+    call = Call(duration=0, returns=1, handling="preserve")
+    segments = (*(Segment(decode=10, call=call) for _ in range(BATCHES // 10 - 1)), Segment(decode=10))
+    requests = tuple(Request(id=f"R{i}", prompt=5, segments=segments) for i in range(REQUESTS))
+    instance = Instance(name="with calls", machine=Machine(memory=None, block=16), requests=requests)
+    first = [5 if j == 0 else 2 if j % 10 == 0 else 1 for j in range(BATCHES)]
+    batches = tuple(Batch(start=j, work={f"R{i}": first[j] for i in range(REQUESTS)}) for j in range(BATCHES))
+    return instance, Schedule(instance_sha256=instance.sha256, batches=batches)
+
+
+def run() -> list[dict[str, Any]]:
+    """Measure both cases."""
+    rows = []
+    for make in (plain, with_calls):
+        instance, schedule = make()
+        trace, seconds = timed(lambda: verify_schedule(instance, schedule), 3)  # noqa: B023
+        steps = sum(len(request.steps) for request in trace.requests)
+        assert steps == REQUESTS * BATCHES
+        rows.append({"case": instance.name, "steps": steps, **seconds})
+    return rows

@@ -1,0 +1,134 @@
+"""busy-time: how long each layer lasts, where a layer is a batch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyomo.environ as pyo
+
+from formulations.chains import longest_batch
+
+if TYPE_CHECKING:
+    from formulations.arc_flow.life import Action
+    from formulations.arc_flow.program import ArcFlow
+
+Rows = Iterator[Any]
+
+INDICATORS: dict[str, Callable[[Action], bool]] = {
+    "busy": lambda action: action.work > 0,
+    "any_decode": lambda action: action.work > 0 and action.decode,
+    "any_prefill": lambda action: action.work > 0 and not action.decode,
+}
+"""Features that are 1 if any request does something in the batch."""
+
+
+def features(action: Action) -> dict[str, int]:
+    """Return what an action adds to the features of its batch that are sums, the quadratic ones included."""
+    works, c, m = action.work > 0, action.work, action.resident
+    decode, prefill = works and action.decode, works and not action.decode
+    return {
+        "tokens": c,
+        "generated": int(action.generated),
+        "decode_requests": int(decode),
+        "prefill_requests": int(prefill),
+        "decode_kv": m if decode else 0,
+        "prefill_kv": m if prefill else 0,
+        "prefill_pairs": c * c + 2 * c * m if prefill else 0,
+        "swap_out_tokens": action.swap_out,
+        "swap_in_tokens": action.swap_in,
+        "swap_outs": int(action.swap_out > 0),
+        "swap_ins": int(action.swap_in > 0),
+    }
+
+
+class LayerCost:
+    """`used[t]`: some request is not done before layer t; `D[t]`: its duration, in the model's unit of time.
+
+    D is an integer unless the unit is many ticks; then f/q is a lower bound, by less than one tick a batch.
+    """
+
+    def __init__(self, program: ArcFlow) -> None:
+        self.program, self.model, self.instance = program, program.model, program.instance
+        self.functions = self.instance.cost.functions
+        self.is_one_tick = self.instance.cost.always_one_tick
+        self.layers = [] if program.setting.timed else sorted(program.in_layer)
+        durations = [] if self.is_one_tick else self.layers
+        model = self.model
+        model.used = pyo.Var(self.layers, domain=pyo.Binary)
+        domain = pyo.NonNegativeIntegers if program.scale == 1 else pyo.NonNegativeReals
+        model.D = pyo.Var(durations, domain=domain, bounds=(0, longest_batch(self.instance) / program.scale))
+        for name in INDICATORS:
+            wanted = any(getattr(function, name) for function in self.functions)
+            model.add_component(name, pyo.Var(durations if wanted else [], domain=pyo.Binary))
+        hinges = [(f, t) for f, function in enumerate(self.functions) if function.tokens_above for t in durations]
+        model.tokens_above = pyo.Var(hinges, domain=pyo.NonNegativeReals)
+
+    def constraints(self) -> list[Callable[[], Rows]]:
+        """Return the constraints of durations."""
+        return [self.in_use, self.layer_order, self.indicators, self.hinge, self.duration_is_the_cost]
+
+    def total(self) -> Any:
+        """Return the busy time."""
+        return sum((self.model.used if self.is_one_tick else self.model.D).values())
+
+    def by_class(self, t: int, which: Callable[[Action], bool]) -> Iterator[tuple[int, Any]]:
+        """Yield for each class its count and the flow that does something in layer t."""
+        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for c, a, action in self.program.in_layer[t]:
+            if which(action):
+                found[c].append((1, a))
+        for c, terms in found.items():
+            yield self.program.graphs[c].count, self.program.sum(terms)
+
+    def in_use(self) -> Rows:
+        """Requests of class c that are not done before layer t <= n_c used[t]."""
+        for t in self.layers:
+            for count, flow in self.by_class(t, lambda _: True):
+                yield flow <= count * self.model.used[t]
+
+    def layer_order(self) -> Rows:
+        """used[t+1] <= used[t]: unused layers come last."""
+        for t in self.layers[1:]:
+            yield self.model.used[t] <= self.model.used[t - 1]
+
+    def indicators(self) -> Rows:
+        """busy, any_decode, any_prefill: flows of class c that do so <= n_c indicator[t]."""
+        for name, which in INDICATORS.items():
+            for t in self.model.component(name):
+                for count, flow in self.by_class(t, which):
+                    yield flow <= count * self.model.component(name)[t]
+
+    def hinge(self) -> Rows:
+        """tokens_above[t] >= tokens[t] - knee used[t]."""
+        for f, t in self.model.tokens_above:
+            knee = self.functions[f].tokens_above
+            assert knee is not None
+            tokens = [(action.work, a) for _, a, action in self.program.in_layer[t] if action.work]
+            yield self.model.tokens_above[f, t] >= self.program.sum(tokens) - knee.knee * self.model.used[t]
+
+    def duration_is_the_cost(self) -> Rows:
+        """D[t] >= used[t] (one tick), and D[t] >= f/q for each function."""
+        for t in self.model.D:
+            yield self.program.scale * self.model.D[t] >= self.model.used[t]
+            for f, function in enumerate(self.functions):
+                unit = function.divisor * self.program.scale
+                terms = [
+                    (coefficient / unit, a)
+                    for _, a, action in self.program.in_layer[t]
+                    if (coefficient := self.coefficient(f, action))
+                ]
+                fixed = sum(getattr(function, name) / unit * self.model.component(name)[t] for name in self.shared(f))
+                above = function.tokens_above.coefficient / unit * self.model.tokens_above[f, t] if (
+                    function.tokens_above
+                ) else 0
+                yield self.model.D[t] >= self.program.sum(terms) + fixed + above
+
+    def coefficient(self, f: int, action: Action) -> int:
+        """Return what an action adds to f."""
+        return sum(getattr(self.functions[f], name) * amount for name, amount in features(action).items() if amount)
+
+    def shared(self, f: int) -> list[str]:
+        """Return the indicators that f counts."""
+        return [name for name in INDICATORS if getattr(self.functions[f], name)]

@@ -1,0 +1,91 @@
+"""Which graph is built for an instance: what a layer is, and which reductions are proved for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvbound.errors import BadInput
+from kvbound.instance import Instance
+
+TIMED = ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft", "late-requests")
+"""Objectives of completion times: a layer is a slot of time, and every batch must last one tick."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What holds for all requests of an instance; the proofs are in `docs/arc_flow.md`, under the names used here."""
+
+    timed: bool
+    """Layers are slots of time (else batches, where calls and arrivals cost nothing: busy-time)."""
+    idle_layers: bool
+    """A layer may be idle although a request must go on (no `pause`) or owes an ordered swap."""
+    early_swaps: bool
+    """An ordered swap is made in the next layer, whether or not it is idle."""
+    whole_prefills: bool
+    """Reduction 1: no prefill is split."""
+    early_drops: bool
+    """Reduction 2: the KV of a free call is dropped in the first layer after the call's start, or never."""
+    free_places: bool
+    """Reduction 3: in the window of a free call, KV is on the device or the host, chosen layer by layer."""
+    late_returns: bool
+    """Reduction 4: the host has room for all, so that swapped KV comes back only with the next work."""
+    hosted: bool
+    """Reduction 5: so that the KV of a free call is on the host in its window, and never dropped."""
+
+
+def make_setting(instance: Instance, objective: str, *, pruned: bool = True) -> Setting:
+    """Choose the graph of an instance; `pruned=False` leaves out all reductions.
+
+    Raises BadInput where no graph is exact: `partial` moves, TPOT SLOs, objectives of time with batches that do not
+    all last one tick, and objectives not listed.
+    """
+    _check_supported(instance, objective)
+    machine, timed = instance.machine, objective != "busy-time"
+    requests = instance.requests
+    one_tick = instance.cost.always_one_tick
+    swaps = any(call.handling == "swap" for request in requests for call in request.calls)
+    may_wait = any(request.calls or request.arrival != requests[0].arrival for request in requests)
+    calm = machine.pause and not machine.evict
+    roomy = _host_has_room_for_all(instance)
+    early_swaps = not timed or not swaps or (calm and roomy)
+    free_places = pruned and calm and one_tick and early_swaps
+    return Setting(
+        timed=timed,
+        idle_layers=timed and (not early_swaps or (not machine.pause and may_wait)),
+        early_swaps=early_swaps,
+        whole_prefills=not machine.chunked or (pruned and one_tick and _tokens_never_bind(instance)),
+        early_drops=pruned and not machine.evict,
+        free_places=free_places,
+        late_returns=pruned and calm and one_tick and roomy,
+        hosted=free_places and roomy and machine.hybrid,
+    )
+
+
+def _check_supported(instance: Instance, objective: str) -> None:
+    if objective not in (*TIMED, "busy-time"):
+        raise BadInput(f"arc-flow has no objective {objective!r}; it has busy-time, {', '.join(TIMED)}")
+    if instance.machine.partial:
+        raise BadInput("arc-flow does not do partial drops and swaps (machine.partial); use batch-bigm or cp-sat")
+    if objective != "busy-time" and not instance.cost.always_one_tick:
+        raise BadInput(f"arc-flow does {objective} only where every batch lasts one tick; with this cost, busy-time")
+    for request in instance.requests:
+        if objective == "late-requests" and request.slo is not None and request.slo.tpot is not None:
+            raise BadInput(f"arc-flow does not do TPOT SLOs, and request {request.id} has one; use cp-sat")
+
+
+def _host_has_room_for_all(instance: Instance) -> bool:
+    limit = instance.machine.host_memory
+    if limit is None:
+        return True
+    return limit >= sum(
+        max((r.context_at_call(k) for k, call in enumerate(r.calls) if call.handling in ("swap", "free")), default=0)
+        for r in instance.requests
+    )
+
+
+def _tokens_never_bind(instance: Instance) -> bool:
+    """Whether the memory limits the tokens of a batch more than the budgets do (and phases and evictions aside)."""
+    machine = instance.machine
+    most = sum(request.peak for request in instance.requests) if machine.memory is None else machine.memory
+    enough = all(limit is None or limit >= most for limit in (machine.batch_tokens, machine.prefill_tokens))
+    return enough and machine.hybrid and not machine.evict

@@ -1,0 +1,552 @@
+"""INFERMAX's program (its Section 5) extended to arrivals, calls, swaps and every switch, as a Pyomo model.
+
+Each constraint is a method; its name is the constraint's name in the model and in `docs/formulation.md`, where the
+proofs are. `j` is a batch from 1, `i` a request, `q` one of its tokens, `k` a call or segment, the last three from the
+position in the instance; `S, m, c, g` are the letters of the paper, whose equations (1) to (5) are named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise, product
+from typing import Any
+
+import pyomo.environ as pyo
+
+from formulations.batch_clock import make_clock
+from formulations.batch_cost import BatchCost
+from formulations.batch_moves import BatchMoves
+from formulations.batch_start import BatchStart
+from formulations.chains import chains, least_work
+from formulations.timing import start_early
+from kvbound.errors import BadInput
+from kvbound.instance import Instance
+from kvbound.schedule import Batch, Schedule
+from kvbound.trace import Trace
+
+Rows = Iterator[Any]
+
+
+class BatchBigM:
+    """At most `batches` batches (where batches are slots of time: slots enough for them); see the module's text.
+
+    `model` is a linear mixed-integer Pyomo model, minimised. `upper_bound` is the value of a known schedule: it
+    tightens the model and cuts off no schedule of at most that value. `plain` leaves out everything that only tightens.
+
+    Raises BadInput for an objective that is not in OBJECTIVES.
+    """
+
+    name = "batch-bigm"
+    OBJECTIVES = ("busy-time", "makespan", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
+
+    def __init__(
+        self, instance: Instance, objective: str, batches: int, *, upper_bound: int | None = None, plain: bool = False
+    ) -> None:
+        if objective not in self.OBJECTIVES:
+            raise BadInput(f"{self.name} has no objective {objective!r}; it has {', '.join(self.OBJECTIVES)}")
+        if batches < 1:
+            raise BadInput(f"{self.name} needs at least 1 batch, not {batches}")
+        self.instance, self.machine, self.objective_name = instance, instance.machine, objective
+        self.upper_bound, self.plain = upper_bound, plain
+        self.chains = chains(instance)
+        self.requests = range(len(instance.requests))
+        self.scale = time_scale(instance)
+        self.model = pyo.ConcreteModel(name=self.name)
+        self.clock = make_clock(self, batches)
+        self.batches = range(1, self.clock.batches + 1)
+        self.first, self.last = self._windows()
+        self._variables()
+        self.moves = BatchMoves(self)
+        self.clock.variables()
+        self.cost = BatchCost(self)
+        for constraint in self.constraints():
+            self._add(constraint)
+        self.model.objective = pyo.Objective(expr=self._objective())
+
+    def constraints(self) -> list[Callable[[], Rows]]:
+        """Return the constraints of the model, one method each."""
+        progress = (
+            [self.termination, self.non_decreasing_length, self.segment_ends]
+            if self.plain
+            else [self.token_order, self.call_before_next_token, self.no_pause_by_token]
+        )
+        work = [
+            self.memory_management, self.tokens_to_process, self.token_generation, self.work_takes_tokens,
+            self.readiness, self.decode_phase, self.extension_phase, self.no_pause,
+        ]  # fmt: skip
+        batch = [
+            self.batch_order, self.batch_is_not_empty, self.batch_tokens, self.prefill_tokens, self.batch_requests,
+            self.one_phase, self.blocks, self.device_memory, self.host_memory,
+        ]  # fmt: skip
+        tight = [self.kept_tokens, self.memory_of_generation, self.few_large, self.identical_requests_end_in_order]
+        return [
+            *progress, *work, *batch, *([] if self.plain else tight), *self.moves.constraints(),
+            *self.clock.constraints(), *self.cost.constraints(),
+        ]  # fmt: skip
+
+    def _add(self, constraint: Callable[[], Rows]) -> None:
+        rows = pyo.ConstraintList()
+        self.model.add_component(constraint.__name__, rows)
+        for row in constraint():
+            if row is False:  # no schedule has so few batches: say it in a row, as the solver expects
+                rows.add(self.model.used[1] >= 2)
+            elif row is not True:
+                rows.add(row)
+
+    # --- variables -----------------------------------------------------------------------------------------------
+
+    def _windows(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Return for each request and token the first batch that can, and the last that must have generated it."""
+        if self.plain:
+            ends = [[self.clock.batches + 1] * (chain.outputs + 1) for chain in self.chains]
+            return [[1] * (chain.outputs + 1) for chain in self.chains], ends
+        return self.clock.windows()
+
+    def _variables(self) -> None:
+        model, every = self.model, list(product(self.requests, self.batches))
+        model.used = pyo.Var(self.batches, domain=pyo.Binary)
+        model.y = pyo.Var(
+            [
+                (i, q, j)
+                for i in self.requests
+                for q in self.marks(i)
+                for j in self.batches
+                if self.first[i][q] <= j < self.last[i][q]
+            ],
+            domain=pyo.Binary,
+        )
+        if self.plain:
+            model.g = pyo.Var(every, domain=pyo.Binary)
+            model.generated = pyo.Var(every, domain=pyo.NonNegativeReals)
+        if self.machine.chunked:
+            model.w = pyo.Var(every, domain=pyo.Binary)
+        integral = self.machine.chunked or self.machine.partial
+        tokens = pyo.NonNegativeIntegers if integral else pyo.NonNegativeReals
+        model.c = pyo.Var(every, domain=tokens, bounds=lambda _, i, j: (0, self.most_tokens(i, j)))
+        model.m = pyo.Var(every, domain=pyo.NonNegativeReals, bounds=lambda _, i, j: (0, self.most_resident(i, j)))
+        model.fresh = pyo.Var(every, domain=pyo.Binary)
+        extends = [(i, j) for i, j in every if self.phases_matter and self.may_extend(i)]
+        model.extends = pyo.Var(extends, domain=pyo.Binary)
+        if not self.machine.hybrid:
+            model.phase = pyo.Var(self.batches, domain=pyo.Binary)
+        if self.machine.memory is not None and self.machine.block > 1:
+            model.blocks_held = pyo.Var(every, domain=pyo.NonNegativeIntegers)
+
+    def marks(self, i: int) -> Sequence[int]:
+        """Return the tokens of which the model knows by which batch they are generated: all, or if plain, the ends."""
+        chain = self.chains[i]
+        return sorted({1, *chain.ends}) if self.plain else range(1, chain.outputs + 1)
+
+    @property
+    def phases_matter(self) -> bool:
+        """Whether anything depends on which work is a prefill and which a decode."""
+        machine = self.machine
+        budget = machine.prefill_tokens is not None and machine.prefill_tokens != machine.batch_tokens
+        return budget or not machine.hybrid or self.instance_cost_has("decode", "prefill")
+
+    def instance_cost_has(self, *parts: str) -> bool:
+        """Whether the cost has a feature with one of these parts in its name."""
+        return any(
+            getattr(function, name)
+            for function in self.instance.cost.functions
+            for name in type(function).model_fields
+            if name != "divisor" and any(part in name for part in parts)
+        )
+
+    def may_extend(self, i: int) -> bool:
+        """Whether request i can be in a prefill on top of resident KV."""
+        request = self.chains[i].request
+        return self.machine.chunked or self.machine.partial or any(call.returns for call in request.calls)
+
+    # --- what variables mean -------------------------------------------------------------------------------------
+
+    def reached(self, i: int, q: int, j: int) -> Any:
+        """y: 1 if request i has generated token q by the end of batch j."""
+        if q == 0:
+            return 1
+        if j < self.first[i][q]:
+            return 0
+        return 1 if j >= self.last[i][q] else self.model.y[i, q, j]
+
+    def makes(self, i: int, q: int, j: int) -> Any:
+        """1 if request i generates token q in batch j."""
+        return self.reached(i, q, j) - self.reached(i, q, j - 1)
+
+    def generated(self, i: int, j: int) -> Any:
+        """Tokens that request i has generated by the end of batch j."""
+        if self.plain:
+            return self.model.generated[i, j] if j else 0
+        return sum(self.reached(i, q, j) for q in self.marks(i))
+
+    def generates(self, i: int, j: int) -> Any:
+        """g: 1 if request i generates a token in batch j."""
+        return self.model.g[i, j] if self.plain else self.generated(i, j) - self.generated(i, j - 1)
+
+    def works(self, i: int, j: int) -> Any:
+        """1 if request i works in batch j; without chunks, work always generates a token."""
+        return self.model.w[i, j] if self.machine.chunked else self.generates(i, j)
+
+    def done(self, i: int, j: int) -> Any:
+        """1 if request i is done at the end of batch j."""
+        return self.reached(i, self.chains[i].outputs, j)
+
+    def ended(self, i: int, k: int, j: int) -> Any:
+        """E: 1 if segment k has ended, and its call begun, by the end of batch j."""
+        return self.reached(i, self.chains[i].ends[k], j)
+
+    def in_call(self, i: int, k: int, j: int) -> Any:
+        """1 if call k has begun before batch j and (as far as the model uses it) not returned by its start."""
+        return self.ended(i, k, j - 1) - self.clock.returned(i, k, j)
+
+    def known(self, i: int, j: int) -> Any:
+        """S: tokens known at the start of batch j (calls that have not returned left out)."""
+        calls = enumerate(self.chains[i].request.calls)
+        returns = sum(call.returns * self.clock.returned(i, k, j) for k, call in calls if call.returns)
+        return self.chains[i].request.prompt + self.generated(i, j - 1) + returns
+
+    def resident(self, i: int, j: int) -> Any:
+        """m: KV on the device at the end of batch j."""
+        return self.model.m[i, j] if j else 0
+
+    def extends(self, i: int, j: int) -> Any:
+        """1 if request i works in batch j on resident KV, in the prefill phase."""
+        return self.model.extends[i, j] if (i, j) in self.model.extends else 0
+
+    def decodes(self, i: int, j: int) -> Any:
+        """1 if request i is in the decode phase in batch j (where phases matter)."""
+        return self.works(i, j) - self.model.fresh[i, j] - self.extends(i, j)
+
+    def most_generated(self, i: int, j: int) -> int:
+        """Return the most tokens that request i can have generated by the end of batch j."""
+        return max(q for q in range(self.chains[i].outputs + 1) if q == 0 or self.first[i][q] <= j)
+
+    def most_known(self, i: int, j: int) -> int:
+        """Return the most tokens that request i can have to process by batch j: the context of its next token."""
+        chain = self.chains[i]
+        return chain.context[min(self.most_generated(i, j - 1) + 1, chain.outputs)]
+
+    def most_resident(self, i: int, j: int) -> int:
+        """Return the most KV that request i can hold at the end of batch j: the tightest constant for m."""
+        limit = self.machine.prefill_limit
+        return 0 if j < 1 else min(self.most_known(i, j), self.most_known(i, j) if limit is None else j * limit)
+
+    def most_tokens(self, i: int, j: int) -> int:
+        """Return the most tokens that request i can process in batch j: the tightest constant for c."""
+        limit = self.machine.prefill_limit
+        return self.most_known(i, j) if limit is None else min(limit, self.most_known(i, j))
+
+    # --- progress of a request -----------------------------------------------------------------------------------
+
+    def termination(self) -> Rows:
+        """Sum over j of g[i,j] = O_i (plain)."""
+        for i in self.requests:
+            yield sum(self.generates(i, j) for j in self.batches) == self.chains[i].outputs
+
+    def non_decreasing_length(self) -> Rows:
+        """S grows by g: generated[i,j] = generated[i,j-1] + g[i,j] (plain)."""
+        for i, j in product(self.requests, self.batches):
+            yield self.generated(i, j) == self.generated(i, j - 1) + self.generates(i, j)
+
+    def segment_ends(self) -> Rows:
+        """y[i,q,j] = 1 exactly if generated[i,j] >= q, for the marks q (plain)."""
+        for i, q, j in ((i, q, j) for i in self.requests for q in self.marks(i) for j in self.batches):
+            most = self.chains[i].outputs
+            yield self.generated(i, j) >= q * self.reached(i, q, j)
+            yield self.generated(i, j) <= q - 1 + (most - q + 1) * self.reached(i, q, j)
+
+    def token_order(self) -> Rows:
+        """y[i,q,j-1] <= y[i,q,j] and y[i,q+1,j] <= y[i,q,j-1]: a token stays generated, one is made a batch."""
+        for i, j in product(self.requests, self.batches):
+            for q in self.marks(i):
+                yield self.reached(i, q, j - 1) <= self.reached(i, q, j)
+                if q > 1:
+                    yield self.reached(i, q, j) <= self.reached(i, q - 1, j - 1)
+        for i in self.requests:
+            for q in self.marks(i):
+                yield self.first[i][q] <= self.last[i][q]
+
+    def call_before_next_token(self) -> Rows:
+        """y[i,q+1,j] <= R[i,k,j] where token q starts call k."""
+        for i, j in product(self.requests, self.batches):
+            for k, end in enumerate(self.chains[i].ends[:-1]):
+                yield self.reached(i, end + 1, j) <= self.clock.returned(i, k, j)
+
+    # --- work of a request ---------------------------------------------------------------------------------------
+
+    def memory_management(self) -> Rows:
+        """(1): m[i,j] = m'[i,j] + c[i,j], with m' the KV after the moves; 0 from the end of the request on."""
+        for i, j in product(self.requests, self.batches):
+            freed = self.chains[i].request.peak * (self.done(i, j) - self.done(i, j - 1))
+            yield self.model.m[i, j] == self.moves.resident(i, j) + self.model.c[i, j] - freed
+
+    def tokens_to_process(self) -> Rows:
+        """(2): c[i,j] <= S - m', and one less if the request works but generates no token."""
+        for i, j in product(self.requests, self.batches):
+            idle = self.works(i, j) - self.generates(i, j) if self.machine.chunked else 0
+            yield self.moves.resident(i, j) + self.model.c[i, j] <= self.known(i, j) - idle
+
+    def token_generation(self) -> Rows:
+        """(3): m' + c >= A_q where token q is generated; plain: c >= S - m' - M (1 - g)."""
+        for i, j in product(self.requests, self.batches):
+            processed = self.moves.resident(i, j) + self.model.c[i, j]
+            if self.plain:
+                yield processed >= self.known(i, j) - self.loose_tokens * (1 - self.generates(i, j))
+            else:
+                context = self.chains[i].context
+                yield processed >= sum(context[q] * self.makes(i, q, j) for q in self.marks(i))
+
+    @property
+    def loose_tokens(self) -> int:
+        """The one loose constant for tokens of the plain variant."""
+        return max(chain.request.peak for chain in self.chains) + 1
+
+    def work_takes_tokens(self) -> Rows:
+        """W <= c <= c_max w; g <= w."""
+        for i, j in product(self.requests, self.batches):
+            tokens, works = self.model.c[i, j], self.works(i, j)
+            yield works <= tokens
+            yield tokens <= (self.loose_tokens if self.plain else self.most_tokens(i, j)) * works
+            if self.machine.chunked:
+                yield self.generates(i, j) <= works
+
+    def readiness(self) -> Rows:
+        """R2: w <= 1 - (E - R) for each call, w <= 1 - done; arrivals are in the clock."""
+        for i, j in product(self.requests, self.batches):
+            yield self.works(i, j) <= 1 - self.done(i, j - 1)
+            for k in range(len(self.chains[i].request.calls)):
+                yield self.works(i, j) <= 1 - self.in_call(i, k, j)
+
+    def decode_phase(self) -> Rows:
+        """A decode (d = w - fresh - extends) generates a token and processes one: d <= g, c <= d + c_max (w - d)."""
+        for i, j in product(self.requests, self.batches):
+            if self.phases_matter:
+                most = self.loose_tokens if self.plain else self.most_tokens(i, j)
+                prefills = self.model.fresh[i, j] + self.extends(i, j)
+                if self.machine.chunked:
+                    yield self.decodes(i, j) <= self.generates(i, j)
+                yield self.decodes(i, j) >= 0
+                yield self.model.c[i, j] <= self.decodes(i, j) + most * prefills
+
+    def extension_phase(self) -> Rows:
+        """A prefill on resident KV has two tokens to process at least: S - m' >= 2 extends."""
+        for i, j in self.model.extends:
+            yield self.known(i, j) - self.moves.resident(i, j) >= 2 * self.model.extends[i, j]
+
+    def no_pause(self) -> Rows:
+        """R5 without `pause`: who worked in the batch before works, unless its segment ended or it is evicted."""
+        if self.machine.pause:
+            return
+        for i, j in product(self.requests, self.batches[1:]):
+            active = self.clock.must_continue(i, j)
+            yield active <= self.works(i, j) + self.moves.drops(i, j) + self.moves.swaps_out(i, j)
+
+    def no_pause_by_token(self) -> Rows:
+        """R5 without `pause` and eviction: y[i,q+1,j] = y[i,q,j-1] inside a segment (tightens; no idle batches)."""
+        if self.machine.pause or self.machine.evict or self.machine.chunked or self.clock.may_idle:
+            return
+        for i, j in product(self.requests, self.batches[1:]):
+            for q in self.marks(i)[1:]:
+                if q - 1 not in self.chains[i].ends:
+                    yield self.reached(i, q, j) >= self.reached(i, q - 1, j - 1)
+
+    # --- batches -------------------------------------------------------------------------------------------------
+
+    def batch_order(self) -> Rows:
+        """used[j] >= used[j+1]; tightened: used[j] >= 1 - done[i,j-1]. Not where batches are slots that may idle."""
+        if self.clock.may_idle:
+            return
+        for j in self.batches:
+            if j + 1 in self.batches:
+                yield self.model.used[j] >= self.model.used[j + 1]
+            for i in () if self.plain else self.requests:
+                yield self.model.used[j] >= 1 - self.done(i, j - 1)
+
+    def batch_is_not_empty(self) -> Rows:
+        """R10: used[j] is 1 exactly if there is work or a transfer; a drop needs a used batch.
+
+        Where slots may idle, moves that a call orders, and drops that R9 allows, may fall on idle slots.
+        """
+        for j in self.batches:
+            acts = []
+            for i in self.requests:
+                ordered = self.moves.ordered(i, j, "swap") if self.clock.may_idle else 0
+                acts += [self.works(i, j), self.moves.swaps_out(i, j) - ordered, self.moves.swaps_in(i, j)]
+                allowed = self.moves.licence(i, j, "discard") if self.clock.may_idle else 0
+                yield self.moves.drops(i, j) <= self.model.used[j] + allowed
+            for act in acts:
+                yield act <= self.model.used[j]
+            yield self.model.used[j] <= sum(acts)
+
+    def batch_tokens(self) -> Rows:
+        """(4), R5: sum of c <= C."""
+        limit = self.machine.batch_tokens
+        for j in self.batches if limit is not None else ():
+            yield sum(self.model.c[i, j] for i in self.requests) <= limit * self.model.used[j]
+
+    def prefill_tokens(self) -> Rows:
+        """R5: sum of c over prefills <= P; a decode processes one token, so c - d is what counts."""
+        limit = self.machine.prefill_tokens
+        if limit is not None and limit != self.machine.batch_tokens:
+            for j in self.batches:
+                tokens = sum(self.model.c[i, j] - self.decodes(i, j) for i in self.requests)
+                yield tokens <= limit * self.model.used[j]
+
+    def batch_requests(self) -> Rows:
+        """R5: at most so many requests in work."""
+        limit = self.machine.batch_requests
+        for j in self.batches if limit is not None else ():
+            yield sum(self.works(i, j) for i in self.requests) <= limit * self.model.used[j]
+
+    def one_phase(self) -> Rows:
+        """R5 without `hybrid`: d <= phase[j], fresh + extends <= used[j] - phase[j]."""
+        if not self.machine.hybrid:
+            for i, j in product(self.requests, self.batches):
+                yield self.decodes(i, j) <= self.model.phase[j]
+                yield self.model.fresh[i, j] + self.extends(i, j) <= self.model.used[j] - self.model.phase[j]
+
+    def blocks(self) -> Rows:
+        """R6: b times the blocks held >= m' + c."""
+        if hasattr(self.model, "blocks_held"):
+            for i, j in product(self.requests, self.batches):
+                processed = self.moves.resident(i, j) + self.model.c[i, j]
+                yield self.machine.block * self.model.blocks_held[i, j] >= processed
+
+    def device_memory(self) -> Rows:
+        """(4), R6: the blocks of all requests after the moves and the growth are at most those of the memory."""
+        limit = self.machine.block_limit
+        for j in self.batches if limit is not None else ():
+            if self.machine.block > 1:
+                held = sum(self.model.blocks_held[i, j] for i in self.requests)
+            else:
+                held = sum(self.moves.resident(i, j) + self.model.c[i, j] for i in self.requests)
+            yield held <= limit * (1 if self.clock.may_idle or self.plain else self.model.used[j])
+
+    def host_memory(self) -> Rows:
+        """R7: sum of h <= H; not in idle slots, on which an ordered swap may fall before it is made."""
+        limit = self.machine.host_memory
+        for j in self.batches if limit is not None else ():
+            early = sum(
+                self.chains[i].request.peak
+                for i in self.requests
+                if any(call.handling == "swap" for call in self.chains[i].request.calls)
+            )
+            slack = early * (1 - self.model.used[j]) if self.clock.may_idle else 0
+            yield sum(self.moves.on_host(i, j) for i in self.requests) <= limit + slack
+
+    # --- tightening ----------------------------------------------------------------------------------------------
+
+    def kept_tokens(self) -> Rows:
+        """KV that is not lost is held: m' + c + h >= sum of (A_q - A_{q-1}) y_q - A_O done - A_max lost."""
+        for i, j in product(self.requests, self.batches):
+            chain = self.chains[i]
+            steps = sum((b - a) * self.reached(i, q, j) for q, (a, b) in enumerate(pairwise(chain.context), 1))
+            lost = chain.context[self.most_generated(i, j)] * self.moves.lost(i, j)
+            held = self.moves.resident(i, j) + self.model.c[i, j] + self.moves.on_host(i, j)
+            yield held >= steps - chain.request.peak * self.done(i, j - 1) - lost
+
+    def memory_of_generation(self) -> Rows:
+        """Requests that generate hold their contexts: sum over i and q of blocks(A_q) (y[q,j] - y[q,j-1]) <= B used."""
+        limit, blocks = self.machine.block_limit, self.machine.blocks
+        for j in self.batches if limit is not None else ():
+            held = sum(
+                blocks(self.chains[i].context[q]) * self.makes(i, q, j) for i in self.requests for q in self.marks(i)
+            )
+            yield held <= limit * self.model.used[j]
+
+    def few_large(self) -> Rows:
+        """At most r requests hold more than 1/(r+1) of the blocks, for r = 1, 2, 3."""
+        limit = self.machine.block_limit
+        for r, j in product((1, 2, 3), self.batches) if limit is not None else ():
+            large = [self._large(i, j, limit // (r + 1)) for i in self.requests]
+            yield sum(large) <= r
+
+    def _large(self, i: int, j: int, blocks: int) -> Any:
+        """At most 1 if request i holds more than that many blocks in batch j, at most 0 otherwise."""
+        chain = self.chains[i]
+        q = next((q for q in self.marks(i) if self.machine.blocks(chain.context[q]) > blocks), None)
+        if q is None:
+            return 0
+        return self.reached(i, q, j) - self.done(i, j - 1) - self.moves.away(i, j)
+
+    def identical_requests_end_in_order(self) -> Rows:
+        """done[i,j] >= done[i',j] for requests i before i' that differ in their id only."""
+        for alike in self.alike:
+            for (i, other), j in product(pairwise(alike), self.batches):
+                yield self.done(i, j) >= self.done(other, j)
+
+    @cached_property
+    def alike(self) -> list[list[int]]:
+        """Groups of requests that differ in their id only."""
+        groups: dict[str, list[int]] = {}
+        for i in self.requests:
+            groups.setdefault(self.chains[i].request.model_dump_json(exclude={"id"}), []).append(i)
+        return list(groups.values())
+
+    # --- objective and results -----------------------------------------------------------------------------------
+
+    def _objective(self) -> Any:
+        requests, origin = [chain.request for chain in self.chains], self.clock.origin
+        if self.objective_name == "busy-time":
+            return sum(self.cost.duration(j) for j in self.batches)
+        if self.objective_name == "makespan":
+            return self.clock.end() + origin / self.scale
+        if self.objective_name == "total-ttft":
+            times = [self.clock.time_of(i, 1) + (origin - requests[i].arrival) / self.scale for i in self.requests]
+            return sum(times)
+        flows = [
+            self.clock.time_of(i, self.chains[i].outputs) + (origin - requests[i].arrival) / self.scale
+            for i in self.requests
+        ]
+        if self.objective_name == "max-flow-time":
+            self.model.longest_flow = pyo.Var(domain=pyo.NonNegativeReals)
+            self.model.longest_flow_time = pyo.ConstraintList()
+            for flow in flows:
+                self.model.longest_flow_time.add(self.model.longest_flow >= flow)
+            return self.model.longest_flow
+        weighted = self.objective_name == "weighted-flow-time"
+        return sum((requests[i].weight if weighted else 1) * flows[i] for i in self.requests)
+
+    def objective_bound(self, dual_bound: float) -> int:
+        """Turn a solver's dual bound into ticks, rounded up because objectives are integers.
+
+        A millionth (and a millionth of the model's unit of time) is taken off first, the solvers' tolerance.
+        """
+        safe = dual_bound - 1e-6 * (1 + abs(dual_bound))
+        return math.ceil(safe * self.scale)
+
+    def warm_start(self, trace: Trace) -> bool:
+        """Give every variable its value in a refereed schedule; False if the model does not contain it.
+
+        The schedule is started as early as it can be, and identical requests are exchanged until they end in order.
+        """
+        return BatchStart(self, start_early(self.instance, trace.schedule.batches)).set()
+
+    def schedule(self) -> Schedule:
+        """Return the schedule that the values of the variables describe, started as early as possible.
+
+        Raises InvalidSchedule if rounding the values gives none.
+        """
+        ids = [chain.request.id for chain in self.chains]
+        batches: list[Batch] = []
+        waiting: dict[str, dict[str, int]] = {"drop": {}, "swap_out": {}}
+        for j in self.batches:
+            work = {ids[i]: n for i in self.requests if (n := round(pyo.value(self.model.c[i, j])))}
+            moves = {
+                kind: {ids[i]: n for i in self.requests if (n := self.moves.tokens(kind, i, j))}
+                for kind in ("drop", "swap_out", "swap_in")
+            }
+            drop, out = waiting["drop"] | moves["drop"], waiting["swap_out"] | moves["swap_out"]
+            if self.clock.may_idle and round(pyo.value(self.model.used[j])) == 0:
+                waiting = {"drop": drop, "swap_out": out}
+            elif work or out or moves["swap_in"]:
+                batches.append(Batch(start=0, work=work, drop=drop, swap_out=out, swap_in=moves["swap_in"]))
+                waiting = {"drop": {}, "swap_out": {}}
+        return start_early(self.instance, batches).schedule
+
+
+def time_scale(instance: Instance) -> int:
+    """Return the ticks in the model's unit of time: a power of ten where batches last a thousand ticks or more."""
+    step = least_work(instance)
+    return 10 ** int(math.log10(step)) if step >= 1000 else 1

@@ -1,0 +1,308 @@
+"""When batches start: the three clocks of the Big-M model, of which the objective and the cost choose one.
+
+`Slots`: every batch lasts one tick, so batch j is the slot of time [j-1, j) after the first arrival. `Order`: busy-time
+counts no waiting, so only the order of the batches matters. `Starts`: start times are variables. Slots may idle, and a
+move that a call orders then falls on the next slot; with `evict` and ordered swaps this would lose schedules (a batch
+may consist of an ordered swap and an eviction), and `Starts` is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pyomo.environ as pyo
+
+from formulations.chains import least_batch, longest_batch
+from formulations.horizon import latest_completions, latest_first_tokens
+
+if TYPE_CHECKING:
+    from formulations.batch_bigm import BatchBigM
+
+Rows = Iterator[Any]
+Windows = tuple[list[list[int]], list[list[int]]]
+
+LONG_WAITS = 10
+"""Slots are used up to this many for each batch; with longer waits, start times are the smaller model."""
+
+
+def make_clock(program: BatchBigM, batches: int) -> Clock:
+    """Choose the clock that fits."""
+    if program.objective_name == "busy-time":
+        return Order(program, batches)
+    slots = latest_end(program, batches) - Clock(program, batches).origin
+    orders = any(call.handling == "swap" for request in program.instance.requests for call in request.calls)
+    if program.instance.cost.always_one_tick and not (orders and program.machine.evict):
+        return Slots(program, slots) if slots <= LONG_WAITS * batches else Starts(program, batches)
+    return Starts(program, batches)
+
+
+def latest_end(program: BatchBigM, batches: int) -> int:
+    """Return a tick by which every schedule ends that is worth finding, started as early as it can be.
+
+    Until its end, such a schedule waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus
+    all batches. The upper bound may say more.
+    """
+    requests = program.instance.requests
+    calls = sum(request.call_time for request in requests)
+    end = max(request.arrival for request in requests) + calls + batches * longest_batch(program.instance)
+    if program.upper_bound is None:
+        return end
+    known = latest_completions(program.instance, program.objective_name, program.upper_bound)
+    return end if known is None else min(end, max(known))
+
+
+class Clock:
+    """What the three clocks share. `origin` is the first arrival: nothing happens before, and times count from it."""
+
+    may_idle = False
+    """Whether a batch may be idle that is followed by one that is not."""
+
+    def __init__(self, program: BatchBigM, batches: int) -> None:
+        self.program, self.model, self.batches = program, program.model, batches
+        self.origin = min(request.arrival for request in program.instance.requests)
+
+    def variables(self) -> None:
+        """Add the variables of the clock to the model."""
+
+    def constraints(self) -> list[Callable[[], Rows]]:
+        """Return the constraints of the clock."""
+        return []
+
+    def windows(self) -> Windows:
+        """Return for each request and token q the first batch that can, and the last that must have generated it."""
+        firsts, lasts = [], []
+        for i, chain in enumerate(self.program.chains):
+            steps = [0, *(chain.steps[q] + self.wait(i, q) for q in range(1, chain.outputs + 1))]
+            first, last = [self.wait(i, 0)], [self.last_batch(i)]
+            for q in range(1, chain.outputs + 1):
+                first.append(first[-1] + steps[q])
+                last.append(last[-1] - steps[-q])
+            last.reverse()
+            if self.program.objective_name == "total-ttft":
+                last[1] = min(last[1], self.last_batch(i, first_token=True))
+            firsts.append(first)
+            lasts.append(last)
+        return firsts, lasts
+
+    def wait(self, i: int, q: int) -> int:
+        """Return the idle batches before token q (0: before any work), at the least."""
+        return 0
+
+    def last_batch(self, i: int, first_token: bool = False) -> int:
+        """Return the last batch that can complete request i (or generate its first token) within the upper bound."""
+        return self.batches
+
+    def within(self, i: int, first_token: bool, step: int) -> int:
+        """Return how many batches of `step` ticks fit until request i is done (or has its first token) at the latest."""
+        program = self.program
+        if program.upper_bound is None:
+            return self.batches
+        if first_token:
+            latest: list[int] | None = latest_first_tokens(program.instance, program.upper_bound)
+        else:
+            latest = latest_completions(program.instance, program.objective_name, program.upper_bound)
+        return self.batches if latest is None else min(self.batches, (latest[i] - self.origin) // step)
+
+    def returned(self, i: int, k: int, j: int) -> Any:
+        """R: 1 if call k of request i has returned by the start of batch j; 0 is always allowed, and then it waits."""
+        raise NotImplementedError
+
+    def must_continue(self, i: int, j: int) -> Any:
+        """1 if request i worked in the batch before j and its segment did not end there."""
+        ends = self.program.chains[i].ends
+        ended = sum(self.program.ended(i, k, j - 1) - self.program.ended(i, k, j - 2) for k in range(len(ends)))
+        return self.program.works(i, j - 1) - ended
+
+    def time_of(self, i: int, q: int) -> Any:
+        """Return when the batch ends that generates token q, from the origin, in the model's unit of time."""
+        raise NotImplementedError
+
+    def end(self) -> Any:
+        """Return when the last request is done, from the origin, in the model's unit of time."""
+        raise NotImplementedError
+
+
+class Order(Clock):
+    """busy-time: a batch waits for whatever it needs, at no cost, so every call has returned by the next batch."""
+
+    def returned(self, i: int, k: int, j: int) -> Any:
+        """R[j] = E[j-1]."""
+        return self.program.ended(i, k, j - 1)
+
+
+class Slots(Clock):
+    """Batch j is slot j: calls and arrivals are shifts of the index, and times are counts of slots."""
+
+    def __init__(self, program: BatchBigM, batches: int) -> None:
+        super().__init__(program, batches)
+        requests = program.instance.requests
+        self.may_idle = any(request.calls or request.arrival > self.origin for request in requests)
+
+    def wait(self, i: int, q: int) -> int:
+        """Return the slots until the arrival (q = 0), or of the call before token q."""
+        chain = self.program.chains[i]
+        return chain.waits[q] if q else chain.request.arrival - self.origin
+
+    def last_batch(self, i: int, first_token: bool = False) -> int:
+        """Return the slot that ends at the latest completion (or first token)."""
+        return self.within(i, first_token, 1)
+
+    def variables(self) -> None:
+        """Add what must continue across idle slots, where the machine does not pause."""
+        program = self.program
+        active = product(program.requests, program.batches) if self.may_idle and not program.machine.pause else ()
+        self.model.unfinished = pyo.Var(list(active), bounds=(0, 1))
+        if program.objective_name == "makespan":
+            self.model.last_end = pyo.Var(domain=pyo.NonNegativeReals)
+
+    def constraints(self) -> list[Callable[[], Rows]]:
+        """Return the constraints of the clock."""
+        return [self.arrival, self.active_across_idle_slots, self.last_completion]
+
+    def arrival(self) -> Rows:
+        """R2: w = 0 in slots before the arrival."""
+        for i, j in product(self.program.requests, self.program.batches):
+            if j <= self.program.instance.requests[i].arrival - self.origin:
+                yield self.program.works(i, j) <= 0
+
+    def active_across_idle_slots(self) -> Rows:
+        """active[j] >= w[j-1] - ended[j-1]; active[j] >= active[j-1] - used[j-1] (R5 without `pause`)."""
+        for i, j in self.model.unfinished:
+            if j > 1:
+                yield self.model.unfinished[i, j] >= super().must_continue(i, j)
+                yield self.model.unfinished[i, j] >= self.model.unfinished[i, j - 1] - self.model.used[j - 1]
+
+    def last_completion(self) -> Rows:
+        """The last completion is at least each completion."""
+        if self.program.objective_name == "makespan":
+            for i in self.program.requests:
+                yield self.model.last_end >= self.time_of(i, self.program.chains[i].outputs)
+
+    def returned(self, i: int, k: int, j: int) -> Any:
+        """R[j] = E[j-1-duration]: the call starts when its slot ends."""
+        before = j - 1 - self.program.chains[i].request.calls[k].duration
+        return self.program.ended(i, k, before) if before > 0 else 0
+
+    def must_continue(self, i: int, j: int) -> Any:
+        """1 if request i worked in the last slot in use before j, its segment goes on, and j is in use."""
+        if (i, j) not in self.model.unfinished:
+            return super().must_continue(i, j)
+        return self.model.unfinished[i, j] + self.model.used[j] - 1
+
+    def time_of(self, i: int, q: int) -> Any:
+        """1 + the slots at whose end token q is not generated."""
+        return 1 + sum(1 - self.program.reached(i, q, j) for j in self.program.batches)
+
+    def end(self) -> Any:
+        """Return the variable above all completions."""
+        return self.model.last_end
+
+
+class Starts(Clock):
+    """Batch j starts at t[j] and lasts D[j]; whether a call has returned by then is a variable R."""
+
+    def __init__(self, program: BatchBigM, batches: int) -> None:
+        super().__init__(program, batches)
+        self.latest = (latest_end(program, batches) - self.origin) / program.scale
+        self.step = least_batch(program.instance) / program.scale
+
+    def last_batch(self, i: int, first_token: bool = False) -> int:
+        """Return the most batches that end by the latest completion (or first token)."""
+        return self.within(i, first_token, least_batch(self.program.instance))
+
+    def variables(self) -> None:
+        """Add start times, returns, and the times that the objective needs."""
+        program, batches = self.program, self.program.batches
+        calls = [(i, k) for i in program.requests for k in range(len(program.chains[i].request.calls))]
+        self.model.t = pyo.Var(batches, bounds=(0, self.latest))
+        self.model.R = pyo.Var([(i, k, j) for (i, k), j in product(calls, batches)], domain=pyo.Binary)
+        self.watched = self._watched()
+        self.model.at = pyo.Var(self.watched, bounds=(0, self.latest))
+        spans = [] if program.plain else [(i, q, j) for (i, q), j in product(self.watched, batches)]
+        self.model.span = pyo.Var(spans, bounds=(0, self.latest))
+
+    def _watched(self) -> list[tuple[int, int]]:
+        objective = self.program.objective_name
+        if objective == "makespan":
+            return []
+        first = objective == "total-ttft"
+        return [(i, 1 if first else self.program.chains[i].outputs) for i in self.program.requests]
+
+    def constraints(self) -> list[Callable[[], Rows]]:
+        """Return the constraints of the clock."""
+        rows = [self.sequence, self.arrival, self.call_starts, self.call_interval, self.time_of_token]
+        return rows if self.program.plain else [*rows, self.time_is_spent]
+
+    def sequence(self) -> Rows:
+        """R1: t[j+1] >= t[j] + D[j]; the last batch ends by the latest end."""
+        for j in self.program.batches:
+            following = self.model.t[j + 1] if j < self.batches else self.latest
+            yield following >= self.finish(j)
+
+    def finish(self, j: int) -> Any:
+        """The end of batch j."""
+        return self.model.t[j] + self.program.cost.duration(j)
+
+    def arrival(self) -> Rows:
+        """R2: t[j] >= a_i w[i,j]; tightened: t[j] >= a_i y[i,1,j]."""
+        for i, j in product(self.program.requests, self.program.batches):
+            arrival = (self.program.instance.requests[i].arrival - self.origin) / self.program.scale
+            if arrival:
+                yield self.model.t[j] >= arrival * self.program.works(i, j)
+                if not self.program.plain:
+                    yield self.model.t[j] >= arrival * self.program.reached(i, 1, j)
+
+    def call_starts(self) -> Rows:
+        """R[j] <= E[j-1], and a call that has returned stays so: R[j-1] <= R[j]."""
+        for i, k, j in self.model.R:
+            yield self.model.R[i, k, j] <= self.program.ended(i, k, j - 1)
+            if j > 1:
+                yield self.model.R[i, k, j - 1] <= self.model.R[i, k, j]
+
+    def call_interval(self) -> Rows:
+        """t[j] >= t[j'] + D[j'] + duration (R[j] - E[j'-1]) for j' < j: with the sequence no larger constant is needed.
+
+        Plain: t[j] >= t[j'] + D[j'] + duration - T (1 - R[j]) - T E[j'-1].
+        """
+        for i, k, j in self.model.R:
+            duration = self.program.chains[i].request.calls[k].duration / self.program.scale
+            for before in range(self.program.first[i][self.program.chains[i].ends[k]], j) if duration else ():
+                ended, returned = self.program.ended(i, k, before - 1), self.model.R[i, k, j]
+                wait = duration * (returned - ended)
+                if self.program.plain:
+                    wait = duration - (self.latest + duration) * (1 - returned + ended)
+                yield self.model.t[j] >= self.finish(before) + wait
+
+    def time_of_token(self) -> Rows:
+        """at[i,q] >= t[j] + D[j] - T y[i,q,j-1]: the batch that generates token q does not end later."""
+        for (i, q), j in product(self.watched, self.program.batches):
+            yield self.model.at[i, q] >= self.finish(j) - self.latest * self.program.reached(i, q, j - 1)
+
+    def time_is_spent(self) -> Rows:
+        """at[i,q] >= t[1] + sum of span[j]; span[j], the time from batch j that passes before token q (tightens).
+
+        span[j] >= step (1 - y[j-1]), >= D[j] - T y[j-1], >= t[j+1] - t[j] - T y[j].
+        """
+        for i, q in self.watched:
+            yield self.model.at[i, q] >= self.model.t[1] + sum(self.model.span[i, q, j] for j in self.program.batches)
+            for j in self.program.batches:
+                span, before = self.model.span[i, q, j], self.program.reached(i, q, j - 1)
+                yield span >= self.step * (1 - before)
+                yield span >= self.program.cost.duration(j) - self.latest * before
+                if j < self.batches:
+                    gap = self.model.t[j + 1] - self.model.t[j]
+                    yield span >= gap - self.latest * self.program.reached(i, q, j)
+
+    def returned(self, i: int, k: int, j: int) -> Any:
+        """R[i,k,j]."""
+        return self.model.R[i, k, j]
+
+    def time_of(self, i: int, q: int) -> Any:
+        """at[i,q]."""
+        return self.model.at[i, q]
+
+    def end(self) -> Any:
+        """The end of the last batch; unused batches take no time."""
+        return self.finish(self.batches)

@@ -1,0 +1,131 @@
+"""What a request needs at the very least, whatever the schedule: its contexts, its batches, its time."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from kvbound.cost import Cost, CostFunction, Features
+from kvbound.instance import Instance, Machine, Request
+
+
+class Chain:
+    """The tokens 1..O of one request, which every schedule generates in this order, one a batch at most.
+
+    `context[q]` is A_q: the KV that is resident when token q is generated, whatever happened before; A_0 = 0.
+    `ends[k]` is the last token of segment k. `steps[q]` batches at least, the last of which generates token q, work on
+    it after token q-1; `waits[q]` ticks of a call lie between the two.
+    """
+
+    def __init__(self, machine: Machine, request: Request) -> None:
+        self.machine = machine
+        self.request = request
+        self.outputs = request.output
+        self.ends = [sum(s.decode for s in request.segments[: k + 1]) for k in range(len(request.segments))]
+        self.context = [0, request.prompt]
+        self.steps = [0, chunks(machine, request.prompt)]
+        self.waits = [0, 0]
+        calls = dict(zip(self.ends, request.calls, strict=False))
+        for q in range(2, self.outputs + 1):
+            call = calls.get(q - 1)
+            self.context.append(self.context[-1] + 1 + (0 if call is None else call.returns))
+            discarded = call is not None and call.handling == "discard"
+            self.steps.append(chunks(machine, self.context[q] - (0 if discarded else self.context[q - 1])))
+            self.waits.append(0 if call is None else call.duration)
+
+    @cached_property
+    def batches(self) -> int:
+        """Batches in which it works, at the least."""
+        return sum(self.steps)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Tokens that it processes at the least."""
+        return self.request.peak + sum(
+            self.context[self.ends[k]] for k, call in enumerate(self.request.calls) if call.handling == "discard"
+        )
+
+    @cached_property
+    def most_tokens(self) -> int:
+        """Tokens that it processes at the most, on a machine that evicts only in calls."""
+        return self.request.peak + sum(
+            self.context[self.ends[k]]
+            for k, call in enumerate(self.request.calls)
+            if call.handling in ("discard", "free")
+        )
+
+
+def chunks(machine: Machine, tokens: int) -> int:
+    """Return the least number of batches that process `tokens` tokens of one request."""
+    if not machine.chunked or machine.prefill_limit is None:
+        return 1
+    return -(-tokens // machine.prefill_limit)
+
+
+def chains(instance: Instance) -> list[Chain]:
+    """Return the chain of each request."""
+    return [Chain(instance.machine, request) for request in instance.requests]
+
+
+def may_drop(machine: Machine, request: Request) -> bool:
+    """Whether any KV of the request can ever be dropped before it is done."""
+    return machine.evict or any(call.handling in ("discard", "free") for call in request.calls)
+
+
+def may_swap(machine: Machine, request: Request) -> bool:
+    """Whether any KV of the request can ever be swapped out to some effect.
+
+    With no host memory, KV goes out only to come back in the same batch, and that only excuses a pause (rule R5).
+    """
+    somewhere = machine.host_memory != 0 or not machine.pause
+    return somewhere and (machine.evict or any(call.handling in ("swap", "free") for call in request.calls))
+
+
+def least_batch(instance: Instance) -> int:
+    """Return ticks that every batch lasts at least, one that only transfers included."""
+    durations = [least_work(instance)]
+    if any(may_swap(instance.machine, request) for request in instance.requests):
+        for transfer in (Features(swap_out_tokens=1, swap_outs=1), Features(swap_in_tokens=1, swap_ins=1)):
+            durations.append(instance.cost.duration(transfer))
+    return min(durations)
+
+
+def least_work(instance: Instance) -> int:
+    """Return ticks that every batch with work lasts at least: one decode, or the start of one prefill."""
+    prompt = min(request.prompt for request in instance.requests)
+    read = max(1, prompt - 1) if instance.machine.chunked else prompt
+    decode = Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=read)
+    prefill = Features(busy=1, any_prefill=1, tokens=1, prefill_requests=1, prefill_pairs=1)
+    return min(instance.cost.duration(decode), instance.cost.duration(prefill))
+
+
+def least_prefill(cost: Cost, tokens: int) -> int:
+    """Return ticks that the batches take at least in which a request processes its first `tokens` tokens.
+
+    In however many parts: f is superadditive over them, with two exceptions. The last token alone may be a decode,
+    which costs no pairs; and tokens above a knee may stay below it.
+    """
+    features = Features(
+        busy=1, any_prefill=1, tokens=tokens, generated=1, prefill_requests=1, prefill_pairs=max(1, (tokens - 1) ** 2)
+    )
+    return max(1, *(-(-_linear(function, features) // function.divisor) for function in cost.functions))
+
+
+def _linear(function: CostFunction, features: Features) -> int:
+    return sum(coefficient * features[k] for k, coefficient in function.terms)
+
+
+def least_times(instance: Instance, chain: Chain) -> list[int]:
+    """Return, for each token q, ticks from the arrival to the end of the batch that generates it, at the least."""
+    step = least_work(instance)
+    first = max(chain.steps[1] * step, least_prefill(instance.cost, chain.request.prompt))
+    times = [0, first]
+    for q in range(2, chain.outputs + 1):
+        times.append(times[-1] + chain.waits[q] + chain.steps[q] * step)
+    return times
+
+
+def longest_batch(instance: Instance) -> int:
+    """Return ticks that no batch exceeds: every feature at its largest."""
+    peaks = [request.peak for request in instance.requests]
+    n, kv, pairs = len(peaks), sum(peaks), sum(peak * peak for peak in peaks)
+    return instance.cost.duration(Features(1, 1, 1, kv, n, n, n, kv, kv, pairs, kv, kv, n, n))

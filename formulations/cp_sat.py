@@ -1,0 +1,502 @@
+"""The semantics as a constraint program (OR-Tools CP-SAT), in integer ticks, written rule by rule.
+
+It shares no line and no idea of linearisation with the Pyomo models: conditions are implications, the quadratic
+attention term is a product, minima are minima. At most `batches` batches, the unused ones at the end.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+from kvbound.cost import CostFunction, Features
+from kvbound.errors import BadInput, MissingTool
+from kvbound.instance import Instance, Request
+from kvbound.metrics import OBJECTIVES, Value
+from kvbound.schedule import Batch, Schedule
+from kvbound.trace import Trace
+
+try:
+    from ortools.sat.python import cp_model
+except ImportError:  # an optional extra
+    cp_model = None
+
+
+class _Part:
+    """Variables of one request; index j is the batch, index k the segment.
+
+    `generated[j]`, `ended[k][j]`, `resident[j]`, `host[j]` are as before batch j; `device[j]`, `offloaded[j]` as after
+    its moves; `known[j]` is S at t_j.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.outputs = [sum(s.decode for s in request.segments[: k + 1]) for k in range(len(request.segments))]
+        self.generated: list[Any] = []
+        self.ended: list[list[Any]] = [[] for _ in request.segments]
+        self.ends_in: list[list[Any]] = [[] for _ in request.segments]
+        self.end_time: list[Any] = []
+        self.returned: list[list[Any]] = [[] for _ in request.calls]
+        self.window: list[list[Any]] = [[] for _ in request.calls]
+        self.known: list[Any] = []
+        self.resident: list[Any] = []
+        self.host: list[Any] = []
+        self.device: list[Any] = []
+        self.offloaded: list[Any] = []
+        self.moved: dict[str, list[Any]] = {"drop": [], "swap_out": [], "swap_in": []}
+        self.moves: dict[str, list[Any]] = {"drop": [], "swap_out": [], "swap_in": []}
+        self.tokens: list[Any] = []
+        self.works: list[Any] = []
+        self.generates: list[Any] = []
+        self.decodes: list[Any] = []
+        self.first_token: Any = None
+
+
+class CpSat:
+    """At most `batches` batches; `model` is the CP-SAT model, minimised.
+
+    Every objective of the semantics is supported; normalized-latency is scaled by the least common multiple of the
+    outputs. `upper_bound` is the value of a known schedule and bounds the times.
+    """
+
+    name = "cp-sat"
+    OBJECTIVES = tuple(OBJECTIVES)
+
+    def __init__(self, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None) -> None:
+        if cp_model is None:
+            raise MissingTool("OR-Tools is not installed; install it with: pip install 'kvbound[cp-sat]'")
+        if objective not in self.OBJECTIVES:
+            raise BadInput(f"cp-sat has no objective {objective!r}")
+        self.instance, self.machine, self.objective_name = instance, instance.machine, objective
+        self.batches = range(batches)
+        self.scale = lcm(*(r.output for r in instance.requests)) if objective == "normalized-latency" else 1
+        self.model = cp_model.CpModel()
+        self.longest_batch = self._longest_batch()
+        self.latest = self._latest(upper_bound)
+        self.time()
+        self.parts = [_Part(request) for request in instance.requests]
+        for part in self.parts:
+            self.progress(part)
+            self.calls(part)
+            self.moving(part)
+            self.working(part)
+            self.rule_4_residence(part)
+            self.rule_9_handling(part)
+            self.rule_5_no_pause(part)
+        self.batch_is_not_empty()
+        self.rule_5_budgets()
+        self.rule_6_device_memory()
+        self.rule_7_host_memory()
+        self.duration_is_the_cost()
+        self.identical_requests_end_in_order()
+        self.objective = self._objective()
+        if upper_bound is not None:
+            self.model.add(self.objective <= int(upper_bound * self.scale))
+        self.model.minimize(self.objective)
+
+    # --- variables -----------------------------------------------------------------------------------------------
+
+    def _latest(self, upper_bound: Value | None) -> int:
+        """Return a tick by which every schedule of at most `upper_bound` ends (or some schedule as good as any)."""
+        requests = self.instance.requests
+        waits = max(r.arrival for r in requests) + sum(r.call_time for r in requests)
+        latest = waits + len(self.batches) * self.longest_batch
+        if upper_bound is not None:
+            last_arrival = max(r.arrival for r in requests)
+            limits = {
+                "makespan": upper_bound,
+                "busy-time": waits + upper_bound,
+                "total-flow-time": last_arrival + upper_bound,
+                "weighted-flow-time": last_arrival + upper_bound,
+                "max-flow-time": last_arrival + upper_bound,
+                "normalized-latency": last_arrival + upper_bound * max(r.output for r in requests),
+            }
+            latest = min(latest, int(limits.get(self.objective_name, latest)))
+        if latest > 2**60:
+            raise BadInput("cp-sat: the times of this instance exceed 60 bits; give it a coarser tick")
+        return latest
+
+    def _longest_batch(self) -> int:
+        """Return ticks that no batch exceeds: every feature at its largest."""
+        n, peaks = len(self.instance.requests), [r.peak for r in self.instance.requests]
+        kv, pairs = sum(peaks), sum(peak * peak for peak in peaks)
+        most = Features(1, 1, 1, kv, n, n, n, kv, kv, pairs, kv, kv, n, n)
+        return self.instance.cost.duration(most)
+
+    def integer(self, upper: int, lower: int = 0) -> Any:
+        """Make an integer variable."""
+        return self.model.new_int_var(lower, upper, "")
+
+    def boolean(self) -> Any:
+        """Make a 0/1 variable."""
+        return self.model.new_bool_var("")
+
+    def holds(self, constraint: Any, negation: Any) -> Any:
+        """Return a 0/1 variable that is 1 exactly if `constraint` holds; `negation` is its opposite."""
+        truth = self.boolean()
+        self.model.add(constraint).only_enforce_if(truth)
+        self.model.add(negation).only_enforce_if(~truth)
+        return truth
+
+    def both(self, *literals: Any) -> Any:
+        """Return a 0/1 variable that is 1 exactly if all literals are."""
+        truth = self.boolean()
+        self.model.add_bool_and(*literals).only_enforce_if(truth)
+        self.model.add_bool_or(*(~literal for literal in literals), truth)
+        return truth
+
+    def product(self, truth: Any, value: Any, upper: int) -> Any:
+        """Return a variable equal to `value` if `truth`, else 0."""
+        result = self.integer(upper)
+        self.model.add(result == value).only_enforce_if(truth)
+        self.model.add(result == 0).only_enforce_if(~truth)
+        return result
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def time(self) -> None:
+        """R1: t_1 >= 0 and t_{j+1} >= t_j + D_j; unused batches come last."""
+        self.used = [self.boolean() for _ in self.batches]
+        self.start = [self.integer(self.latest) for _ in self.batches]
+        self.lasts = [self.integer(self.longest_batch) for _ in self.batches]
+        for j in self.batches:
+            if j:
+                self.model.add(self.start[j] >= self.start[j - 1] + self.lasts[j - 1])
+                self.model.add_implication(self.used[j], self.used[j - 1])
+
+    def progress(self, part: _Part) -> None:
+        """Tokens generated before each batch, the segments that they end, and R11: all of them at the end."""
+        request = part.request
+        part.generates = [self.boolean() for _ in self.batches]
+        part.generated = [0]
+        for j in self.batches:
+            count = self.integer(request.output)
+            self.model.add(count == part.generated[j] + part.generates[j])
+            part.generated.append(count)
+        self.model.add(part.generated[-1] == request.output)
+        for k, outputs in enumerate(part.outputs):
+            part.ended[k] = [self.model.new_constant(0)]
+            part.ended[k] += [self.holds(g >= outputs, g <= outputs - 1) for g in part.generated[1:]]
+            part.end_time.append(self.integer(self.latest))
+            for j in self.batches:
+                part.ends_in[k].append(self.both(part.ended[k][j + 1], ~part.ended[k][j]))
+                self.model.add(part.end_time[k] == self.start[j] + self.lasts[j]).only_enforce_if(part.ends_in[k][j])
+        part.first_token = self.integer(self.latest)
+        for j in self.batches:
+            first = self.boolean()
+            self.model.add(part.generated[j] == 0).only_enforce_if(first)
+            self.model.add_implication(first, part.generates[j])
+            if j:
+                some = self.holds(part.generated[j] >= 1, part.generated[j] == 0)
+                self.model.add_bool_or(first, some, ~part.generates[j])
+            else:
+                self.model.add_bool_or(first, ~part.generates[j])
+            self.model.add(part.first_token == self.start[j] + self.lasts[j]).only_enforce_if(first)
+
+    def calls(self, part: _Part) -> None:
+        """Whether each call has returned by t_j, what is known then, and the windows of R9."""
+        for k, call in enumerate(part.request.calls):
+            for j in self.batches:
+                returned = self.boolean()
+                back = part.end_time[k] + call.duration
+                self.model.add_implication(returned, part.ended[k][j])
+                self.model.add(self.start[j] >= back).only_enforce_if(returned)
+                self.model.add(self.start[j] <= back - 1).only_enforce_if(part.ended[k][j], ~returned)
+                part.returned[k].append(returned)
+        for j in self.batches:
+            returns = sum(call.returns * part.returned[k][j] for k, call in enumerate(part.request.calls))
+            part.known.append(part.request.prompt + part.generated[j] + returns)
+
+    def in_call(self, part: _Part, k: int, j: int) -> Any:
+        """Return the expression that is 1 while call k runs at t_j."""
+        return part.ended[k][j] - part.returned[k][j]
+
+    # --- moves and work ------------------------------------------------------------------------------------------
+
+    def moving(self, part: _Part) -> None:
+        """The moves in their order: drop (host part first), swap_out, swap_in; R10, and R8's all or nothing."""
+        most = part.request.peak
+        part.resident, part.host = [self.model.new_constant(0)], [self.model.new_constant(0)]
+        for j in self.batches:
+            drop, out, back = (self.integer(most) for _ in range(3))
+            from_host, device, host = self.integer(most), self.integer(most), self.integer(most)
+            self.model.add_min_equality(from_host, [part.host[j], drop])
+            self.model.add(device == part.resident[j] - (drop - from_host) - out + back)
+            self.model.add(host == part.host[j] - from_host + out - back)
+            self.model.add(drop <= part.resident[j] + part.host[j])
+            self.model.add(out <= part.resident[j] - (drop - from_host))
+            self.model.add(back <= part.host[j] - from_host + out)
+            available = {
+                "drop": part.resident[j] + part.host[j],
+                "swap_out": part.resident[j] - (drop - from_host),
+                "swap_in": part.host[j] - from_host + out,
+            }
+            for kind, amount in (("drop", drop), ("swap_out", out), ("swap_in", back)):
+                made = self.holds(amount >= 1, amount == 0)
+                self.model.add_implication(made, self.used[j])
+                if not self.machine.partial:
+                    self.model.add(amount == available[kind]).only_enforce_if(made)
+                part.moved[kind].append(amount)
+                part.moves[kind].append(made)
+            part.device.append(device)
+            part.offloaded.append(host)
+            part.resident.append(self.integer(most))
+            part.host.append(host)
+
+    def working(self, part: _Part) -> None:
+        """R2 and R3; what is processed is resident afterwards, a token is generated when all is; the phase."""
+        last = len(part.request.segments) - 1
+        for j in self.batches:
+            tokens = self.integer(part.request.peak)
+            works = self.holds(tokens >= 1, tokens == 0)
+            part.tokens.append(tokens)
+            part.works.append(works)
+            self.model.add_implication(works, self.used[j])
+            self.model.add(self.start[j] >= part.request.arrival).only_enforce_if(works)
+            for k in range(last):
+                self.model.add(self.in_call(part, k, j) == 0).only_enforce_if(works)
+            self.model.add_implication(works, ~part.ended[last][j])
+            missing = part.known[j] - part.device[j]
+            self.model.add(tokens <= missing).only_enforce_if(works)
+            if not self.machine.chunked:
+                self.model.add(tokens == missing).only_enforce_if(works)
+            generates = part.generates[j]
+            self.model.add_implication(generates, works)
+            self.model.add(tokens == missing).only_enforce_if(generates)
+            self.model.add(tokens <= missing - 1).only_enforce_if(works, ~generates)
+            self.model.add(part.resident[j + 1] == part.device[j] + tokens).only_enforce_if(~part.ends_in[last][j])
+            self.model.add(part.resident[j + 1] == 0).only_enforce_if(part.ends_in[last][j])
+            some = self.holds(part.device[j] >= 1, part.device[j] == 0)
+            one = self.holds(missing <= 1, missing >= 2)
+            part.decodes.append(self.both(works, some, one))
+
+    def rule_4_residence(self, part: _Part) -> None:
+        """R4: who works has no KV on the host (what R9 allows besides is in rule_9_handling)."""
+        for j in self.batches:
+            self.model.add(part.offloaded[j] == 0).only_enforce_if(part.works[j])
+
+    def rule_9_handling(self, part: _Part) -> None:
+        """R9, and with it R8 and R4: which evictions are ordered, allowed, or need `evict` and keep from working."""
+        for j in self.batches:
+            drops, outs, ins = (part.moves[kind][j] for kind in ("drop", "swap_out", "swap_in"))
+            licences: dict[str, list[Any]] = {"drop": [], "swap_out": []}
+            for k, call in enumerate(part.request.calls):
+                ordered = part.ends_in[k][j - 1] if j else self.model.new_constant(0)
+                window = self.boolean()
+                if j:
+                    open_before = self.both(part.window[k][j - 1], ~part.works[j - 1])
+                    self.model.add_max_equality(window, [ordered, open_before])
+                else:
+                    self.model.add(window == 0)
+                part.window[k].append(window)
+                running = self.both(part.ended[k][j], ~part.returned[k][j])
+                if call.handling == "free":
+                    licences["drop"].append(window)
+                    licences["swap_out"].append(window)
+                    continue
+                if call.handling == "discard":
+                    licences["drop"].append(ordered)
+                    self.model.add(part.moved["drop"][j] == part.resident[j]).only_enforce_if(ordered)
+                elif call.handling == "swap":
+                    licences["swap_out"].append(ordered)
+                    self.model.add(part.moved["swap_out"][j] == part.resident[j]).only_enforce_if(ordered)
+                else:
+                    self.model.add_implication(running, ~ins)
+                for kind, made in (("drop", drops), ("swap_out", outs)):
+                    ordered_here = [ordered] if _ORDERED.get(call.handling) == kind else []
+                    self.model.add_bool_or(~made, ~running, *ordered_here)
+            for kind, made in (("drop", drops), ("swap_out", outs)):
+                if not self.machine.evict:
+                    self.model.add_bool_or(~made, *licences[kind])
+                self.model.add_bool_or(~made, ~part.works[j], *licences[kind])
+
+    # --- batches -------------------------------------------------------------------------------------------------
+
+    def batch_is_not_empty(self) -> None:
+        """Every batch has work or a transfer."""
+        for j in self.batches:
+            acts = [part.works[j] for part in self.parts]
+            acts += [part.moves[kind][j] for part in self.parts for kind in ("swap_out", "swap_in")]
+            self.model.add_bool_or(~self.used[j], *acts)
+
+    def rule_5_budgets(self) -> None:
+        """R5: sums of tokens, prefill tokens and requests; one phase without `hybrid`."""
+        machine = self.machine
+        self.prefills = [[self.both(p.works[j], ~p.decodes[j]) for p in self.parts] for j in self.batches]
+        for j in self.batches:
+            decodes = [part.decodes[j] for part in self.parts]
+            if machine.batch_tokens is not None:
+                self.model.add(sum(part.tokens[j] for part in self.parts) <= machine.batch_tokens)
+            if machine.prefill_tokens is not None:  # a decode processes one token
+                self.model.add(sum(p.tokens[j] for p in self.parts) - sum(decodes) <= machine.prefill_tokens)
+            if machine.batch_requests is not None:
+                self.model.add(sum(part.works[j] for part in self.parts) <= machine.batch_requests)
+            if not machine.hybrid:
+                phase = self.boolean()
+                for decode, prefill in zip(decodes, self.prefills[j], strict=True):
+                    self.model.add_implication(decode, phase)
+                    self.model.add_implication(prefill, ~phase)
+
+    def rule_5_no_pause(self, part: _Part) -> None:
+        """R5 without `pause`: who worked works on, unless the segment ended or KV of it is evicted."""
+        if self.machine.pause:
+            return
+        for j in self.batches[1:]:
+            ended = [part.ends_in[k][j - 1] for k in range(len(part.request.segments))]
+            evicted = [part.moves["drop"][j], part.moves["swap_out"][j]]
+            self.model.add_bool_or(~part.works[j - 1], part.works[j], *ended, *evicted)
+
+    def rule_6_device_memory(self) -> None:
+        """R6: blocks of all requests, after the moves and the growth."""
+        limit = self.machine.block_limit
+        if limit is None:
+            return
+        for j in self.batches:
+            held = [part.device[j] + part.tokens[j] for part in self.parts]
+            if self.machine.block > 1:
+                blocks = [self.integer(self.machine.blocks(part.request.peak)) for part in self.parts]
+                for block, tokens in zip(blocks, held, strict=True):
+                    self.model.add(self.machine.block * block >= tokens)
+                held = blocks
+            self.model.add(sum(held) <= limit)
+
+    def rule_7_host_memory(self) -> None:
+        """R7: tokens on the host after the moves."""
+        if self.machine.host_memory is not None:
+            for j in self.batches:
+                self.model.add(sum(part.offloaded[j] for part in self.parts) <= self.machine.host_memory)
+
+    def duration_is_the_cost(self) -> None:
+        """D_j = the largest of 1 and ceil(f/q) over the cost functions."""
+        for j in self.batches:
+            rounded = [self.used[j]]
+            for function in self.instance.cost.functions:
+                cost, q = self._cost(function, j), function.divisor
+                rounded.append(self.integer(self.longest_batch))
+                self.model.add(q * rounded[-1] >= cost)
+                self.model.add(q * rounded[-1] <= cost + q - 1)
+            self.model.add_max_equality(self.lasts[j], rounded)
+
+    def _cost(self, function: CostFunction, j: int) -> Any:
+        parts, prefills = self.parts, self.prefills[j]
+        terms: dict[str, Any] = {
+            "busy": lambda: self._any([p.works[j] for p in parts]),
+            "any_decode": lambda: self._any([p.decodes[j] for p in parts]),
+            "any_prefill": lambda: self._any(prefills),
+            "tokens": lambda: sum(p.tokens[j] for p in parts),
+            "generated": lambda: sum(p.generates[j] for p in parts),
+            "decode_requests": lambda: sum(p.decodes[j] for p in parts),
+            "prefill_requests": lambda: sum(prefills),
+            "decode_kv": lambda: sum(self.product(p.decodes[j], p.device[j], p.request.peak) for p in parts),
+            "prefill_kv": lambda: sum(
+                self.product(prefill, p.device[j], p.request.peak) for p, prefill in zip(parts, prefills, strict=True)
+            ),
+            "prefill_pairs": lambda: sum(self._pairs(p, pre, j) for p, pre in zip(parts, prefills, strict=True)),
+            "swap_out_tokens": lambda: sum(p.moved["swap_out"][j] for p in parts),
+            "swap_in_tokens": lambda: sum(p.moved["swap_in"][j] for p in parts),
+            "swap_outs": lambda: sum(p.moves["swap_out"][j] for p in parts),
+            "swap_ins": lambda: sum(p.moves["swap_in"][j] for p in parts),
+        }
+        total: Any = sum(getattr(function, name) * term() for name, term in terms.items() if getattr(function, name))
+        if function.tokens_above is not None:
+            above = self.integer(sum(p.request.peak for p in parts))
+            self.model.add_max_equality(above, [0, terms["tokens"]() - function.tokens_above.knee])
+            total = total + function.tokens_above.coefficient * above
+        return total
+
+    def _any(self, literals: list[Any]) -> Any:
+        truth = self.boolean()
+        self.model.add_max_equality(truth, literals)
+        return truth
+
+    def _pairs(self, part: _Part, prefill: Any, j: int) -> Any:
+        """c*c + 2*c*m = (m + c)^2 - m^2, for a prefill."""
+        most = part.request.peak
+        squares = []
+        for value in (part.device[j] + part.tokens[j], part.device[j]):
+            side = self.product(prefill, value, most)
+            squares.append(self.integer(most * most))
+            self.model.add_multiplication_equality(squares[-1], [side, side])
+        return squares[0] - squares[1]
+
+    def identical_requests_end_in_order(self) -> None:
+        """Requests alike in all but their id can be exchanged in any schedule, so they may end in the order given."""
+        for first, second in zip(self.parts, self.parts[1:], strict=False):
+            if first.request.replace(id="-") == second.request.replace(id="-"):
+                self.model.add(first.end_time[-1] <= second.end_time[-1])
+
+    # --- objective -----------------------------------------------------------------------------------------------
+
+    def _objective(self) -> Any:
+        def flow(part: _Part) -> Any:
+            return part.end_time[-1] - part.request.arrival
+
+        if self.objective_name == "busy-time":
+            return sum(self.lasts)
+        if self.objective_name in ("makespan", "max-flow-time"):
+            last = self.integer(self.latest)
+            for part in self.parts:
+                self.model.add(last >= (part.end_time[-1] if self.objective_name == "makespan" else flow(part)))
+            return last
+        if self.objective_name == "late-requests":
+            return sum(self._late(part, flow(part)) for part in self.parts)
+        factors = {
+            "total-flow-time": lambda part: flow(part),
+            "weighted-flow-time": lambda part: part.request.weight * flow(part),
+            "total-ttft": lambda part: part.first_token - part.request.arrival,
+            "normalized-latency": lambda part: self.scale // part.request.output * flow(part),
+        }
+        return sum(factors[self.objective_name](part) for part in self.parts)
+
+    def _late(self, part: _Part, flow: Any) -> Any:
+        """Return a 0/1 variable that is 1 if an SLO is exceeded (limits on averages, scaled to whole ticks)."""
+        late = self.boolean()
+        slo, output = part.request.slo, part.request.output
+        if slo is None:
+            return late
+        if slo.ttft is not None:
+            self.model.add(part.first_token - part.request.arrival <= slo.ttft).only_enforce_if(~late)
+        if slo.latency is not None:
+            self.model.add(flow <= slo.latency).only_enforce_if(~late)
+        if slo.tpot is not None and output > 1:
+            most = int(slo.tpot * (output - 1))
+            self.model.add(part.end_time[-1] - part.first_token <= most).only_enforce_if(~late)
+        if slo.normalized_latency is not None:
+            self.model.add(flow <= int(slo.normalized_latency * output)).only_enforce_if(~late)
+        return late
+
+    def objective_value(self, raw: int) -> Value:
+        """Turn a value or bound of the model into the objective's unit."""
+        return raw if self.scale == 1 else Fraction(raw, self.scale)
+
+    # --- schedules in and out ------------------------------------------------------------------------------------
+
+    def hint(self, trace: Trace) -> None:
+        """Hint at a known schedule: its starts, work and moves."""
+        for j, batch in enumerate(trace.schedule.batches[: len(self.batches)]):
+            self.model.add_hint(self.start[j], batch.start)
+            self.model.add_hint(self.used[j], True)
+            for part in self.parts:
+                id = part.request.id
+                self.model.add_hint(part.tokens[j], batch.work.get(id, 0))
+                for kind in ("drop", "swap_out", "swap_in"):
+                    self.model.add_hint(part.moved[kind][j], getattr(batch, kind).get(id, 0))
+        for j in self.batches[len(trace.schedule.batches) :]:
+            self.model.add_hint(self.used[j], False)
+
+    def schedule(self, value: Any) -> Schedule:
+        """Return the schedule of a solution; `value(variable)` gives a variable's value."""
+        batches = []
+        for j in self.batches:
+            if value(self.used[j]):
+                moves = {
+                    kind: {p.request.id: n for p in self.parts if (n := value(p.moved[kind][j]))}
+                    for kind in ("drop", "swap_out", "swap_in")
+                }
+                work = {p.request.id: n for p in self.parts if (n := value(p.tokens[j]))}
+                batches.append(Batch(start=value(self.start[j]), work=work, **moves))
+        return Schedule(instance_sha256=self.instance.sha256, batches=tuple(batches))
+
+
+_ORDERED = {"discard": "drop", "swap": "swap_out"}

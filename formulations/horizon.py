@@ -1,0 +1,174 @@
+"""How many batches are enough: arguments that some optimal schedule has no more, proved in `docs/formulation.md`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from formulations.chains import Chain, chains, chunks, least_batch, least_times, may_swap
+from kvbound.cost import CostFunction
+from kvbound.errors import BadInput
+from kvbound.instance import Instance, Request
+from kvbound.metrics import Value, check_objective
+from kvbound.result import Horizon
+
+
+def sufficient_batches(instance: Instance, objective: str, upper_bound: Value) -> Horizon:
+    """Return J such that some optimal schedule has at most J batches, with the argument.
+
+    `upper_bound` is the value of a known schedule. Of the arguments that apply, the one with the fewest batches is
+    returned; if none does, `sufficient` is False and J is only a guess.
+
+    Raises BadInput for an unknown objective, or a bound that is below 0.
+    """
+    check_objective(objective)
+    if upper_bound < 0:
+        raise BadInput(f"upper_bound is the value of a known schedule, so at least 0, not {upper_bound}")
+    arguments = (by_busy_time, by_last_completion, by_work, by_first_tokens)
+    found = [horizon for argument in arguments if (horizon := argument(instance, objective, upper_bound)) is not None]
+    if found:
+        return min(found, key=lambda horizon: horizon.batches)
+    guess = 2 * sum(chain.batches for chain in chains(instance))
+    return Horizon(
+        guess, False, f"a guess: no argument bounds the batches for {objective} on a machine with these moves"
+    )
+
+
+def by_busy_time(instance: Instance, objective: str, upper_bound: Value) -> Horizon | None:
+    """busy-time: all batches together take at most the upper bound."""
+    if objective != "busy-time":
+        return None
+    batches, how = most_batches(instance, int(upper_bound))
+    return Horizon(batches, True, f"a schedule of busy-time at most {upper_bound} has at most {batches} batches: {how}")
+
+
+def by_last_completion(instance: Instance, objective: str, upper_bound: Value) -> Horizon | None:
+    """Objectives of completions: all batches lie between the first arrival and the latest completion allowed."""
+    latest = latest_completions(instance, objective, upper_bound)
+    if latest is None:
+        return None
+    first, end = min(request.arrival for request in instance.requests), max(latest)
+    batches, how = most_batches(instance, max(0, end - first))
+    return Horizon(
+        batches,
+        True,
+        f"a schedule of {objective} at most {upper_bound} ends by tick {end}, and no batch starts before the first "
+        f"arrival at {first}: {how}",
+    )
+
+
+def by_work(instance: Instance, objective: str, upper_bound: Value) -> Horizon | None:
+    """No eviction: the tokens to process are bounded, and every batch that is needed processes one."""
+    if instance.machine.evict:
+        return None
+    transfers = any(may_swap(instance.machine, request) for request in instance.requests)
+    if transfers and objective != "busy-time":
+        return None
+    batches = sum(most_work(chain) for chain in chains(instance))
+    merged = ", and batches that only transfer can be merged into the next" if transfers else ""
+    return Horizon(batches, True, f"without eviction, at most {batches} pieces of work are possible{merged}")
+
+
+def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> Horizon | None:
+    """total-ttft: after the last first token, what is left can be done in few batches at any time."""
+    if objective != "total-ttft":
+        return None
+    machine, all_chains = instance.machine, chains(instance)
+    if not machine.evict:
+        rest = sum(most_work(chain) - (chain.request.prompt if machine.chunked else 1) for chain in all_chains)
+        how = f"after it at most {rest} pieces of work are possible, and batches that only transfer can be merged"
+    elif machine.chunked or all(chunk_fits(instance, chain) for chain in all_chains):
+        rest = 1 + sum(alone_after_first_token(chain) for chain in all_chains)
+        how = f"after it the requests can be completed one after another in {rest} batches"
+    else:
+        return None
+    first, end = min(request.arrival for request in instance.requests), max(latest_first_tokens(instance, upper_bound))
+    before = max(0, end - first) // least_batch(instance)
+    return Horizon(before + rest, True, f"the last first token comes by tick {end}, in batch {before} or before; {how}")
+
+
+def most_work(chain: Chain) -> int:
+    """Return the most pieces of work of one request on a machine without `evict`."""
+    return chain.most_tokens if chain.machine.chunked else chain.outputs
+
+
+def chunk_fits(instance: Instance, chain: Chain) -> bool:
+    """Whether the whole context can be processed at once, at any point."""
+    limit = instance.machine.prefill_limit
+    return limit is None or chain.request.peak <= limit
+
+
+def alone_after_first_token(chain: Chain) -> int:
+    """Return the batches that suffice to complete a request alone, its KV dropped after its first token."""
+    return 0 if chain.outputs == 1 else chunks(chain.machine, chain.request.peak) + sum(chain.steps[2:])
+
+
+def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
+    """Return the most batches of a complete schedule that take at most `ticks` ticks altogether, and why."""
+    least = least_batch(instance)
+    ways = [(ticks // least, f"a batch lasts at least {least} ticks and together they take at most {ticks}")]
+    for function in instance.cost.functions:
+        fixed, total = fixed_part(instance, function), least_total(instance, function)
+        if fixed:
+            batches = max(0, (function.divisor * ticks - total) // fixed)
+            why = f"of at most {ticks} ticks the tokens alone take {total / function.divisor:.6g}, a batch at least "
+            ways.append((batches, why + f"{fixed / function.divisor:.6g} besides"))
+    return min(ways)
+
+
+def fixed_part(instance: Instance, function: CostFunction) -> int:
+    """Return what f is at least in any batch, apart from its tokens and requests."""
+    parts = [function.busy + min(function.any_decode, function.any_prefill)]
+    if any(may_swap(instance.machine, request) for request in instance.requests):
+        parts += [function.swap_outs + function.swap_out_tokens, function.swap_ins + function.swap_in_tokens]
+    return min(parts)
+
+
+def least_total(instance: Instance, function: CostFunction) -> int:
+    """Return what the tokens and requests add to f at least, over all batches of any complete schedule.
+
+    A token after the first is generated by a decode, or by a prefill that ends at its context A: at least 2A - 1 pairs.
+    """
+    total = 0
+    for chain in chains(instance):
+        total += function.tokens * chain.tokens + function.generated * chain.outputs
+        total += function.prefill_requests + function.prefill_pairs * max(1, (chain.request.prompt - 1) ** 2)
+        for context in chain.context[2:]:
+            decode = function.decode_requests + function.decode_kv * (context - 1)
+            total += min(decode, function.prefill_requests + function.prefill_pairs * (2 * context - 1))
+    return total
+
+
+def weights(request: Request, objective: str) -> Fraction | None:
+    """Return what a tick of the flow time (for total-ttft: of the TTFT) of a request adds to a sum; None: no sum."""
+    return {
+        "total-flow-time": Fraction(1),
+        "total-ttft": Fraction(1),
+        "weighted-flow-time": Fraction(request.weight),
+        "normalized-latency": Fraction(1, request.output),
+    }.get(objective)
+
+
+def latest_completions(instance: Instance, objective: str, upper_bound: Value) -> list[int] | None:
+    """Return for each request the tick by which it is done in every schedule of at most `upper_bound`, or None."""
+    if objective == "makespan":
+        return [int(upper_bound)] * len(instance.requests)
+    if objective == "max-flow-time":
+        return [request.arrival + int(upper_bound) for request in instance.requests]
+    if objective in ("total-flow-time", "weighted-flow-time", "normalized-latency"):
+        return _latest(instance, objective, upper_bound, [least_times(instance, c)[-1] for c in chains(instance)])
+    return None
+
+
+def latest_first_tokens(instance: Instance, upper_bound: Value) -> list[int]:
+    """Return for each request the tick by which its first token comes in every schedule of total-ttft `upper_bound`."""
+    return _latest(instance, "total-ttft", upper_bound, [least_times(instance, c)[1] for c in chains(instance)])
+
+
+def _latest(instance: Instance, objective: str, upper_bound: Value, least: list[int]) -> list[int]:
+    """What the others take at least is not left for a request."""
+    shares = [(weights(request, objective) or Fraction(0)) for request in instance.requests]
+    slack = Fraction(upper_bound) - sum(share * time for share, time in zip(shares, least, strict=True))
+    return [
+        request.arrival + int((slack + share * time) / share)
+        for request, share, time in zip(instance.requests, shares, least, strict=True)
+    ]

@@ -1,0 +1,52 @@
+"""The earliest start times of given batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kvbound.instance import Instance
+from kvbound.schedule import Batch, Schedule
+from kvbound.trace import Trace
+from kvbound.validator import _Execution, _State, verify_schedule
+
+ORDERED = {"discard": "drop", "swap": "swap_out"}
+"""The move that a handling orders in the batch after the one that starts the call."""
+
+
+def start_early(instance: Instance, batches: Iterable[Batch]) -> Trace:
+    """Start the batches as early as their order and contents allow, and return the referee's trace.
+
+    The starts given are ignored. No event comes later than with any other valid starts, so that no objective that
+    grows with the completions and first tokens is larger.
+
+    Raises InvalidSchedule if the batches break a rule whatever their starts.
+    """
+    execution = _Execution(instance)
+    started: list[Batch] = []
+    for batch in batches:
+        started.append(batch.model_copy(update={"start": max(_waits(execution, batch))}))
+        execution.execute(started[-1])
+    return verify_schedule(instance, Schedule(instance_sha256=instance.sha256, batches=tuple(started)))
+
+
+def _waits(execution: _Execution, batch: Batch) -> Iterator[int]:
+    """Yield what a batch has to wait for: the batch before it, arrivals, and calls.
+
+    A request that works waits for its call; so does one whose KV is dropped or swapped out, unless the handling of
+    the call allows or orders the move (rules R2, R8 and R9).
+    """
+    yield execution.end
+    for id in batch.work:
+        state = execution.states[id]
+        yield state.request.arrival
+        if state.call is not None:
+            yield state.call.end
+    for kind, moved in (("drop", batch.drop), ("swap_out", batch.swap_out)):
+        for state in (execution.states[id] for id in moved):
+            if state.call is not None and not _any_time(execution, state, kind):
+                yield state.call.end
+
+
+def _any_time(execution: _Execution, state: _State, kind: str) -> bool:
+    ordered = execution.in_ordered_batch(state) and ORDERED.get(state.handling) == kind
+    return state.handling == "free" or ordered

@@ -1,0 +1,110 @@
+"""The admission test: who may take part in a batch so that everyone can still finish, without any eviction.
+
+A request holds device memory from its first work until its next **release**: a call handled by discard or swap, or its
+end. What it holds then is its claim. The device is safe if the holders can reach their releases one after another,
+each with what it holds, what nobody holds, and what those before it gave back: the banker's test. When all have, the
+device is empty, and any request fits. Host memory is a second bank: a request that heads for a swap has reserved the
+room from its first work on, its claim is the largest coming swap, and it gives all back at its end. So a release is
+never blocked, and if both banks are safe, everyone can finish.
+
+Where the machine does not pause, running requests cannot be stopped. There the test lets them all go on, token by
+token, to the ends of their segments, and asks the bank about what is held then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heuristics.bank import Bank
+from heuristics.job import Job
+from heuristics.lockstep import Lockstep, Runner
+from heuristics.outlook import Outlook
+from kvbound.instance import Machine
+
+
+class Admission:
+    """The test for one batch: `admits` asks, `take` says who takes part.
+
+    `free` is in blocks (None: no limit on the device); `taken` are the requests taken so far with their tokens.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        outlooks: list[Outlook],
+        jobs: Sequence[Job],
+        free: int | None,
+        taken: Sequence[tuple[Job, int]],
+    ) -> None:
+        self._machine = machine
+        self._outlooks = outlooks
+        self._free = free
+        holdings = {job.index: (job.blocks, self._claim(job)) for job in jobs if job.blocks}
+        self._device: Bank | Lockstep | None = None
+        if machine.block_limit is not None:
+            if machine.pause:
+                self._device = Bank(machine.block_limit, holdings)
+            else:
+                self._device = Lockstep(machine.block_limit, machine.block, holdings)
+                for job, tokens in taken:
+                    self._device.add(job.index, self._runner(job, tokens))
+        self._host: Bank | None = None
+        if machine.host_memory is not None:
+            reserved = {
+                job.index: (self._reserved(job), self._host_claim(job)) for job in jobs if job.blocks or job.host
+            }
+            self._host = Bank(machine.host_memory, {i: holding for i, holding in reserved.items() if holding[0]})
+
+    def segment_fits(self, job: Job) -> bool:
+        """Whether the peak of its segment fits beside what the others hold."""
+        return self._free is None or self._outlooks[job.index].end_blocks[job.segment] - job.blocks <= self._free
+
+    def admits(self, job: Job, tokens: int) -> bool:
+        """Whether the request, whose segment fits, may process `tokens` so that everyone can still finish."""
+        if isinstance(self._device, Bank):
+            if not self._device.admits(job.index, self._growth(job, tokens), self._claim(job)):
+                return False
+        elif self._device is not None and not self._device.admits(job.index, self._runner(job, tokens)):
+            return False
+        return self._host is None or self._host.admits(job.index, self._host_growth(job), self._host_claim(job))
+
+    def take(self, job: Job, tokens: int) -> None:
+        """Let the request process `tokens`."""
+        reserved = self._host_growth(job)
+        if reserved and self._host is not None:
+            self._host.grow(job.index, reserved, self._host_claim(job))
+        growth = self._growth(job, tokens)
+        if isinstance(self._device, Lockstep):
+            self._device.add(job.index, self._runner(job, tokens))
+        elif growth and self._device is not None:
+            self._device.grow(job.index, growth, self._claim(job))
+        if self._free is not None:
+            self._free -= growth
+
+    def _growth(self, job: Job, tokens: int) -> int:
+        return self._machine.blocks(job.device + job.host + tokens) - job.blocks
+
+    def _claim(self, job: Job) -> int:
+        return self._outlooks[job.index].release_blocks[job.segment]
+
+    def _runner(self, job: Job, tokens: int) -> Runner:
+        outlook, segment = self._outlooks[job.index], job.segment
+        held = job.device + job.host + tokens
+        end = outlook.end_blocks[segment]
+        return Runner(
+            tokens=held,
+            steps=-1 if held < job.known else outlook.end[segment] - held,
+            end=end,
+            kept=0 if outlook.releases[segment] else end,
+            claim=outlook.release_blocks[segment],
+        )
+
+    def _host_claim(self, job: Job) -> int:
+        return max(job.host, self._outlooks[job.index].host_claim[job.segment])
+
+    def _reserved(self, job: Job) -> int:
+        return max(job.host, self._outlooks[job.index].host_next[job.segment] if job.blocks else 0)
+
+    def _host_growth(self, job: Job) -> int:
+        """Return the room on the host that the request reserves, or gives back, when it starts towards a release."""
+        return 0 if job.blocks else self._outlooks[job.index].host_next[job.segment] - job.host

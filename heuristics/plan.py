@@ -1,0 +1,185 @@
+"""The batch that a policy is deciding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from heuristics.admission import Admission
+from heuristics.job import Job, NotKnown
+from heuristics.outlook import Outlook
+from heuristics.view import View
+from kvbound.instance import LIMIT
+from kvbound.schedule import Batch
+from kvbound.trace import Phase
+
+
+class Plan:
+    """Work and moves of the next batch, and what the budgets and the device memory still leave.
+
+    The moves that rule R9 orders in this batch are already in it. Whatever a policy puts into it is checked by the
+    referee's rules; nothing is corrected.
+    """
+
+    def __init__(self, view: View, free_blocks: int | None, outlooks: list[Outlook] | None) -> None:
+        machine = view.machine
+        self.machine = machine
+        self.work: dict[str, int] = {}
+        self.dropped: dict[str, int] = {}
+        self.swapped_out: dict[str, int] = {}
+        self.swapped_in: dict[str, int] = {}
+        self.free_blocks = free_blocks
+        """Device blocks that nobody holds (None: no limit)."""
+        self.tokens_left = LIMIT if machine.batch_tokens is None else machine.batch_tokens
+        self.prefill_left = LIMIT if machine.prefill_limit is None else machine.prefill_limit
+        self.requests_left = LIMIT if machine.batch_requests is None else machine.batch_requests
+        self._phase: Phase | None = None  # of what was taken first
+        self._owed = {job.index: job for job in view.must_work}
+        self._owed_prefills = sum(job.phase == "prefill" for job in view.must_work)
+        self._closed = False  # without hybrid and pause: a request prefills in parts, and so alone
+        self._jobs = view.jobs
+        self._outlooks = outlooks
+        self._taken: list[tuple[Job, int]] = []
+        self._admission: Admission | None = None
+
+    @property
+    def phase(self) -> Phase | None:
+        """Phase of what was taken first, or else of what must work: of the whole batch, without `hybrid`."""
+        return self._phase or next((job.phase for job in self._owed.values()), None)
+
+    # --- work ----------------------------------------------------------------------------------------------------
+
+    def chunk(self, job: Job) -> int:
+        """Return the most tokens that the budgets leave for the request in this batch; 0 if it cannot take part.
+
+        Where the machine does not pause, each request that must work and is not yet taken has one token set aside.
+        """
+        owed = job.index in self._owed
+        missing, phase = job.missing, job.phase
+        tokens = min(missing, self.tokens_left - len(self._owed) + owed)
+        if phase == "prefill":
+            tokens = min(tokens, self.prefill_left - self._owed_prefills + owed)
+        if tokens < 1 or self.requests_left - len(self._owed) + owed < 1:
+            return 0
+        if tokens < missing and not self.machine.chunked:
+            return 0
+        return tokens if self.machine.hybrid or self._may_join(phase, tokens == missing, owed) else 0
+
+    def _may_join(self, phase: Phase, whole: bool, owed: bool) -> bool:
+        """Whether a request may join a batch of one phase.
+
+        Where the machine does not pause either, requests that prefill together must complete together: afterwards
+        one would have to decode while another has to prefill.
+        """
+        if self._closed or (self.phase is not None and phase != self.phase):
+            return False
+        alone = not self.work and len(self._owed) == owed
+        return self.machine.pause or whole or alone
+
+    def fits(self, job: Job, tokens: int) -> bool:
+        """Whether the device has blocks free for `tokens` more of the request, KV on the host included."""
+        return self.free_blocks is None or self._growth(job, tokens) <= self.free_blocks
+
+    def take(self, job: Job, tokens: int | None = None) -> None:
+        """Let the request process `tokens` (None: what the budgets leave); KV on the host is brought back first.
+
+        ValueError if it has been taken already.
+        """
+        if job.id in self.work:
+            raise ValueError(f"request {job.id} has been taken into this batch already")
+        if tokens is None:
+            tokens = self.chunk(job) or job.missing  # too many: the referee names the budget that lacks them
+        phase, whole = job.phase, tokens == job.missing
+        if self._admission is not None:
+            self._admission.take(job, tokens)
+        if job.host:
+            self._move(self.swapped_in, job, job.host, job.device + job.host, 0)
+        self._taken.append((job, tokens))
+        self.work[job.id] = tokens
+        self._hold(job, job.device + tokens)
+        self._pay(job, phase, tokens)
+        self._phase = self._phase or phase
+        self._closed |= not (whole or self.machine.hybrid or self.machine.pause)
+
+    def fill(self, jobs: Iterable[Job]) -> None:
+        """Take the requests in the given order, after those that must work; skip those that are not admitted."""
+        for job in list(self._owed.values()):
+            self.take(job)
+        test = self._test()
+        for job in jobs:
+            if self.tokens_left < 1 or self.requests_left < 1:
+                return
+            if test.segment_fits(job) and job.id not in self.work:
+                tokens = self.chunk(job)
+                if tokens and test.admits(job, tokens):
+                    self.take(job, tokens)
+
+    def admits(self, job: Job) -> bool:
+        """Whether the request may take part: the budgets leave a chunk, and the admission test passes.
+
+        The test: the peak of its segment plus what the others hold fits, and everyone can still finish without
+        eviction (`heuristics.admission`). Take those in `View.must_work` first, or use `fill`. NotKnown for an online
+        policy: the test needs the sizes.
+        """
+        test, tokens = self._test(), self.chunk(job)
+        return tokens > 0 and test.segment_fits(job) and test.admits(job, tokens)
+
+    # --- moves ---------------------------------------------------------------------------------------------------
+
+    def drop(self, job: Job, tokens: int | None = None) -> None:
+        """Drop the last `tokens` of its KV (None: all), the host's part first."""
+        tokens = job.device + job.host if tokens is None else tokens
+        from_host = min(job.host, tokens)
+        self._evict(self.dropped, job, tokens, job.device - (tokens - from_host), job.host - from_host)
+
+    def swap_out(self, job: Job, tokens: int | None = None) -> None:
+        """Send the last `tokens` of its device KV to the host (None: all)."""
+        tokens = job.device if tokens is None else tokens
+        self._evict(self.swapped_out, job, tokens, job.device - tokens, job.host + tokens)
+
+    def swap_in(self, job: Job, tokens: int | None = None) -> None:
+        """Bring the first `tokens` of its host KV back (None: all)."""
+        tokens = job.host if tokens is None else tokens
+        self._admission = None
+        self._move(self.swapped_in, job, tokens, job.device + tokens, job.host - tokens)
+
+    def batch(self, start: int) -> Batch:
+        """Return the batch as the schedule has it."""
+        return Batch(start=start, work=self.work, drop=self.dropped, swap_out=self.swapped_out, swap_in=self.swapped_in)
+
+    def _evict(self, moves: dict[str, int], job: Job, tokens: int, device: int, host: int) -> None:
+        self._admission = None
+        if self._owed.pop(job.index, None) is not None:  # who is evicted need not work
+            self._owed_prefills -= job.phase == "prefill"
+        self._move(moves, job, tokens, device, host)
+
+    def _move(self, moves: dict[str, int], job: Job, tokens: int, device: int, host: int) -> None:
+        moves[job.id] = moves.get(job.id, 0) + tokens
+        job.put(device, host)
+        self._hold(job, device)
+
+    def _growth(self, job: Job, tokens: int) -> int:
+        return self.machine.blocks(job.device + job.host + tokens) - job.blocks
+
+    def _hold(self, job: Job, device: int) -> None:
+        """Count the blocks of `device` tokens as the request's."""
+        blocks = self.machine.blocks(device)
+        if self.free_blocks is not None:
+            self.free_blocks -= blocks - job.blocks
+        job.blocks = blocks
+
+    def _pay(self, job: Job, phase: Phase, tokens: int) -> None:
+        """Take the work out of the budgets."""
+        self.tokens_left -= tokens
+        self.requests_left -= 1
+        if phase == "prefill":
+            self.prefill_left -= tokens
+        if self._owed.pop(job.index, None) is not None:
+            self._owed_prefills -= phase == "prefill"
+
+    def _test(self) -> Admission:
+        """Return the admission test, made when it is first asked and after moves anew."""
+        if self._outlooks is None:
+            raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
+        if self._admission is None:
+            self._admission = Admission(self.machine, self._outlooks, self._jobs, self.free_blocks, self._taken)
+        return self._admission

@@ -1,0 +1,55 @@
+"""What a policy is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from operator import attrgetter
+from typing import Any, ClassVar, Literal
+
+from heuristics.job import Job, Knows
+from heuristics.plan import Plan
+from heuristics.view import View
+
+
+class Policy(ABC):
+    """A rule that decides, at each batch boundary, what the batch does. `heuristics.run_policy` runs it.
+
+    A subclass gives the class attributes and `decide`. State kept between batches is set up in `start`, which is
+    called before each run.
+    """
+
+    name: ClassVar[str]
+    rule: ClassVar[str]
+    """The rule in one line."""
+    source: ClassVar[str]
+    """Where it is from."""
+    knows: ClassVar[Knows] = "online"
+    free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
+    """Who handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
+    the policy itself, by the moves it makes from the start of a call to the next work."""
+
+    def start(self, view: View) -> None:  # noqa: B027 - a policy without state needs none
+        """Prepare for a run; `view` has the machine and the cost, and no request yet."""
+
+    @abstractmethod
+    def decide(self, view: View, plan: Plan) -> None:
+        """Fill `plan` for the batch that starts at `view.now`; leave it empty to wait for the next event."""
+
+
+class Ranked(Policy):
+    """Figure 1's rule: at every batch boundary, requests are taken in order of a key, as far as they are admitted.
+
+    Blocked requests are skipped. A running request may be preempted, and keeps its memory. At equal keys the running
+    request goes on, and then the earlier arrival. `Plan.fill` says who is admitted.
+    """
+
+    knows: ClassVar[Knows] = "predictions"  # the admission test needs the sizes, whatever the key needs
+
+    def decide(self, view: View, plan: Plan) -> None:
+        """Take the ready requests in order of their key."""
+        running_first = sorted(view.ready, key=attrgetter("worked"), reverse=True)
+        plan.fill(sorted(running_first, key=self.key))  # stable: at equal keys in the order before
+
+    @abstractmethod
+    def key(self, job: Job) -> Any:
+        """Return the key of a ready request; the smallest goes first."""

@@ -1,0 +1,57 @@
+"""The policies by name, and the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from heuristics.engine import PolicyError, trace_policy
+from heuristics.fcfs import Fcfs
+from heuristics.mars_order import MarsOrder
+from heuristics.policy import Policy
+from heuristics.serial import Serial
+from heuristics.sjf import Sjf
+from heuristics.sjf_api import SjfApi
+from kvbound.errors import BadInput
+from kvbound.instance import Instance
+from kvbound.metrics import check_objective, objective_value
+from kvbound.schedule import Schedule
+from kvbound.trace import Trace
+
+POLICIES: dict[str, Policy] = {policy.name: policy for policy in (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())}
+"""Every policy, by the name that commands use."""
+
+
+def get_policy(name: str) -> Policy:
+    """Return the policy of that name; BadInput lists the names there are."""
+    if name not in POLICIES:
+        raise BadInput(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
+    return POLICIES[name]
+
+
+def best_schedule(
+    instance: Instance, objective: str, policies: Iterable[str | Policy] | None = None
+) -> tuple[str, Schedule, Trace]:
+    """Run policies and return the name, schedule and trace of the one with the smallest value; the first of equal ones.
+
+    `policies` are names or policies (None: all of `POLICIES`, of which `serial` always succeeds). One that ends with a
+    PolicyError is passed over; if all do, the last error is raised. BadInput for an unknown name or objective, or if
+    `policies` is empty.
+    """
+    check_objective(objective)
+    chosen = [get_policy(p) if isinstance(p, str) else p for p in (POLICIES if policies is None else policies)]
+    if not chosen:
+        raise BadInput("no policy was given; name at least one")
+    best: tuple[str, Trace] | None = None
+    failure: PolicyError | None = None
+    for policy in chosen:
+        try:
+            trace = trace_policy(instance, policy)
+        except PolicyError as error:
+            failure = error
+            continue
+        if best is None or objective_value(trace, objective) < objective_value(best[1], objective):
+            best = (policy.name, trace)
+    if best is None:
+        assert failure is not None  # for mypy: of at least one policy, all have failed
+        raise failure
+    return best[0], best[1].schedule, best[1]

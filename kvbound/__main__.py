@@ -1,0 +1,5 @@
+"""`python -m kvbound`."""
+
+from kvbound.cli import main
+
+main()

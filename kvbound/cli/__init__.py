@@ -1,0 +1,36 @@
+"""The command line. Its names, exit codes and JSON are documented in `docs/commands.md`; scripts rely on them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
+
+
+def main() -> None:
+    """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
+    from typer.exceptions import TyperException
+
+    from kvbound.cli.app import app
+    from kvbound.errors import BadInput, MissingTool
+
+    try:
+        code = app(standalone_mode=False) or 0
+    except TyperException as error:
+        code = _complain(error.format_message() if hasattr(error, "format_message") else str(error), EXIT_BAD_INPUT)
+    except BadInput as error:
+        code = _complain(str(error), EXIT_BAD_INPUT)
+    except MissingTool as error:
+        code = _complain(str(error), EXIT_MISSING_TOOL)
+    except KeyboardInterrupt:
+        code = _complain("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"kvbound: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,37 @@
+"""`kvbound solvers` and `kvbound policies`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heuristics import POLICIES
+from kvbound.cli.common import JsonOption, emit, table
+from kvbound.errors import MissingTool
+from solvers.registry import SOLVERS, solver_licence, solver_version
+
+
+def solvers(json: JsonOption = None) -> None:
+    """List the solvers: what can run here, its version, its licence's limit, what it can prove."""
+    rows = [_solver(name) for name in SOLVERS]
+    cells = [
+        (row["name"], row["version"] or "not here", row["licence"] or row["install"], row["proves"]) for row in rows
+    ]
+    emit(json, {"rows": rows}, lambda console: console.print(table(("solver", "version", "licence", "proves"), cells)))
+
+
+def _solver(name: str) -> dict[str, Any]:
+    facts: dict[str, Any] = {"name": name, "proves": SOLVERS[name].proves, "install": SOLVERS[name].install}
+    try:
+        return {**facts, "available": True, "version": solver_version(name), "licence": solver_licence(name)}
+    except MissingTool as missing:
+        return {**facts, "available": False, "version": None, "licence": None, "install": str(missing)}
+
+
+def policies(json: JsonOption = None) -> None:
+    """List the policies: rule, source, and what each knows."""
+    rows = [
+        {"name": name, "rule": policy.rule, "source": policy.source, "knows": policy.knows}
+        for name, policy in POLICIES.items()
+    ]
+    cells = [(row["name"], row["knows"], row["rule"], row["source"]) for row in rows]
+    emit(json, {"rows": rows}, lambda console: console.print(table(("policy", "knows", "rule", "source"), cells)))

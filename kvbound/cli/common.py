@@ -1,0 +1,107 @@
+"""What the commands share: finding an instance, options, and printing for people or for scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from kvbound.builtin import BUILTIN, builtin_instance, is_builtin
+from kvbound.errors import BadInput
+from kvbound.files import read_instance, write_text
+from kvbound.instance import Instance
+
+InstanceArgument = Annotated[
+    str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a built-in name")
+]
+JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="write JSON there (-: standard output)")]
+ObjectiveOption = Annotated[str, typer.Option(metavar="NAME", help="what is minimised; docs/semantics.md lists all")]
+HandlingOption = Annotated[
+    str, typer.Option(metavar="as-given|free", help="calls as the instance says, or chosen freely")
+]
+TimeLimitOption = Annotated[float | None, typer.Option(min=0.1, metavar="S", help="seconds that a solve may take")]
+ScheduleOption = Annotated[str | None, typer.Option(metavar="OUT.json", help="write the schedule there")]
+PlotOption = Annotated[str | None, typer.Option(metavar="OUT.svg", help="draw it (svg, png or pdf)")]
+
+
+def load(source: str) -> Instance:
+    """Read an instance by file name, `-`, or built-in name."""
+    if is_builtin(source):
+        return builtin_instance(source)
+    if source != "-" and not Path(source).exists():
+        raise BadInput(f"there is no file {source!r}, and no built-in instance of that name ({', '.join(BUILTIN)})")
+    return read_instance(source)
+
+
+def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> None:
+    """Print for people, and write JSON if asked to; with `--json -` nothing but the JSON goes to standard output."""
+    if target is not None:
+        write_text(target, json.dumps(payload, indent=1, ensure_ascii=False))
+    if target != "-":
+        show(_console())
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> Table:
+    """Make one aligned table; `right` are the columns of numbers."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for k, column in enumerate(columns):
+        made.add_column(column, justify="right" if k in set(right) else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*("-" if cell is None else str(cell) for cell in row))
+    return made
+
+
+def result_row(row: dict[str, Any]) -> list[object]:
+    """Return the cells of one result for the table of `RESULT_COLUMNS`."""
+    return [
+        row["policy"] or row["formulation"] or "-",
+        row["status"],
+        row["value"],
+        row["bound"],
+        percent(row["gap"]),
+        row["mean"],
+        in_seconds(row["mean"] if row["mean"] is not None else row["value"], row),
+        f"{row['seconds']:.2f}",
+    ]
+
+
+RESULT_COLUMNS = ("schedule", "status", "value", "bound", "gap", "mean", "in seconds", "took, s")
+
+
+def percent(gap: float | None) -> str | None:
+    """Write a gap for people."""
+    return None if gap is None else f"{100 * gap:.2f} %"
+
+
+def in_seconds(ticks: int | str | None, row: dict[str, Any]) -> str | None:
+    """Turn ticks into seconds for people; None where the objective is not a time."""
+    if ticks is None or row["objective"] in ("late-requests", "normalized-latency"):
+        return None
+    return f"{float(Fraction(ticks) * Fraction(row['tick_seconds'])):.6g}"
+
+
+def handling_text(row: dict[str, Any]) -> str:
+    """Write the handlings of a row for people: counts where there are many."""
+    handling = row["handling"]
+    if len(handling) <= 4:
+        return ", ".join(f"{call} {how}" for call, how in handling.items()) or "-"
+    kinds = sorted(set(handling.values()))
+    return ", ".join(f"{sum(how == kind for how in handling.values())} {kind}" for kind in kinds)
+
+
+def _console() -> Console:
+    """Return a console; in a pipe it is wide enough that no row wraps."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+def progress_console() -> Console | None:
+    """Return the console for a progress display: only on a terminal, on standard error."""
+    console = Console(stderr=True)
+    return console if console.is_terminal else None

@@ -1,0 +1,35 @@
+"""`kvbound demo`: the worked example of the papers and real requests, from instance to proved optimum and picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from heuristics import POLICIES
+from kvbound.builtin import builtin_instance
+from kvbound.cli.compare import compare_policies
+from kvbound.errors import BadInput
+
+INSTANCES = ("mars-figure1", "infercept-sample:k=3", "infercept-sample:k=4", "infercept-sample:k=6")
+
+
+def demo(
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="where the pictures go")] = "demo-output",
+    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 20,
+) -> None:
+    """Compare the papers' policies with the proved optimum, on their worked example and on real requests."""
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out {out}: {error.strerror or error}") from None
+    console = Console(highlight=False)
+    for name in INSTANCES:
+        comparison = compare_policies(builtin_instance(name), list(POLICIES), "total-flow-time", "as-given", time_limit)
+        comparison.show(console)
+        picture = folder / (name.replace(":", "-").replace("=", "") + ".svg")
+        comparison.draw(str(picture))
+        console.print(f"the schedules: {picture}\n", soft_wrap=True)

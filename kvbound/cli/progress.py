@@ -1,0 +1,42 @@
+"""The progress display of a solve: best value, best bound, gap; on a terminal, once it takes longer than a second."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.status import Status
+
+from kvbound.cli.common import progress_console
+from kvbound.metrics import Value
+
+
+class SolveProgress:
+    """A context manager that a solve calls with what it knows."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.console = progress_console()
+        self.status: Status | None = None
+
+    def __enter__(self) -> SolveProgress:
+        return self
+
+    def __call__(self, value: Value | None, bound: Value | None, seconds: float) -> None:
+        """Show the state of the solve."""
+        if self.console is None or seconds < 1:
+            return
+        text = f"{self.what}: best {_show(value)}, bound {_show(bound)}, {seconds:.0f} s (Ctrl-C keeps what is found)"
+        if self.status is None:
+            self.status = Status(text, console=self.console)
+            self.status.start()
+        self.status.update(text)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.status is not None:
+            self.status.stop()
+
+
+def _show(value: Value | None) -> str:
+    return "none yet" if value is None else str(value)

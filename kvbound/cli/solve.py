@@ -1,0 +1,124 @@
+"""`kvbound solve`: the proved optimum, or the best schedule and bound within the limits."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
+from kvbound.cli.common import (
+    RESULT_COLUMNS,
+    HandlingOption,
+    InstanceArgument,
+    JsonOption,
+    ObjectiveOption,
+    PlotOption,
+    ScheduleOption,
+    TimeLimitOption,
+    emit,
+    handling_text,
+    load,
+    result_row,
+    table,
+)
+from kvbound.cli.progress import SolveProgress
+from kvbound.errors import BadInput
+from kvbound.files import write_text
+from kvbound.instance import Instance
+from kvbound.metrics import Value
+from kvbound.result import Result
+
+
+def solve(
+    instance: InstanceArgument,
+    objective: ObjectiveOption = "total-flow-time",
+    formulation: Annotated[str, typer.Option(metavar="auto|search|batch-bigm|batch-bigm:plain")] = "auto",
+    solver: Annotated[str, typer.Option(metavar="auto|highs|gurobi")] = "auto",
+    handling: HandlingOption = "as-given",
+    time_limit: TimeLimitOption = None,
+    gap: Annotated[float | None, typer.Option(min=0, metavar="G", help="stop at (value - bound) / bound <= G")] = None,
+    better_than: Annotated[
+        str | None,
+        typer.Option(metavar="VALUE|P%:POLICY", help="is there a schedule below VALUE, or P % below POLICY's?"),
+    ] = None,
+    warm_start: Annotated[str, typer.Option(metavar="best|POLICY|none")] = "best",
+    threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
+    seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
+    memory_limit: Annotated[int, typer.Option(min=100, metavar="MIB", help="of each worker process")] = 8000,
+    schedule: ScheduleOption = None,
+    plot: PlotOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Find the best schedule there is, and prove it."""
+    import solvers
+
+    loaded = load(instance)
+    target = None if better_than is None else target_of(better_than, loaded, objective, handling)
+    with SolveProgress(f"solving {loaded.name}") as progress:
+        result = solvers.solve(
+            loaded, objective, formulation=formulation, solver=solver, handling=handling, time_limit=time_limit,
+            gap=gap, target=target, warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit,
+            progress=progress,
+        )  # fmt: skip
+    if schedule is not None and result.schedule is not None:
+        write_text(schedule, result.schedule.to_json())
+    if plot is not None and result.trace is not None:
+        from kvbound.plots import compare_schedules
+
+        compare_schedules([(f"{result.status}: {result.value}", result.trace)], path=plot)
+    emit(json, result.to_json(), lambda console: show(result, console))
+    return exit_code(result, gap)
+
+
+def target_of(text: str, instance: Instance, objective: str, handling: str) -> Value:
+    """Return the largest value that answers `--better-than` with yes.
+
+    `VALUE` asks for strictly less; `P%:POLICY` for at least P per cent less than the policy's value.
+    """
+    from heuristics import get_policy, run_policy
+    from kvbound import objective_value, verify_schedule
+    from solvers import free_calls
+
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%:(\S+)", text)
+    if match is not None:
+        share = 1 - Fraction(match[1]) / 100
+        if share < 0:
+            raise BadInput(f"--better-than {text}: no schedule is more than 100 % better")
+        freed = free_calls(instance, handling)
+        value = objective_value(verify_schedule(freed, run_policy(freed, get_policy(match[2]))), objective)
+        return value * share
+    if re.fullmatch(r"\d{1,30}", text):
+        return Fraction(2 * int(text) - 1, 2) if objective != "normalized-latency" else Fraction(int(text))
+    raise BadInput(f"--better-than {text}: write a whole number of ticks, or P%:POLICY such as 10%:fcfs")
+
+
+def show(result: Result, console: Console) -> None:
+    """Print the result for people."""
+    row = result.to_json()
+    console.print(table(RESULT_COLUMNS, [result_row(row)], right=(2, 3, 4, 5, 6, 7)))
+    if row["handling"]:
+        console.print(f"handling of the calls: {handling_text(row)}")
+    if result.status == "optimal":
+        assert result.horizon is not None
+        console.print(f"optimal: the referee computed {result.value}, and no schedule is better ({result.horizon.why})")
+    elif result.horizon is not None and not result.horizon.sufficient:
+        console.print(f"not called optimal: {result.horizon.why}")
+    elif result.status == "feasible":
+        console.print(f"stopped: {result.stopped}; the optimum lies between {result.bound} and {result.value}")
+    if "better_than" in row:
+        console.print(f"a schedule of at most {row['better_than']['target']}: {row['better_than']['answer']}")
+    for line in [*row.get("failed", []), *row.get("rejected", [])]:
+        console.print(f"note: {line}")
+
+
+def exit_code(result: Result, gap: float | None) -> int:
+    """Return the exit code of a solve."""
+    if result.stopped == "interrupted":
+        return EXIT_INTERRUPTED
+    undecided_gap = gap is not None and (result.gap is None or result.gap > gap)
+    undecided_target = result.extra.get("better_than", {}).get("answer") == "unknown"
+    return EXIT_UNDECIDED if result.status == "unknown" or undecided_gap or undecided_target else 0

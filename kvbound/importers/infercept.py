@@ -1,0 +1,145 @@
+"""The InferCept mixture of augmented requests, as lengths and durations: 397 requests with 1,841 calls.
+
+Prompts, decode lengths, call durations and what calls return were published with InferCept (ICML 2024). `docs/data.md`
+says what each column is, where the data comes from and under which licence.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from kvbound.coarsen import coarsen
+from kvbound.errors import BadInput
+from kvbound.importers.table import Row, build_instance, check_take, check_tick, read_rows
+from kvbound.instance import Call, Instance, Machine, Request, Segment
+
+COLUMNS = (
+    "request_key",
+    "augmentation",
+    "segment",
+    "initial_prompt_tokens",
+    "decode_tokens",
+    "api_time_s",
+    "api_return_tokens",
+)
+TICK = Fraction(1, 40)
+"""Seconds per decode step: about what InferCept measured for a 6B model on an A100 (27.8 ms at 384 tokens)."""
+
+
+def read_infercept(
+    path: str | Path,
+    *,
+    take: int | None = None,
+    seed: int = 0,
+    augmentation: str | None = None,
+    rate: Fraction | None = None,
+    tick: Fraction = TICK,
+    machine: Machine | None = None,
+) -> Instance:
+    """Return the requests of the file as a fine instance: tokens, and ticks of `tick` seconds, unit cost.
+
+    Every call is `free`. A trailing call is dropped; a return of -2 counts as 0; call times are rounded up to whole
+    ticks, because a scheduler sees a return at its next step. With `take`, that many requests are drawn without
+    replacement by `random.Random(seed).sample`, in that order; `augmentation` first keeps those of one kind. All
+    arrive at tick 0, or, with `rate` (per second), as a Poisson process in the order drawn. `machine` is by default
+    `contended_machine` of the requests.
+
+    Raises:
+        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    """
+    requests = [_request(rows, check_tick(tick)) for rows in _by_request(read_rows(path, COLUMNS), augmentation)]
+    chosen = _with_unique_ids(requests)
+    count = check_take(take, len(chosen), f"{augmentation or 'all'} requests in the file")
+    draw = random.Random(seed)
+    if take is not None or rate is not None:
+        chosen = draw.sample(chosen, count)
+    if rate is not None:
+        chosen = _poisson(chosen, rate, tick, draw)
+    name = f"infercept:{Path(path).name}" if take is None else f"infercept:take={take},seed={seed}"
+    machine = machine or contended_machine(chosen)
+    return build_instance(path, name=name, tick_seconds=tick, machine=machine, requests=tuple(chosen))
+
+
+def contended_machine(requests: Sequence[Request], peaks: Fraction = Fraction(3, 2), batch_tokens: int = 64) -> Machine:
+    """Return a machine with memory for `peaks` times the largest peak, as much on the host, and chunked prefills."""
+    largest = max(request.peak for request in requests)
+    memory = math.ceil(peaks * largest)
+    return Machine(memory=memory, host_memory=memory, batch_tokens=batch_tokens)
+
+
+def infercept_slice(path: str | Path, k: int, seed: int, direction: str = "restrict") -> Instance:
+    """Return a coarse instance of `k` drawn requests that exact methods can solve and that still has conflicts."""
+    fine = read_infercept(path, take=k, seed=seed)
+    return coarsen(fine, block_tokens=64, slot_ticks=64, direction=direction).replace(
+        name=f"infercept-slice:k={k},seed={seed}"
+    )
+
+
+# --- one request -----------------------------------------------------------------------------------------------------
+
+
+def _by_request(rows: Sequence[Row], augmentation: str | None) -> list[list[Row]]:
+    """Return the rows of each request in the order of their segments, the requests in the order of the file."""
+    kinds = {row.label("augmentation") for row in rows}
+    if augmentation is not None and augmentation not in kinds:
+        raise BadInput(f"no request has the augmentation {augmentation!r}; there are {', '.join(sorted(kinds))}")
+    found: dict[str, dict[int, Row]] = {}
+    for row in rows:
+        if augmentation in (None, row.text("augmentation")):
+            segments = found.setdefault(row.label("request_key"), {})
+            segment = row.whole("segment", 0)
+            if segment in segments:
+                row.refuse("segment", f"another: line {segments[segment].line} has the same one of that request")
+            segments[segment] = row
+    return [[segments[k] for k in sorted(segments)] for segments in found.values()]
+
+
+def _request(rows: Sequence[Row], tick: Fraction) -> Request:
+    """Return one request from its rows; a call that ends it is dropped."""
+    for k, row in enumerate(rows):
+        if row.whole("segment", 0) != k:
+            row.refuse("segment", f"{k}, the next one of request {row.text('request_key')}")
+        if k and row.text("initial_prompt_tokens"):
+            row.refuse("initial_prompt_tokens", "empty but for segment 0")
+    segments = [
+        Segment(decode=row.whole("decode_tokens", 1), call=_call(row, tick, last=k == len(rows) - 1))
+        for k, row in enumerate(rows)
+    ]
+    return Request(
+        id=f"{rows[0].text('augmentation')}-{rows[0].text('request_key')}",
+        prompt=rows[0].whole("initial_prompt_tokens", 1),
+        segments=tuple(segments),
+    )
+
+
+def _call(row: Row, tick: Fraction, last: bool) -> Call | None:
+    """Return the call that ends a segment; the last segment has none, or one that is dropped."""
+    if last and not (row.text("api_time_s") or row.text("api_return_tokens")):
+        return None
+    duration = row.ticks("api_time_s", row.seconds("api_time_s"), tick)
+    returns = max(0, row.whole("api_return_tokens", -2))  # -2 in the data: nothing came back
+    return None if last else Call(duration=duration, returns=returns, handling="free")
+
+
+def _with_unique_ids(requests: Sequence[Request]) -> list[Request]:
+    """Shorten the keys in the ids to eight characters where that leaves them different."""
+    short = [request.id[: request.id.index("-") + 9] for request in requests]
+    if len(set(short)) < len(short):
+        return list(requests)
+    return [request.replace(id=id) for request, id in zip(requests, short, strict=True)]
+
+
+def _poisson(requests: Sequence[Request], rate: Fraction, tick: Fraction, draw: random.Random) -> list[Request]:
+    """Let the requests arrive at `rate` per second, one after another, each at the tick after its draw."""
+    if rate <= 0:
+        raise BadInput(f"the rate of arrivals is above 0 per second, not {rate}")
+    seconds = Fraction(0)
+    arriving = []
+    for request in requests:
+        seconds += Fraction(draw.expovariate(float(rate)))
+        arriving.append(request.replace(arrival=math.ceil(seconds / tick)))
+    return arriving

@@ -1,0 +1,105 @@
+"""Schedules side by side: Gantt above memory, on the same axes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvbound.errors import BadInput
+from kvbound.plots import style
+from kvbound.plots.frame import Frame
+from kvbound.plots.gantt import draw_gantt, legend, rows_height
+from kvbound.plots.memory import draw_memory
+from kvbound.timeline import Kind
+from kvbound.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+COLUMNS = 6
+"""The most schedules side by side; more of them fill several bands, one below the other."""
+
+
+def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | None = None) -> Figure:
+    """Draw schedules side by side, one (title, trace) a column: Gantt above memory, all axes shared, one legend.
+
+    Two spaces in a title separate parts, such as a policy from its value, which share a line if they fit. The figure is
+    saved if a `path` is given, see `save`. BadInput if there is no column.
+    """
+    if not columns:
+        raise BadInput("no schedule to draw: give at least one pair (title, trace)")
+    traces = [trace for _, trace in columns]
+    frame, sheet = Frame.of(traces), _Sheet.of(traces)
+    with style.applied():
+        figure = style.new_figure(sheet.width, sheet.height)
+        kinds: set[Kind] = set()
+        lines: list[Line2D] = []
+        for (title, trace), (above, below) in zip(columns, _axes_of(figure, sheet, traces), strict=True):
+            kinds |= draw_gantt(above, trace, frame)
+            lines += draw_memory(below, trace, frame)
+            above.set_title(_title(title, int(13 * sheet.column)), loc="left", parse_math=False)
+            below.set_xlabel(f"time ({frame.unit})")
+        figure.legend(**legend(kinds, lines[:1]), loc="outside lower center", ncols=int(sheet.width / 1.6))
+    if path is not None:
+        style.save(figure, path)
+    return figure
+
+
+class _Sheet(NamedTuple):
+    """How many schedules stand side by side, in how many bands; inches of a column and of the rows of a Gantt chart."""
+
+    across: int
+    bands: int
+    column: float
+    rows: float
+
+    @classmethod
+    def of(cls, traces: Sequence[Trace]) -> _Sheet:
+        bands = -(-len(traces) // COLUMNS)
+        across = -(-len(traces) // bands)
+        column = {1: 5.2, 2: 3.2, 3: 2.3, 4: 1.9}.get(across, 1.55)
+        return cls(across, bands, column, max(map(rows_height, traces)))
+
+    @property
+    def width(self) -> float:
+        return 0.7 + self.across * self.column
+
+    @property
+    def height(self) -> float:
+        return 0.4 + self.bands * (self.rows + 1.7)
+
+
+def _axes_of(figure: Figure, sheet: _Sheet, traces: Sequence[Trace]) -> list[tuple[Axes, Axes]]:
+    """Make two axes for each trace; the y axes are labelled at the left of a band, and where the rows are others."""
+    grid = figure.subplots(
+        2 * sheet.bands, sheet.across, squeeze=False, sharex=True, height_ratios=[sheet.rows, 1] * sheet.bands
+    )
+    pairs = [(grid[2 * band][k], grid[2 * band + 1][k]) for band in range(sheet.bands) for k in range(sheet.across)]
+    for above, below in pairs[len(traces) :]:
+        above.remove()
+        below.remove()
+    for k, (trace, (above, below)) in enumerate(zip(traces, pairs, strict=False)):
+        left = k % sheet.across == 0
+        same_rows = list(trace.instance.index) == list(traces[k - k % sheet.across].instance.index)
+        below.set_ylabel("KV (tokens)" if left else "")
+        below.tick_params(axis="y", labelleft=left)
+        below.tick_params(axis="x", labelbottom=True)
+        above.tick_params(axis="y", labelleft=left or not same_rows)
+        above.tick_params(axis="x", labelbottom=False)
+    return pairs[: len(traces)]
+
+
+def _title(text: str, most: int) -> str:
+    """Break a title where a line is longer than `most`, between its parts if it has any."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        parts = line.split("  ")
+        if len(line) <= most:
+            lines.append("\u2003".join(parts))  # an em space, as SVG makes one of two spaces
+        else:
+            lines += [piece for part in parts for piece in textwrap.wrap(part, most)]
+    return "\n".join(lines)

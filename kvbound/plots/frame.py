@@ -1,0 +1,56 @@
+"""The time axis and the memory axis that the charts of a figure share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvbound.metrics import makespan
+from kvbound.plots import style
+from kvbound.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Frame(NamedTuple):
+    """The axes: the unit of time, its seconds, the last completion in it, the top of the memory axis in tokens."""
+
+    unit: str
+    seconds: Fraction
+    end: float
+    top: float
+
+    @classmethod
+    def of(cls, traces: Sequence[Trace]) -> Frame:
+        """Make axes on which all the traces can be seen."""
+        last = max(traces, key=lambda trace: makespan(trace) * trace.instance.tick_seconds)
+        unit, seconds = style.time_unit(makespan(last), last.instance.tick_seconds)
+        end = float(makespan(last) * last.instance.tick_seconds / seconds)
+        return cls(unit, seconds, end, 1.3 * max(max(_levels(trace)) for trace in traces))
+
+    def scale(self, trace: Trace) -> float:
+        """Units of time in a tick of this trace."""
+        return float(trace.instance.tick_seconds / self.seconds)
+
+    def text(self, time: float) -> str:
+        """Write a time: ticks whole, others with the decimals that give the last completion three digits."""
+        return f"{time:,.{0 if self.unit == 'ticks' else style.decimals(self.end, 3)}f}"
+
+
+def _levels(trace: Trace) -> list[int]:
+    """What the memory axis has to show: the peaks, and the limit unless it is so high that the curve would be flat."""
+    peaks = [max(batch.device for batch in trace.batches), max(batch.host for batch in trace.batches)]
+    limit = trace.instance.machine.memory
+    return peaks if limit is None or limit > 8 * max(peaks) else [*peaks, limit]
+
+
+def set_time(ax: Axes, frame: Frame) -> None:
+    """Start the x axis at 0, and leave room for the last completion written behind its row."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    text = 0.08 + 0.06 * len(frame.text(frame.end))  # inches of the widest number
+    ax.set_xlim(0, frame.end * (1 + text / style.inches(ax)))
+    ax.xaxis.set_major_locator(MaxNLocator(max(3, int(style.inches(ax) / text)), integer=frame.unit == "ticks"))
+    ax.xaxis.set_major_formatter(FuncFormatter(style.number))

@@ -1,0 +1,151 @@
+"""The Gantt chart: what each request does over time.
+
+A tall bar is work, one of half that height a call, a low one a request that is ready and does not work, a line one that
+waits and holds nothing. In the last three, a filled bar has its KV on the device, a cross-hatched one on the host, a
+striped one in part of either, an empty one nowhere. Heights and hatches make the chart readable in grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvbound.plots import style
+from kvbound.plots.frame import Frame, set_time
+from kvbound.plots.style import BLACK, BLUE, GREY, ORANGE, PURPLE, SKY, VERMILLION, WHITE
+from kvbound.timeline import Interval, Kind, timeline
+from kvbound.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import PathPatch
+
+
+class Look(NamedTuple):
+    """How a kind of interval is drawn: its legend text, fill, colour of edge and hatch, hatch, height in rows."""
+
+    text: str
+    fill: str
+    edge: str
+    hatch: str
+    height: float
+
+
+LOOKS: dict[Kind, Look] = {
+    "prefill": Look("prefill", BLUE, WHITE, "", 0.8),
+    "decode": Look("decode", SKY, WHITE, "", 0.8),
+    "recompute": Look("recompute", VERMILLION, WHITE, "//////", 0.8),
+    "transfer": Look("transfer", BLACK, WHITE, "", 0.8),
+    "paused": Look("ready, KV on device", ORANGE, ORANGE, "", 0.24),
+    "swapped-out": Look("ready, KV on host", WHITE, ORANGE, "xxxxxx", 0.24),
+    "waiting": Look("ready, no KV", GREY, GREY, "", 0.0),
+    "call-preserved": Look("call, KV on device", PURPLE, PURPLE, "", 0.44),
+    "call-swapped": Look("call, KV on host", WHITE, PURPLE, "xxxxxx", 0.44),
+    "call-mixed": Look("call, KV in part", WHITE, PURPLE, "\\\\\\\\\\\\", 0.44),
+    "call-discarded": Look("call, no KV", WHITE, PURPLE, "", 0.44),
+}
+"""The look of every kind of interval, in the order of the legend."""
+
+CELL = 3
+"""Where the shortest batch is at least this many points wide, the work of each batch is a cell of its own."""
+LABELS = 40
+"""The most rows labelled in a Gantt chart; of more requests, every second, third, .. is."""
+COMPLETIONS = 24
+"""Up to this many rows, each ends with its completion."""
+
+
+def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
+    """Draw what each request does over time, one row a request, the first on top; return the Axes.
+
+    The x axis starts at tick 0 and shows ticks, or seconds if the instance says how long a tick is. The number at the
+    end of a row is the completion. A new figure is made if `ax` is None.
+    """
+    frame = Frame.of([trace])
+    with style.applied():
+        ax = style.new_axes(7, max(rows_height(trace) + 0.5, 2)) if ax is None else ax
+        kinds = draw_gantt(ax, trace, frame)
+        ax.set_xlabel(f"time ({frame.unit})")
+        ax.legend(**legend(kinds), loc="upper left", bbox_to_anchor=(1.01, 1.02))
+    return ax
+
+
+def draw_gantt(ax: Axes, trace: Trace, frame: Frame) -> set[Kind]:
+    """Draw the rows and return the kinds used."""
+    rows, scale = timeline(trace), frame.scale(trace)
+    cells = min(batch.duration for batch in trace.batches) * scale / frame.end * style.inches(ax) * 72 >= CELL
+    as_image = sum(map(len, rows.values())) > style.VECTORS
+    for y, intervals in enumerate(rows.values()):
+        for kind, look in LOOKS.items():
+            spans = [interval for interval in intervals if interval.kind == kind]
+            if spans:
+                ax.add_artist(_bars(spans, y, scale, look, cells)).set_rasterized(as_image)
+    if cells:
+        _draw_cells(ax, trace, scale)
+    if len(rows) <= COMPLETIONS:
+        _write_completions(ax, trace, frame)
+    _set_rows(ax, list(rows))
+    set_time(ax, frame)
+    return {interval.kind for intervals in rows.values() for interval in intervals}
+
+
+def _bars(spans: list[Interval], y: int, scale: float, look: Look, cells: bool) -> PathPatch:
+    """All bars of one kind in one row, as one path. Without cells, edges would hide the narrowest bars."""
+    import numpy as np
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path as Outline
+
+    low, high = y - look.height / 2, y + look.height / 2
+    times = np.array([(span.start, span.end) for span in spans], dtype=float) * scale
+    corners = np.empty((len(spans), 5, 2))
+    corners[:, :, 0] = times[:, [0, 1, 1, 0, 0]]
+    corners[:, :, 1] = [low, low, high, high, low]
+    codes = [Outline.MOVETO, Outline.LINETO, Outline.LINETO, Outline.LINETO, Outline.CLOSEPOLY] * len(spans)
+    outline = Outline(corners.reshape(-1, 2), codes)
+    edge = 0.6 if cells or look.fill == WHITE or look.height == 0 else 0
+    return PathPatch(outline, facecolor=look.fill, edgecolor=look.edge, hatch=look.hatch, linewidth=edge)
+
+
+def _draw_cells(ax: Axes, trace: Trace, scale: float) -> None:
+    """Draw a white line where the work of each batch starts."""
+    half = LOOKS["decode"].height / 2
+    for y, request in enumerate(trace.requests):
+        starts = [trace.batches[step.batch].start * scale for step in request.steps]
+        ax.vlines(starts, y - half, y + half, color=WHITE, linewidth=0.8)
+
+
+def _write_completions(ax: Axes, trace: Trace, frame: Frame) -> None:
+    for y, request in enumerate(trace.requests):
+        time = request.completion * frame.scale(trace)
+        style.write(ax, time, y, frame.text(time), offset=3)
+
+
+def _set_rows(ax: Axes, ids: list[str]) -> None:
+    every = -(-len(ids) // LABELS)
+    ax.set_yticks(range(0, len(ids), every), [style.short(id, 14) for id in ids[::every]], parse_math=False)
+    ax.set_ylim(len(ids) - 0.4, -0.6)
+    style.tidy(ax)
+    ax.tick_params(axis="y", length=0)
+
+
+def legend(kinds: Iterable[Kind], more: Sequence[Line2D] = ()) -> dict[str, Any]:
+    """Return what makes a legend of the kinds used, each with its colour, hatch and relative height, and more lines."""
+    from matplotlib.legend_handler import HandlerPatch
+    from matplotlib.patches import Rectangle
+
+    handles = [
+        Rectangle((0, 0), 1, look.height, facecolor=look.fill, edgecolor=look.edge, hatch=look.hatch, label=look.text)
+        for kind, look in LOOKS.items()
+        if kind in kinds
+    ]
+
+    def swatch(orig_handle: Any, xdescent: float, ydescent: float, width: float, height: float, **_: Any) -> Any:
+        tall = height * orig_handle.get_height() / LOOKS["decode"].height
+        return Rectangle((-xdescent, -ydescent + (height - tall) / 2), width, tall)
+
+    return {"handles": [*handles, *more], "handler_map": {Rectangle: HandlerPatch(patch_func=swatch)}, **style.LEGEND}
+
+
+def rows_height(trace: Trace) -> float:
+    """Return the inches for the rows: a quarter each, until they fill the height of a page."""
+    return min(max(0.25 * len(trace.requests), 0.75), 7.0)

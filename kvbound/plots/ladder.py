@@ -1,0 +1,162 @@
+"""The ladder: the value of every policy beside the proved optimum, or the lower bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvbound.errors import BadInput
+from kvbound.plots import style
+from kvbound.plots.style import BLACK, BLUE, SKY, WHITE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Row = Mapping[str, Any]
+
+
+def ladder(rows: Sequence[Row], ax: Axes | None = None) -> Axes:
+    """Draw the value of every row as a dot beside the proved optimum or lower bound, the best on top; return the Axes.
+
+    `rows` are those of `Result.to_json` for one objective; a key "label" goes before the name of the policy. Rows on
+    one instance form a group, headed by their key "group" if there is one, and are measured against the largest bound
+    that a row of the group proves (one with an insufficient horizon proves none). Beside a dot stand the value and its
+    ratio to the bound. BadInput for no row, or for rows with several objectives or lengths of a tick.
+    """
+    for key in ("objective", "tick_seconds"):
+        found = sorted({str(row[key]) for row in rows})
+        if len(found) != 1:
+            raise BadInput(f"a ladder needs rows that share one {key}, these have {', '.join(found) or 'none'}")
+    groups, scale = _groups(rows), _Scale.of(rows)
+    with style.applied():
+        ax = style.new_axes(6, 0.6 + 0.22 * (len(rows) + 2 * len(groups))) if ax is None else ax
+        names: list[tuple[int, str]] = []
+        y = 0
+        for group in groups:
+            _draw_group(ax, group, y, scale)
+            names += [(y + k, _name(row)) for k, row in enumerate(group.rows, 1)]
+            y += len(group.rows) + 2
+        _set_axes(ax, names, f"{rows[0]['objective']} ({scale.unit})")
+    return ax
+
+
+class _Group(NamedTuple):
+    """Rows on one instance, the best first and those without a value last, and the best bound proved there."""
+
+    rows: list[Row]
+    bound: Fraction | None
+
+    @property
+    def solved(self) -> bool:
+        """Whether the bound is the optimum."""
+        return self.bound is not None and _fraction(self.rows[0]["value"]) == self.bound
+
+    def heading(self, scale: _Scale) -> str:
+        what = "optimum" if self.solved else "lower bound"
+        proved = "no bound is proved" if self.bound is None else f"{what} {scale.text(self.bound)}"
+        return ": ".join(text for text in (self.rows[0].get("group"), proved) if text)
+
+
+def _groups(rows: Sequence[Row]) -> list[_Group]:
+    by_instance: dict[str, list[Row]] = {}
+    for row in rows:
+        by_instance.setdefault(row["instance_sha256"], []).append(row)
+    return [_Group(sorted(group, key=_worth), max(_bounds(group), default=None)) for group in by_instance.values()]
+
+
+def _worth(row: Row) -> tuple[bool, Fraction]:
+    value = _fraction(row["value"])
+    return value is None, value or Fraction(0)
+
+
+def _bounds(rows: Sequence[Row]) -> Iterator[Fraction]:
+    """The bounds that hold for every schedule, not only for those of a few batches."""
+    for row in rows:
+        bound, horizon = _fraction(row["bound"]), row.get("horizon")
+        if bound is not None and (horizon is None or horizon["sufficient"]):
+            yield bound
+
+
+def _fraction(value: int | str | None) -> Fraction | None:
+    return None if value is None else Fraction(value)
+
+
+def _name(row: Row) -> str:
+    return style.short(str(row.get("label") or row["policy"] or row["formulation"] or row["status"]), 32)
+
+
+class _Scale(NamedTuple):
+    """The axis: its unit, how many of it a value of 1 is, and the decimals of a number."""
+
+    unit: str
+    factor: Fraction
+    decimals: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> _Scale:
+        given = [_fraction(row[key]) for row in rows for key in ("value", "bound")]
+        values = [value for value in given if value is not None] or [Fraction(0)]
+        objective, tick_seconds = rows[0]["objective"], Fraction(rows[0]["tick_seconds"])
+        unit, seconds = style.time_unit(max(values), tick_seconds)
+        factor = tick_seconds / seconds
+        if objective == "late-requests":
+            unit, factor = "requests", Fraction(1)
+        elif objective == "normalized-latency":
+            unit += " per token"
+        whole = all((value * factor).denominator == 1 for value in values)
+        return cls(unit, factor, 0 if whole else style.decimals(float(max(values) * factor), 4))
+
+    def place(self, value: Fraction | None) -> float:
+        """Where a value is on the axis; 0 for none."""
+        return float((value or 0) * self.factor)
+
+    def text(self, value: Fraction) -> str:
+        """The number written beside a value."""
+        return f"{self.place(value):,.{self.decimals}f}"
+
+
+def _draw_group(ax: Axes, group: _Group, y: int, scale: _Scale) -> None:
+    """Draw the bound as a line below its heading, and a rung for each row."""
+    x = scale.place(group.bound)
+    if group.bound is not None:
+        ax.vlines(x, y + 0.4, y + len(group.rows) + 0.5, color=BLACK, linewidth=1)
+    style.write(ax, x, y, group.heading(scale), offset=0)
+    for k, row in enumerate(group.rows, 1):
+        _draw_rung(ax, y + k, row, group, scale)
+
+
+def _draw_rung(ax: Axes, y: int, row: Row, group: _Group, scale: _Scale) -> None:
+    """Draw a dot for a value, a hollow triangle where only a bound is known, and what is written beside it."""
+    value, bound = _fraction(row["value"]), _fraction(row["bound"])
+    x = scale.place(value if value is not None else bound if bound is not None else group.bound)
+    if value is not None:
+        ax.hlines(y, scale.place(group.bound), x, color=SKY, linewidth=2.5)
+        ax.plot([x], [y], "o", color=BLUE, markersize=5)
+        text = f"{scale.text(value)}\u2003{_ratio(value, group)}"
+    elif bound is not None:
+        ax.plot([x], [y], ">", color=WHITE, markeredgecolor=BLUE, markersize=5)
+        text = f"bound {scale.text(bound)}"
+    else:
+        text = f"{row['status']}: no schedule"
+    style.write(ax, x, y, text, offset=6)
+
+
+def _ratio(value: Fraction, group: _Group) -> str:
+    """Write value / optimum; where only a bound is known, the most that it can be."""
+    if not group.bound:
+        return ""
+    ratio = "×1" if value == group.bound else f"×{float(value / group.bound):.3f}"
+    return ratio if group.solved else f"≤ {ratio}"
+
+
+def _set_axes(ax: Axes, names: list[tuple[int, str]], label: str) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    ax.set_yticks([y for y, _ in names], [name for _, name in names], parse_math=False)
+    ax.set_ylim(names[-1][0] + 0.7, -0.6)
+    ax.xaxis.set_major_formatter(FuncFormatter(style.number))
+    ax.set_xlabel(label)
+    style.tidy(ax)
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)

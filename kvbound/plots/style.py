@@ -1,0 +1,126 @@
+"""What all pictures share: colours, fonts, numbers on axes, and files that are the same to the byte each time."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from fractions import Fraction
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvbound.errors import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLACK, ORANGE, SKY, BLUE = "#000000", "#E69F00", "#56B4E9", "#0072B2"
+VERMILLION, PURPLE = "#D55E00", "#CC79A7"
+"""The colours of Okabe and Ito, which colour-blind readers tell apart."""
+WHITE, GREY, LIGHT, PALE = "#FFFFFF", "#595959", "#E2E2E2", "#D6ECF9"
+
+LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 7, "handleheight": 1.1}
+VECTORS = 10_000
+"""A chart of more bars or steps than this stores them as an image."""
+SMALL = 6.5
+"""Points of the text within a picture."""
+STYLE: dict[str, Any] = {
+    "font.size": 8,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": GREY,
+    "axes.titlesize": 8.5,
+    "hatch.linewidth": 0.7,
+    "savefig.dpi": 200,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "kvbound",
+}
+METADATA: dict[str, dict[str, Any]] = {
+    "svg": {"Creator": "kvbound", "Date": None},
+    "png": {"Software": "kvbound"},
+    "pdf": {"Creator": "kvbound", "CreationDate": None},
+}
+"""What a file of each kind says about itself: nothing that changes from one run to the next."""
+UNITS = (("s", Fraction(1)), ("ms", Fraction(1, 10**3)), ("µs", Fraction(1, 10**6)), ("ns", Fraction(1, 10**9)))
+
+
+def applied() -> AbstractContextManager[None]:
+    """Use matplotlib's own defaults with STYLE, whatever the user has set, within a `with`."""
+    import matplotlib.style
+
+    context: AbstractContextManager[None] = matplotlib.style.context(["default", STYLE])
+    return context
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of that many inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Return the only axes of a new figure of that many inches."""
+    return new_figure(width, height).subplots()
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write the figure as its suffix says, .svg, .png or .pdf. BadInput for another, or if it cannot be written."""
+    suffix = Path(path).suffix.lower()
+    if suffix[1:] not in METADATA:
+        raise BadInput(f"{path}: a picture is saved as .svg, .png or .pdf, not as {suffix or 'a file without suffix'}")
+    try:
+        Path(path).write_bytes(render(figure, suffix[1:]))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def render(figure: Figure, kind: str = "svg") -> bytes:
+    """Return the figure as a file of that kind: "svg", "png" or "pdf"."""
+    buffer = BytesIO()
+    with applied():
+        figure.savefig(buffer, format=kind, metadata=METADATA[kind])
+    return buffer.getvalue()
+
+
+def tidy(ax: Axes) -> None:
+    """Leave a light grid, the axes at the left and below, and short ticks."""
+    ax.grid(axis="x", color=LIGHT, linewidth=0.5)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(length=2.5, width=0.6, labelsize=7, color=GREY)
+
+
+def write(ax: Axes, x: float, y: float, text: str, offset: float) -> None:
+    """Write at the right of a point, `offset` points off."""
+    ax.annotate(
+        text, (x, y), xytext=(offset, 0), textcoords="offset points", va="center", fontsize=SMALL, parse_math=False,
+        annotation_clip=False,
+    )  # fmt: skip
+
+
+def inches(ax: Axes) -> float:
+    """Return the width of the axes, before the layout makes it somewhat larger."""
+    return float(ax.bbox.width / ax.figure.dpi)
+
+
+def time_unit(ticks: int | Fraction, tick_seconds: Fraction) -> tuple[str, Fraction]:
+    """Return the unit for times of up to `ticks`, and its seconds; a tick of one second is called a tick."""
+    if tick_seconds == 1:
+        return "ticks", Fraction(1)
+    return next((unit for unit in UNITS if ticks * tick_seconds >= unit[1]), UNITS[-1])
+
+
+def number(value: float, _: object = None) -> str:
+    """Write a number at an axis as it is."""
+    return f"{value:,.10g}"
+
+
+def decimals(largest: float, digits: int) -> int:
+    """Return the decimals with which `largest` has that many digits."""
+    return max(0, digits - len(str(int(largest))))
+
+
+def short(name: str, most: int) -> str:
+    """Make a label of a name: cut in the middle if it is longer than `most`."""
+    return name if len(name) <= most else f"{name[: most - 7]}…{name[-6:]}"

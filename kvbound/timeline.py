@@ -1,0 +1,117 @@
+"""What each request is doing at every moment, as exact intervals derived from a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from kvbound.trace import BatchTrace, CallTrace, Move, RequestTrace, Step, Trace
+
+Kind = Literal[
+    "prefill",
+    "decode",
+    "recompute",
+    "transfer",
+    "paused",
+    "swapped-out",
+    "waiting",
+    "call-preserved",
+    "call-discarded",
+    "call-swapped",
+    "call-mixed",
+]
+"""What a request is doing. It works: `prefill`, `decode`, or `recompute` (tokens processed before are among those of
+the batch). It is ready and does not work: `transfer` (KV of it is swapped in this batch), `paused` (it holds device
+KV), `swapped-out` (it holds KV on the host only), `waiting` (it holds none). It is in a call, and of the KV held at the
+call's start all is on the device (`call-preserved`), all is on the host (`call-swapped`), none is left
+(`call-discarded`), or anything else (`call-mixed`)."""
+
+
+class Interval(NamedTuple):
+    """From tick `start` to tick `end`, which is later, the request does the same thing."""
+
+    start: int
+    end: int
+    kind: Kind
+
+
+def timeline(trace: Trace) -> dict[str, list[Interval]]:
+    """Return the intervals of every request, in the order of the instance.
+
+    Those of one request tile [arrival, completion] without gap or overlap, and neighbours differ in kind. KV is counted
+    after the moves of a batch, from its start on; a call that returns within a batch ends its interval there.
+    """
+    return {request.request.id: _intervals(request, trace.batches) for request in trace.requests}
+
+
+def _intervals(trace: RequestTrace, batches: list[BatchTrace]) -> list[Interval]:
+    steps = {step.batch: step for step in trace.steps}
+    calls = {call.batch: call for call in trace.calls}
+    moves: dict[int, list[Move]] = {}
+    for move in trace.moves:
+        moves.setdefault(move.batch, []).append(move)
+    row = _Row(trace.request.arrival)
+    for j in sorted(steps.keys() | moves.keys()):
+        row.wait(batches[j].start)
+        row.move(moves.get(j, ()))
+        if j in steps:
+            row.work(steps[j], batches[j].end, calls.get(j))
+        elif row.ready and any(move.kind != "drop" for move in moves[j]):
+            row.extend(batches[j].end, "transfer")
+    return row.intervals
+
+
+class _Row:
+    """The intervals of one request up to `now`, and the state it is in then."""
+
+    def __init__(self, arrival: int) -> None:
+        self.now = arrival
+        self.intervals: list[Interval] = []
+        self.device = 0
+        self.host = 0
+        self.call: CallTrace | None = None  # the one started by the latest work
+
+    @property
+    def ready(self) -> bool:
+        return self.call is None or self.call.end <= self.now
+
+    def extend(self, end: int, kind: Kind) -> None:
+        """Do `kind` from now to `end`; one interval with the one before if that is of the same kind."""
+        if end <= self.now:
+            return
+        if self.intervals and self.intervals[-1].kind == kind:
+            self.intervals[-1] = self.intervals[-1]._replace(end=end)
+        else:
+            self.intervals.append(Interval(self.now, end, kind))
+        self.now = end
+
+    def wait(self, until: int) -> None:
+        """Neither work nor move until a tick: first in the call, if it runs, then ready."""
+        if self.call is not None:
+            self.extend(min(until, self.call.end), self.kind_in(self.call))
+        self.extend(until, "paused" if self.device else "swapped-out" if self.host else "waiting")
+
+    def kind_in(self, call: CallTrace) -> Kind:
+        if self.device == call.held:
+            return "call-preserved"
+        if self.device + self.host == 0:
+            return "call-discarded"
+        return "call-swapped" if self.host == call.held else "call-mixed"
+
+    def move(self, moves: Iterable[Move]) -> None:
+        """Make the moves of a batch; a drop takes the host's part first."""
+        for move in moves:
+            if move.kind == "drop":
+                from_host = min(self.host, move.tokens)
+                self.host -= from_host
+                self.device -= move.tokens - from_host
+            else:
+                sent = move.tokens if move.kind == "swap_out" else -move.tokens
+                self.host += sent
+                self.device -= sent
+
+    def work(self, step: Step, end: int, call: CallTrace | None) -> None:
+        """Work in a batch that ends at `end`; it may start a call."""
+        self.extend(end, "recompute" if step.recomputed else step.phase)
+        self.device += step.tokens
+        self.call = call

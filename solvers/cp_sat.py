@@ -1,0 +1,52 @@
+"""OR-Tools CP-SAT, for the constraint program, inside a worker process."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kvbound.errors import MissingTool
+from kvbound.validator import verify_schedule
+from solvers.task import Bound, Done, Found, Send, Size, Stop, Task
+
+
+def run(task: Task, send: Send) -> Done:
+    """Build the constraint program of `task` and solve it; schedules and bounds are sent as they come."""
+    try:
+        import ortools
+        from ortools.sat.python import cp_model
+    except ImportError:
+        raise MissingTool("OR-Tools is not installed; install it with: pip install 'kvbound[cp-sat]'") from None
+    from formulations.cp_sat import CpSat
+
+    assert task.batches is not None
+    program = CpSat(task.instance, task.objective, task.batches, upper_bound=task.upper_bound)
+    if task.start is not None:
+        program.hint(verify_schedule(task.instance, task.start))
+    proto = program.model.Proto()
+    send(Size(len(proto.constraints), len(proto.variables), 0))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = task.threads
+    solver.parameters.random_seed = task.seed
+    solver.parameters.max_time_in_seconds = task.time_limit
+
+    class Reporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+        """Sends every solution that is found."""
+
+        def on_solution_callback(self) -> None:
+            claimed = program.objective_value(round(self.ObjectiveValue()))
+            send(Found(program.schedule(self.Value), claimed))
+
+    def on_bound(bound: float) -> None:
+        if math.isfinite(bound):
+            send(Bound(program.objective_value(math.ceil(bound - 1e-6))))
+
+    solver.best_bound_callback = on_bound
+    status: Any = solver.solve(program.model, Reporter())
+    version = ortools.__version__
+    if status == cp_model.INFEASIBLE:
+        return Done("proved", version, infeasible=True)
+    if status == cp_model.OPTIMAL:
+        send(Bound(program.objective_value(round(solver.objective_value))))
+    stops: dict[Any, Stop] = {cp_model.OPTIMAL: "proved"}
+    return Done(stops.get(status, "time limit"), version)

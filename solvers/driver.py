@@ -1,0 +1,273 @@
+"""Solve an instance: choose formulations and solvers, run them in worker processes, believe only the referee."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import kvbound
+from formulations import FORMULATIONS
+from formulations.horizon import sufficient_batches
+from heuristics import best_schedule, get_policy, run_policy
+from kvbound.errors import BadInput, MissingTool
+from kvbound.instance import Instance
+from kvbound.metrics import Value, check_objective, objective_value
+from kvbound.result import BoundKind, Horizon, Result, SolverInfo
+from kvbound.schedule import Schedule
+from kvbound.validator import InvalidSchedule, verify_schedule
+from solvers.pool import race
+from solvers.registry import SOLVERS, solver_version
+from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
+
+NO_TIME_LIMIT = 10.0**9
+MEMORY_LIMIT = 8000
+"""MiB that one worker process may use unless told otherwise."""
+
+Progress = Callable[[Value | None, Value | None, float], None]
+"""Called several times a second with the best value, the best bound, and the seconds since the start."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What will run, and why in words."""
+
+    tasks: tuple[tuple[str, str], ...]
+    """Pairs of a formulation and its solver."""
+    why: str
+
+
+def solve(
+    instance: Instance,
+    objective: str = "total-flow-time",
+    *,
+    formulation: str = "auto",
+    solver: str = "auto",
+    handling: str = "as-given",
+    time_limit: float | None = None,
+    gap: float | None = None,
+    target: Value | None = None,
+    warm_start: str = "best",
+    threads: int = 1,
+    seed: int = 0,
+    memory_limit: int = MEMORY_LIMIT,
+    progress: Progress | None = None,
+) -> Result:
+    """Return the best schedule found and the best bound proved, optimal if they meet.
+
+    `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process.
+    `gap` and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at
+    most `target` exists. `warm_start` is "best" (the best policy), a policy's name, or "none". Ctrl-C ends the solve
+    with what was found so far (`stopped` is "interrupted").
+
+    Raises BadInput for an option that makes no sense and MissingTool for a solver that is not there.
+    """
+    started = time.monotonic()
+    check_objective(objective)
+    instance = free_calls(instance, handling)
+    choice = choose(instance, objective, formulation, solver)
+    reference, start = _starting_schedules(instance, objective, warm_start)
+    upper_bound = objective_value(verify_schedule(instance, reference), objective)
+    run = _Run(instance, objective, started, gap, target, progress)
+    if start is not None:
+        run.accept(start)
+    limit = NO_TIME_LIMIT if time_limit is None else max(0.1, time_limit - (time.monotonic() - started))
+    for name, backend in choice.tasks:
+        run.horizons[name] = _horizon(name, instance, objective, upper_bound)
+        run.tasks.append(
+            Task(
+                instance, objective, name, backend, run.horizons[name].batches, _integer(upper_bound), start, limit,
+                memory_limit, threads, seed,
+            )
+        )  # fmt: skip
+    ends = race(run.tasks, run.receive, run.decided, tick=run.report)
+    return run.result(ends, choice.why)
+
+
+def simulate_policy(
+    instance: Instance, policy: str, objective: str = "total-flow-time", *, handling: str = "as-given"
+) -> Result:
+    """Return the schedule of a policy as a result, executed by the referee (no bound)."""
+    started = time.monotonic()
+    check_objective(objective)
+    instance = free_calls(instance, handling)
+    schedule = run_policy(instance, get_policy(policy))
+    seconds = time.monotonic() - started
+    info = SolverInfo("policy", kvbound.__version__)
+    return Result(instance, objective, schedule=schedule, solver=info, policy=policy, seconds=seconds, stopped="ended")
+
+
+def free_calls(instance: Instance, handling: str) -> Instance:
+    """Return the instance with its calls as given or free (`--handling`)."""
+    if handling not in ("as-given", "free"):
+        raise BadInput(f"handling is as-given or free, not {handling!r}")
+    return instance.with_free_calls() if handling == "free" else instance
+
+
+def choose(instance: Instance, objective: str, formulation: str, solver: str) -> Choice:
+    """Choose what runs; a formulation or solver that is named is taken at its word."""
+    names = ("auto", "search", *FORMULATIONS)
+    if formulation not in names:
+        raise BadInput(f"no formulation is called {formulation!r}; there are {', '.join(names)}")
+    if solver != "auto" and solver not in SOLVERS:
+        raise BadInput(f"no solver is called {solver!r}; there are auto, {', '.join(SOLVERS)}")
+    if formulation == "search":
+        if solver not in ("auto", "search"):
+            raise BadInput(f"the search is its own solver; {solver} solves {', '.join(FORMULATIONS)}")
+        return Choice((("search", "search"),), "the exact search was asked for")
+    if formulation == "auto" and solver not in ("auto", "search"):
+        formulation = "cp-sat" if solver == "cp-sat" else "batch-bigm"
+        return Choice(((formulation, solver),), f"{solver} was asked for, {formulation} is what it solves")
+    if formulation in FORMULATIONS:
+        backends = ("cp-sat",) if formulation == "cp-sat" else ("highs", "gurobi")
+        if solver not in ("auto", *backends):
+            raise BadInput(f"{solver} does not solve {formulation}; {' and '.join(backends)} can")
+        backend = backends[0] if solver == "auto" else solver
+        return Choice(((formulation, backend),), f"{formulation} was asked for, {backend} solves it")
+    return Choice((("search", "search"),), "the exact search needs no horizon and is the fastest proof at hand")
+
+
+def _starting_schedules(instance: Instance, objective: str, warm_start: str) -> tuple[Schedule, Schedule | None]:
+    """Return a schedule that bounds the horizon, and the one to start from (or none)."""
+    if warm_start in ("best", "none"):
+        _, schedule, _ = best_schedule(instance, objective)
+        return schedule, schedule if warm_start == "best" else None
+    schedule = run_policy(instance, get_policy(warm_start))
+    return schedule, schedule
+
+
+def _horizon(formulation: str, instance: Instance, objective: str, upper_bound: Value) -> Horizon:
+    if formulation == "search":
+        return Horizon(0, True, "the search is over states and has no horizon")
+    return sufficient_batches(instance, objective, upper_bound)
+
+
+def _integer(value: Value) -> int | None:
+    return int(value) if value == int(value) else None
+
+
+class _Run:
+    """What is known while the workers run: the best schedule, the best bound, and where each comes from."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        objective: str,
+        started: float,
+        gap: float | None,
+        target: Value | None,
+        progress: Progress | None,
+    ) -> None:
+        self.instance, self.objective = instance, objective
+        self.started, self.gap, self.target, self.progress = started, gap, target, progress
+        self.tasks: list[Task] = []
+        self.horizons: dict[str, Horizon] = {}
+        self.schedule: Schedule | None = None
+        self.claimed: Value | None = None
+        self.value: Value | None = None
+        self.found_by: Task | None = None
+        self.bound: Value | None = None
+        self.bounded_by: Task | None = None
+        self.rejected: list[str] = []
+        self.sizes: dict[str, Size] = {}
+
+    def receive(self, task: Task, message: Message) -> None:
+        """Take in what a worker reports."""
+        if isinstance(message, Found):
+            try:
+                self.accept(message.schedule, message.claimed, task)
+            except InvalidSchedule as broken:
+                self.rejected.append(f"{task.label}: {broken}")
+        elif isinstance(message, Bound):
+            self.tighten(message.value, task)
+        elif isinstance(message, Size):
+            self.sizes[task.formulation] = message
+
+    def accept(self, schedule: Schedule, claimed: Value | None = None, task: Task | None = None) -> None:
+        """Let the referee execute a schedule and keep it if it is the best so far."""
+        value = objective_value(verify_schedule(self.instance, schedule), self.objective)
+        if self.value is None or value < self.value:
+            self.schedule, self.claimed, self.value, self.found_by = schedule, claimed, value, task
+
+    def tighten(self, bound: Value, task: Task) -> None:
+        """Keep a bound if it is the best; one with a proved horizon beats any without."""
+        old = self.bounded_by
+        proved = self.horizons[task.formulation].sufficient
+        old_proved = old is not None and self.horizons[old.formulation].sufficient
+        if self.bound is None or (proved and not old_proved) or (proved == old_proved and bound > self.bound):
+            self.bound, self.bounded_by = bound, task
+
+    def decided(self) -> Stop | None:
+        """Return why the workers can stop, if they can."""
+        if self.value is None or self.bound is None or self.bounded_by is None:
+            return None
+        if not self.horizons[self.bounded_by.formulation].sufficient:
+            return None
+        if self.bound >= self.value:
+            return "proved"
+        if self.answer() != "unknown":
+            return "stopped early"
+        if (
+            self.gap is not None
+            and self.bound > 0
+            and Fraction(self.value - self.bound) <= Fraction(self.gap) * self.bound
+        ):
+            return "stopped early"
+        return None
+
+    def answer(self) -> str:
+        """Return whether a schedule of at most `target` exists: yes, no or unknown."""
+        if self.target is None:
+            return "unknown"
+        if self.value is not None and self.value <= self.target:
+            return "yes"
+        proved = self.bounded_by is not None and self.horizons[self.bounded_by.formulation].sufficient
+        return "no" if proved and self.bound is not None and self.bound > self.target else "unknown"
+
+    def report(self) -> None:
+        """Show progress to the caller."""
+        if self.progress is not None:
+            self.progress(self.value, self.bound, time.monotonic() - self.started)
+
+    def result(self, ends: list[Done | Failed], why: str) -> Result:
+        """Make the result; if no worker could even start on it, raise what the first one said."""
+        failures = [end for end in ends if isinstance(end, Failed)]
+        if len(failures) == len(ends) and failures[0].why != "crash":
+            raise (MissingTool if failures[0].why == "missing tool" else BadInput)(failures[0].message)
+        stopped: str = self.decided() or next((end.stop for end in ends if isinstance(end, Done)), "solver failure")
+        task = self.bounded_by or self.found_by or self.tasks[0]
+        return Result(
+            self.instance,
+            self.objective,
+            schedule=self.schedule,
+            claimed=self.claimed,
+            bound=self.bound,
+            bound_kind=None if self.bound is None else self._kind(task),
+            horizon=self.horizons[task.formulation],
+            formulation=task.formulation,
+            solver=SolverInfo(task.solver, solver_version(task.solver), task.threads, task.seed),
+            seconds=time.monotonic() - self.started,
+            stopped=stopped,
+            extra=self._extra(failures, why),
+        )
+
+    @staticmethod
+    def _kind(task: Task) -> BoundKind:
+        return "exhaustive" if task.formulation == "search" else "solver"
+
+    def _extra(self, failures: list[Failed], why: str) -> dict[str, Any]:
+        extra: dict[str, Any] = {"chosen": why}
+        if self.target is not None:
+            extra["better_than"] = {"target": str(self.target), "answer": self.answer()}
+        if self.sizes:
+            extra["model"] = {
+                name: {"rows": size.rows, "columns": size.columns, "nonzeros": size.nonzeros}
+                for name, size in self.sizes.items()
+            }
+        if self.rejected:
+            extra["rejected"] = self.rejected
+        if failures:
+            extra["failed"] = [failure.message for failure in failures]
+        return extra

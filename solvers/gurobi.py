@@ -1,0 +1,101 @@
+"""Gurobi, when it is installed; the licence that comes with the wheel is limited in size and is reported as such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kvbound.errors import MissingTool
+from solvers.matrix import Array, MatrixModel
+from solvers.task import Done, Stop, Task
+
+SIZE_LIMIT = 2000
+"""Variables, and likewise constraints, that the licence inside the wheel allows."""
+_MODEL_TOO_LARGE = 10010
+
+
+def version() -> str:
+    """Return the version of Gurobi (MissingTool if gurobipy is not installed)."""
+    return ".".join(str(part) for part in _gurobipy().gurobi.version())
+
+
+def licence() -> str:
+    """Say in words what the licence found here allows (MissingTool if there is none that is valid)."""
+    gurobipy = _gurobipy()
+    model = gurobipy.Model(env=_environment(gurobipy))
+    model.addMVar(SIZE_LIMIT + 1)
+    try:
+        model.optimize()
+    except gurobipy.GurobiError as error:
+        if error.errno == _MODEL_TOO_LARGE:
+            return f"size-limited: {SIZE_LIMIT} variables, {SIZE_LIMIT} constraints"
+        raise
+    return "full"
+
+
+def minimise(
+    matrix: MatrixModel, task: Task, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
+) -> Done:
+    """Run Gurobi; report every improving solution and dual bound as they come."""
+    gurobipy = _gurobipy()
+    GRB = gurobipy.GRB
+    environment = _environment(gurobipy)
+    model = gurobipy.Model(env=environment)
+    model.Params.TimeLimit = task.time_limit
+    model.Params.Threads = task.threads
+    model.Params.Seed = task.seed
+    model.Params.MIPGap = 0
+    kinds = np.where(matrix.integer, GRB.INTEGER, GRB.CONTINUOUS)
+    x = model.addMVar(len(matrix.c), lb=matrix.lower, ub=matrix.upper, obj=matrix.c, vtype=kinds)
+    model.ObjCon = matrix.offset
+    upper, lower = np.isfinite(matrix.row_upper), np.isfinite(matrix.row_lower)
+    equal = upper & lower & (matrix.row_upper == matrix.row_lower)
+    model.addMConstr(matrix.A[equal], x, "=", matrix.row_upper[equal])
+    model.addMConstr(matrix.A[upper & ~equal], x, "<", matrix.row_upper[upper & ~equal])
+    model.addMConstr(matrix.A[lower & ~equal], x, ">", matrix.row_lower[lower & ~equal])
+    start = matrix.start()
+    if start is not None:
+        x.Start = start
+
+    def callback(running: Any, where: int) -> None:
+        if where == GRB.Callback.MIPSOL:
+            on_solution(np.array(running.cbGetSolution(x)))
+        elif where == GRB.Callback.MIP:
+            on_bound(running.cbGet(GRB.Callback.MIP_OBJBND))
+
+    try:
+        model.optimize(callback)
+    except gurobipy.GurobiError as error:
+        if error.errno == _MODEL_TOO_LARGE:
+            raise MissingTool(
+                f"Gurobi's licence here is limited to {SIZE_LIMIT} variables and {SIZE_LIMIT} constraints, this model "
+                f"has {matrix.A.shape[1]} and {matrix.A.shape[0]}; use --solver highs, or install your own licence"
+            ) from None
+        raise
+    if model.Status in (GRB.INFEASIBLE, GRB.INF_OR_UNBD):
+        return Done("proved", version(), infeasible=True)
+    on_bound(model.ObjBound)
+    if model.SolCount:
+        on_solution(np.array(x.X))
+    stops: dict[int, Stop] = {GRB.OPTIMAL: "proved", GRB.TIME_LIMIT: "time limit"}
+    return Done(stops.get(model.Status, "solver failure"), version())
+
+
+def _gurobipy() -> Any:
+    try:
+        import gurobipy
+    except ImportError:
+        raise MissingTool("Gurobi is not installed; install it with: pip install 'kvbound[gurobi]'") from None
+    return gurobipy
+
+
+def _environment(gurobipy: Any) -> Any:
+    environment = gurobipy.Env(empty=True)
+    environment.setParam("OutputFlag", 0)
+    try:
+        environment.start()
+    except gurobipy.GurobiError as error:
+        raise MissingTool(f"Gurobi has no valid licence here ({error}); use --solver highs") from None
+    return environment

@@ -1,0 +1,75 @@
+"""HiGHS, the embedded default solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kvbound.errors import MissingTool
+from solvers.matrix import Array, MatrixModel
+from solvers.task import Done, Stop, Task
+
+
+def version() -> str:
+    """Return the version of HiGHS (MissingTool if highspy is not installed)."""
+    return str(_highspy().Highs().version())
+
+
+def minimise(
+    matrix: MatrixModel, task: Task, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
+) -> Done:
+    """Run HiGHS; report every improving solution and dual bound as they come."""
+    highspy = _highspy()
+    highs = highspy.Highs()
+    for option, value in {
+        "output_flag": False,
+        "time_limit": task.time_limit,
+        "threads": task.threads,
+        "random_seed": task.seed,
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": 1e-9,
+    }.items():
+        highs.setOptionValue(option, value)
+    highs.passModel(_lp(highspy, matrix))
+    start = matrix.start()
+    if start is not None:
+        highs.setSolution(len(start), np.arange(len(start), dtype=np.int32), start)
+    highs.cbMipImprovingSolution += lambda event: on_solution(np.array(event.data_out.mip_solution))
+    highs.cbMipLogging += lambda event: on_bound(event.data_out.mip_dual_bound)
+    highs.run()
+    status = highs.getModelStatus()
+    info = highs.getInfo()
+    statuses = highspy.HighsModelStatus
+    if status == statuses.kInfeasible:
+        return Done("proved", highs.version(), infeasible=True)
+    on_bound(info.mip_dual_bound if matrix.integer.any() else info.objective_function_value)
+    if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+        on_solution(np.array(highs.getSolution().col_value))
+    stops: dict[Any, Stop] = {statuses.kOptimal: "proved", statuses.kTimeLimit: "time limit"}
+    return Done(stops.get(status, "solver failure"), highs.version())
+
+
+def _highspy() -> Any:
+    try:
+        import highspy
+    except ImportError as error:
+        raise MissingTool(f"HiGHS cannot be loaded ({error}); install it with: pip install highspy") from None
+    return highspy
+
+
+def _lp(highspy: Any, matrix: MatrixModel) -> Any:
+    lp = highspy.HighsLp()
+    rows, columns = matrix.A.shape
+    lp.num_col_, lp.num_row_ = columns, rows
+    lp.col_cost_, lp.offset_ = matrix.c, matrix.offset
+    lp.col_lower_, lp.col_upper_ = matrix.lower, matrix.upper
+    lp.row_lower_, lp.row_upper_ = matrix.row_lower, matrix.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = matrix.A.indptr
+    lp.a_matrix_.index_ = matrix.A.indices
+    lp.a_matrix_.value_ = matrix.A.data
+    kinds = highspy.HighsVarType
+    lp.integrality_ = [kinds.kInteger if integer else kinds.kContinuous for integer in matrix.integer]
+    return lp

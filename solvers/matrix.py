@@ -1,0 +1,48 @@
+"""A Pyomo model as arrays, which every solver takes; Pyomo's own standard-form compiler makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+
+Array = Any
+"""A numpy array of floats, one entry per row or column."""
+
+
+class MatrixModel:
+    """Minimise c x + offset subject to row_lower <= A x <= row_upper, lower <= x <= upper, some x integer.
+
+    `A` is a scipy CSR matrix of shape (rows, columns); everything else is a numpy vector.
+    """
+
+    def __init__(self, model: pyo.ConcreteModel) -> None:
+        form = LinearStandardFormCompiler().write(model, mixed_form=True)
+        self.columns = list(form.columns)
+        self.c = np.asarray(form.c.todense(), dtype=float).ravel()
+        self.offset = float(form.c_offset[0])
+        self.A = form.A.tocsr()
+        rhs = np.asarray(form.rhs, dtype=float)
+        kind = np.array([row.bound_type for row in form.rows], dtype=int)
+        self.row_lower = np.where(kind <= 0, rhs, -np.inf)
+        self.row_upper = np.where(kind >= 0, rhs, np.inf)
+        self.lower = np.array([-np.inf if column.lb is None else column.lb for column in self.columns], dtype=float)
+        self.upper = np.array([np.inf if column.ub is None else column.ub for column in self.columns], dtype=float)
+        self.integer = np.array([not column.is_continuous() for column in self.columns], dtype=bool)
+
+    def start(self) -> Array | None:
+        """Return the values that the Pyomo variables hold, or None if one of them holds none."""
+        values = [column.value for column in self.columns]
+        return None if any(value is None for value in values) else np.array(values, dtype=float)
+
+    def load(self, x: Array) -> None:
+        """Put a solution into the Pyomo variables, rounding the integer ones."""
+        for column, value, integer in zip(self.columns, x, self.integer, strict=True):
+            column.set_value(round(float(value)) if integer else float(value), skip_validation=True)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Rows, columns and nonzeros."""
+        return (*self.A.shape, self.A.nnz)

@@ -1,0 +1,139 @@
+"""Runs tasks in worker processes, side by side, under hard limits of time and memory."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, Queue
+from typing import IO
+
+import psutil
+
+from solvers.task import Done, Failed, Message, Stop, Task
+
+GRACE = 2.0
+"""Seconds that a worker gets beyond its time limit to end by itself."""
+
+
+@dataclass
+class Worker:
+    """One worker process and how it ended; `done` is None while it runs."""
+
+    task: Task
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+    done: Done | Failed | None = None
+    reader: threading.Thread = field(init=False)
+
+    def peak_memory_mib(self) -> float:
+        """Return the resident memory of the process, in MiB."""
+        try:
+            return float(psutil.Process(self.process.pid).memory_info().rss) / 2**20
+        except psutil.Error:
+            return 0.0
+
+    def end(self, stop: Stop) -> None:
+        """Kill the process."""
+        self.process.kill()
+        if self.done is None:
+            self.done = Done(stop, "")
+
+
+def race(
+    tasks: Sequence[Task],
+    on_message: Callable[[Task, Message], None],
+    finished: Callable[[], Stop | None],
+    *,
+    tick: Callable[[], None] = lambda: None,
+) -> list[Done | Failed]:
+    """Run all tasks at once until each ended, or `finished()` gives a reason to stop them.
+
+    `on_message` gets every message as it comes; `tick` is called several times a second. Returns how each ended.
+    KeyboardInterrupt stops the workers and is answered by their end "interrupted": nothing that was reported is lost.
+    """
+    inbox: Queue[tuple[Worker, Message | None]] = Queue()
+    started = time.monotonic()
+    workers = [_start(task, inbox) for task in tasks]
+    try:
+        while any(worker.done is None for worker in workers):
+            _receive(inbox, on_message)
+            tick()
+            reason = finished()
+            for worker in workers:
+                if worker.done is None:
+                    _limit(worker, time.monotonic() - started, reason)
+    except KeyboardInterrupt:
+        for worker in workers:
+            worker.end("interrupted")
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.process.wait()
+    while not inbox.empty():
+        _receive(inbox, on_message)
+    return [worker.done for worker in workers if worker.done is not None]
+
+
+def _start(task: Task, inbox: Queue[tuple[Worker, Message | None]]) -> Worker:
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+    process = subprocess.Popen(
+        [sys.executable, "-m", "solvers.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=True,  # Ctrl-C reaches the parent only, which then decides
+    )
+    worker = Worker(task, process, errors)
+    assert process.stdin is not None
+    pickle.dump(task, process.stdin)
+    process.stdin.close()
+    worker.reader = threading.Thread(target=_read, args=(worker, inbox), daemon=True)
+    worker.reader.start()
+    return worker
+
+
+def _read(worker: Worker, inbox: Queue[tuple[Worker, Message | None]]) -> None:
+    """Pass on messages until the pipe closes; then None."""
+    assert worker.process.stdout is not None
+    while True:
+        try:
+            inbox.put((worker, pickle.load(worker.process.stdout)))
+        except (EOFError, pickle.UnpicklingError, ValueError, OSError):
+            inbox.put((worker, None))
+            return
+
+
+def _receive(inbox: Queue[tuple[Worker, Message | None]], on_message: Callable[[Task, Message], None]) -> None:
+    try:
+        worker, message = inbox.get(timeout=0.1)
+    except Empty:
+        return
+    if isinstance(message, Done | Failed):
+        worker.done = worker.done or message
+    elif message is not None:
+        on_message(worker.task, message)
+    elif worker.done is None:
+        worker.done = _crashed(worker)
+
+
+def _crashed(worker: Worker) -> Failed:
+    code = worker.process.wait()
+    worker.errors.seek(0)
+    lines = worker.errors.read()[-2000:].decode(errors="replace").strip().splitlines()
+    why = lines[-1] if lines else "it left no message"
+    return Failed(f"{worker.task.label}: its process ended with code {code}: {why}")
+
+
+def _limit(worker: Worker, elapsed: float, reason: Stop | None) -> None:
+    if reason is not None:
+        worker.end(reason)
+    elif elapsed > worker.task.time_limit + GRACE:
+        worker.end("time limit")
+    elif worker.peak_memory_mib() > worker.task.memory_limit:
+        worker.end("memory limit")

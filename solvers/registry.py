@@ -1,0 +1,52 @@
+"""Which solvers there are, whether they are here, and what each can prove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+
+from kvbound.errors import MissingTool
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A solver: the package that carries it (None: kvbound itself), what it proves, and how to get it."""
+
+    package: str | None
+    proves: str
+    install: str
+
+
+SOLVERS: dict[str, Solver] = {
+    "search": Solver(None, "optimal, by an exhausted search over states; no horizon, no floating point", ""),
+    "highs": Solver("highspy", "optimal, by branch and bound in floating point; its dual bound is rounded safely",
+                    "pip install highspy"),
+    "cp-sat": Solver("ortools", "optimal, by clause learning over integers; no certificate of it",
+                     "pip install 'kvbound[cp-sat]'"),
+    "gurobi": Solver("gurobipy", "as HiGHS", "pip install 'kvbound[gurobi]'"),
+}  # fmt: skip
+"""Every solver by the name that `--solver` takes."""
+
+
+def solver_version(name: str) -> str:
+    """Return the version of an installed solver (MissingTool if it is not there)."""
+    package = SOLVERS[name].package or "kvbound"
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        raise MissingTool(f"{name} is not installed; install it with: {SOLVERS[name].install}") from None
+
+
+def solver_licence(name: str) -> str:
+    """Say what the licence found here allows (MissingTool if there is none)."""
+    licences: dict[str, Callable[[], str]] = {
+        "search": lambda: "MIT, no limit",
+        "highs": lambda: "MIT, no limit",
+        "cp-sat": lambda: "Apache-2.0, no limit",
+    }
+    if name in licences:
+        return licences[name]()
+    from solvers.gurobi import licence
+
+    return licence()

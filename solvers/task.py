@@ -1,0 +1,85 @@
+"""What a solve is asked to do, and what it reports while it runs; both cross a process boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from kvbound.instance import Instance
+from kvbound.metrics import Value
+from kvbound.schedule import Schedule
+
+Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped early", "solver failure"]
+"""Why a solve ended; "stopped early": a `--gap` or `--better-than` was decided."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One solve in one worker process.
+
+    `batches` is the horizon and `upper_bound` the value of a known schedule, in ticks; formulations that need neither
+    ignore them. `start` is a schedule to start from. `time_limit` is in seconds, `memory_limit` in MiB.
+    """
+
+    instance: Instance
+    objective: str
+    formulation: str
+    solver: str
+    batches: int | None
+    upper_bound: int | None
+    start: Schedule | None
+    time_limit: float
+    memory_limit: int
+    threads: int
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """Name it for people: the formulation, and its solver if that says more."""
+        return self.formulation if self.solver == self.formulation else f"{self.formulation} on {self.solver}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A schedule was found; the parent lets the referee execute it before anything is believed."""
+
+    schedule: Schedule
+    claimed: Value | None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """No schedule (within the horizon) has a value below this."""
+
+    value: Value
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of the model that was built."""
+
+    rows: int
+    columns: int
+    nonzeros: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """The solve ended by itself. `infeasible` means that the model has no solution at all."""
+
+    stop: Stop
+    version: str
+    infeasible: bool = False
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The solve could not be done: bad input, a tool that is not there, or a crash (what it found before is kept)."""
+
+    message: str
+    why: Literal["bad input", "missing tool", "crash"] = "crash"
+
+
+Message = Found | Bound | Size | Done | Failed
+Send = Callable[[Message], None]

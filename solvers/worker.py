@@ -1,0 +1,74 @@
+"""The worker process: one task in, messages out (`python -m solvers.worker`; the parent is `solvers.pool`).
+
+A process of its own gives hard limits on time and memory, survives a solver that crashes, and keeps apart libraries
+that cannot be loaded together. Messages are pickles on what was standard output; whatever a solver prints goes to
+standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+from kvbound.errors import BadInput, MissingTool
+from solvers.task import Bound, Done, Failed, Found, Message, Send, Task
+
+
+def main() -> None:
+    """Read a task from standard input, carry it out, and send its messages."""
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    task: Task = pickle.load(sys.stdin.buffer)
+
+    def send(message: Message) -> None:
+        pickle.dump(message, channel)
+        channel.flush()
+
+    try:
+        send(_runner(task)(task, send))
+    except BadInput as error:
+        send(Failed(str(error), "bad input"))
+    except MissingTool as error:
+        send(Failed(str(error), "missing tool"))
+    except MemoryError:
+        send(Done("memory limit", ""))
+    channel.close()
+    sys.stderr.flush()
+    os._exit(0)  # solver libraries may hang or complain while they are unloaded
+
+
+def _runner(task: Task) -> Callable[[Task, Send], Done]:
+    if task.formulation == "search":
+        return _search
+    return import_module(f"solvers.{'cp_sat' if task.solver == 'cp-sat' else 'milp'}").run  # type: ignore[no-any-return]
+
+
+def _search(task: Task, send: Send) -> Done:
+    from solvers.search.search import search
+
+    def progress(incumbent: object, bound: int | None) -> None:
+        if bound is not None:
+            send(Bound(bound))
+
+    outcome = search(
+        task.instance,
+        task.objective,
+        upper_bound=task.start,
+        time_limit=task.time_limit,
+        memory_limit_mb=task.memory_limit,
+        progress=progress,
+    )
+    if outcome.bound is not None:
+        send(Bound(outcome.bound))
+    if outcome.schedule is not None:
+        send(Found(outcome.schedule, outcome.value))
+    import kvbound
+
+    return Done(outcome.stopped, kvbound.__version__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,537 @@
+"""The ground truth of tiny instances: a uniform-cost search over everything that `docs/semantics.md` allows.
+
+It is written from that page alone and shares no code with the referee, the formulations or the other solvers: only
+the nouns are used, until the referee passes the schedule found. Clarity comes before speed: two or three requests
+with a few tokens and a call each are its size.
+
+A node is the state of every request at a batch boundary, with times counted from that boundary. From it the search
+tries every legal batch that starts at once, and waiting. What is left out, and why that loses no optimum:
+
+* **Waiting** goes to the next arrival or return of a call, never to a tick between. Take any schedule and, batch by
+  batch, start each as early as the end of the batch before, the arrivals of the requests in its work, and the
+  returns of those calls that had returned when it started originally and whose requests it works on or moves. Every
+  batch starts no later than before, with the same contents. A call that was running may now have returned, which
+  forbids nothing; a call that had returned may now be running only where the batch leaves its request alone. So all
+  rules hold, no completion and no first token is later, and no objective is worse, with one exception: TPOT grows
+  when the first token alone comes earlier. With a TPOT SLO the search therefore waits tick by tick.
+* **Waiting when nothing is to come** (no arrival, no return): whatever follows can be moved to start at once. All
+  later events move along, so that each difference of two later times stays and each difference to an earlier time
+  shrinks.
+* **Moves**: of two ways to bring a request to the same state with the same work, the one with more swapped tokens
+  and more swaps in every count costs at least as much time; see `_undominated`.
+* **Symmetry**: requests that differ only in their ids are kept in the order of their states.
+* Of equal nodes the cheaper is kept. The future depends on the node alone, and every objective is a function of
+  what is accumulated and of the future, non-decreasing in the former.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, lru_cache
+from heapq import heappop, heappush
+from operator import add
+from typing import NamedTuple
+
+from kvbound.cost import Features
+from kvbound.instance import Call, Instance, Request
+from kvbound.metrics import Value, objective_value
+from kvbound.schedule import Batch, Schedule
+from kvbound.validator import verify_schedule
+
+UNWATCHED = -1
+"""Stands for a time that the objective does not need (any more)."""
+
+
+class TooManyStates(RuntimeError):  # noqa: N818
+    """The search has seen `max_states` nodes without an answer."""
+
+
+class State(NamedTuple):
+    """One request at a batch boundary; S follows from `segment` and `generated`. Done: `segment` is past the last."""
+
+    segment: int = 0
+    generated: int = 0  # tokens of this segment
+    device: int = 0  # m
+    host: int = 0  # h
+    wait: int = 0  # ticks until it arrives, or until its call returns
+    mark: str = ""
+    """`free`: between the start of a free call and the next work; `due`: the next batch must make the move that its
+    call orders; `worked`: in the batch before, inside its segment, on a machine without `pause`."""
+    age: int = UNWATCHED  # ticks since its arrival, 0 before it
+    first: int = UNWATCHED  # its age at its first token
+
+
+Node = tuple[State, ...]
+
+
+class Load(NamedTuple):
+    """What a request adds to a batch; the sum over the requests is what budgets, memories and cost look at."""
+
+    blocks: int = 0
+    host: int = 0
+    tokens: int = 0
+    prefill_tokens: int = 0
+    decodes: int = 0
+    prefills: int = 0
+    generated: int = 0
+    decode_kv: int = 0
+    prefill_kv: int = 0
+    prefill_pairs: int = 0
+    swap_out_tokens: int = 0
+    swap_in_tokens: int = 0
+    swap_outs: int = 0
+    swap_ins: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Option:
+    """What one request may do in a batch: its moves and its work, and where they leave its KV."""
+
+    drop: int
+    swap_out: int
+    swap_in: int
+    work: int
+    device: int  # after the moves and the growth
+    host: int
+    load: Load
+
+    @property
+    def swaps(self) -> tuple[int, ...]:
+        return self.load[-4:]
+
+
+Choice = tuple[Option | None, ...]
+"""An option of each request; None for all of them is waiting."""
+
+
+class Step(NamedTuple):
+    """Where an option leads a request, and what the objective must know of it."""
+
+    state: State
+    age: int  # at its end at the earliest, for the largest flow time
+    late: int  # 1 if it has become late
+
+
+class Edge(NamedTuple):
+    """How a node was reached; `order`: positions before the requests that are alike were put in order."""
+
+    parent: Node
+    choice: Choice
+    ticks: int
+    order: tuple[int, ...]
+
+
+def exhaustive_optimum(
+    instance: Instance, objective: str, *, max_states: int = 2_000_000, every_tick: bool = False
+) -> tuple[Value, Schedule]:
+    """Return the optimal value (an int; a Fraction for normalized-latency) and a schedule that attains it.
+
+    `every_tick` also tries the start times that the argument above leaves out. Raises TooManyStates.
+    """
+    search = Search(instance, objective, every_tick=every_tick)
+    label, goal = search.run(max_states)
+    value, schedule = search.value(label), search.schedule(goal)
+    assert objective_value(verify_schedule(instance, schedule), objective) == value
+    return value, schedule
+
+
+class Search:
+    """The search on one instance for one objective; a label is what the objective has accumulated up to a node."""
+
+    def __init__(self, instance: Instance, objective: str, *, every_tick: bool = False) -> None:
+        self.instance = instance
+        self.machine = instance.machine
+        self.requests = instance.requests
+        self.objective = objective
+        self.every_tick = every_tick or (
+            objective == "late-requests" and any(r.slo is not None and r.slo.tpot is not None for r in self.requests)
+        )
+        self.scale = math.lcm(*(r.output for r in self.requests)) if objective == "normalized-latency" else 1
+        kinds = [request.model_dump_json(exclude={"id"}) for request in self.requests]
+        self.alike = [[i for i, k in enumerate(kinds) if k == kind] for kind in set(kinds) if kinds.count(kind) > 1]
+        self.edges: dict[Node, Edge] = {}
+        self.expanded: dict[Node, list[tuple[int, ...]]] = {}
+        self.options = cache(self._options)
+        self.batches = lru_cache(maxsize=1000)(self._batches)
+        self.duration = cache(self._duration)
+
+    def run(self, max_states: int) -> tuple[int, Node]:
+        """Expand the nodes in the order of their labels until one is reached where all requests are done.
+
+        Of nodes with the same label, the one with the fewest tokens left to generate comes first.
+        """
+        start, _ = self.ordered([self.at_start(request) for request in self.requests])
+        best = {start: 0}
+        queue = [(0, self.tokens_left(start), 0, start)]
+        while queue:
+            label, left, _, node = heappop(queue)
+            if self.is_beaten(node):
+                continue
+            if not left:
+                return label, node
+            for new_label, successor, edge in self.successors(label, node):
+                if new_label < best.get(successor, math.inf):
+                    best[successor] = new_label
+                    self.edges[successor] = edge
+                    heappush(queue, (new_label, self.tokens_left(successor), len(best), successor))
+            if len(best) > max_states:
+                raise TooManyStates(f"more than {max_states} states")
+        raise AssertionError("every instance can be carried out, one request after another")
+
+    def is_beaten(self, node: Node) -> bool:
+        """Whether this node, or for the largest flow time one that differs in no greater ages only, was expanded.
+
+        Its label was no greater, because they come in order, and the same batches led on from it.
+        """
+        if self.objective != "max-flow-time":
+            key, ages = node, ()
+        else:
+            key, ages = tuple([state._replace(age=0) for state in node]), tuple([state.age for state in node])
+        others = self.expanded.setdefault(key, [])
+        beaten = any(all(map(int.__le__, other, ages)) for other in others)
+        if not beaten:
+            others.append(ages)
+        return beaten
+
+    def successors(self, label: int, node: Node) -> Iterator[tuple[int, Node, Edge]]:
+        """Yield what waiting and every legal batch that starts at once lead to: label, node and edge."""
+        step = cache(lambda i, option, ticks: self.step(i, node[i], option, ticks))
+        waiting, working = self.rates(node)
+        next_event = min((state.wait for state in node if state.wait), default=0)
+        edges = [((None,) * len(node), 1 if self.every_tick else next_event, waiting)] if next_event else []
+        edges += [(choice, ticks, working) for choice, ticks in self.batches(tuple(map(_timeless, node)))]
+        for choice, ticks, rate in edges:
+            steps = [step(i, option, ticks) for i, option in enumerate(choice)]
+            reached = max(label + rate * ticks + sum([s.late for s in steps]), *[s.age for s in steps])
+            successor, order = self.ordered([s.state for s in steps])
+            yield reached, successor, Edge(node, choice, ticks, order)
+
+    def ordered(self, states: list[State]) -> tuple[Node, tuple[int, ...]]:
+        """Put requests that are alike in the order of their states; return the states and the permutation."""
+        order = list(range(len(states)))
+        for places in self.alike:
+            for place, i in zip(places, sorted(places, key=states.__getitem__), strict=True):
+                order[place] = i
+        return tuple([states[i] for i in order]), tuple(order)
+
+    # --- the rules -----------------------------------------------------------------------------------------------
+
+    def _options(self, i: int, state: State) -> list[Option]:
+        """Return what a request may do as far as it alone is concerned: R2, R3, R4, R5 (pause), R8, R9, R10."""
+        if self.is_done(i, state):
+            return [Option(0, 0, 0, 0, 0, 0, Load())]
+        options = []
+        for moves in self.moves(i, state):
+            evicted = moves[0] or moves[1]
+            resting = self.option(i, state, moves, 0)
+            if evicted or state.mark != "worked":
+                options.append(resting)
+            if not state.wait and not resting.host and (not evicted or state.mark in ("free", "due")):
+                missing = self.known(i, state) - resting.device
+                least = 1 if self.machine.chunked else missing
+                options += [self.option(i, state, moves, work) for work in range(max(1, least), missing + 1)]
+        return _undominated(options)
+
+    def moves(self, i: int, state: State) -> Iterator[tuple[int, int, int]]:
+        """Yield every (drop, swap_out, swap_in) that R8, R9 and R10 allow."""
+        call = self.call(i, state)
+        for drop, swap_out, swap_in in self.possible_moves(state):
+            if state.mark == "due":
+                ordered = (state.device, 0) if call.handling == "discard" else (0, state.device)
+                legal = (drop, swap_out) == ordered
+            elif state.mark == "free":
+                legal = True
+            elif state.wait:  # in a call, or still to arrive and without any KV
+                legal = not (drop or swap_out) and not (swap_in and call.handling == "preserve")
+            else:
+                legal = self.machine.evict or not (drop or swap_out)
+            if legal:
+                yield drop, swap_out, swap_in
+
+    def possible_moves(self, state: State) -> Iterator[tuple[int, int, int]]:
+        """Yield every (drop, swap_out, swap_in) of what is there; without `partial`, all of it or nothing."""
+
+        def amounts(there: int) -> list[int]:
+            return list(range(there + 1)) if self.machine.partial else sorted({0, there})
+
+        for drop in amounts(state.device + state.host):
+            device, host = _after_moves(state, (drop, 0, 0))
+            for swap_out in amounts(device):
+                for swap_in in amounts(host + swap_out):
+                    yield drop, swap_out, swap_in
+
+    def option(self, i: int, state: State, moves: tuple[int, int, int], work: int) -> Option:
+        """Return an option with what it adds to the batch."""
+        device, host = _after_moves(state, moves)
+        missing = self.known(i, state) - device
+        decode = work > 0 and device > 0 and missing == 1
+        prefill = work > 0 and not decode
+        _, swap_out, swap_in = moves
+        load = Load(
+            blocks=-(-(device + work) // self.machine.block),
+            host=host,
+            tokens=work,
+            prefill_tokens=work if prefill else 0,
+            decodes=int(decode),
+            prefills=int(prefill),
+            generated=int(work > 0 and work == missing),
+            decode_kv=device if decode else 0,
+            prefill_kv=device if prefill else 0,
+            prefill_pairs=work * work + 2 * work * device if prefill else 0,
+            swap_out_tokens=swap_out,
+            swap_in_tokens=swap_in,
+            swap_outs=int(swap_out > 0),
+            swap_ins=int(swap_in > 0),
+        )
+        return Option(*moves, work, device + work, host, load)
+
+    def _batches(self, node: Node) -> list[tuple[Choice, int]]:
+        """Return every legal batch, an option of each request, and the ticks that it lasts."""
+        batches: list[tuple[tuple[Option, ...], Load]] = [((), Load())]
+        for i, state in enumerate(node):
+            batches = [
+                ((*choice, option), together)
+                for choice, load in batches
+                for option in self.options(i, state)
+                if self.is_within_limits(together := Load._make(map(add, load, option.load)))
+            ]
+        return [
+            (choice, self.duration(load))
+            for choice, load in batches
+            if load.tokens or load.swap_out_tokens or load.swap_in_tokens
+        ]
+
+    def is_within_limits(self, load: Load) -> bool:
+        """R5 (budgets), R6 and R7. Loads only add up, so that what breaks a limit is broken for good."""
+        machine = self.machine
+        return (
+            _at_most(load.tokens, machine.batch_tokens)
+            and _at_most(load.prefill_tokens, machine.prefill_tokens)
+            and _at_most(load.decodes + load.prefills, machine.batch_requests)
+            and (machine.hybrid or not (load.decodes and load.prefills))
+            and _at_most(load.blocks * machine.block, machine.memory)
+            and _at_most(load.host, machine.host_memory)
+        )
+
+    def _duration(self, load: Load) -> int:
+        features = Features(
+            busy=int(load.tokens > 0),
+            any_decode=int(load.decodes > 0),
+            any_prefill=int(load.prefills > 0),
+            tokens=load.tokens,
+            generated=load.generated,
+            decode_requests=load.decodes,
+            prefill_requests=load.prefills,
+            decode_kv=load.decode_kv,
+            prefill_kv=load.prefill_kv,
+            prefill_pairs=load.prefill_pairs,
+            swap_out_tokens=load.swap_out_tokens,
+            swap_in_tokens=load.swap_in_tokens,
+            swap_outs=load.swap_outs,
+            swap_ins=load.swap_ins,
+        )
+        return self.instance.cost.duration(features)
+
+    # --- one request ---------------------------------------------------------------------------------------------
+
+    def at_start(self, request: Request) -> State:
+        watched = self.objective == "max-flow-time" or (self.objective == "late-requests" and request.slo is not None)
+        return State(wait=request.arrival, age=0 if watched else UNWATCHED)
+
+    def is_done(self, i: int, state: State) -> bool:
+        return state.segment == len(self.requests[i].segments)
+
+    def tokens_left(self, node: Node) -> int:
+        return sum(map(tokens_left, self.requests, node))
+
+    def call(self, i: int, state: State) -> Call:
+        """Return the latest call; before the first, one that allows what a request without KV can do: nothing."""
+        return self.requests[i].calls[state.segment - 1] if state.segment else Call(duration=0, handling="preserve")
+
+    @cache  # noqa: B019 - a search is as short-lived as its cache
+    def known_at(self, i: int, segment: int) -> int:
+        """S at the start of a segment, once the call before it has returned."""
+        past = sum(s.decode + s.call.returns for s in self.requests[i].segments[:segment] if s.call is not None)
+        return self.requests[i].prompt + past
+
+    def known(self, i: int, state: State) -> int:
+        """S of a request that is ready."""
+        return self.known_at(i, state.segment) + state.generated
+
+    def step(self, i: int, state: State, option: Option | None, ticks: int) -> Step:
+        """Return where a batch of `ticks`, in which the request takes `option`, leads it."""
+        if self.is_done(i, state):
+            return Step(state, 0, 0)
+        later = _pass_time(state, ticks)
+        if option is not None:
+            mark = "free" if state.mark == "free" else ""
+            if option.work:
+                mark = "" if self.machine.pause else "worked"
+            later = later._replace(device=option.device, host=option.host, mark=mark)
+            if option.load.generated:
+                later = self.generate(i, later)
+        age = later.age + ticks_left(self.requests[i], later) if self.objective == "max-flow-time" else 0
+        late = self.objective == "late-requests" and is_late(self.requests[i], later)
+        return Step(self.forget(i, later), age, int(late))
+
+    def generate(self, i: int, state: State) -> State:
+        """Generate a token; it may end the segment, and then start a call or end the request."""
+        segments = self.requests[i].segments
+        first = state.first if has_first_token(state) else state.age
+        generated = state.generated + 1
+        if generated < segments[state.segment].decode:
+            return state._replace(generated=generated, first=first)
+        call = segments[state.segment].call
+        if call is None:
+            return State(segment=len(segments), age=state.age, first=first)
+        mark = {"preserve": "", "free": "free", "discard": "due", "swap": "due"}[call.handling]
+        return State(state.segment + 1, 0, state.device, 0, call.duration, mark, state.age, first)
+
+    # --- the objective -------------------------------------------------------------------------------------------
+
+    def rates(self, node: Node) -> tuple[int, int]:
+        """Return what a tick of waiting and a tick of a batch add to the label; the largest flow time and the number
+        of late requests do not grow with time itself."""
+        if self.objective in ("max-flow-time", "late-requests"):
+            return 0, 0
+        if self.objective == "busy-time":
+            return 0, 1
+        if self.objective == "makespan":
+            return 1, 1
+        rate = sum(
+            self.weight(request)
+            for i, (request, state) in enumerate(zip(self.requests, node, strict=True))
+            if not (has_first_token(state) if self.objective == "total-ttft" else self.is_done(i, state))
+        )
+        return rate, rate
+
+    def weight(self, request: Request) -> int:
+        """What a tick before its completion (total-ttft: its first token) adds to a sum over requests, times `scale`."""
+        match self.objective:
+            case "total-flow-time" | "total-ttft":
+                return 1
+            case "weighted-flow-time":
+                return request.weight
+            case "normalized-latency":
+                return self.scale // request.output
+        raise ValueError(f"no objective is called {self.objective!r}")
+
+    def forget(self, i: int, state: State) -> State:
+        """Forget the times that no longer matter, so that equal futures are equal nodes."""
+        if self.is_done(i, state):
+            return State(segment=state.segment)
+        if self.objective != "late-requests" or state.age == UNWATCHED:
+            return state._replace(first=UNWATCHED) if state.first != UNWATCHED else state
+        slo = self.requests[i].slo
+        assert slo is not None
+        until_first_token = slo.ttft is not None and not has_first_token(state)
+        until_done = not (slo.latency is slo.tpot is slo.normalized_latency is None)
+        if is_late(self.requests[i], state) or not (until_first_token or until_done):
+            return state._replace(age=UNWATCHED, first=UNWATCHED)
+        return state if slo.tpot is not None else state._replace(first=UNWATCHED)
+
+    def value(self, label: int) -> Value:
+        """Return the objective of a label at the end: sums have been counted from tick 0, not from the arrivals."""
+        if self.objective in ("makespan", "busy-time", "max-flow-time", "late-requests"):
+            return label
+        total = label - sum(self.weight(request) * request.arrival for request in self.requests)
+        return Fraction(total, self.scale) if self.objective == "normalized-latency" else total
+
+    def schedule(self, node: Node) -> Schedule:
+        """Return the schedule that led to `node`."""
+        path = []
+        while node in self.edges:
+            path.append(self.edges[node])
+            node = path[-1].parent
+        now, ids, batches = 0, [request.id for request in self.requests], []
+        for edge in reversed(path):
+            if any(edge.choice):
+                batches.append(_as_batch(now, ids, edge.choice))
+            now += edge.ticks
+            ids = [ids[i] for i in edge.order]
+        return Schedule(instance_sha256=self.instance.sha256, batches=tuple(batches))
+
+
+def _at_most(amount: int, limit: int | None) -> bool:
+    return limit is None or amount <= limit
+
+
+def _after_moves(state: State, moves: tuple[int, int, int]) -> tuple[int, int]:
+    """Return m and h after the moves; a drop takes the host part first."""
+    drop, swap_out, swap_in = moves
+    host = max(0, state.host - drop)
+    device = state.device - (drop - (state.host - host))
+    return device - swap_out + swap_in, host + swap_out - swap_in
+
+
+def _timeless(state: State) -> State:
+    """Keep what decides which options a request has: of its time, only whether it is ready."""
+    return state._replace(wait=min(state.wait, 1), age=UNWATCHED, first=UNWATCHED)
+
+
+def _pass_time(state: State, ticks: int) -> State:
+    wait = max(0, state.wait - ticks)
+    if state.age == UNWATCHED:
+        return state._replace(wait=wait) if state.wait else state
+    arriving = state.wait if state.segment == 0 else 0
+    return state._replace(wait=wait, age=state.age + max(0, ticks - arriving))
+
+
+def _undominated(options: list[Option]) -> list[Option]:
+    """Leave out each option that leads where another leads with no more tokens and swaps in any count.
+
+    Coefficients are not negative, so it costs at least as much time. Nothing else tells the two apart: who may work
+    or rest has been decided, and the order of the moves is over. Only a transfer as such does, which makes a batch of
+    what would be drops alone; so options with a transfer are compared with each other.
+    """
+    kept: dict[tuple[int, int, int, bool], list[Option]] = {}
+    for option in sorted(options, key=lambda option: option.swaps):
+        others = kept.setdefault((option.device, option.host, option.work, any(option.swaps)), [])
+        if not any(all(map(int.__le__, other.swaps, option.swaps)) for other in others):
+            others.append(option)
+    return [option for others in kept.values() for option in others]
+
+
+def has_first_token(state: State) -> bool:
+    """Whether the request has generated its first token."""
+    return state.segment > 0 or state.generated > 0
+
+
+def tokens_left(request: Request, state: State) -> int:
+    """Tokens that the request has still to generate."""
+    return sum(segment.decode for segment in request.segments[state.segment :]) - state.generated
+
+
+def ticks_left(request: Request, state: State) -> int:
+    """Ticks until its end at the least: a batch lasts a tick or more and generates one token of it; then its calls."""
+    waits = state.wait if state.segment else 0  # for a call; its age is 0 until it arrives
+    return tokens_left(request, state) + waits + sum(call.duration for call in request.calls[state.segment :])
+
+
+def is_late(request: Request, state: State) -> bool:
+    """Whether an SLO is exceeded, or will be even if the request is served as fast as can be."""
+    slo = request.slo
+    if slo is None or state.age == UNWATCHED:
+        return False
+    latency = state.age + ticks_left(request, state)
+    ttft = state.first if has_first_token(state) else state.age + 1
+    decoding = latency - state.first if has_first_token(state) and request.output > 1 else 0
+    return (
+        (slo.ttft is not None and ttft > slo.ttft)
+        or (slo.latency is not None and latency > slo.latency)
+        or (slo.tpot is not None and decoding > slo.tpot * (request.output - 1))
+        or (slo.normalized_latency is not None and latency > slo.normalized_latency * request.output)
+    )
+
+
+def _as_batch(start: int, ids: list[str], choice: Choice) -> Batch:
+    """Return the batch in which each request takes its option."""
+    taken = {id: option for id, option in zip(ids, choice, strict=True) if option is not None}
+    tokens = {
+        kind: {id: getattr(option, kind) for id, option in taken.items() if getattr(option, kind)}
+        for kind in ("work", "drop", "swap_out", "swap_in")
+    }
+    return Batch(start=start, **tokens)
