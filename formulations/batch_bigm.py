@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise, product
 from typing import Any
@@ -80,7 +81,7 @@ class BatchBigM:
             self.batch_order, self.batch_is_not_empty, self.batch_tokens, self.prefill_tokens, self.batch_requests,
             self.one_phase, self.blocks, self.device_memory, self.host_memory,
         ]  # fmt: skip
-        tight = [self.kept_tokens, self.memory_of_generation, self.few_large, self.identical_requests_end_in_order]
+        tight = [self.kept_tokens, self.generation_packing, self.resident_packing, self.identical_requests_end_in_order]
         return [
             *progress, *work, *batch, *([] if self.plain else tight), *self.moves.constraints(),
             *self.clock.constraints(), *self.cost.constraints(),
@@ -446,29 +447,44 @@ class BatchBigM:
             held = self.moves.resident(i, j) + self.model.c[i, j] + self.moves.on_host(i, j)
             yield held >= steps - chain.request.peak * self.done(i, j - 1) - lost
 
-    def memory_of_generation(self) -> Rows:
-        """Requests that generate hold their contexts: sum over i and q of blocks(A_q) (y[q,j] - y[q,j-1]) <= B used."""
-        limit, blocks = self.machine.block_limit, self.machine.blocks
-        for j in self.batches if limit is not None else ():
-            held = sum(
-                blocks(self.chains[i].context[q]) * self.makes(i, q, j) for i in self.requests for q in self.marks(i)
-            )
-            yield held <= limit * self.model.used[j]
+    def generation_packing(self) -> Rows:
+        """Requests that generate hold their contexts: sum of u(A_q) (y[q,j] - y[q,j-1]) <= used[j], u dual feasible."""
+        for u, j in product(self.packings, self.batches):
+            yield sum(self.makes(i, q, j) * u[q_blocks] for i, q, q_blocks in self._contexts()) <= self.model.used[j]
 
-    def few_large(self) -> Rows:
-        """At most r requests hold more than 1/(r+1) of the blocks, for r = 1, 2, 3."""
+    def resident_packing(self) -> Rows:
+        """Requests that lost nothing hold their contexts: the same with y[q,j] - y[q+1,j], less what is away or done."""
+        for u, j in product(self.packings, self.batches):
+            yield sum(self._packed(i, u, j) for i in self.requests) <= (1 if self.clock.may_idle else self.model.used[j])
+
+    def _packed(self, i: int, u: list[float], j: int) -> Any:
+        """At most u(blocks held) of request i in batch j."""
+        sizes = [u[self.machine.blocks(context)] for context in self.chains[i].context]
+        held = sum((b - a) * self.reached(i, q, j) for q, (a, b) in enumerate(pairwise(sizes), 1) if b > a)
+        most = sizes[self.most_generated(i, j)]
+        return held - sizes[-1] * self.done(i, j - 1) - most * self.moves.away(i, j)
+
+    def _contexts(self) -> list[tuple[int, int, int]]:
+        """Return request, token, and the blocks of its context, for all tokens."""
+        blocks = self.machine.blocks
+        return [(i, q, blocks(self.chains[i].context[q])) for i in self.requests for q in self.marks(i)]
+
+    @cached_property
+    def packings(self) -> list[list[float]]:
+        """Dual feasible functions u of blocks: wherever numbers of blocks fit into the memory, their u add up to <= 1.
+
+        The share itself, and those of Fekete and Schepers: floor((k+1) x) / k, or x where (k+1) x is whole.
+        """
         limit = self.machine.block_limit
-        for r, j in product((1, 2, 3), self.batches) if limit is not None else ():
-            large = [self._large(i, j, limit // (r + 1)) for i in self.requests]
-            yield sum(large) <= r
-
-    def _large(self, i: int, j: int, blocks: int) -> Any:
-        """At most 1 if request i holds more than that many blocks in batch j, at most 0 otherwise."""
-        chain = self.chains[i]
-        q = next((q for q in self.marks(i) if self.machine.blocks(chain.context[q]) > blocks), None)
-        if q is None:
-            return 0
-        return self.reached(i, q, j) - self.done(i, j - 1) - self.moves.away(i, j)
+        if limit is None:
+            return []
+        found = [[Fraction(x, limit) for x in range(limit + 1)]]
+        for k in range(1, 5):
+            scaled = [Fraction((k + 1) * x, limit) for x in range(limit + 1)]
+            u = [x / (k + 1) if x.denominator == 1 else Fraction(x.numerator // x.denominator, k) for x in scaled]
+            if all(u[n] != v[n] for v in found for _, _, n in self._contexts() if n) or True:
+                found.append(u)
+        return [[float(value) for value in u] for u in found]
 
     def identical_requests_end_in_order(self) -> Rows:
         """done[i,j] >= done[i',j] for requests i before i' that differ in their id only."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 from kvbound.errors import BadInput
+from kvbound.files import read_instance
 from kvbound.instance import Call, Handling, Instance, Machine, Request, Segment
 
 
@@ -84,6 +87,28 @@ def _theory_family(name: str, n: int, M: int, draw: random.Random) -> Instance:
     )
 
 
+def infercept_sample(k: int) -> Instance:
+    """Return the shipped sample of `k` real requests of the InferCept mixture, coarsened (see `kvbound/samples`)."""
+    if k not in SAMPLES:
+        raise BadInput(f"infercept-sample: k is one of {', '.join(map(str, SAMPLES))}, not {k}")
+    path = Path(__file__).parent / "samples" / f"infercept-{k}.json"
+    return read_instance(path).replace(name=f"infercept-sample:k={k}")
+
+
+def infercept_slice(k: int, seed: int) -> Instance:
+    """Return `k` requests drawn from the whole InferCept mixture; the file is sought in the folder KVBOUND_DATA."""
+    from kvbound.importers import infercept_slice
+
+    folder = os.environ.get("KVBOUND_DATA")
+    if folder is None:
+        raise BadInput(
+            "infercept-slice needs the data: set KVBOUND_DATA to its folder (docs/data.md says how to get it)"
+        )
+    return infercept_slice(Path(folder) / "infercept" / "merged_exp_uniform_lengths.csv", k, seed)
+
+
+SAMPLES = (3, 4, 5, 6)
+
 BUILTIN: dict[str, Builtin] = {
     "mars-figure1": Builtin(
         mars_figure1, {}, "three requests, each with a call: preserve, discard, swap", "MARS, Figure 1; LAMPS, Figure 3"
@@ -99,6 +124,14 @@ BUILTIN: dict[str, Builtin] = {
     "hindsight-benchmark": Builtin(
         hindsight_benchmark, {"seed": 2}, "the theory family, 40 to 60 requests, memory 30 to 50",
         "Jaillet et al., arXiv 2502.07115",
+    ),
+    "infercept-sample": Builtin(
+        infercept_sample, {"k": 4}, "real requests with calls, in blocks of 64 tokens and slots of 1.6 s; k is 3 to 6",
+        "InferCept's mixture",
+    ),
+    "infercept-slice": Builtin(
+        infercept_slice, {"k": 6, "seed": 0}, "the same, drawn anew from the whole mixture; needs KVBOUND_DATA",
+        "InferCept's mixture",
     ),
 }  # fmt: skip
 """The built-in instances by name."""
@@ -130,6 +163,8 @@ def builtin_instance(source: str) -> Instance:
         raise BadInput(f"{source}: I is a prompt length from 1 to 1000000")
     if "n" in values and not 1 <= values["n"] <= MAX_REQUESTS:
         raise BadInput(f"{source}: n is a number of requests from 1 to {MAX_REQUESTS}")
+    if "k" in values and not 1 <= values["k"] <= 397:
+        raise BadInput(f"{source}: k is a number of requests from 1 to 397")
     if "M" in values and values["M"] < 6:
         raise BadInput(f"{source}: M is at least 6 (prompts go up to 5 and an output follows)")
     return family.make(**values)

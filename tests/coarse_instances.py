@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from kvbound import Call, Instance, Machine, Request, Segment
@@ -44,20 +45,32 @@ def random_requests(draw: random.Random, block: int, count: int, calls: list[int
     return requests
 
 
-def tight_machine(draw: random.Random, requests: list[Request], block: int, **switches: Any) -> Machine:
-    """Limits between what one request needs and what two do."""
-    page = draw.choice([1, 1, 1, block, 2 * block])
+def tight_memory(draw: random.Random, requests: Sequence[Request], page: int = 1) -> int:
+    """What the largest request needs, or up to twice as much again."""
     need = max(request.peak for request in requests)
-    memory = -(-(need + draw.choice([0, 0, 1, draw.randint(0, need), need, 2 * need])) // page) * page
-    held = max((r.context_at_call(k) for r in requests for k in range(len(r.calls))), default=0)
+    return -(-(need + draw.choice([0, 1, draw.randint(0, need), draw.randint(0, need), 2 * need])) // page) * page
+
+
+def tight_host(draw: random.Random, requests: Sequence[Request]) -> int:
+    """What the ordered swap of the longest context needs, if there is one, or somewhat more."""
+    held = {h: [0] for h in HANDLINGS}
+    for request in requests:
+        for k, call in enumerate(request.calls):
+            held[call.handling].append(request.context_at_call(k))
+    least = max(held["swap"])
+    return least + draw.choice([0, 1, 2, draw.randint(0, max(held["free"]))])
+
+
+def tight_machine(draw: random.Random, requests: Sequence[Request], block: int, **switches: Any) -> Machine:
+    """Limits between what one request needs and what two do."""
+    page = draw.choice([1, 1, 1, 3, block, 2 * block])
     tokens = draw.choice([None, draw.randint(1, 4)])
-    prefill = draw.choice([None, None, draw.randint(1, tokens or 4)])
     return Machine(
-        memory=draw.choice([memory, memory, memory, None]),
+        memory=tight_memory(draw, requests, page),
         block=page,
-        host_memory=draw.choice([held, held + 1, 2 * held]),
+        host_memory=tight_host(draw, requests),
         batch_tokens=tokens,
-        prefill_tokens=prefill,
+        prefill_tokens=draw.choice([None, None, draw.randint(1, tokens or 4)]),
         batch_requests=draw.choice([None, None, None, 1, 2]),
         partial=draw.random() < 0.4,
         **switches,
@@ -78,7 +91,7 @@ def fine_for_restrict(
     block, ticks = grid["block_tokens"], grid["slot_ticks"] - grid.get("headroom_ticks", 0)
     requests = tuple(random_requests(draw, block, draw.choice(counts), calls, longest))
     least = -(-block // ticks)  # a smaller budget is less than one block per slot
-    tokens = draw.choice([None, least + draw.randint(0, 3)])
+    tokens = draw.choice([None, least, least + draw.randint(0, 3)])
     machine = Machine(
         memory=None,
         host_memory=None,
@@ -91,10 +104,7 @@ def fine_for_restrict(
     )
     fine = Instance(name="fine", machine=machine, requests=requests)
     coarse = coarsen(fine, direction="restrict", **grid)
-    page = coarse.machine.block
-    need = -(-max(request.peak for request in coarse.requests) // page) * page
-    held = max((r.context_at_call(k) for r in coarse.requests for k in range(len(r.calls))), default=0)
-    memory = (need + draw.choice([0, 0, 1, draw.randint(0, need), need, 2 * need])) * block + draw.randint(0, block - 1)
-    host = draw.choice([held, held + 1, 2 * held]) * block + draw.randint(0, block - 1)
+    memory = tight_memory(draw, coarse.requests, coarse.machine.block) * block + draw.randint(0, block - 1)
+    host = tight_host(draw, coarse.requests) * block + draw.randint(0, block - 1)
     fine = fine.replace(machine=machine.replace(memory=memory, host_memory=host))
     return fine, coarsen(fine, direction="restrict", **grid)

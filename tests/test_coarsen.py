@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heuristics import get_policy, run_policy
+from heuristics import PolicyError, get_policy, run_policy
 from kvbound import (
     BadInput,
     Batch,
@@ -30,14 +30,18 @@ from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.projection import project
 from tests.random_schedules import random_schedule
 
+POLICY_NAMES = ("fcfs", "sjf", "mars-order")
+ONE = request("A", 9, 6)
 BOUNDED = ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time")
 
 
 def some_schedule(draw: random.Random, of: Instance) -> Schedule:
-    """A random schedule; the requests one after another where that would be too long to draw."""
+    """A random schedule, which is often serial; or that of a policy, which works in parallel."""
     try:
+        if draw.random() < 0.5:
+            return run_policy(of, get_policy(draw.choice(POLICY_NAMES)))
         return random_schedule(draw, of)
-    except AssertionError:
+    except (PolicyError, AssertionError):  # it deadlocks, or is too long to be drawn
         return run_policy(of, get_policy("serial"))
 
 
@@ -57,7 +61,7 @@ def random_grid(draw: random.Random, sizes: list[int]) -> dict[str, int]:
 def lifted(seed: int, sizes: list[int]) -> tuple[Instance, Trace, Instance, Trace]:
     """A random schedule of a random `restrict` instance, and the referee's trace of what it becomes."""
     draw = random.Random(seed)
-    fine, coarse = fine_for_restrict(draw, random_grid(draw, sizes), [1, 2, 3, 4], [0, 1, 1, 2], 3 * max(sizes))
+    fine, coarse = fine_for_restrict(draw, random_grid(draw, sizes), [1, 2, 3, 4, 5], [0, 1, 1, 2], 3 * max(sizes))
     coarse_schedule = some_schedule(draw, coarse)
     trace = verify_schedule(fine, lift(coarse_schedule, fine, coarse))
     return fine, trace, coarse, verify_schedule(coarse, coarse_schedule)
@@ -110,6 +114,14 @@ def test_headroom_lets_decodes_follow_a_prefill_within_its_slot() -> None:
     assert trace.requests[0].completion == 20  # the last slot works at once: 1 token known, then 3 more, from tick 16
 
 
+def test_a_prefill_that_starts_a_run_counts_to_the_prefill_budget() -> None:
+    fine = instance(request("A", 1, 1), request("B", 5, 1), prefill_tokens=2)
+    coarse = coarsen(fine, block_tokens=2, slot_ticks=2, direction="restrict")
+    assert coarse.machine.prefill_tokens == 2
+    trace = verify_schedule(fine, lift(schedule(coarse, batch(0, A=1, B=1), batch(1, B=2)), fine, coarse))
+    assert [batch.work for batch in trace.schedule.batches] == [{"A": 1, "B": 1}, {"B": 1}, {"B": 2}, {"B": 1}]
+
+
 def test_an_ordered_move_follows_the_call_at_once() -> None:
     fine = instance(request("A", 3, (2, 9, 0, "discard"), 1), request("B", 1, 9), memory=40)
     coarse = coarsen(fine, block_tokens=2, slot_ticks=2, direction="restrict")
@@ -129,7 +141,7 @@ def projected(seed: int, sizes: list[int]) -> tuple[Trace, Trace]:
     draw = random.Random(seed)
     block = draw.choice(sizes)
     slot = draw.choice([block, block, block, 2 * block, max(1, block - 1), block + 1])
-    fine = fine_for_relax(draw, block, [1, 2, 3, 4], [0, 1, 1, 2], 3 * block)
+    fine = fine_for_relax(draw, block, [1, 2, 3, 4], [0, 1, 1, 2, 3], 3 * block - 1)
     coarse = coarsen(fine, block_tokens=block, slot_ticks=slot, direction="relax")
     fine_schedule = some_schedule(draw, fine)
     return verify_schedule(fine, fine_schedule), verify_schedule(coarse, project(fine_schedule, fine, coarse))
@@ -184,6 +196,21 @@ def test_optima_of_hundreds_are_between_the_two_directions() -> None:
     assert compare_optima(range(1000, 1500), max_states=20_000) >= 300
 
 
+def test_requests_shorter_than_a_slot_share_it() -> None:
+    fine = instance(*[request(id, 1, 1) for id in "ABCD"], memory=4)
+    coarse = coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax")
+    assert coarse.machine.memory == 1 + 4
+    assert fine_bound(coarse, "total-flow-time", exhaustive_optimum(coarse, "total-flow-time")[0]) == 4
+
+
+def test_prompts_shorter_than_a_block_share_memory() -> None:
+    fine = instance(request("A", 1, 4), request("B", 1, 4), memory=5)
+    coarse = coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax")
+    exact, below = (exhaustive_optimum(of, "total-flow-time")[0] for of in (fine, coarse))
+    assert exact == 4 + 7
+    assert fine_bound(coarse, "total-flow-time", below) == 4 + 4
+
+
 def test_relax_by_hand() -> None:
     """Blocks of 4: segments of 3 tokens and the time around them become parts of calls and offsets."""
     fine = instance(
@@ -204,6 +231,28 @@ def test_relax_by_hand() -> None:
     assert fine_bound(coarse, "weighted-flow-time", 10) == 40 + 11 - 3 - 1
     assert fine_bound(coarse, "max-flow-time", 10) == 40 - 1
     assert fine_bound(coarse, "makespan", 10) == 40
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "together"),
+    [
+        ("preserve", "preserve", "preserve"),
+        ("preserve", "discard", "discard"),
+        ("swap", "discard", "discard"),
+        ("discard", "preserve", "free"),
+        ("preserve", "swap", "free"),
+        ("free", "preserve", "free"),
+    ],
+)
+def test_calls_that_become_one_are_handled_as_the_kv_allows(before: str, after: str, together: str) -> None:
+    fine = instance(request("A", 4, (4, 1, 0, before), (3, 1, 0, after), 4))
+    assert coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax").requests[0].calls[0].handling == together
+
+
+def test_pages_that_are_no_multiple_of_the_block_are_left_out_by_relax() -> None:
+    for page, coarse_page in ((1, 1), (3, 1), (4, 1), (6, 1), (8, 2)):
+        fine = instance(ONE, memory=120, block=page)
+        assert coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax").machine.block == coarse_page
 
 
 def test_relax_rounds_budgets_up_where_no_segment_is_merged() -> None:
@@ -254,8 +303,6 @@ def test_nothing_is_proved_for_other_objectives_nor_by_restrict() -> None:
 
 # --- what is refused -------------------------------------------------------------------------------------------------
 
-
-ONE = request("A", 9, 6)
 HINGE = (CostFunction(busy=1, decode_requests=1),)
 
 

@@ -164,11 +164,17 @@ class Life:
         missing = self.known(state) - device
         decode = device > 0 and missing == 1
         limit = self.machine.batch_tokens if decode else self.machine.prefill_limit
-        for tokens in (missing,) if self.setting.whole_prefills else range(1, missing + 1):
+        for tokens in self.parts(device, missing):
             if (limit is None or tokens <= limit) and self.fits(device + tokens, 0):
                 generated = tokens == missing
                 action = Action(*moves, tokens, device + tokens, 0, decode, generated)
                 yield Option(action, self.after_work(state, device + tokens, generated))
+
+    def parts(self, device: int, missing: int) -> Iterator[int]:
+        """Yield the numbers of tokens that may be processed at once: all, or a part that leaves little resident."""
+        most = self.setting.most_partial
+        yield from range(1, missing if most is None else min(missing, most - device + 1))
+        yield missing
 
     def after_work(self, state: State, device: int, generated: bool) -> State | None:
         """Return the state after work; a token may end the segment, and then start a call or end the request."""

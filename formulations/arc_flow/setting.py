@@ -21,8 +21,8 @@ class Setting:
     """A layer may be idle although a request must go on (no `pause`) or owes an ordered swap."""
     early_swaps: bool
     """An ordered swap is made in the next layer, whether or not it is idle."""
-    whole_prefills: bool
-    """Reduction 1: no prefill is split."""
+    most_partial: int | None
+    """Reduction 1: after a part of a prefill that generates no token, at most so much KV is resident (None: any)."""
     early_drops: bool
     """Reduction 2: the KV of a free call is dropped in the first layer after the call's start, or never."""
     free_places: bool
@@ -53,7 +53,7 @@ def make_setting(instance: Instance, objective: str, *, pruned: bool = True) -> 
         timed=timed,
         idle_layers=timed and (not early_swaps or (not machine.pause and may_wait)),
         early_swaps=early_swaps,
-        whole_prefills=not machine.chunked or (pruned and one_tick and _tokens_never_bind(instance)),
+        most_partial=_most_partial(instance) if not machine.chunked or (pruned and one_tick) else None,
         early_drops=pruned and not machine.evict,
         free_places=free_places,
         late_returns=pruned and calm and one_tick and roomy,
@@ -83,9 +83,13 @@ def _host_has_room_for_all(instance: Instance) -> bool:
     )
 
 
-def _tokens_never_bind(instance: Instance) -> bool:
-    """Whether the memory limits the tokens of a batch more than the budgets do (and phases and evictions aside)."""
-    machine = instance.machine
-    most = sum(request.peak for request in instance.requests) if machine.memory is None else machine.memory
-    enough = all(limit is None or limit >= most for limit in (machine.batch_tokens, machine.prefill_tokens))
-    return enough and machine.hybrid and not machine.evict
+def _most_partial(instance: Instance) -> int | None:
+    """Return the memory that a full batch leaves: 0 where no prefill needs to be split."""
+    machine, limit = instance.machine, instance.machine.prefill_limit
+    if not machine.chunked:
+        return 0
+    if machine.evict or not machine.hybrid:
+        return None
+    everything = sum(request.peak for request in instance.requests)
+    most = everything if machine.memory is None else min(everything, machine.memory)
+    return 0 if limit is None else max(0, most - limit)

@@ -24,6 +24,7 @@ from kvbound.cli.common import (
 )
 from kvbound.cli.progress import SolveProgress
 from kvbound.cli.simulate import policy_names
+from kvbound.cli.solve import between
 from kvbound.instance import Instance
 from kvbound.result import Result
 
@@ -145,8 +146,7 @@ def _verdict(kind: str, optimum: Result) -> str:
     if optimum.status == "optimal":
         assert optimum.horizon is not None
         return f"{WORDS[kind]}: {optimum.value} is proved optimal in {optimum.seconds:.2f} s ({optimum.horizon.why})"
-    bounds = f"the optimum is at least {optimum.bound}, at most {optimum.value}"
-    return f"{WORDS[kind]}: not proved ({optimum.stopped}); {bounds}"
+    return f"{WORDS[kind]}: not proved ({optimum.stopped}); {between(optimum)}"
 
 
 def decimal(text: str | None) -> str | None:

@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 
 from heuristics import POLICIES
-from kvbound.builtin import builtin_instance
+from kvbound.builtin import SAMPLES, builtin_instance
 from kvbound.cli.compare import compare_policies
 from kvbound.errors import BadInput
 
-INSTANCES = ("mars-figure1", "infercept-sample:k=3", "infercept-sample:k=4", "infercept-sample:k=6")
+INSTANCES = ("mars-figure1", *(f"infercept-sample:k={k}" for k in SAMPLES))
 
 
 def demo(

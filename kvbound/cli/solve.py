@@ -36,8 +36,8 @@ from kvbound.result import Result
 def solve(
     instance: InstanceArgument,
     objective: ObjectiveOption = "total-flow-time",
-    formulation: Annotated[str, typer.Option(metavar="auto|search|batch-bigm|batch-bigm:plain")] = "auto",
-    solver: Annotated[str, typer.Option(metavar="auto|highs|gurobi")] = "auto",
+    formulation: Annotated[str, typer.Option(metavar="auto|search|NAME", help="or batch-bigm, batch-bigm:plain, arc-flow, cp-sat")] = "auto",
+    solver: Annotated[str, typer.Option(metavar="auto|NAME", help="`kvbound solvers` lists them")] = "auto",
     handling: HandlingOption = "as-given",
     time_limit: TimeLimitOption = None,
     gap: Annotated[float | None, typer.Option(min=0, metavar="G", help="stop at (value - bound) / bound <= G")] = None,
@@ -108,11 +108,18 @@ def show(result: Result, console: Console) -> None:
     elif result.horizon is not None and not result.horizon.sufficient:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
-        console.print(f"stopped: {result.stopped}; the optimum lies between {result.bound} and {result.value}")
+        console.print(f"stopped: {result.stopped}; {between(result)}")
     if "better_than" in row:
         console.print(f"a schedule of at most {row['better_than']['target']}: {row['better_than']['answer']}")
     for line in [*row.get("failed", []), *row.get("rejected", [])]:
         console.print(f"note: {line}")
+
+
+def between(result: Result) -> str:
+    """Say what is known of the optimum, in words."""
+    if result.bound is None:
+        return f"the optimum is at most {result.value}; no lower bound was proved"
+    return f"the optimum is at least {result.bound} and at most {result.value}"
 
 
 def exit_code(result: Result, gap: float | None) -> int:
@@ -121,4 +128,5 @@ def exit_code(result: Result, gap: float | None) -> int:
         return EXIT_INTERRUPTED
     undecided_gap = gap is not None and (result.gap is None or result.gap > gap)
     undecided_target = result.extra.get("better_than", {}).get("answer") == "unknown"
-    return EXIT_UNDECIDED if result.status == "unknown" or undecided_gap or undecided_target else 0
+    undecided = result.status == "unknown" or result.stopped == "solver failure"
+    return EXIT_UNDECIDED if undecided or undecided_gap or undecided_target else 0

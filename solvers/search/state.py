@@ -1,8 +1,8 @@
-"""Local states: where one request stands at a batch boundary, and what a batch may do with it.
+"""Local states: where one request stands at a batch boundary.
 
 A state of the search is one local state for each request. Local states are numbered as they are met, requests of one
-kind share them, and time is relative (ticks until the arrival or the return), so that the same situation is one state
-whenever it comes about. `docs/search.md` has the definitions.
+kind share them, and time in them is relative (ticks until the arrival or the return), so that the same situation is
+one state whenever it comes about. `docs/search.md` has the definitions.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvbound.cost import Features
-from kvbound.instance import Call, Instance, Machine, Request, Segment
+from kvbound.instance import Call, Segment
 
 DONE, WAITING, CALLING, READY = range(4)
 """Where a request stands: done, before its arrival, in a call, ready."""
 
 NEVER = 2**62
-"""A tick that does not come, an amount that never fits."""
+"""A tick that does not come; an amount that never fits."""
 
 
 class LocalState(NamedTuple):
@@ -33,48 +33,58 @@ class LocalState(NamedTuple):
     remaining: int
     """Ticks until it arrives, or until its call returns (0 when ready)."""
     window: bool
-    """A call handled by `free` has started, and the request has not worked since."""
+    """A call handled by `free` has started, the request has not worked since, and it holds KV."""
     due: bool
     """The next batch makes the move that the handling of its call orders."""
     bound: bool
-    """It worked in the batch before, and may not pause."""
+    """It worked in the batch before, its segment goes on, and the machine does not pause."""
+    fresh: bool
+    """It became ready while the machine waited for it: the next batch has to be one that could not start earlier."""
     deadline: int
     """Tick at which it must be done to be on time (late-requests only; -1: nothing to lose)."""
 
 
-FINISHED = LocalState(0, DONE, 0, 0, 0, 0, 0, False, False, False, -1)
+FINISHED = LocalState(0, DONE, 0, 0, 0, 0, 0, False, False, False, False, -1)
 """The one state of every request that is done; its number is 0."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What requests that share their local states have in common. Ticks are relative where time does not matter."""
+    """What requests that share their local states have in common.
+
+    `rate` is what a tick costs while the request is unfinished (for total-ttft: before its first token). The ticks are
+    absolute and only matter to the objectives that need them: `arrival` to max-flow-time, the others to late-requests.
+    """
 
     prompt: int
     segments: tuple[Segment, ...]
     rate: int
-    """What a tick costs while the request is unfinished (before its first token, for total-ttft)."""
     arrival: int
     first_by: int
     done_by: int
     tpot_ticks: int
     label: int
 
-    def known(self, segment: int, left: int, calling: bool) -> int:
+    def known(self, state: LocalState) -> int:
         """Return S: the prompt, what was generated, and what the calls returned that have ended."""
-        generated = sum(s.decode for s in self.segments[:segment]) + self.segments[segment].decode - left
-        ended = self.segments[: segment - 1] if calling else self.segments[:segment]
+        segment = state.segment
+        generated = sum(s.decode for s in self.segments[: segment + 1]) - state.left
+        ended = self.segments[: segment - 1] if state.status == CALLING else self.segments[:segment]
         return self.prompt + generated + sum(s.call.returns for s in ended if s.call is not None)
 
-    def call(self, segment: int) -> Call:
-        """Return the call between `segment` - 1 and `segment`."""
-        call = self.segments[segment - 1].call
+    def call(self, state: LocalState) -> Call:
+        """Return the latest call of a state that has had one."""
+        call = self.segments[state.segment - 1].call
         assert call is not None
         return call
 
+    def begun(self, state: LocalState) -> bool:
+        """Whether the first token has been generated."""
+        return state.segment > 0 or state.left < self.segments[0].decode
+
 
 class Moves(NamedTuple):
-    """The moves of one request at the start of a batch, in tokens."""
+    """The moves of one request at the start of a batch, in tokens, made in this order."""
 
     drop: int
     swap_out: int
@@ -87,8 +97,8 @@ STAY = Moves(0, 0, 0)
 class Option(NamedTuple):
     """What a batch may do with a request: its moves, its work, and what it then takes of the batch.
 
-    `undo_device` is the device memory (blocks) that not making its last eviction would take, `undo_host` the host
-    memory (tokens) that not freeing the host would take; NEVER where an option has nothing to undo.
+    `undo_device` (blocks) and `undo_host` (tokens) are what it would take not to make the last of its moves; NEVER
+    where there is nothing to undo.
     """
 
     after: LocalState
@@ -104,7 +114,7 @@ class Option(NamedTuple):
     needs_ready: bool = False
 
     def features(self) -> Features:
-        """Return what this option alone adds to the features of its batch."""
+        """Return the features of a batch that does this and nothing else."""
         work = self.work
         decode, prefill = int(work > 0 and not self.prefill), int(work > 0 and self.prefill)
         return Features(
@@ -125,6 +135,10 @@ class Option(NamedTuple):
         )
 
 
-def known(kinds: list[Kind], state: LocalState) -> int:
-    """Return S of a local state that is not done."""
-    return kinds[state.kind].known(state.segment, state.left, state.status == CALLING)
+def passed(state: LocalState, ticks: int, waited: bool = False) -> LocalState:
+    """Return the state after `ticks` ticks; `waited`: without a batch, up to the next arrival or return."""
+    if state.remaining == 0:
+        return state
+    if state.remaining <= ticks:
+        return state._replace(status=READY, remaining=0, fresh=waited)
+    return state._replace(remaining=state.remaining - ticks)

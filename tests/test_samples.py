@@ -1,0 +1,82 @@
+"""The shipped samples are what the documented commands make of the public data, and are what the demo promises."""
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvbound import BadInput
+from kvbound.builtin import BUILTIN, SAMPLES, builtin_instance
+from kvbound.cli import main
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("KVBOUND_DATA", ROOT.parent / "shared" / "data"))
+CSV = DATA / "infercept" / "merged_exp_uniform_lengths.csv"
+COMMANDS = re.findall(r"^\$ (kvbound import .*)$", (ROOT / "kvbound" / "samples" / "README.md").read_text(), re.M)
+
+
+@pytest.mark.skipif(not CSV.exists(), reason=f"the InferCept data is not at {CSV} (set KVBOUND_DATA)")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_documented_command_makes_the_sample(command, tmp_path, monkeypatch, capsys):
+    words = [str(CSV) if word.endswith(".csv") else word for word in shlex.split(command)]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0, capsys.readouterr().err
+    assert (tmp_path / words[-1]).read_bytes() == (ROOT / "kvbound" / "samples" / words[-1]).read_bytes()
+
+
+def test_there_is_a_command_for_every_sample():
+    assert [command.split()[-1] for command in COMMANDS] == [f"infercept-{k}.json" for k in SAMPLES]
+
+
+@pytest.mark.parametrize("k", SAMPLES)
+def test_a_sample_has_k_real_requests_with_calls(k):
+    instance = builtin_instance(f"infercept-sample:k={k}")
+    assert len(instance.requests) == k
+    assert sum(len(request.calls) for request in instance.requests) >= 10
+    assert instance.coarsening.direction == "restrict"
+
+
+def test_all_three_handlings_occur_in_the_samples():
+    calls = [call for k in SAMPLES for r in builtin_instance(f"infercept-sample:k={k}").requests for call in r.calls]
+    assert {call.handling for call in calls} == {"preserve", "discard", "swap"}
+
+
+def test_slices_are_drawn_where_the_data_is_at_hand(monkeypatch):
+    monkeypatch.delenv("KVBOUND_DATA", raising=False)
+    with pytest.raises(BadInput, match="infercept-slice needs the data: set KVBOUND_DATA"):
+        builtin_instance("infercept-slice:k=3,seed=1")
+    if CSV.exists():
+        monkeypatch.setenv("KVBOUND_DATA", str(DATA))
+        assert len(builtin_instance("infercept-slice:k=3,seed=1").requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("infercept-sample:k=9", "k is one of 3, 4, 5, 6"),
+        ("infercept-sample:k=0", "k is a number of requests"),
+        ("mars-figure1:k=3", "'k=3' is no parameter"),
+        ("hindsight:n=0", "n is a number of requests"),
+        ("hindsight:M=5", "M is at least 6"),
+        ("infermax-figure15:I=0", "I is a prompt length"),
+        ("infermax-figure15:I=x", "'I=x' is no parameter"),
+        ("nothing", "no built-in instance is called 'nothing'"),
+    ],
+)
+def test_bad_names_are_answered_in_one_line(name, complaint):
+    with pytest.raises(BadInput, match=complaint) as refused:
+        builtin_instance(name)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_theory_family_draws_in_the_documented_order():
+    benchmark = builtin_instance("hindsight-benchmark:seed=2")
+    assert (len(benchmark.requests), benchmark.machine.memory) == (42, 31)
+    assert all(request.peak <= 31 for request in benchmark.requests)
+    assert set(BUILTIN) >= {"mars-figure1", "infermax-figure15", "hindsight", "hindsight-benchmark"}
