@@ -8,17 +8,21 @@ from kvbound.errors import BadInput
 from kvbound.instance import Instance
 
 if TYPE_CHECKING:
+    from formulations.arc_flow import ArcFlow
     from formulations.batch_bigm import BatchBigM
 
 FORMULATIONS = {
     "batch-bigm": "INFERMAX's program (its Section 5) with arrivals, calls and handlings, tightened",
     "batch-bigm:plain": "the same with the paper's loose constants and nothing else, for comparison",
+    "arc-flow": "each request a path through a layered graph of its states; tight, and large",
     "cp-sat": "the semantics as a constraint program in integer ticks, written apart from the others",
 }
 """The formulations by name, in words; each looks at a number of batches, the horizon."""
 
 
-def make(name: str, instance: Instance, objective: str, batches: int, *, upper_bound: int | None = None) -> BatchBigM:
+def make(
+    name: str, instance: Instance, objective: str, batches: int, *, upper_bound: int | None = None
+) -> BatchBigM | ArcFlow:
     """Build the named formulation with at most `batches` batches.
 
     `upper_bound` is the value of a known schedule, in ticks: it may tighten the model, and never cuts off a schedule
@@ -28,4 +32,8 @@ def make(name: str, instance: Instance, objective: str, batches: int, *, upper_b
 
     if name not in FORMULATIONS:
         raise BadInput(f"no formulation is called {name!r}; there are {', '.join(FORMULATIONS)}")
+    if name == "arc-flow":
+        from formulations.arc_flow import ArcFlow
+
+        return ArcFlow(instance, objective, batches, upper_bound=upper_bound)
     return BatchBigM(instance, objective, batches, upper_bound=upper_bound, plain=name.endswith(":plain"))

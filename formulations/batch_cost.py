@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
 
-from formulations.chains import least_batch, longest_batch
+from formulations.chains import apart, least_batch, longest_batch
 from kvbound.cost import Features
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class BatchCost:
         if self.is_one_tick:
             return []
         return [
-            self.least_duration, self.duration_of_cost, self.indicators, self.tokens_above_knee, self.kv_read_by_decodes,
+            self.least_duration, self.duration_of_cost, self.indicators, self.prefills_fit, self.prefill_batches, self.some_phase, self.tokens_above_knee, self.kv_read_by_decodes,
             self.kv_read_by_prefills, self.pairs_of_fresh_prefills, self.digits_of_tokens, self.pairs_of_digits,
         ]  # fmt: skip
 
@@ -136,6 +136,31 @@ class BatchCost:
                 yield self.model.any_decode[j] >= self.program.decodes(i, j)
             if self.has("any_prefill"):
                 yield self.model.any_prefill[j] >= self.prefills(i, j)
+
+    def prefills_fit(self) -> Rows:
+        """Sum of c over prefills <= most any_prefill[j], the most that fits into memory and budget (tightens)."""
+        machine = self.program.machine
+        limits = [limit for limit in (machine.memory, machine.prefill_limit) if limit is not None]
+        if self.has("any_prefill") and limits and not self.program.plain:
+            for j in self.program.batches:
+                tokens = sum(self.model.c[i, j] - self.program.decodes(i, j) for i in self.program.requests)
+                yield tokens <= min(limits) * self.model.any_prefill[j]
+
+    def prefill_batches(self) -> Rows:
+        """Sum over j of any_prefill[j] >= the requests of which no two can have their last prefill in one batch."""
+        if self.has("any_prefill") and not self.program.plain:
+            batches = sum(self.model.any_prefill[j] for j in self.program.batches)
+            yield batches >= len(apart(self.instance.machine, self.program.chains))
+
+    def some_phase(self) -> Rows:
+        """used[j] <= busy[j] + transfers and <= any_decode[j] + any_prefill[j] + transfers (tightens)."""
+        moves, model = self.program.moves, self.model
+        for j in () if self.program.plain else self.program.batches:
+            transfers = sum(moves.swaps_out(i, j) + moves.swaps_in(i, j) for i in self.program.requests)
+            if self.has("busy"):
+                yield model.used[j] <= model.busy[j] + transfers
+            if self.has("any_prefill") and self.has("any_decode"):
+                yield model.used[j] <= model.any_decode[j] + model.any_prefill[j] + transfers
 
     def tokens_above_knee(self) -> Rows:
         """tokens_above[j] >= sum of c - knee used[j]."""

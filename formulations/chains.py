@@ -45,6 +45,13 @@ class Chain:
         )
 
     @cached_property
+    def settled(self) -> int:
+        """Tokens resident after its last prefill at the least, unless KV is swapped (one less with chunks)."""
+        calls = zip(self.ends, self.request.calls, strict=False)
+        prefills = [end for end, call in calls if call.returns or call.handling == "discard"]
+        return max(1, self.context[max(prefills, default=0) + 1] - self.machine.chunked)
+
+    @cached_property
     def most_tokens(self) -> int:
         """Tokens that it processes at the most, on a machine that evicts only in calls."""
         return self.request.peak + sum(
@@ -59,6 +66,26 @@ def chunks(machine: Machine, tokens: int) -> int:
     if not machine.chunked or machine.prefill_limit is None:
         return 1
     return -(-tokens // machine.prefill_limit)
+
+
+def apart(machine: Machine, all_chains: list[Chain]) -> list[Chain]:
+    """Return requests of which no two can have their last prefill in the same batch.
+
+    From there to its end a request that is never swapped out only grows: it holds `settled` tokens or more. Of two
+    that share the batch, the one that ends first holds its peak then, and the other is still there.
+    """
+    limit = machine.block_limit
+    chosen: list[Chain] = []
+    if limit is None:
+        return chosen
+
+    def collide(a: Chain, b: Chain) -> bool:
+        return machine.blocks(a.request.peak) + machine.blocks(b.settled) > limit
+
+    for chain in sorted(all_chains, key=lambda chain: chain.request.peak + chain.settled, reverse=True):
+        if not may_swap(machine, chain.request) and all(collide(a, chain) and collide(chain, a) for a in chosen):
+            chosen.append(chain)
+    return chosen
 
 
 def chains(instance: Instance) -> list[Chain]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from kvbound.instance import Instance
 from kvbound.schedule import Batch, Schedule
 from kvbound.trace import Trace
-from kvbound.validator import _Execution, _State, verify_schedule
+from kvbound.validator import Execution, RequestState, verify_schedule
 
 ORDERED = {"discard": "drop", "swap": "swap_out"}
 """The move that a handling orders in the batch after the one that starts the call."""
@@ -21,7 +21,7 @@ def start_early(instance: Instance, batches: Iterable[Batch]) -> Trace:
 
     Raises InvalidSchedule if the batches break a rule whatever their starts.
     """
-    execution = _Execution(instance)
+    execution = Execution(instance)
     started: list[Batch] = []
     for batch in batches:
         started.append(batch.model_copy(update={"start": max(_waits(execution, batch))}))
@@ -29,7 +29,7 @@ def start_early(instance: Instance, batches: Iterable[Batch]) -> Trace:
     return verify_schedule(instance, Schedule(instance_sha256=instance.sha256, batches=tuple(started)))
 
 
-def _waits(execution: _Execution, batch: Batch) -> Iterator[int]:
+def _waits(execution: Execution, batch: Batch) -> Iterator[int]:
     """Yield what a batch has to wait for: the batch before it, arrivals, and calls.
 
     A request that works waits for its call; so does one whose KV is dropped or swapped out, unless the handling of
@@ -47,6 +47,6 @@ def _waits(execution: _Execution, batch: Batch) -> Iterator[int]:
                 yield state.call.end
 
 
-def _any_time(execution: _Execution, state: _State, kind: str) -> bool:
+def _any_time(execution: Execution, state: RequestState, kind: str) -> bool:
     ordered = execution.in_ordered_batch(state) and ORDERED.get(state.handling) == kind
     return state.handling == "free" or ordered

@@ -19,7 +19,7 @@ from kvbound.files import first_error
 from kvbound.instance import Instance, Request
 from kvbound.schedule import Batch, Schedule
 from kvbound.trace import Trace
-from kvbound.validator import InvalidSchedule, _Execution, verify_schedule
+from kvbound.validator import Execution, InvalidSchedule, verify_schedule
 
 
 class PolicyError(BadInput):
@@ -69,7 +69,7 @@ class _Run:
         self.instance = instance
         self.machine = instance.machine
         self.policy = policy
-        self.execution = _Execution(instance)
+        self.execution = Execution(instance)
         self.outlooks, ahead = _outlooks(instance, policy, believed)
         self.states = list(self.execution.states.values())
         self.jobs = [Job(state, outlook) for state, outlook in zip(self.states, ahead, strict=True)]

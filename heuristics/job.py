@@ -8,7 +8,7 @@ from heuristics.alone import Effort
 from heuristics.outlook import Outlook
 from kvbound.instance import Handling, Slo
 from kvbound.trace import Phase
-from kvbound.validator import _State
+from kvbound.validator import RequestState
 
 Knows = Literal["online", "predictions", "clairvoyant"]
 """What a policy may know: `online`, what has happened; `predictions`, also the sizes and calls of the requests that
@@ -28,7 +28,7 @@ class Job:
     __slots__ = ("_ahead", "_effort", "arrival", "blocks", "call_start", "calling", "device", "generated", "handling",
                  "host", "id", "index", "known", "prompt", "segment", "slo", "weight", "window", "worked")  # fmt: skip
 
-    def __init__(self, state: _State, ahead: Outlook | None) -> None:
+    def __init__(self, state: RequestState, ahead: Outlook | None) -> None:
         request = state.request
         self._ahead = ahead
         self.id: str = request.id
@@ -42,7 +42,7 @@ class Job:
         """Whether it worked in the batch before."""
         self.refresh(state, 0)
 
-    def refresh(self, state: _State, now: int) -> None:
+    def refresh(self, state: RequestState, now: int) -> None:
         """Copy the exact state at tick `now`."""
         self._effort: Effort | None = None
         self.known: int = state.known

@@ -47,7 +47,7 @@ def verify_schedule(instance: Instance, schedule: Schedule) -> Trace:
             f"the schedule is for another instance (its instance_sha256 is {schedule.instance_sha256[:12]}.., "
             f"that of {instance.name} is {instance.sha256[:12]}..)"
         )
-    execution = _Execution(instance)
+    execution = Execution(instance)
     with _garbage_collection_paused():
         for batch in schedule.batches:
             execution.execute(batch)
@@ -77,7 +77,7 @@ _READY, _CALLING, _DONE = range(3)
 _ORDERED: dict[str, MoveKind] = {"discard": "drop", "swap": "swap_out"}
 
 
-class _State:
+class RequestState:
     """State of one request: S, m, h of the semantics, and where it stands."""
 
     __slots__ = ("blocks", "call", "computed", "device", "handling", "host", "known", "left", "position", "request",
@@ -104,29 +104,29 @@ class _MoveMade(NamedTuple):
     """A move, with what was there when it was made."""
 
     kind: MoveKind
-    state: _State
+    state: RequestState
     tokens: int
     available: int
 
 
-_Work = tuple[_State, int, bool, int]
+_Work = tuple[RequestState, int, bool, int]
 """Work in a batch: request, tokens, whether it decodes, blocks held during it (a plain tuple: there are millions)."""
 
 
-class _Execution:
+class Execution:
     """Executes the batches of a schedule one after another. What a rule says is in the method of its name."""
 
     def __init__(self, instance: Instance) -> None:
         self.machine = instance.machine
         self.duration = instance.cost.duration
-        self.states = {request.id: _State(i, request) for i, request in enumerate(instance.requests)}
-        self.running_calls: list[tuple[int, int, _State]] = []  # heap: end, position, request
+        self.states = {request.id: RequestState(i, request) for i, request in enumerate(instance.requests)}
+        self.running_calls: list[tuple[int, int, RequestState]] = []  # heap: end, position, request
         self.blocks = 0  # device blocks held by all requests
         self.calling_blocks = 0  # those of requests in a call
         self.host = 0  # tokens on the host
         self.end = 0  # end of the previous batch
-        self.continuing: list[_State] = []  # worked in the previous batch, which did not end their segment
-        self.due: list[_State] = []  # their call was started by the previous batch and orders a move
+        self.continuing: list[RequestState] = []  # worked in the previous batch, which did not end their segment
+        self.due: list[RequestState] = []  # their call was started by the previous batch and orders a move
         self.batches: list[BatchTrace] = []
         self.waste = Waste()
         self.broken: list[InvalidSchedule] = []
@@ -200,7 +200,7 @@ class _Execution:
                     moves.append(self.make_move(kind, state, tokens))
         return moves
 
-    def make_move(self, kind: MoveKind, state: _State, tokens: int) -> _MoveMade:
+    def make_move(self, kind: MoveKind, state: RequestState, tokens: int) -> _MoveMade:
         """Make one move; KV stays a prefix: [0, m) on the device, [m, m + h) on the host."""
         available = {"drop": state.device + state.host, "swap_out": state.device, "swap_in": state.host}[kind]
         moved = max(0, min(tokens, available))
@@ -218,7 +218,7 @@ class _Execution:
             self.note_handling(kind, state)
         return _MoveMade(kind, state, tokens, available)
 
-    def note_handling(self, kind: MoveKind, state: _State) -> None:
+    def note_handling(self, kind: MoveKind, state: RequestState) -> None:
         """Note what a move between the start of a call and the next work does to its KV."""
         call = state.call
         assert call is not None
@@ -238,7 +238,7 @@ class _Execution:
             return True
         return self.in_ordered_batch(state) and move.kind == _ORDERED.get(state.handling)
 
-    def in_ordered_batch(self, state: _State) -> bool:
+    def in_ordered_batch(self, state: RequestState) -> bool:
         """Whether this is the batch after the one that started the latest call."""
         return state.window and state.call is not None and state.call.batch == len(self.batches) - 1
 
@@ -305,7 +305,7 @@ class _Execution:
             works.append((state, tokens, decode, -(-(state.device + tokens) // block)))
         return works
 
-    def rule_2_readiness(self, state: _State, now: int) -> None:
+    def rule_2_readiness(self, state: RequestState, now: int) -> None:
         """R2: a request works only if it has arrived, is not in a call and is not done."""
         if state.status == _DONE:
             why = f"it was done at {state.trace.completion}"
@@ -451,7 +451,7 @@ class _Execution:
         }
         return sum(moved.values())
 
-    def generate(self, state: _State) -> None:
+    def generate(self, state: RequestState) -> None:
         """Generate one token at the end of the batch; if it ends the segment, start the call or end the request."""
         state.known += 1
         state.left -= 1

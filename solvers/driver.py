@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +12,7 @@ import kvbound
 from formulations import FORMULATIONS
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule, get_policy, run_policy
+from kvbound.coarsen import fine_bound
 from kvbound.errors import BadInput, MissingTool
 from kvbound.instance import Instance
 from kvbound.metrics import Value, check_objective, objective_value
@@ -140,7 +141,7 @@ def _starting_schedules(instance: Instance, objective: str, warm_start: str) -> 
 
 def _horizon(formulation: str, instance: Instance, objective: str, upper_bound: Value) -> Horizon:
     if formulation == "search":
-        return Horizon(0, True, "the search is over states and has no horizon")
+        return Horizon(0, True, "the search goes through states, whatever the number of batches")
     return sufficient_batches(instance, objective, upper_bound)
 
 
@@ -201,9 +202,7 @@ class _Run:
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
-        if self.value is None or self.bound is None or self.bounded_by is None:
-            return None
-        if not self.horizons[self.bounded_by.formulation].sufficient:
+        if self.value is None or self.bound is None or not self._bound_is_proved():
             return None
         if self.bound >= self.value:
             return "proved"
@@ -223,8 +222,11 @@ class _Run:
             return "unknown"
         if self.value is not None and self.value <= self.target:
             return "yes"
-        proved = self.bounded_by is not None and self.horizons[self.bounded_by.formulation].sufficient
-        return "no" if proved and self.bound is not None and self.bound > self.target else "unknown"
+        return "no" if self._bound_is_proved() and self.bound is not None and self.bound > self.target else "unknown"
+
+    def _bound_is_proved(self) -> bool:
+        """Whether the bound holds for schedules of any number of batches."""
+        return self.bounded_by is not None and self.horizons[self.bounded_by.formulation].sufficient
 
     def report(self) -> None:
         """Show progress to the caller."""
@@ -245,13 +247,20 @@ class _Run:
             claimed=self.claimed,
             bound=self.bound,
             bound_kind=None if self.bound is None else self._kind(task),
-            horizon=self.horizons[task.formulation],
+            horizon=self._horizon(task),
             formulation=task.formulation,
             solver=SolverInfo(task.solver, solver_version(task.solver), task.threads, task.seed),
             seconds=time.monotonic() - self.started,
             stopped=stopped,
             extra=self._extra(failures, why),
         )
+
+    def _horizon(self, task: Task) -> Horizon:
+        """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
+        horizon = self.horizons[task.formulation]
+        if task.formulation == "search" and self.schedule is not None:
+            return replace(horizon, batches=len(self.schedule.batches))
+        return horizon
 
     @staticmethod
     def _kind(task: Task) -> BoundKind:
@@ -266,6 +275,8 @@ class _Run:
                 name: {"rows": size.rows, "columns": size.columns, "nonzeros": size.nonzeros}
                 for name, size in self.sizes.items()
             }
+        if self.instance.coarsening is not None and isinstance(self.bound, int) and self._bound_is_proved():
+            extra["fine_bound"] = fine_bound(self.instance, self.objective, self.bound)
         if self.rejected:
             extra["rejected"] = self.rejected
         if failures:

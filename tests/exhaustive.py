@@ -202,7 +202,7 @@ class Search:
         waiting, working = self.rates(node)
         next_event = min((state.wait for state in node if state.wait), default=0)
         edges = [((None,) * len(node), 1 if self.every_tick else next_event, waiting)] if next_event else []
-        edges += [(choice, ticks, working) for choice, ticks in self.batches(tuple(map(_timeless, node)))]
+        edges += [(choice, ticks, working) for choice, ticks in self.batches(tuple(map(timeless, node)))]
         for choice, ticks, rate in edges:
             steps = [step(i, option, ticks) for i, option in enumerate(choice)]
             reached = max(label + rate * ticks + sum([s.late for s in steps]), *[s.age for s in steps])
@@ -258,14 +258,14 @@ class Search:
             return list(range(there + 1)) if self.machine.partial else sorted({0, there})
 
         for drop in amounts(state.device + state.host):
-            device, host = _after_moves(state, (drop, 0, 0))
+            device, host = after_moves(state, (drop, 0, 0))
             for swap_out in amounts(device):
                 for swap_in in amounts(host + swap_out):
                     yield drop, swap_out, swap_in
 
     def option(self, i: int, state: State, moves: tuple[int, int, int], work: int) -> Option:
         """Return an option with what it adds to the batch."""
-        device, host = _after_moves(state, moves)
+        device, host = after_moves(state, moves)
         missing = self.known(i, state) - device
         decode = work > 0 and device > 0 and missing == 1
         prefill = work > 0 and not decode
@@ -449,7 +449,7 @@ class Search:
         now, ids, batches = 0, [request.id for request in self.requests], []
         for edge in reversed(path):
             if any(edge.choice):
-                batches.append(_as_batch(now, ids, edge.choice))
+                batches.append(as_batch(now, ids, edge.choice))
             now += edge.ticks
             ids = [ids[i] for i in edge.order]
         return Schedule(instance_sha256=self.instance.sha256, batches=tuple(batches))
@@ -459,7 +459,7 @@ def _at_most(amount: int, limit: int | None) -> bool:
     return limit is None or amount <= limit
 
 
-def _after_moves(state: State, moves: tuple[int, int, int]) -> tuple[int, int]:
+def after_moves(state: State, moves: tuple[int, int, int]) -> tuple[int, int]:
     """Return m and h after the moves; a drop takes the host part first."""
     drop, swap_out, swap_in = moves
     host = max(0, state.host - drop)
@@ -467,7 +467,7 @@ def _after_moves(state: State, moves: tuple[int, int, int]) -> tuple[int, int]:
     return device - swap_out + swap_in, host + swap_out - swap_in
 
 
-def _timeless(state: State) -> State:
+def timeless(state: State) -> State:
     """Keep what decides which options a request has: of its time, only whether it is ready."""
     return state._replace(wait=min(state.wait, 1), age=UNWATCHED, first=UNWATCHED)
 
@@ -527,7 +527,7 @@ def is_late(request: Request, state: State) -> bool:
     )
 
 
-def _as_batch(start: int, ids: list[str], choice: Choice) -> Batch:
+def as_batch(start: int, ids: list[str], choice: Choice) -> Batch:
     """Return the batch in which each request takes its option."""
     taken = {id: option for id, option in zip(ids, choice, strict=True) if option is not None}
     tokens = {

@@ -57,13 +57,13 @@ def test_r1_batches_are_in_order():
 def test_r2_a_request_works_from_its_arrival_on():
     late = instance(request("A", 1, 1, arrival=3))
     passes(late, batch(3, A=1))
-    refused(late, batch(2, A=1), rule=2, at=0, who="A")
+    assert "it arrives at 3" in refused(late, batch(2, A=1), rule=2, at=0, who="A")
 
 
 def test_r2_a_request_works_from_the_end_of_its_call_on():
     calling = instance(request("A", 1, (1, 4, 0, "preserve"), 1))
     passes(calling, batch(0, A=1), batch(5, A=1))
-    refused(calling, batch(0, A=1), batch(4, A=1), rule=2, at=1, who="A")
+    assert "in a call until 5" in refused(calling, batch(0, A=1), batch(4, A=1), rule=2, at=1, who="A")
 
 
 def test_r2_a_call_of_no_time_returns_at_once():
@@ -74,7 +74,7 @@ def test_r2_a_call_of_no_time_returns_at_once():
 def test_r2_a_request_that_is_done_works_no_more():
     two = instance(request("A", 1, 1), request("B", 1, 1))
     passes(two, batch(0, A=1), batch(1, B=1))
-    refused(two, batch(0, A=1), batch(1, A=1, B=1), rule=2, at=1, who="A")
+    assert "it was done at 1" in refused(two, batch(0, A=1), batch(1, A=1, B=1), rule=2, at=1, who="A")
 
 
 # --- R3: work ----------------------------------------------------------------------------------------------------
@@ -90,7 +90,8 @@ def test_r3_work_is_at_least_one_token():
 def test_r3_work_is_at_most_what_is_known_and_not_processed():
     one = instance(request("A", 3, 2))
     passes(one, batch(0, A=3), batch(1, A=1))
-    refused(one, batch(0, A=4), batch(1, A=1), rule=3, at=0, who="A")
+    line = refused(one, batch(0, A=4), batch(1, A=1), rule=3, at=0, who="A")
+    assert line.endswith("it processes 4 tokens, 3 are to be processed")
     refused(one, batch(0, A=3), batch(1, A=2), rule=3, at=1, who="A")
 
 
@@ -98,7 +99,8 @@ def test_r3_without_chunks_a_prefill_is_whole():
     assert passes(instance(request("A", 3, 1)), batch(0, A=2), batch(1, A=1))
     whole = instance(request("A", 3, 1), chunked=False)
     passes(whole, batch(0, A=3))
-    refused(whole, batch(0, A=2), batch(1, A=1), rule=3, at=0, who="A")
+    line = refused(whole, batch(0, A=2), batch(1, A=1), rule=3, at=0, who="A")
+    assert line.endswith("3 are to be processed, all of them without chunked prefills")
 
 
 def test_r3_without_chunks_a_refill_is_whole():

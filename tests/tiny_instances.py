@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from pydantic import ValidationError
@@ -72,7 +74,34 @@ def tiny_instance(seed: int, **fixed: Any) -> Instance:
     raise ValueError(f"seed {seed}: {ATTEMPTS} draws with {fixed} gave no instance that can be carried out")
 
 
+def fixed_handlings(instance: Instance) -> Iterator[tuple[tuple[str, ...], Instance]]:
+    """Yield every vector of handlings, call by call, with the instance that has it; not those that cannot be met."""
+    calls = sum(len(request.calls) for request in instance.requests)
+    for vector in product(("preserve", "discard", "swap"), repeat=calls):
+        try:
+            yield vector, _with_handlings(instance, vector)
+        except ValidationError:  # the host cannot hold it, or the refill is above the budget and not chunked
+            continue
+
+
+def _with_handlings(instance: Instance, vector: tuple[str, ...]) -> Instance:
+    handlings = iter(vector)
+    return instance.replace(
+        requests=tuple(
+            request.replace(
+                segments=tuple(
+                    segment.replace(call=segment.call and segment.call.replace(handling=next(handlings)))
+                    for segment in request.segments
+                )
+            )
+            for request in instance.requests
+        )
+    )
+
+
 class _Draw:
+    """A random instance, from one stream of numbers."""
+
     def __init__(self, seed: int, choices: dict[str, tuple[Any, ...]]) -> None:
         self.random = random.Random(seed)
         self.choices = choices

@@ -67,7 +67,15 @@ class LayerCost:
 
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints of durations."""
-        return [self.in_use, self.layer_order, self.indicators, self.hinge, self.duration_is_the_cost]
+        return [
+            self.in_use,
+            self.memory_in_use,
+            self.layer_order,
+            self.indicators,
+            self.memory_of_indicators,
+            self.hinge,
+            self.duration_is_the_cost,
+        ]
 
     def total(self) -> Any:
         """Return the busy time."""
@@ -75,7 +83,7 @@ class LayerCost:
 
     def by_class(self, t: int, which: Callable[[Action], bool]) -> Iterator[tuple[int, Any]]:
         """Yield for each class its count and the flow that does something in layer t."""
-        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        found: dict[int, list[tuple[float, int]]] = defaultdict(list)
         for c, a, action in self.program.in_layer[t]:
             if which(action):
                 found[c].append((1, a))
@@ -87,6 +95,28 @@ class LayerCost:
         for t in self.layers:
             for count, flow in self.by_class(t, lambda _: True):
                 yield flow <= count * self.model.used[t]
+
+    def memory_in_use(self) -> Rows:
+        """Blocks held in layer t <= B used[t] (tightens)."""
+        for t in self.layers:
+            yield from self.blocks_within(t, lambda _: True, self.model.used[t])
+
+    def memory_of_indicators(self) -> Rows:
+        """Blocks of the requests that do what an indicator says <= B indicator[t] (tightens)."""
+        for name, which in INDICATORS.items():
+            for t in self.model.component(name):
+                yield from self.blocks_within(t, which, self.model.component(name)[t])
+
+    def blocks_within(self, t: int, which: Callable[[Action], bool], indicator: Any) -> Rows:
+        """Blocks of those who do something <= B times its indicator; KV whose place is free is left out."""
+        machine = self.program.machine
+        terms: list[tuple[float, int]] = [
+            (machine.blocks(action.device), a)
+            for _, a, action in self.program.in_layer[t]
+            if which(action) and action.device and action.place < 0
+        ]
+        if machine.block_limit is not None and terms:
+            yield self.program.sum(terms) <= machine.block_limit * indicator
 
     def layer_order(self) -> Rows:
         """used[t+1] <= used[t]: unused layers come last."""
@@ -105,7 +135,9 @@ class LayerCost:
         for f, t in self.model.tokens_above:
             knee = self.functions[f].tokens_above
             assert knee is not None
-            tokens = [(action.work, a) for _, a, action in self.program.in_layer[t] if action.work]
+            tokens: list[tuple[float, int]] = [
+                (action.work, a) for _, a, action in self.program.in_layer[t] if action.work
+            ]
             yield self.model.tokens_above[f, t] >= self.program.sum(tokens) - knee.knee * self.model.used[t]
 
     def duration_is_the_cost(self) -> Rows:
@@ -114,15 +146,17 @@ class LayerCost:
             yield self.program.scale * self.model.D[t] >= self.model.used[t]
             for f, function in enumerate(self.functions):
                 unit = function.divisor * self.program.scale
-                terms = [
+                terms: list[tuple[float, int]] = [
                     (coefficient / unit, a)
                     for _, a, action in self.program.in_layer[t]
                     if (coefficient := self.coefficient(f, action))
                 ]
                 fixed = sum(getattr(function, name) / unit * self.model.component(name)[t] for name in self.shared(f))
-                above = function.tokens_above.coefficient / unit * self.model.tokens_above[f, t] if (
-                    function.tokens_above
-                ) else 0
+                above = (
+                    function.tokens_above.coefficient / unit * self.model.tokens_above[f, t]
+                    if (function.tokens_above)
+                    else 0
+                )
                 yield self.model.D[t] >= self.program.sum(terms) + fixed + above
 
     def coefficient(self, f: int, action: Action) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from formulations.arc_flow.life import Action, Life, State
 from kvbound.errors import BadInput, MissingTool
 
-MOST_ARCS = 600_000
+MOST_ARCS = 300_000
 """Graphs with more arcs are refused: building the model alone would take minutes."""
 
 
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Arc:
-    """What a request may do from one node to the next. `cost`: of one unit; `end`: the layer that completes it, or -1."""
+    """What a request may do from one node to the next. `end`: the layer that completes it, or -1."""
 
     tail: Node
     head: Node
@@ -90,11 +90,11 @@ class Graph:
                     arcs.append(arc)
                     if arc.head.state is not None:
                         layers[arc.head.layer].add(arc.head.state)
-            if len(arcs) > MOST_ARCS:
-                raise BadInput(
-                    f"arc-flow: the graph of request {self.ids[0]} has more than {MOST_ARCS} arcs by layer {layer} of "
-                    f"{self.end}; use coarser blocks and slots, or another formulation"
-                )
+                if len(arcs) > MOST_ARCS:
+                    raise BadInput(
+                        f"arc-flow: the graph of request {self.ids[0]} has more than {MOST_ARCS} arcs by layer {layer} "
+                        f"of {self.end}; use coarser blocks and slots, or another formulation"
+                    )
         return arcs
 
     def _arcs(self, layer: int, state: State) -> Iterator[Arc]:

@@ -118,7 +118,7 @@ class Life:
         return state.mark == "due" and self.request.calls[state.segment - 1].handling == "swap"
 
     def moves(self, state: State) -> Iterator[tuple[int, int, int]]:
-        """Yield the (drop, swap_out, swap_in) that R8, R9 and R10 allow, but for swaps out and in that serve nothing."""
+        """Yield the (drop, swap_out, swap_in) that R8, R9 and R10 allow, without round trips that serve nothing."""
         device, host, window = state.device, state.host, state.mark in ("choose", "free")
         if state.mark == "due":
             yield from [(0, device, 0), (0, device, device)] if self.owes_swap(state) else [(device, 0, 0)]

@@ -29,7 +29,7 @@ from kvbound.schedule import Schedule
 from kvbound.trace import Trace
 
 Rows = Iterator[Any]
-Term = tuple[int, int]
+Term = tuple[float, int]
 """A coefficient and the index of a flow variable."""
 Amount = Callable[[Action], int]
 
@@ -196,7 +196,7 @@ class ArcFlow:
 
     def terms(self, amount: Amount) -> dict[int, list[Term]]:
         """Return for each layer the flows that use something in it, with the amounts."""
-        found = {
+        found: dict[int, list[Term]] = {
             t: [(n, a) for _, a, action in uses if (n := amount(action))] for t, uses in self.in_layer.items()
         }
         return {t: terms for t, terms in found.items() if terms}
@@ -207,9 +207,9 @@ class ArcFlow:
             linear_coefs=[n for n, _ in terms], linear_vars=[self.x[a] for _, a in terms], constant=0
         )
 
-    def most(self, terms: list[Term]) -> int:
+    def most(self, terms: list[Term]) -> float:
         """Return what a sum is at most, because a request is in one place at a time."""
-        largest: dict[int, int] = defaultdict(int)
+        largest: dict[int, float] = defaultdict(float)
         for n, a in terms:
             c = self.arcs[a][0]
             largest[c] = max(largest[c], n)
@@ -224,7 +224,7 @@ class ArcFlow:
             nodes[c, arc.tail].append((1, a))
             if arc.head != SINK:
                 nodes[c, arc.head].append((-1, a))
-        for c, graph in enumerate(self.graphs):
+        for graph in self.graphs:
             if not graph.arcs:  # no schedule has so few layers: say it in a row, as solvers expect
                 yield self.model.missing >= 1
         for (c, node), terms in nodes.items():
@@ -232,16 +232,16 @@ class ArcFlow:
 
     def limited(self, limit: int | None, amount: Amount) -> Rows:
         """Sum of the amounts <= limit, in each layer where it can be exceeded."""
-        for terms in self.terms(amount).values() if limit is not None else ():
-            if self.most(terms) > limit:
+        for terms in () if limit is None else self.terms(amount).values():
+            if limit is not None and self.most(terms) > limit:
                 yield self.sum(terms) <= limit
 
     def device_memory(self) -> Rows:
         """R6: the blocks of all requests, less those offloaded in windows, are at most the memory."""
         limit, blocks = self.machine.block_limit, self.machine.blocks
-        for t, terms in self.terms(lambda action: blocks(action.device)).items() if limit is not None else ():
-            if self.most(terms) > limit:
-                off = sum(blocks(self.placed[key][0][0]) * self.model.offloaded[key] for key in self.offloaded_at(t))
+        for t, terms in self.terms(lambda action: blocks(action.device)).items():
+            if limit is not None and self.most(terms) > limit:
+                off = sum(blocks(self.kept(key)) * self.model.offloaded[key] for key in self.offloaded_at(t))
                 yield self.sum(terms) - off <= limit
 
     def host_memory(self) -> Rows:
@@ -249,10 +249,14 @@ class ArcFlow:
         limit = self.machine.host_memory
         at_rest = self.terms(lambda action: action.host)
         for t in self.in_layer if limit is not None else ():
-            off = [self.placed[key][0][0] * self.model.offloaded[key] for key in self.offloaded_at(t)]
+            off = [self.kept(key) * self.model.offloaded[key] for key in self.offloaded_at(t)]
             held = at_rest.get(t, [])
             if held or off:
                 yield self.sum(held) + sum(off) <= limit
+
+    def kept(self, key: tuple[int, int, int]) -> int:
+        """Return the tokens that a request of that class keeps in the window of that call."""
+        return int(self.placed[key][0][0])
 
     def offloaded_at(self, t: int) -> list[tuple[int, int, int]]:
         """Return the keys of the variables `offloaded` of a layer."""

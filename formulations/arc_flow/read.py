@@ -25,7 +25,8 @@ def read_schedule(program: ArcFlow) -> Schedule:
     for places, (_, id, actions) in zip(_places(program, lives), lives, strict=True):
         for t, kind, tokens in _events(actions, places):
             layers[t][kind][id] = tokens
-    batches, dropped = [], {}
+    batches: list[Batch] = []
+    dropped: dict[str, int] = {}
     for t in sorted(layers):
         layer = layers[t]
         dropped |= layer["drop"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from formulations.arc_flow.cost import INDICATORS
@@ -19,13 +20,38 @@ if TYPE_CHECKING:
 Moves = tuple[bool, bool, bool]
 """Whether KV is dropped, swapped out, swapped in."""
 STAY: Moves = (False, False, False)
+UNLIMITED = 10**18
 KINDS = ("drop", "swap_out", "swap_in")
+
+
+class Room:
+    """What the budgets leave in each layer: tokens, and prefill tokens."""
+
+    def __init__(self, program: ArcFlow, trace: Trace) -> None:
+        tokens, prefills = program.machine.batch_tokens, program.machine.prefill_tokens
+        decodes = Counter(step.batch for request in trace.requests for step in request.steps if step.phase == "decode")
+        self.tokens: dict[int, int] = {}
+        self.prefills: dict[int, int] = {}
+        for j, batch in enumerate(trace.batches):
+            t = batch.start - program.origin if program.setting.timed else j
+            used = batch.features.tokens
+            self.tokens[t] = UNLIMITED if tokens is None else tokens - used
+            self.prefills[t] = UNLIMITED if prefills is None else prefills - used + decodes[j]
+
+    def move(self, start: int, last: int, tokens: int, more_prefill: int) -> int:
+        """Move up to `tokens` from a layer to a later one, where they turn `more_prefill` decodes into a prefill."""
+        moved = max(0, min(tokens, self.tokens[last], self.prefills[last] - more_prefill))
+        self.tokens[start] += moved
+        self.prefills[start] += moved
+        self.tokens[last] -= moved
+        self.prefills[last] -= moved + more_prefill * (moved > 0)
+        return moved
 
 
 class Plan:
     """What one request does in each layer, brought to the form that the reductions of the setting keep."""
 
-    def __init__(self, program: ArcFlow, trace: Trace, request: RequestTrace, room: dict[int, int]) -> None:
+    def __init__(self, program: ArcFlow, trace: Trace, request: RequestTrace, room: Room) -> None:
         self.program, self.setting, self.trace, self.request = program, program.setting, trace, request
         self.room = room
         self.calls = [(self.layer(call.batch) + 1, self._next_work(call), call) for call in request.calls]
@@ -102,18 +128,16 @@ class Plan:
         """Move tokens from the parts of a prefill to its last part, as far as the budgets of that layer allow."""
         parts: list[int] = []
         for step in self.request.steps:
-            t = self.layer(step.batch)
-            parts.append(t)
+            parts.append(self.layer(step.batch))
             if step.generated:
-                self._move_to_last(parts)
+                self._move_to_last(parts, becomes_prefill=step.phase == "decode")
                 parts = []
 
-    def _move_to_last(self, parts: list[int]) -> None:
+    def _move_to_last(self, parts: list[int], becomes_prefill: bool) -> None:
         *before, last = parts
         for t in before:
-            moved = min(self.work[t], self.room[last])
-            self.room[last] -= moved
-            self.room[t] += moved
+            moved = self.room.move(t, last, self.work[t], int(becomes_prefill))
+            becomes_prefill = becomes_prefill and not moved
             self.work[last] += moved
             self.work[t] -= moved
             if not self.work[t]:
@@ -167,7 +191,7 @@ class Start:
         flows: Counter[Arc] = Counter()
         self.offloaded: Counter[tuple[int, int, int]] = Counter()
         by_id = {request.request.id: request for request in self.trace.requests}
-        room = self._room()
+        room = Room(self.program, self.trace)
         for c, graph in enumerate(self.program.graphs):
             leaving = graph.leaving()
             for id in graph.ids:
@@ -180,22 +204,6 @@ class Start:
                     self._note_places(c, arc, plan)
                     node = arc.head
         return flows
-
-    def _room(self) -> dict[int, int]:
-        """Return by layer how many prefill tokens a batch can take besides its own."""
-        machine, setting, limits = self.program.machine, self.program.setting, []
-        decodes = Counter(
-            step.batch for request in self.trace.requests for step in request.steps if step.phase == "decode"
-        )
-        rooms = {}
-        for j, batch in enumerate(self.trace.batches):
-            tokens = batch.features.tokens
-            limits = [
-                10**15 if machine.batch_tokens is None else machine.batch_tokens - tokens,
-                10**15 if machine.prefill_tokens is None else machine.prefill_tokens - tokens + decodes[j],
-            ]
-            rooms[batch.start - self.program.origin if setting.timed else j] = min(limits)
-        return rooms
 
     def _note_places(self, c: int, arc: Arc, plan: Plan) -> None:
         for layer, span, action in arc.steps:
@@ -213,6 +221,9 @@ class Start:
             amount(action) * self.program.x[a].value for _, a, action in self.program.in_layer[t] if amount(action)
         )
 
+    def _happens(self, which: Callable[[Action], bool], t: int) -> int:
+        return int(self._flow(t, lambda action: int(which(action))) > 0)
+
     def _set_shared(self) -> None:
         self._fill("missing", lambda _: 0)
         self._fill("offloaded", lambda key: self.offloaded[key])
@@ -225,7 +236,7 @@ class Start:
         program, functions = self.program, self.program.instance.cost.functions
         self._fill("used", lambda t: int(self._flow(t, lambda _: 1) > 0))
         for name, which in INDICATORS.items():
-            self._fill(name, lambda t, which=which: int(self._flow(t, lambda x: int(which(x))) > 0))
+            self._fill(name, partial(self._happens, which))
 
         def above(index: tuple[int, int]) -> int:
             knee = functions[index[0]].tokens_above
@@ -234,4 +245,3 @@ class Start:
         self._fill("tokens_above", above)
         batches = self.trace.batches
         self._fill("D", lambda t: batches[t].duration / program.scale if t < len(batches) else 0)
-

@@ -36,7 +36,7 @@ from kvbound.result import Result
 def solve(
     instance: InstanceArgument,
     objective: ObjectiveOption = "total-flow-time",
-    formulation: Annotated[str, typer.Option(metavar="auto|search|NAME", help="or batch-bigm, batch-bigm:plain, arc-flow, cp-sat")] = "auto",
+    formulation: Annotated[str, typer.Option(metavar="auto|search|NAME", help="batch-bigm, cp-sat, ..")] = "auto",
     solver: Annotated[str, typer.Option(metavar="auto|NAME", help="`kvbound solvers` lists them")] = "auto",
     handling: HandlingOption = "as-given",
     time_limit: TimeLimitOption = None,
@@ -109,6 +109,10 @@ def show(result: Result, console: Console) -> None:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
         console.print(f"stopped: {result.stopped}; {between(result)}")
+    if row.get("fine_bound") is not None:
+        assert result.instance.coarsening is not None
+        tick = result.instance.coarsening.fine_tick_seconds
+        console.print(f"of the instance before coarsening: at least {row['fine_bound']} ticks of {tick} s")
     if "better_than" in row:
         console.print(f"a schedule of at most {row['better_than']['target']}: {row['better_than']['answer']}")
     for line in [*row.get("failed", []), *row.get("rejected", [])]:

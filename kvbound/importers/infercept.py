@@ -64,19 +64,26 @@ def read_infercept(
     return build_instance(path, name=name, tick_seconds=tick, machine=machine, requests=tuple(chosen))
 
 
-def contended_machine(requests: Sequence[Request], peaks: Fraction = Fraction(3, 2), batch_tokens: int = 64) -> Machine:
-    """Return a machine with memory for `peaks` times the largest peak, as much on the host, and chunked prefills."""
+def contended_machine(requests: Sequence[Request]) -> Machine:
+    """Return a machine on which the requests contend: memory for one and a half of the largest contexts.
+
+    The host holds half of one, and a batch takes 64 tokens; prefills are chunked, and nothing is evicted but in calls.
+    """
     largest = max(request.peak for request in requests)
-    memory = math.ceil(peaks * largest)
-    return Machine(memory=memory, host_memory=memory, batch_tokens=batch_tokens)
+    return Machine(memory=-(-3 * largest // 2), host_memory=-(-largest // 2), batch_tokens=64)
 
 
 def infercept_slice(path: str | Path, k: int, seed: int, direction: str = "restrict") -> Instance:
-    """Return a coarse instance of `k` drawn requests that exact methods can solve and that still has conflicts."""
-    fine = read_infercept(path, take=k, seed=seed)
-    return coarsen(fine, block_tokens=64, slot_ticks=64, direction=direction).replace(
-        name=f"infercept-slice:k={k},seed={seed}"
-    )
+    """Return `k` drawn requests in blocks of 64 tokens and slots of 1.6 s, with free calls, on a contended machine.
+
+    Its memories are those of `contended_machine` for the requests as `restrict` rounds them, in both directions.
+    """
+    roomy = Machine(memory=None, host_memory=None, batch_tokens=64)
+    fine = read_infercept(path, take=k, seed=seed, machine=roomy)
+    blocks = contended_machine(coarsen(fine, block_tokens=64, slot_ticks=64, direction="restrict").requests)
+    machine = roomy.replace(memory=64 * (blocks.memory or 0), host_memory=64 * (blocks.host_memory or 0))
+    coarse = coarsen(fine.replace(machine=machine), block_tokens=64, slot_ticks=64, direction=direction)
+    return coarse.replace(name=f"infercept-slice:k={k},seed={seed}")
 
 
 # --- one request -----------------------------------------------------------------------------------------------------

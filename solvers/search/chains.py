@@ -21,6 +21,8 @@ class Chain(NamedTuple):
     tokens: int = 0
     area: int = 0
     """Blocks that it occupies, summed over those batches."""
+    loads: tuple[int, ...] = ()
+    """What it adds to each cost function over those batches, apart from what a batch costs whoever works in it."""
 
 
 class Chains:
@@ -29,47 +31,70 @@ class Chains:
     def __init__(self, instance: Instance, kinds: list[Kind]) -> None:
         self.machine = instance.machine
         self.kinds = kinds
-        functions = instance.cost.functions
+        self.functions = functions = instance.cost.functions
+        self.none = Chain(loads=(0,) * len(functions))
         self.chunk_ticks = max([1, *(-(-_least_of_work(f) // f.divisor) for f in functions)])
-        self.token_ticks = cache(lambda known: max([1, *(-(-_least_of_token(f, known) // f.divisor) for f in functions)]))
+        self.token_ticks = cache(
+            lambda known: max([1, *(-(-_least_of_token(f, known) // f.divisor) for f in functions)])
+        )
+        self.later = [self._later(kind) for kind in kinds]
 
     def of(self, state: LocalState) -> Chain:
         """Return the chain of a local state."""
         if state.status == DONE:
-            return Chain()
+            return self.none
         kind = self.kinds[state.kind]
         calling = state.status == CALLING
         known = kind.known(state) + (kind.call(state).returns if calling else 0)
         discarded = state.due and kind.call(state).handling == "discard"
         token = self._token(known, 0 if discarded else state.device + state.host)
+        later = self.later[state.kind][kind.generated(state)]
         first = 0 if kind.begun(state) else state.remaining + token.completion
-        later = self._later[state.kind][sum(s.decode for s in kind.segments[: state.segment + 1]) - state.left]
-        return _sum(Chain(completion=state.remaining), token, later)._replace(first=first)
+        return _sum(token, later)._replace(
+            completion=state.remaining + token.completion + later.completion, first=first
+        )
 
-    def _after_each_token(self, kind: Kind) -> list[Chain]:
-        """Return, for every token of a request, what is needed after it was generated."""
-        chain = Chain()
-        known = kind.prompt + sum(s.decode + (s.call.returns if s.call else 0) for s in kind.segments)
-        chains = []
+    def _later(self, kind: Kind) -> list[Chain]:
+        """Return, for each token of a request, the chain from the moment when it has been generated."""
+        later = [self.none]
+        known = kind.prompt + sum(s.decode + (s.call.returns if s.call else 0) for s in kind.segments) - 1
         for segment in reversed(kind.segments):
-            call = segment.call
-            if call is not None:
-                # `known` is S after the return; the next token needs what was returned, or all of it
-                held = 0 if call.handling == "discard" else known - call.returns - 1
-                chain = _sum(Chain(completion=call.duration), self._token(known, held), chain)
-                known -= call.returns
-            for _ in range(segment.decode):
-                chains.append(chain)
+            if segment.call is not None:
+                held = 0 if segment.call.handling == "discard" else known - segment.call.returns - 1
+                call = self.none._replace(completion=segment.call.duration)
+                later.append(_sum(call, self._token(known, held), later[-1]))
+                known -= segment.call.returns + 1
+            for _ in range(segment.decode - 1):
+                later.append(_sum(self._token(known, known - 1), later[-1]))
                 known -= 1
-                ...
-        return chains[::-1]
+        return later[::-1]
 
     def _token(self, known: int, held: int) -> Chain:
         """Return what it takes to generate a token with `known` tokens known and `held` of them in the KV."""
         limit = self.machine.prefill_limit
         batches = 1 if limit is None else -(-(known - held) // limit)
         completion = self.token_ticks(known) + (batches - 1) * self.chunk_ticks
-        return Chain(completion, 0, batches, known - held, self.machine.blocks(known))
+        loads = tuple(_load_of_token(f, known, held) for f in self.functions)
+        return Chain(completion, 0, batches, known - held, self.machine.blocks(known), loads)
+
+
+def _sum(*chains: Chain) -> Chain:
+    loads = tuple(map(sum, zip(*(chain.loads for chain in chains), strict=True)))
+    return Chain(*map(sum, zip(*(chain[:-1] for chain in chains), strict=True)), loads)
+
+
+def _load_of_token(f: CostFunction, known: int, held: int) -> int:
+    """The least that a request adds to f, over any number of batches, until a token is generated.
+
+    `known` tokens are known and the KV of at most `held` of them is there. Dropping some of it first only adds tokens
+    and pairs. What is missing is prefilled, but for a last token, which may be decoded.
+    """
+    prefill = f.prefill_requests + f.tokens * (known - held) + f.prefill_pairs * ((known - 1) ** 2 - held**2)
+    if known - held > 1 or held == 0:
+        return prefill + f.generated
+    decode = f.decode_requests + f.tokens + f.decode_kv * held
+    refill = f.prefill_requests + f.tokens * 2 + f.prefill_pairs * (2 * known - 1)
+    return min(decode, refill) + f.generated
 
 
 def _least_of_work(f: CostFunction) -> int:

@@ -1,116 +1,168 @@
-"""Prices on memory and budgets, slot by slot: a Lagrangian bound for every state, looked up."""
+"""Prices on memory and budgets, slot by slot, and the bound that they give every state (Lagrangian relaxation).
+
+If each request pays the prices for what it takes of every slot, and otherwise ignores the others, then the sum of
+their cheapest ways, less the prices of all there is, is a lower bound; it is looked up, request by request.
+`docs/search.md` has the proof. Any non-negative prices are valid; all arithmetic that counts is in integers.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from solvers.search.state import NEVER, WAITING
-from solvers.search.table import Array, Table
+from solvers.search.guides import UNIT, Guide
+from solvers.search.objectives import Sum
+from solvers.search.rules import ample_budgets
+from solvers.search.state import WAITING
+from solvers.search.successors import States
+from solvers.search.table import Array, Rows, Table
 
-UNIT = 64
+MOST_LOCAL_STATES = 30_000
+MOST_ENTRIES = 8_000_000
+"""Beyond these sizes, the table of cheapest ways costs more than it is worth."""
+
+STALLED = 8
+"""Rounds without a better bound, after which the steps are halved."""
 
 
-class Prices:
-    def __init__(self, table: Table, root: npt.NDArray[np.int32], horizon: int, limits: dict[str, int]) -> None:
+class Economy:
+    """What each option takes of the resources, as arrays, for all local states that can be reached."""
+
+    def __init__(self, table: Table, horizon: int) -> None:
         self.table = table
         self.horizon = horizon
-        self.root = root[0]
-        self.close()
-        n = len(table.states)
         option, state = table.option, table.state
-        start, count = state["start"][:n], state["count"][:n]
-        short, count_short = state["start_short"][:n], state["count_short"][:n]
-        self.m = option.length
-        # order: options as stored: chosen then short, contiguous per local, plus an idle option
-        owner = np.zeros(self.m, np.int64)
-        owner[:] = -1
-        for l in range(n):
-            owner[start[l] : start[l] + count[l] + count_short[l]] = l
-        assert (owner >= 0).all()
-        which = np.argsort(np.concatenate([owner, np.arange(n)]), kind="stable")
-        self.which = which
-        self.next = np.concatenate([option["next"][: self.m], state["next"][:n]])[which]
-        held = [(-(-s.device // table.instance.machine.block), s.host) for s in table.states]
-        use = {
-            "device": np.concatenate([option["blocks"][: self.m], [h[0] for h in held]]),
-            "host": np.concatenate([option["host"][: self.m], [h[1] for h in held]]),
-            "work": np.concatenate([option["work"][: self.m], np.zeros(n, np.int64)]),
-            "prefill": np.concatenate([option["prefill_work"][: self.m], np.zeros(n, np.int64)]),
-            "requests": np.concatenate([option["works"][: self.m], np.zeros(n, np.int64)]),
-        }
-        self.names = [r for r in limits]
-        self.use = np.array([use[r][which] for r in self.names]).reshape(len(self.names), -1)
-        self.caps = np.array([limits[r] for r in self.names])
-        full_owner = np.concatenate([owner, np.arange(n)])[which]
-        self.first = np.searchsorted(full_owner, np.arange(n))
-        self.last = np.searchsorted(full_owner, np.arange(n), side="right")
-        waits = state["status"][:n] == WAITING
-        tick = np.where(waits, 0, state["rate"][:n]) * UNIT
-        self.cost = tick[full_owner]
-        self.end = state["togo"][:n] * UNIT
+        self.states, self.options = len(table.states), option.length
+        owner = np.concatenate([option["owner"][: self.options], np.arange(self.states)])
+        order = np.argsort(owner, kind="stable")
+        owner = owner[order]
+        self.first = np.searchsorted(owner, np.arange(self.states))
+        self.last = np.searchsorted(owner, np.arange(self.states), side="right")
+        idle = [table.pass_time(number, 1) for number in range(self.states)]
+        self.next = np.concatenate([option["next"][: self.options], idle])[order]
+        self.cost = np.where(state["status"][owner] == WAITING, 0, state["rate"][owner]) * UNIT
+        self.end = state["togo"][: self.states] * UNIT
+        self.resources = _resources(table)
+        self.limits = np.array(list(self.resources.values()), np.int64)
+        self.use = np.array([self._use(name)[order] for name in self.resources], np.int64).reshape(-1, len(order))
 
-    def close(self) -> None:
-        done = 0
-        while done < len(self.table.states):
-            upto = len(self.table.states)
-            self.table.prepare(np.arange(done, upto))
-            done = upto
+    def _use(self, name: str) -> Array:
+        """Return what every option takes of a resource, and every local state while the machine is idle."""
+        block = self.table.instance.machine.block
+        held = {"blocks": [-(-s.device // block) for s in self.table.states], "host": [s.host for s in self.table.states]}
+        idle = np.array(held.get(name, [0] * self.states))
+        return np.concatenate([self.table.option[name][: self.options], idle])
 
-    def values(self, prices: Array) -> Array:
-        v = np.empty((self.horizon + 1, len(self.end)), np.int64)
-        v[-1] = self.end
+    def cheapest(self, prices: Array) -> Array:
+        """Return, for every slot and local state, the cost of the cheapest way to the end under `prices`."""
+        values = np.empty((self.horizon + 1, self.states), np.int64)
+        values[-1] = self.end
         for t in range(self.horizon - 1, -1, -1):
-            q = self.cost + v[t + 1][self.next]
+            total = self.cost + values[t + 1][self.next]
             for r in np.nonzero(prices[t])[0]:
-                q += prices[t, r] * self.use[r]
-            v[t] = np.minimum.reduceat(q, self.first)
-        return v
+                total += prices[t, r] * self.use[r]
+            values[t] = np.minimum.reduceat(total, self.first)
+        return values
 
-    def paths(self, v: Array, prices: Array) -> Array:
-        load = np.zeros((self.horizon, len(self.names)), np.int64)
-        here = [int(x) for x in self.root]
+    def demand(self, rows: Rows, values: Array, prices: Array) -> Array:
+        """Return what the cheapest ways from tick 0 take of every slot."""
+        demand = np.zeros((self.horizon, len(self.limits)), np.int64)
+        here = [int(number) for number in rows if number]
         for t in range(self.horizon):
-            vn = v[t + 1]
-            for i, l in enumerate(here):
-                if l == 0:
-                    continue
-                a, b = self.first[l], self.last[l]
-                if b - a == 1:
-                    o = a
-                else:
-                    q = vn[self.next[a:b]] + prices[t] @ self.use[:, a:b]
-                    o = a + int(q.argmin())
-                load[t] += self.use[:, o]
-                here[i] = int(self.next[o])
-        return load
+            for i, number in enumerate(here):
+                options = slice(self.first[number], self.last[number])
+                total = values[t + 1][self.next[options]] + prices[t] @ self.use[:, options]
+                best = self.first[number] + int(total.argmin())
+                demand[t] += self.use[:, best]
+                here[i] = int(self.next[best])
+            here = [number for number in here if number]
+        return demand
 
-    def bound(self, v: Array, prices: Array) -> int:
-        return int(v[0][self.root].sum() - (prices @ self.caps).sum())
 
-    def improve(self, target: int, rounds: int) -> tuple[int, Array, Array]:
-        prices = np.zeros((self.horizon, len(self.names)))
-        best = -1
-        alpha = 1.0
-        stuck = 0
-        for k in range(rounds):
-            whole = np.rint(prices).astype(np.int64)
-            v = self.values(whole)
-            b = self.bound(v, whole)
-            if b > best:
-                best, best_v, best_prices, stuck = b, v, whole, 0
-            else:
-                stuck += 1
-                if stuck == 5:
-                    alpha /= 2
-                    stuck = 0
-                    prices = best_prices.astype(float)
-            if b >= target:
-                break
-            s = (self.paths(v, whole) - self.caps).astype(float)
-            s[(s < 0) & (prices <= 0)] = 0
-            norm = (s * s).sum()
-            if norm == 0:
-                break
-            prices = np.maximum(0, prices + alpha * (target - b) / norm * s)
-        return best, best_v, best_prices
+class Priced(Guide):
+    """The bound under given prices (slots x resources), or the chain bound where that is larger."""
+
+    unit = UNIT
+
+    def __init__(self, objective: Sum, economy: Economy, prices: Array) -> None:
+        super().__init__(objective, economy.table)
+        self.economy = economy
+        self.prices = prices
+        self.values = economy.cheapest(prices)
+        self.paid = np.append(np.cumsum((prices @ economy.limits)[::-1])[::-1], 0)
+
+    def f(self, states: States) -> Array:
+        return np.maximum(UNIT * self.objective.bound(states), self.looked_up(states))
+
+    def looked_up(self, states: States) -> Array:
+        t = np.minimum(states.time, self.economy.horizon)
+        rows = self.table.state["plain"][states.rows]
+        return np.asarray(UNIT * states.cost + self.values[t[:, None], rows].sum(axis=1) - self.paid[t])
+
+    def rises(self, time: int) -> Array:
+        option, plain = self.table.option, self.table.state["plain"]
+        owner = self.owners()
+        now, then = (min(t, self.economy.horizon) for t in (time, time + 1))
+        values = self.values[then][plain[option["next"][: len(owner)]]] - self.values[now][plain[owner]]
+        rises = UNIT * self.tick_costs(owner) + values
+        if now < then:
+            for price, name in zip(self.prices[now].tolist(), self.economy.resources, strict=True):
+                if price:
+                    rises = rises + price * option[name][: len(owner)]
+        return self.or_instead(rises)
+
+
+def priced(objective: Sum, table: Table, root: States, horizon: int, target: int, rounds: int) -> Priced | None:
+    """Return the best guide found in some rounds of a subgradient method, or None where prices do not apply.
+
+    `target` is the value of a known schedule; `horizon` the slots that get prices.
+    """
+    if type(objective) is not Sum or not table.rules.slots or not _close(table, horizon):
+        return None
+    economy = Economy(table, horizon)
+    prices: npt.NDArray[np.float64] = np.zeros((horizon, len(economy.limits)))
+    best: Priced | None = None
+    most, step, stalled = -1, 1.0, 0
+    for _ in range(rounds if len(economy.limits) else 1):
+        guide = Priced(objective, economy, np.rint(prices).astype(np.int64))
+        bound = int(guide.looked_up(root)[0])
+        if bound > most or best is None:
+            best, most, stalled = guide, bound, 0
+        else:
+            stalled += 1
+        if stalled == STALLED:
+            prices, step, stalled = best.prices.astype(float), step / 2, 0
+        excess = economy.demand(root.rows[0], guide.values, guide.prices) - economy.limits
+        excess[(excess < 0) & (prices <= 0)] = 0
+        length = int((excess * excess).sum())
+        if bound >= target * UNIT or length == 0 or step < 0.01:
+            break
+        prices = np.maximum(0, prices + step * (target * UNIT - bound) / length * excess)
+    return best
+
+
+def _resources(table: Table) -> dict[str, int]:
+    """Return the option columns that batches compete for, with their limits."""
+    machine, n = table.instance.machine, table.instance.requests
+    limits: dict[str, int | None] = {"blocks": machine.block_limit, "host": machine.host_memory}
+    if not ample_budgets(table.instance):
+        limits |= {"tokens": machine.batch_tokens, "prefill_work": machine.prefill_tokens}
+    if machine.batch_requests is not None and machine.batch_requests < len(n):
+        limits["busy"] = machine.batch_requests
+    if not machine.host_memory:
+        limits["host"] = None
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _close(table: Table, horizon: int) -> bool:
+    """Make all local states that can be reached, and their options; whether they are few enough."""
+    done = 0
+    while done < len(table.states):
+        upto = len(table.states)
+        if upto > MOST_LOCAL_STATES or upto * horizon > MOST_ENTRIES:
+            return False
+        table.prepare(np.arange(done, upto))
+        for number in range(done, upto):
+            table.pass_time(number, 1)
+        done = upto
+    return True

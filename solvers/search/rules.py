@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kvbound.instance import Instance
 
-DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls", "doomed")
+DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls")
 """The reductions that can be switched off, by the names of `docs/search.md`."""
 
 
@@ -40,8 +40,6 @@ class Rules:
     """No request is left out that fits."""
     calls: bool
     """Of two states that differ in the ticks until calls return, the one that is behind and costs more is left out."""
-    doomed: bool
-    """States from which the requests that hold memory cannot all go on are left out."""
 
 
 def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] = DOMINANCE) -> Rules:
@@ -56,6 +54,7 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
     keeps_drops = not machine.hybrid or (not machine.partial and not whole)
     forget = "forget" in on and lazy and ample and whole and machine.hybrid
     swap = "swap" in on and lazy and machine.hybrid and not forget and _ample_host(instance)
+    regular = not paced(instance, objective)
     early_drop = machine.evict and keeps_drops and not swap
     return Rules(
         slots=slots,
@@ -69,11 +68,16 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
         transfer_only=not lazy or early_drop,
         forget=forget,
         swap=swap,
-        finish="finish" in on and lazy and machine.hybrid,
-        maximal="maximal" in on and forget and machine.evict,
+        finish="finish" in on and lazy and machine.hybrid and regular,
+        maximal="maximal" in on and forget and machine.evict and regular,
         calls="calls" in on,
-        doomed="doomed" in on and not machine.evict,
     )
+
+
+def paced(instance: Instance, objective: str) -> bool:
+    """Whether a token generated earlier may do harm: an SLO on the time per token, which an early first token raises."""
+    slos = (request.slo for request in instance.requests)
+    return objective == "late-requests" and any(slo is not None and slo.tpot is not None for slo in slos)
 
 
 def ample_budgets(instance: Instance) -> bool:

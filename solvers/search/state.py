@@ -65,12 +65,14 @@ class Kind:
     tpot_ticks: int
     label: int
 
+    def generated(self, state: LocalState) -> int:
+        """Return the number of tokens generated so far."""
+        return sum(s.decode for s in self.segments[: state.segment + 1]) - state.left
+
     def known(self, state: LocalState) -> int:
         """Return S: the prompt, what was generated, and what the calls returned that have ended."""
-        segment = state.segment
-        generated = sum(s.decode for s in self.segments[: segment + 1]) - state.left
-        ended = self.segments[: segment - 1] if state.status == CALLING else self.segments[:segment]
-        return self.prompt + generated + sum(s.call.returns for s in ended if s.call is not None)
+        ended = self.segments[: state.segment - (state.status == CALLING)]
+        return self.prompt + self.generated(state) + sum(s.call.returns for s in ended if s.call is not None)
 
     def call(self, state: LocalState) -> Call:
         """Return the latest call of a state that has had one."""

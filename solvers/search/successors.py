@@ -1,51 +1,62 @@
-"""Successors of many states at once: every legal batch, less those that the rules leave out."""
+"""Successors of many states at once: every legal batch, less those that the rules or the cutoff leave out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
-from kvbound.cost import Cost, Features
-from solvers.search.state import CALLING, NEVER, WAITING
-from solvers.search.table import Array, Table
+from kvbound.cost import Features
+from solvers.search.state import NEVER
+from solvers.search.table import Array, Columns, Rows, Table
 
 Mask = npt.NDArray[np.bool_]
+UNLIMITED = NEVER // 4
+
+MOST = 4_000_000
+"""Batches under construction at once, beyond which the worst are cut (and the pass is not exhaustive)."""
 
 
 @dataclass
 class States:
-    """States as rows: the number of a local state for each request, the tick, and the cost so far."""
+    """States as rows: the number of a local state for each request, the tick, the cost so far, f, and the parent."""
 
-    rows: npt.NDArray[np.int32]
+    rows: Rows
     time: Array
     cost: Array
+    f: Array
     parent: Array
 
     def __len__(self) -> int:
         return len(self.time)
 
-    def take(self, which: Array | Mask) -> States:
+    @property
+    def bytes(self) -> int:
+        """Memory that they take."""
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
+
+    def take(self, which: Array | Mask | slice) -> States:
         """Return some of the states."""
-        return States(self.rows[which], self.time[which], self.cost[which], self.parent[which])
+        return States(*(getattr(self, field.name)[which] for field in fields(self)))
 
     @staticmethod
     def join(parts: list[States]) -> States:
         """Return the states of all parts."""
-        return States(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("rows", "time", "cost", "parent")))
+        return States(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(States)))
 
 
 @dataclass
 class Choices:
-    """Batches under construction: the row that each starts from, the options chosen, and what they take."""
+    """Batches: the row of the state that each starts from, the option of each request, the memory that it takes."""
 
     parent: Array
-    options: npt.NDArray[np.int32]
+    options: Rows
     device: Array
     host: Array
 
     def take(self, which: Array | Mask) -> Choices:
+        """Return some of the batches."""
         return Choices(self.parent[which], self.options[which], self.device[which], self.host[which])
 
 
@@ -53,165 +64,227 @@ class Successors:
     """All batches from given states."""
 
     def __init__(self, table: Table) -> None:
+        machine = table.instance.machine
         self.table = table
-        self.machine = table.instance.machine
         self.rules = table.rules
-        m = self.machine
-        self.device_limit = NEVER // 4 if m.block_limit is None else m.block_limit
-        self.host_limit = NEVER // 4 if m.host_memory is None else m.host_memory
-        self.work_limit = NEVER // 4 if m.batch_tokens is None else m.batch_tokens
-        self.prefill_limit = NEVER // 4 if m.prefill_limit is None else m.prefill_limit
-        self.requests_limit = NEVER // 4 if m.batch_requests is None else m.batch_requests
+        self.hybrid = machine.hybrid
+        limits = (
+            machine.block_limit,
+            machine.host_memory,
+            machine.batch_tokens,
+            machine.prefill_limit,
+            machine.batch_requests,
+        )
+        self.device_limit, self.host_limit, self.work_limit, self.prefill_limit, self.requests_limit = (
+            UNLIMITED if limit is None else limit for limit in limits
+        )
+        self.most = 0
+        """How many batches were under construction at once in the latest call of `batches`."""
+        self.cut = NEVER
+        """The least f of what that call cut, less the cutoff."""
 
-    def batches(self, rows: npt.NDArray[np.int32], fresh: Mask | None) -> Choices:
-        """Return every batch that may start from the rows; one that has waited involves a `fresh` request."""
-        self.table.prepare(rows)
-        choices = self._choose(rows)
-        choices = self._where_short(rows, choices)
-        return self._worthwhile(rows, choices, fresh)
+    def batches(self, rows: Rows, rise: Array | None, room: Array) -> Choices:
+        """Return the batches that may start from the rows.
 
-    def _choose(self, rows: npt.NDArray[np.int32]) -> Choices:
-        """Choose the first kind of options of each request in turn, within the limits."""
+        `rise` has a lower bound, for each option, on what it adds to f; `room` is what f may rise from each row. The
+        options of the rows have been made (`Table.prepare`).
+        """
+        choices = self._where_short(rows, self._choose(rows, rise, room))
+        return self._worthwhile(rows, choices)
+
+    def durations(self, choices: Choices) -> Array:
+        """Return the ticks of each batch."""
+        longest = np.ones(len(choices.parent), np.int64)
+        if self.rules.slots:
+            return longest
+        features = {name: self._feature(name, choices.options) for name in Features._fields}
+        for function in self.table.instance.cost.functions:
+            total = sum(coefficient * features[Features._fields[k]] for k, coefficient in function.terms)
+            if function.tokens_above is not None:
+                above = np.maximum(0, features["tokens"] - function.tokens_above.knee)
+                total += function.tokens_above.coefficient * above
+            longest = np.maximum(longest, -(-np.asarray(total) // function.divisor))
+        return longest
+
+    def _feature(self, name: str, options: Rows) -> Array:
+        values = self.table.option[name][options]
+        flag = name in ("busy", "any_decode", "any_prefill")
+        return np.asarray(values.max(axis=1) if flag else values.sum(axis=1))
+
+    # --- one request after another -------------------------------------------------------------------------------
+
+    def _choose(self, rows: Rows, rise: Array | None, room: Array) -> Choices:
+        """Choose an option of the first kind for each request in turn, within the limits."""
         state, option = self.table.state, self.table.option
-        start, count = state["start"], state["count"]
-        low_device = _suffix_sums(state["low_device"][rows])
-        low_host = _suffix_sums(state["low_host"][rows])
-        k, n = rows.shape
-        parent = np.arange(k)
-        device = np.zeros(k, np.int64)
-        host, least_device, least_host, work, prefill_work, works, prefills = (device.copy() for _ in range(7))
-        steps: list[tuple[Array, Array]] = []
-        hybrid = self.machine.hybrid
-        for i in range(n):
-            local = rows[parent, i]
-            counts = count[local]
-            origin = np.repeat(np.arange(len(parent)), counts)
-            ends = np.cumsum(counts)
-            chosen = np.arange(len(origin)) + np.repeat(start[local] - (ends - counts), counts)
-            parent = parent[origin]
-            device = device[origin] + option["blocks"][chosen]
-            host = host[origin] + option["host"][chosen]
-            least_device = least_device[origin] + option["least_device"][chosen]
-            least_host = least_host[origin] + option["least_host"][chosen]
-            work = work[origin] + option["work"][chosen]
-            prefill_work = prefill_work[origin] + option["prefill_work"][chosen]
-            works = works[origin] + option["works"][chosen]
-            fits = least_device + low_device[parent, i + 1] <= self.device_limit
-            fits &= least_host + low_host[parent, i + 1] <= self.host_limit
-            fits &= work <= self.work_limit
-            fits &= prefill_work <= self.prefill_limit
-            fits &= works <= self.requests_limit
-            if not hybrid:
-                prefills = prefills[origin] + option["prefills"][chosen]
-                fits &= (prefills == 0) | (prefills == works)
-                prefills = prefills[fits]
-            if not fits.all():
-                parent, device, host, work = parent[fits], device[fits], host[fits], work[fits]
-                prefill_work, works, origin, chosen = prefill_work[fits], works[fits], origin[fits], chosen[fits]
-                least_device, least_host = least_device[fits], least_host[fits]
-            steps.append((origin, chosen))
-        return Choices(parent, _trace_back(steps, len(parent), n), device, host)
+        low = [_suffix_sums(state[name][rows]) for name in ("least_device", "least_host")]
+        tallies = _Tallies(self, rise, len(rows))
+        self.most, self.cut = 0, NEVER
+        for i in range(rows.shape[1]):
+            local = rows[tallies.parent, i]
+            tallies.extend(state["count"][local], state["first"][local], option)
+            tallies.keep(tallies.fit(low[0][:, i + 1], low[1][:, i + 1], room))
+            self.most = max(self.most, len(tallies.parent))
+            if len(tallies.parent) > MOST:
+                self.cut = min(self.cut, tallies.cut(room, MOST // 2))
+        return tallies.choices()
 
-    def _where_short(self, rows: npt.NDArray[np.int32], choices: Choices) -> Choices:
-        """Where a memory is short, let requests that rest make moves instead."""
+    def _where_short(self, rows: Rows, choices: Choices) -> Choices:
+        """Where a memory is short, let requests that rest make moves instead, and no move in vain."""
         short = (choices.device > self.device_limit) | (choices.host > self.host_limit)
         if not short.any():
             return choices
-        enough, c = choices.take(~short), choices.take(short)
         state, option = self.table.state, self.table.option
-        n = rows.shape[1]
-        rests = c.options == state["start"][rows[c.parent]]
-        counts_short = np.where(rests, state["count_short"][rows[c.parent]], 0)
-        low_device = _suffix_sums(
-            np.where(counts_short > 0, state["low_device"][rows[c.parent]] - option["blocks"][c.options], 0)
-        )
-        low_host = _suffix_sums(
-            np.where(counts_short > 0, state["low_host"][rows[c.parent]] - option["host"][c.options], 0)
-        )
-        whence = np.arange(len(c.parent))
-        device, host = c.device, c.host
+        given = choices.take(short)
+        local = rows[given.parent]
+        rests = given.options == state["first"][local]
+        count = np.where(rests, state["count_short"][local], 0)
+        low = [
+            _suffix_sums(np.where(count > 0, state["least_" + name][local] - option[column][given.options], 0))
+            for name, column in (("device", "blocks"), ("host", "host"))
+        ]
+        whence, device, host = np.arange(len(given.parent)), given.device, given.host
         undo_device = np.full(len(whence), NEVER)
-        undo_host = undo_device.copy()
+        undo_host = undo_device
         steps: list[tuple[Array, Array]] = []
-        for i in range(n):
-            counts = counts_short[whence, i] + 1
-            origin = np.repeat(np.arange(len(whence)), counts)
-            ends = np.cumsum(counts)
-            place = np.arange(len(origin)) - np.repeat(ends - counts, counts)
+        for i in range(rows.shape[1]):
+            origin, place = _repeat(count[whence, i] + 1)
             whence = whence[origin]
-            before = c.options[whence, i]
-            chosen = np.where(
-                place == 0, before, state["start_short"][rows[c.parent[whence], i]] + place - 1
-            )
+            before = given.options[whence, i]
+            instead = state["first_short"][local[whence, i]] + place - 1
+            chosen = np.where(place == 0, before, instead)
             device = device[origin] + option["blocks"][chosen] - option["blocks"][before]
             host = host[origin] + option["host"][chosen] - option["host"][before]
             undo_device = np.minimum(undo_device[origin], option["undo_device"][chosen])
             undo_host = np.minimum(undo_host[origin], option["undo_host"][chosen])
-            fits = device + low_device[whence, i + 1] <= self.device_limit
-            fits &= host + low_host[whence, i + 1] <= self.host_limit
-            if not fits.all():
-                whence, device, host, undo_device, undo_host, origin, chosen = (
-                    a[fits] for a in (whence, device, host, undo_device, undo_host, origin, chosen)
-                )
+            fits = device + low[0][whence, i + 1] <= self.device_limit
+            fits &= host + low[1][whence, i + 1] <= self.host_limit
+            whence, device, host, undo_device, undo_host, origin, chosen = (
+                array[fits] for array in (whence, device, host, undo_device, undo_host, origin, chosen)
+            )
             steps.append((origin, chosen))
-        options = _trace_back(steps, len(whence), n)
         needed = (undo_device > self.device_limit - device) & (undo_host > self.host_limit - host)
-        made = Choices(c.parent[whence], options, device, host).take(needed)
+        made = Choices(given.parent[whence], _trace_back(steps, len(whence)), device, host).take(needed)
+        enough = choices.take(~short)
         return Choices(
-            np.concatenate([enough.parent, made.parent]),
-            np.concatenate([enough.options, made.options]),
-            np.concatenate([enough.device, made.device]),
-            np.concatenate([enough.host, made.host]),
+            *(np.concatenate([getattr(part, field.name) for part in (enough, made)]) for field in fields(Choices))
         )
 
-    def _worthwhile(self, rows: npt.NDArray[np.int32], choices: Choices, fresh: Mask | None) -> Choices:
+    # --- whole batches -------------------------------------------------------------------------------------------
+
+    def _worthwhile(self, rows: Rows, choices: Choices) -> Choices:
         """Leave out what is no batch, what could have started earlier, and what the rules say is put off in vain."""
-        option, rules = self.table.option, self.rules
-        options = choices.options
-        works = option["works"][options].sum(axis=1)
-        keep = works > 0
-        if rules.transfer_only:
+        option, options = self.table.option, choices.options
+        keep = option["busy"][options].any(axis=1)
+        if self.rules.transfer_only:
             keep |= option["transfers"][options].any(axis=1)
-        if fresh is not None:
-            keep &= ((option["needs_ready"][options] > 0) & fresh[choices.parent]).any(axis=1)
-        if rules.finish or rules.maximal:
-            room = (self.device_limit - choices.device)[:, None]
-            gain = option["gain_device"][options] <= room
-            if gain.any():
-                work = option["work"][options].sum(axis=1)
-                prefill_work = option["prefill_work"][options].sum(axis=1)
-                gain &= option["gain_work"][options] <= (self.work_limit - work)[:, None]
-                gain &= option["gain_prefill"][options] <= (self.prefill_limit - prefill_work)[:, None]
-                gain &= (works < self.requests_limit)[:, None]
-                keep &= ~gain.any(axis=1)
+        fresh = self.table.state["fresh"][rows] > 0
+        if fresh.any():
+            fresh = fresh[choices.parent]
+            keep &= ~fresh.any(axis=1) | (fresh & (option["needs_ready"][options] > 0)).any(axis=1)
+        if self.rules.finish or self.rules.maximal:
+            keep &= ~self.could_gain(choices)
         return choices.take(keep)
 
-    def durations(self, choices: Choices) -> Array:
-        """Return the ticks of each batch."""
-        if self.rules.slots:
-            return np.ones(len(choices.parent), np.int64)
-        return durations(self.table.instance.cost, self.table, choices.options)
+    def could_gain(self, choices: Choices) -> Mask:
+        """Whether a request rests that could work too, and had better (rules `finish` and `maximal`)."""
+        option, options = self.table.option, choices.options
+        gains = option["gain_device"][options] <= (self.device_limit - choices.device)[:, None]
+        for column, gain, limit in (
+            ("tokens", "gain_work", self.work_limit),
+            ("prefill_work", "gain_prefill", self.prefill_limit),
+        ):
+            if limit < UNLIMITED and gains.any():
+                gains &= option[gain][options] <= (limit - option[column][options].sum(axis=1))[:, None]
+        gains &= (option["busy"][options].sum(axis=1) < self.requests_limit)[:, None]
+        return np.asarray(gains.any(axis=1))
 
 
-def durations(cost: Cost, table: Table, options: npt.NDArray[np.int32]) -> Array:
-    """Return the ticks of batches given by the options of their requests (rows)."""
-    features = {}
-    for name in Features._fields:
-        column = table.option[name][options]
-        features[name] = column.any(axis=1).astype(np.int64) if name in _FLAGS else column.sum(axis=1)
-    longest = np.ones(len(options), np.int64)
-    for function in cost.functions:
-        total = np.zeros(len(options), np.int64)
-        for k, coefficient in function.terms:
-            total += coefficient * features[Features._fields[k]]
-        if function.tokens_above is not None:
-            above = np.maximum(0, features["tokens"] - function.tokens_above.knee)
-            total += function.tokens_above.coefficient * above
-        longest = np.maximum(longest, -(-total // function.divisor))
-    return longest
+class _Tallies:
+    """Batches under construction: what the options chosen so far take, and where each came from."""
+
+    def __init__(self, successors: Successors, rise: Array | None, count: int) -> None:
+        self.limits = successors
+        self.rise = rise
+        self.parent = np.arange(count)
+        self.sums = {name: np.zeros(count, np.int64) for name in self._columns()}
+        self.origin = self.chosen = self.parent
+        self.steps: list[tuple[Array, Array]] = []
+
+    def _columns(self) -> list[str]:
+        """Return the option columns that a limit of the machine asks for."""
+        limits = self.limits
+        asked = {
+            "blocks": True,
+            "host": True,
+            "least_device": limits.device_limit < UNLIMITED,
+            "least_host": limits.host_limit < UNLIMITED,
+            "tokens": limits.work_limit < UNLIMITED,
+            "prefill_work": limits.prefill_limit < UNLIMITED,
+            "busy": limits.requests_limit < UNLIMITED or not limits.hybrid,
+            "any_prefill": not limits.hybrid,
+            "rise": self.rise is not None,
+        }
+        return [name for name, is_asked in asked.items() if is_asked]
+
+    def extend(self, count: Array, first: Array, option: Columns) -> None:
+        """Choose each of `count` options from `first` on, for the next request."""
+        self.origin, place = _repeat(count)
+        self.chosen = first[self.origin] + place
+        self.parent = self.parent[self.origin]
+        for name, values in self.sums.items():
+            column = self.rise if name == "rise" and self.rise is not None else option[name]
+            self.sums[name] = values[self.origin] + column[self.chosen]
+
+    def fit(self, low_device: Array, low_host: Array, room: Array) -> Mask:
+        """Whether each may still become a batch, given the least memory that the other requests take."""
+        sums, limits, parent = self.sums, self.limits, self.parent
+        fits = np.ones(len(parent), np.bool_)
+        if "least_device" in sums:
+            fits &= sums["least_device"] + low_device[parent] <= limits.device_limit
+        if "least_host" in sums:
+            fits &= sums["least_host"] + low_host[parent] <= limits.host_limit
+        for name, limit in (
+            ("tokens", limits.work_limit),
+            ("prefill_work", limits.prefill_limit),
+            ("busy", limits.requests_limit),
+        ):
+            if name in sums:
+                fits &= sums[name] <= limit
+        if "any_prefill" in sums:
+            fits &= (sums["any_prefill"] == 0) | (sums["any_prefill"] == sums["busy"])
+        if "rise" in sums:
+            fits &= sums["rise"] <= room[parent]
+        return fits
+
+    def keep(self, which: Mask) -> None:
+        """Keep some of them."""
+        if not which.all():
+            self.parent, self.origin, self.chosen = self.parent[which], self.origin[which], self.chosen[which]
+            self.sums = {name: values[which] for name, values in self.sums.items()}
+        self.steps.append((self.origin, self.chosen))
+
+    def cut(self, room: Array, most: int) -> int:
+        """Keep the `most` promising ones, and return how far f of the others falls short of the cutoff, negated."""
+        excess = self.sums.get("rise", np.zeros(len(self.parent), np.int64)) - room[self.parent]
+        order = np.argsort(excess, kind="stable")
+        kept = np.zeros(len(order), np.bool_)
+        kept[order[:most]] = True
+        origin, chosen = self.steps.pop()
+        self.parent = self.parent[kept]
+        self.sums = {name: values[kept] for name, values in self.sums.items()}
+        self.steps.append((origin[kept], chosen[kept]))
+        return int(excess[order[most]])
+
+    def choices(self) -> Choices:
+        """Return the batches."""
+        options = _trace_back(self.steps, len(self.parent))
+        return Choices(self.parent, options, self.sums["blocks"], self.sums["host"])
 
 
-_FLAGS = ("busy", "any_decode", "any_prefill")
+def _repeat(count: Array) -> tuple[Array, Array]:
+    """Return, for `count[k]` copies of each k, whose copy each is, and its place among them."""
+    origin = np.repeat(np.arange(len(count)), count)
+    return origin, np.arange(len(origin)) - np.repeat(np.cumsum(count) - count, count)
 
 
 def _suffix_sums(values: Array) -> Array:
@@ -221,12 +294,12 @@ def _suffix_sums(values: Array) -> Array:
     return sums
 
 
-def _trace_back(steps: list[tuple[Array, Array]], count: int, n: int) -> npt.NDArray[np.int32]:
-    """Return the choice of every column for each of the `count` choices that are left."""
-    options = np.empty((count, n), np.int32)
+def _trace_back(steps: list[tuple[Array, Array]], count: int) -> Rows:
+    """Return what each of the `count` last ones chose at every step, following where each came from."""
+    chosen_all = np.empty((count, len(steps)), np.int32)
     where = np.arange(count)
-    for i in range(n - 1, -1, -1):
+    for i in range(len(steps) - 1, -1, -1):
         origin, chosen = steps[i]
-        options[:, i] = chosen[where]
+        chosen_all[:, i] = chosen[where]
         where = origin[where]
-    return options
+    return chosen_all

@@ -8,36 +8,38 @@ import numpy.typing as npt
 from kvbound.cost import Features
 from kvbound.instance import Instance
 from solvers.search.chains import Chain, Chains
-from solvers.search.options import Options, passed
+from solvers.search.options import Options
 from solvers.search.rules import Rules
-from solvers.search.state import CALLING, DONE, FINISHED, NEVER, READY, WAITING, Kind, LocalState, Option
+from solvers.search.state import CALLING, DONE, FINISHED, NEVER, READY, WAITING, Kind, LocalState, Option, passed
 
 Array = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
 
-STATE_COLUMNS = ("status", "remaining", "kind", "rate", "least", "togo", "batches", "area", "tokens", "deadline",
-                 "next", "timeless", "start", "count", "start_short", "count_short", "low_device", "low_host")  # fmt: skip
-OPTION_COLUMNS = ("after", "next", "passes", "blocks", "host", "least_device", "least_host", "work", "prefill_work", "works", "prefills", "decodes",
-                  "transfers", "undo_device", "undo_host", "needs_ready", "first", "completes",
-                  "gain_device", "gain_work", "gain_prefill") + Features._fields  # fmt: skip
+STATE_COLUMNS = ("status", "remaining", "kind", "fresh", "plain", "alike", "rate", "togo", "least", "batches",
+                 "tokens", "area", "first", "count", "first_short", "count_short", "least_device", "least_host")  # fmt: skip
+"""Of each local state: where it stands, its chain, and where its options are."""
+
+OPTION_COLUMNS = ("owner", "base", "after", "next", "blocks", "host", "least_device", "least_host", "prefill_work", "transfers",
+                  "undo_device", "undo_host", "needs_ready", "completes", "gain_device", "gain_work", "gain_prefill",
+                  *Features._fields)  # fmt: skip
+"""Of each option: where it leads (`after` the batch; `next`, one tick later), what it takes, what it adds."""
 
 
 class Columns:
     """Named integer columns of one length, which grow by doubling."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
         self.length = 0
         self.data: dict[str, Array] = {name: np.zeros(64, np.int64) for name in names}
 
-    def append(self, **row: int) -> int:
-        """Append a row (what is not given is 0) and return its number."""
-        if self.length == len(self.data[self.names[0]]):
+    def append(self, **row: int) -> None:
+        """Append a row; what is not given is 0."""
+        if self.length == len(next(iter(self.data.values()))):
             for name, column in self.data.items():
                 self.data[name] = np.concatenate([column, np.zeros_like(column)])
         for name, value in row.items():
             self.data[name][self.length] = value
         self.length += 1
-        return self.length - 1
 
     def __getitem__(self, name: str) -> Array:
         return self.data[name]
@@ -54,135 +56,135 @@ class Table:
         self.legal = Options(instance.machine, rules, kinds)
         self.chains = Chains(instance, kinds)
         self.states: list[LocalState] = []
-        self.numbers: dict[LocalState, int] = {}
         self.options: list[Option] = []
-        self.state = Columns(STATE_COLUMNS)
+        self.loads = tuple(f"load {k}" for k in range(len(instance.cost.functions)))
+        self.state = Columns((*STATE_COLUMNS, *self.loads))
         self.option = Columns(OPTION_COLUMNS)
-        self.passing: dict[tuple[int, int], int] = {}
+        self._numbers: dict[LocalState, int] = {}
+        self._passed: dict[tuple[int, int, bool], int] = {}
         self.number(FINISHED)
 
     def number(self, state: LocalState) -> int:
         """Return the number of a local state, a new one if it has none."""
-        found = self.numbers.get(state)
+        found = self._numbers.get(state)
         return self._add(state) if found is None else found
 
+    def pass_time(self, number: int, ticks: int, waited: bool = False) -> int:
+        """Return the number of the local state after `ticks` ticks (see `passed`)."""
+        if self.states[number].remaining == 0:
+            return number
+        key = (number, ticks, waited)
+        if key not in self._passed:
+            self._passed[key] = self.number(passed(self.states[number], ticks, waited))
+        return self._passed[key]
+
+    def prepare(self, numbers: npt.NDArray[np.integer]) -> None:
+        """Make the options of these local states, where they are not there yet."""
+        for number in np.unique(numbers[self.state["count"][numbers] == 0]).tolist():
+            self._prepare(number)
+
+    # --- local states --------------------------------------------------------------------------------------------
+
     def _add(self, state: LocalState) -> int:
-        number = self.numbers[state] = len(self.states)
+        number = self._numbers[state] = len(self.states)
         self.states.append(state)
         chain = self.chains.of(state)
+        cost = self._cost(state)
         self.state.append(
             status=state.status,
             remaining=state.remaining,
             kind=state.kind,
-            rate=self._rate(state),
-            least=chain.ticks,
-            togo=self._togo(state, chain),
+            fresh=state.fresh,
+            rate=cost,
+            togo=cost * self._ticks_that_cost(state, chain),
+            least=chain.completion,
             batches=chain.batches,
-            area=chain.area,
             tokens=chain.tokens,
-            deadline=state.deadline,
-            next=-1,
-            timeless=-1,
-            start=-1,
+            area=chain.area,
+            **dict(zip(self.loads, chain.loads, strict=True)),
         )
-        timeless = number
-        if state.status == CALLING and self.rules.calls:
-            timeless = self.number(state._replace(remaining=1))
-        self.state["timeless"][number] = timeless
+        plain = state._replace(fresh=False)
+        self.state["plain"][number] = self.number(plain)
+        self.state["alike"][number] = self.number(self._alike(plain))
         return number
 
-    def _rate(self, state: LocalState) -> int:
-        """What the next tick costs."""
+    def _alike(self, state: LocalState) -> LocalState:
+        """Return what stands for all states that are as good, but for the ticks until a call returns."""
+        if self.rules.calls and state.status == CALLING:
+            state = state._replace(remaining=1)
+        if self.rules.forget and self.legal.may_evict(state):
+            state = state._replace(device=0, host=0, window=False, bound=False)
+        return state
+
+    def _cost(self, state: LocalState) -> int:
+        """What a tick costs after the arrival, for objectives that are sums over requests and ticks."""
         if state.status == DONE:
             return 0
         kind = self.kinds[state.kind]
-        begun = state.segment > 0 or state.left < kind.segments[0].decode
-        return 0 if self.objective == "total-ttft" and begun else kind.rate
+        return 0 if self.objective == "total-ttft" and kind.begun(state) else kind.rate
 
-    def _togo(self, state: LocalState, chain: Chain) -> int:
-        """Return the least that the request still costs, for objectives that are sums over requests."""
-        ticks = chain.first if self.objective == "total-ttft" else chain.ticks
-        until_arrival = state.remaining if state.status == WAITING else 0
-        return self._rate(state) * max(0, ticks - until_arrival)
+    def _ticks_that_cost(self, state: LocalState, chain: Chain) -> int:
+        ticks = chain.first if self.objective == "total-ttft" else chain.completion
+        return ticks - state.remaining if state.status == WAITING else ticks
 
-    def pass_time(self, number: int, ticks: int) -> int:
-        """Return the local state after `ticks` ticks without it."""
-        if self.states[number].remaining == 0:
-            return number
-        key = (number, ticks)
-        if key not in self.passing:
-            self.passing[key] = self.number(passed(self.states[number], ticks))
-        return self.passing[key]
-
-    def prepare(self, numbers: Array) -> None:
-        """Make the options of these local states."""
-        for number in np.unique(numbers[self.state["start"][numbers] < 0]).tolist():
-            self._prepare(number)
+    # --- options -------------------------------------------------------------------------------------------------
 
     def _prepare(self, number: int) -> None:
-        state = self.states[number]
-        chosen, short = self.legal.of(state)
-        column = self.state
-        start = self.option.length
-        for place, option in enumerate(chosen + short):
+        chosen, short = self.legal.of(self.states[number])
+        everything = chosen + short
+        first = self.option.length
+        for place, option in enumerate(everything):
             instead = [option, *short] if place == 0 else [option]
-            self._add_option(state, option, min(o.blocks for o in instead), min(o.host for o in instead))
-        column["next"][number] = self.pass_time(number, 1)
+            self._add_option(number, option, first if place >= len(chosen) else first + place, instead)
+        column = self.state
+        column["first"][number] = first
         column["count"][number] = len(chosen)
-        column["start_short"][number] = start + len(chosen)
+        column["first_short"][number] = first + len(chosen)
         column["count_short"][number] = len(short)
-        column["low_device"][number] = min((o.blocks for o in chosen + short), default=0)
-        column["low_host"][number] = min((o.host for o in chosen + short), default=0)
-        column["start"][number] = start
+        column["least_device"][number] = min(option.blocks for option in everything)
+        column["least_host"][number] = min(option.host for option in everything)
 
-    def _add_option(self, state: LocalState, option: Option, least_device: int, least_host: int) -> None:
+    def _add_option(self, owner: int, option: Option, base: int, instead: list[Option]) -> None:
+        """Add an option; it may replace option `base`, or one of `instead` may replace it, where memory is short."""
         after = self.number(option.after)
-        passes = option.work == 0
-        features = option.features()
-        gain = self._gain(state, option)
+        gain_device, gain_work, gain_prefill = self._gain(self.states[owner], option)
         self.options.append(option)
-        kind = self.kinds[state.kind]
         self.option.append(
+            owner=owner,
+            base=base,
             after=after,
-            next=self.pass_time(after, 1) if passes else after,
-            passes=passes,
+            next=after if option.work else self.pass_time(after, 1),
             blocks=option.blocks,
             host=option.host,
-            least_device=least_device,
-            least_host=least_host,
-            work=option.work,
+            least_device=min(o.blocks for o in instead),
+            least_host=min(o.host for o in instead),
             prefill_work=option.work if option.prefill else 0,
-            works=features.busy,
-            prefills=features.any_prefill,
-            decodes=features.any_decode,
-            transfers=int(option.moves.swap_out + option.moves.swap_in > 0),
+            transfers=option.moves.swap_out + option.moves.swap_in > 0,
             undo_device=option.undo_device,
             undo_host=option.undo_host,
-            needs_ready=int(option.needs_ready),
-            first=int(option.generates and state.segment == 0 and state.left == kind.segments[0].decode),
-            completes=int(option.generates and option.after.status == DONE),
-            gain_device=gain[0],
-            gain_work=gain[1],
-            gain_prefill=gain[2],
-            **features._asdict(),
+            needs_ready=option.needs_ready,
+            completes=option.generates and option.after.status == DONE,
+            gain_device=gain_device,
+            gain_work=gain_work,
+            gain_prefill=gain_prefill,
+            **option.features()._asdict(),
         )
 
     def _gain(self, state: LocalState, option: Option) -> tuple[int, int, int]:
-        """What working instead of resting would take more: blocks, tokens, prefill tokens; NEVER where no rule asks."""
-        if state.status != READY or option.work or option.undo_device < NEVER or option.undo_host < NEVER:
-            return (NEVER, NEVER, NEVER)
+        """What working instead of resting would take: blocks, tokens, prefill tokens (rules `finish`, `maximal`)."""
+        never = (NEVER, NEVER, NEVER)
+        if state.status != READY or option.work or min(option.undo_device, option.undo_host) < NEVER:
+            return never
         if not self._better_at_once(state):
-            return (NEVER, NEVER, NEVER)
-        held = option.after.device + option.after.host
-        if self.rules.forget:
-            held = 0
-        known = self.legal.known(state)
+            return never
+        held = 0 if self.rules.forget else option.after.device + option.after.host
+        known = self.kinds[state.kind].known(state)
         work = known - held
-        prefill = 0 if held > 0 and work == 1 else work
-        return self.instance.machine.blocks(known) - option.blocks, work, prefill
+        decode = held > 0 and work == 1
+        return self.instance.machine.blocks(known) - option.blocks, work, 0 if decode else work
 
     def _better_at_once(self, state: LocalState) -> bool:
-        """Whether a token generated earlier can do no harm (rules `finish` and `maximal`)."""
+        """Whether the next token can do no harm by being generated now."""
         rules = self.rules
         if state.left > 1:
             return rules.maximal

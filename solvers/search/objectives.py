@@ -1,0 +1,177 @@
+"""How each objective adds up along batches and waits, and the bound that belongs to it.
+
+The cost of a state is what the past decides; when every request is done it is the value of the objective. `f` of a
+state is a lower bound on the cost of every schedule through it. `docs/search.md` proves each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvbound.instance import Instance
+from solvers.search.state import DONE, NEVER, WAITING, LocalState
+from solvers.search.successors import Choices, States
+from solvers.search.table import Array, Rows, Table
+
+
+class Sum:
+    """Flow times, weighted or not, and times to first token: each tick costs the sum of the rates of the unfinished."""
+
+    timed = False
+    """Whether the tick is part of a state."""
+
+    def __init__(self, instance: Instance, table: Table) -> None:
+        self.instance = instance
+        self.machine = instance.machine
+        self.functions = instance.cost.functions
+        self.table = table
+        self.arrivals = np.array([kind.arrival for kind in table.kinds])
+
+    def wait(self, before: States, ticks: Array) -> Array:
+        """Return the cost after `ticks` ticks without a batch."""
+        state, rows = self.table.state, before.rows
+        until_arrival = np.where(state["status"][rows] == WAITING, state["remaining"][rows], 0)
+        present = np.maximum(0, ticks[:, None] - until_arrival)
+        return np.asarray(before.cost + (state["rate"][rows] * present).sum(axis=1))
+
+    def run(self, before: States, choices: Choices, ticks: Array, after: States) -> Array:
+        """Return the cost after a batch, given its choices and the states before and after it, one row for each."""
+        return self.wait(before, ticks)
+
+    def bound(self, states: States) -> Array:
+        """Return f of each state: every request goes on as if it were alone."""
+        return np.asarray(states.cost + self.table.state["togo"][states.rows].sum(axis=1))
+
+    # --- what all share ------------------------------------------------------------------------------------------
+
+    def batches(self, rows: Rows) -> Array:
+        """Return a lower bound on the number of batches that are still needed."""
+        state, machine = self.table.state, self.machine
+        needed = state["batches"][rows]
+        least = needed.max(axis=1)
+        limits = (
+            (needed, machine.batch_requests),
+            (state["tokens"][rows], machine.batch_tokens),
+            (state["area"][rows], machine.block_limit),
+        )
+        for amount, limit in limits:
+            if limit is not None:
+                least = np.maximum(least, -(-amount.sum(axis=1) // limit))
+        return np.asarray(least)
+
+    def busy(self, rows: Rows) -> Array:
+        """Return a lower bound on the ticks of the batches that are still needed."""
+        batches = least = self.batches(rows)
+        for f, load in zip(self.functions, self.table.loads, strict=True):
+            each = f.busy + min(f.any_decode, f.any_prefill)
+            total = self.table.state[load][rows].sum(axis=1) + batches * each
+            least = np.maximum(least, -(-total // f.divisor))
+        return least
+
+
+class BusyTime(Sum):
+    """The sum of the durations of the batches. Waiting is free, so arrivals and calls take no time."""
+
+    def wait(self, before: States, ticks: Array) -> Array:
+        return before.cost
+
+    def run(self, before: States, choices: Choices, ticks: Array, after: States) -> Array:
+        return before.cost + ticks
+
+    def bound(self, states: States) -> Array:
+        return states.cost + self.busy(states.rows)
+
+
+class Makespan(Sum):
+    """The last completion; the cost of a state is its tick."""
+
+    def wait(self, before: States, ticks: Array) -> Array:
+        return before.time + ticks
+
+    def bound(self, states: States) -> Array:
+        least = self.table.state["least"][states.rows].max(axis=1)
+        return states.time + np.maximum(least, self.busy(states.rows))
+
+
+class MaxFlow(Sum):
+    """The largest flow time."""
+
+    timed = True
+
+    def wait(self, before: States, ticks: Array) -> Array:
+        return before.cost
+
+    def run(self, before: States, choices: Choices, ticks: Array, after: States) -> Array:
+        completes = self.table.option["completes"][choices.options] > 0
+        flows = np.where(completes, after.time[:, None] - self._arrivals(before.rows), 0)
+        return np.asarray(np.maximum(before.cost, flows.max(axis=1)))
+
+    def bound(self, states: States) -> Array:
+        state, rows = self.table.state, states.rows
+        unfinished = state["status"][rows] != DONE
+        flows = states.time[:, None] + state["least"][rows] - self._arrivals(rows)
+        flows = np.where(unfinished, flows, 0).max(axis=1)
+        last = np.where(unfinished, self._arrivals(rows), 0).max(axis=1)
+        flows = np.maximum(flows, np.where(unfinished.any(axis=1), states.time + self.busy(rows) - last, 0))
+        return np.asarray(np.maximum(states.cost, flows))
+
+    def _arrivals(self, rows: Rows) -> Array:
+        return np.asarray(self.arrivals[self.table.state["kind"][rows]])
+
+
+class LateRequests(Sum):
+    """The number of requests that break an SLO; counted as soon as it can no longer be kept."""
+
+    timed = True
+
+    def __init__(self, instance: Instance, table: Table) -> None:
+        super().__init__(instance, table)
+        self._settled: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def wait(self, before: States, ticks: Array) -> Array:
+        return before.cost
+
+    def run(self, before: States, choices: Choices, ticks: Array, after: States) -> Array:
+        cost = before.cost.copy()
+        now = np.broadcast_to(after.time[:, None], after.rows.shape)
+        keys = np.stack([choices.options.ravel().astype(np.int64), after.rows.ravel().astype(np.int64), now.ravel()])
+        unique, inverse = np.unique(keys, axis=1, return_inverse=True)
+        settled = np.array([self.settle(*key) for key in unique.T.tolist()])[inverse.reshape(after.rows.shape)]
+        after.rows[:] = settled[..., 0]
+        return np.asarray(cost + settled[..., 1].sum(axis=1))
+
+    def bound(self, states: States) -> Array:
+        return states.cost
+
+    def settle(self, option: int, after: int, now: int) -> tuple[int, int]:
+        """Return the local state after an option that ends at `now`, and 1 if its request is late from now on."""
+        table = self.table
+        before, state = table.states[table.option["owner"][option]], table.states[after]
+        if before.deadline < 0:
+            return after, 0
+        kind = table.kinds[before.kind]
+        deadline = before.deadline
+        begins = not kind.begun(before) and table.option["generated"][option] > 0
+        if begins:
+            deadline = min(deadline, now + kind.tpot_ticks)
+        late = now > kind.first_by if begins else False
+        if state.status == DONE:
+            return after, int(late or now > deadline)
+        chain = table.chains.of(state)
+        late = late or now + chain.completion > deadline
+        late = late or (not begins and not kind.begun(before) and now + chain.first > kind.first_by)
+        deadline = -1 if late or (deadline >= NEVER and (begins or kind.begun(before))) else deadline
+        return table.number(state._replace(deadline=deadline)), int(late)
+
+
+OBJECTIVES: dict[str, type[Sum]] = {
+    "makespan": Makespan,
+    "busy-time": BusyTime,
+    "total-flow-time": Sum,
+    "weighted-flow-time": Sum,
+    "total-ttft": Sum,
+    "normalized-latency": Sum,
+    "max-flow-time": MaxFlow,
+    "late-requests": LateRequests,
+}
+"""How each objective adds up."""
