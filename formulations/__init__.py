@@ -19,19 +19,22 @@ FORMULATIONS = {
 }
 """The formulations by name, in words; each looks at a number of batches, the horizon."""
 
+PYOMO = tuple(name for name in FORMULATIONS if name != "cp-sat")
+"""Those that are Pyomo models, for HiGHS and Gurobi."""
+
 
 def make(
     name: str, instance: Instance, objective: str, batches: int, *, upper_bound: int | None = None
 ) -> BatchBigM | ArcFlow:
-    """Build the named formulation with at most `batches` batches.
+    """Build the named Pyomo formulation with at most `batches` batches.
 
     `upper_bound` is the value of a known schedule, in ticks: it may tighten the model, and never cuts off a schedule
     that is at least as good. Raises BadInput for an unknown name or an unsupported objective.
     """
     from formulations.batch_bigm import BatchBigM
 
-    if name not in FORMULATIONS:
-        raise BadInput(f"no formulation is called {name!r}; there are {', '.join(FORMULATIONS)}")
+    if name not in PYOMO:
+        raise BadInput(f"no Pyomo formulation is called {name!r}; there are {', '.join(PYOMO)}")
     if name == "arc-flow":
         from formulations.arc_flow import ArcFlow
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyomo.environ as pyo
 
 from formulations.batch_clock import Slots
-from kvbound.trace import RequestTrace, Step, Trace
+from formulations.timing import ORDERED
+from kvbound.trace import Move, RequestTrace, Step, Trace
 
 if TYPE_CHECKING:
     from formulations.batch_bigm import BatchBigM
@@ -59,7 +60,7 @@ class BatchStart:
         if self.fits:
             self.batch_at = dict(zip(self.place, trace.batches, strict=True))
             self.traces = self._in_order()
-            self.states = [self._states(request) for request in self.traces]
+            self.states = [self._states(i, request) for i, request in enumerate(self.traces)]
 
     def _places(self) -> list[int]:
         """Return for each batch of the trace its batch in the model."""
@@ -77,24 +78,32 @@ class BatchStart:
                 traces[i] = trace
         return traces
 
-    def _states(self, request: RequestTrace) -> dict[int, _State]:
-        moves = self._moves(request)
+    def _states(self, i: int, request: RequestTrace) -> dict[int, _State]:
+        moves = self._moves(i, request)
         steps = {self.place[step.batch]: step for step in request.steps}
         states = {0: _State()}
         for j in self.program.batches:
             states[j] = self._next(states[j - 1], moves.get(j, {}), steps.get(j), request.request.output)
         return states
 
-    def _moves(self, request: RequestTrace) -> dict[int, dict[str, int]]:
-        """Return the moves by batch of the model: one that a call orders comes in the next slot, even if it is idle."""
-        started = {call.batch: self.place[call.batch] + 1 for call in request.calls}
+    def _moves(self, i: int, request: RequestTrace) -> dict[int, dict[str, int]]:
+        """Return the moves by batch of the model, drops as early as the model has them."""
+        at_once = self.program.moves.drops_at_once(i)
         moves: dict[int, dict[str, int]] = {}
         for move in request.moves:
-            handling = {call.batch: request.request.calls[call.segment].handling for call in request.calls}
-            ordered = (handling.get(move.batch - 1), move.kind) in (("discard", "drop"), ("swap", "swap_out"))
-            j = started[move.batch - 1] if ordered else self.place[move.batch]
+            j = self.place[move.batch]
+            if self._is_ordered(request, move):
+                j = self.place[move.batch - 1] + 1
+            elif at_once and move.kind == "drop":
+                j = 1 + max(self.place[step.batch] for step in request.steps if step.batch < move.batch)
             moves.setdefault(j, {})[move.kind] = move.tokens
         return moves
+
+    @staticmethod
+    def _is_ordered(request: RequestTrace, move: Move) -> bool:
+        """Whether a call orders the move: in the model it comes in the next slot, even if that is idle."""
+        handling = {call.batch + 1: request.request.calls[call.segment].handling for call in request.calls}
+        return ORDERED.get(handling.get(move.batch, "")) == move.kind
 
     @staticmethod
     def _next(before: _State, moves: dict[str, int], step: Step | None, outputs: int) -> _State:

@@ -26,8 +26,6 @@ class _Relaxed:
     """Whether its prompt had to be rounded up to one token, so that it may hold one token too many."""
     merged: bool
     """Whether a segment became part of a call, or of the time before or after."""
-    merged_within: bool
-    """Whether one did between two kept segments."""
 
 
 def relax(instance: Instance, block: int, slot: int) -> Instance:
@@ -83,7 +81,6 @@ def _request(fine: Request, block: int, slot: int) -> _Relaxed:
         completion_offset=_ticks(fine, last, len(fine.segments)) - unit * segments[-1].decode,
         extra_token=prompt * block > _known(fine, first),
         merged=len(kept) < len(fine.segments),
-        merged_within=any(after > k + 1 for k, after in pairwise(kept)),
     )
 
 
@@ -92,7 +89,7 @@ def _without_segments(fine: Request, slot: int) -> _Relaxed:
     earliest = fine.arrival + _ticks(fine, 0, len(fine.segments))
     arrival = max(0, earliest // slot - 1)
     request = fine.replace(arrival=arrival, prompt=1, segments=(Segment(decode=1),))
-    return _Relaxed(request, earliest - slot * (arrival + 1), extra_token=True, merged=True, merged_within=False)
+    return _Relaxed(request, earliest - slot * (arrival + 1), extra_token=True, merged=True)
 
 
 def _known(fine: Request, k: int) -> int:
@@ -127,7 +124,7 @@ def _machine(fine: Machine, relaxed: Sequence[_Relaxed], block: int, slot: int) 
         batch_tokens=batch_tokens,
         prefill_tokens=prefill_tokens,
         batch_requests=batch_requests,
-        partial=fine.partial or any(item.merged_within for item in relaxed),
+        partial=fine.partial,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import subprocess
 import sys
@@ -91,8 +92,9 @@ def _start(task: Task, inbox: Queue[tuple[Worker, Message | None]]) -> Worker:
     )
     worker = Worker(task, process, errors)
     assert process.stdin is not None
-    pickle.dump(task, process.stdin)
-    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError):  # it ended at once; the reader says so
+        pickle.dump(task, process.stdin)
+        process.stdin.close()
     worker.reader = threading.Thread(target=_read, args=(worker, inbox), daemon=True)
     worker.reader.start()
     return worker

@@ -47,7 +47,7 @@ def _runner(task: Task) -> Callable[[Task, Send], Done]:
 
 
 def _search(task: Task, send: Send) -> Done:
-    from solvers.search.search import search
+    from solvers.search import search
 
     def progress(incumbent: object, bound: int | None) -> None:
         if bound is not None:

@@ -61,7 +61,8 @@ class State(NamedTuple):
     """`free`: between the start of a free call and the next work; `due`: the next batch must make the move that its
     call orders; `worked`: in the batch before, inside its segment, on a machine without `pause`."""
     age: int = UNWATCHED  # ticks since its arrival, 0 before it
-    first: int = UNWATCHED  # its age at its first token
+    decoding: int = UNWATCHED  # ticks since its first token
+    late: bool = False  # it exceeds an SLO, or will
 
 
 Node = tuple[State, ...]
@@ -111,7 +112,7 @@ class Step(NamedTuple):
     """Where an option leads a request, and what the objective must know of it."""
 
     state: State
-    age: int  # at its end at the earliest, for the largest flow time
+    flow_time: int  # at the least, for the largest flow time
     late: int  # 1 if it has become late
 
 
@@ -164,8 +165,8 @@ class Search:
         Of nodes with the same label, the one with the fewest tokens left to generate comes first.
         """
         start, _ = self.ordered([self.at_start(request) for request in self.requests])
-        best = {start: 0}
-        queue = [(0, self.tokens_left(start), 0, start)]
+        best = {start: sum(state.late for state in start)}
+        queue = [(best[start], self.tokens_left(start), 0, start)]
         while queue:
             label, left, _, node = heappop(queue)
             if self.is_beaten(node):
@@ -205,7 +206,7 @@ class Search:
         edges += [(choice, ticks, working) for choice, ticks in self.batches(tuple(map(timeless, node)))]
         for choice, ticks, rate in edges:
             steps = [step(i, option, ticks) for i, option in enumerate(choice)]
-            reached = max(label + rate * ticks + sum([s.late for s in steps]), *[s.age for s in steps])
+            reached = max(label + rate * ticks + sum([s.late for s in steps]), *[s.flow_time for s in steps])
             successor, order = self.ordered([s.state for s in steps])
             yield reached, successor, Edge(node, choice, ticks, order)
 
@@ -338,8 +339,10 @@ class Search:
     # --- one request ---------------------------------------------------------------------------------------------
 
     def at_start(self, request: Request) -> State:
-        watched = self.objective == "max-flow-time" or (self.objective == "late-requests" and request.slo is not None)
-        return State(wait=request.arrival, age=0 if watched else UNWATCHED)
+        state = State(wait=request.arrival, age=0)
+        if self.objective == "late-requests":
+            state = state._replace(late=is_late(request, state))
+        return self.forget(request, state)
 
     def is_done(self, i: int, state: State) -> bool:
         return state.segment == len(self.requests[i].segments)
@@ -365,30 +368,18 @@ class Search:
         """Return where a batch of `ticks`, in which the request takes `option`, leads it."""
         if self.is_done(i, state):
             return Step(state, 0, 0)
-        later = _pass_time(state, ticks)
+        request, later = self.requests[i], _pass_time(state, ticks)
         if option is not None:
             mark = "free" if state.mark == "free" else ""
             if option.work:
                 mark = "" if self.machine.pause else "worked"
             later = later._replace(device=option.device, host=option.host, mark=mark)
             if option.load.generated:
-                later = self.generate(i, later)
-        age = later.age + ticks_left(self.requests[i], later) if self.objective == "max-flow-time" else 0
-        late = self.objective == "late-requests" and is_late(self.requests[i], later)
-        return Step(self.forget(i, later), age, int(late))
-
-    def generate(self, i: int, state: State) -> State:
-        """Generate a token; it may end the segment, and then start a call or end the request."""
-        segments = self.requests[i].segments
-        first = state.first if has_first_token(state) else state.age
-        generated = state.generated + 1
-        if generated < segments[state.segment].decode:
-            return state._replace(generated=generated, first=first)
-        call = segments[state.segment].call
-        if call is None:
-            return State(segment=len(segments), age=state.age, first=first)
-        mark = {"preserve": "", "free": "free", "discard": "due", "swap": "due"}[call.handling]
-        return State(state.segment + 1, 0, state.device, 0, call.duration, mark, state.age, first)
+                later = _generate(request, later)
+        if self.objective == "late-requests":
+            later = later._replace(late=state.late or is_late(request, later))
+        flow_time = later.age + ticks_left(request, later) if self.objective == "max-flow-time" else 0
+        return Step(self.forget(request, later), flow_time, later.late - state.late)
 
     # --- the objective -------------------------------------------------------------------------------------------
 
@@ -419,19 +410,21 @@ class Search:
                 return self.scale // request.output
         raise ValueError(f"no objective is called {self.objective!r}")
 
-    def forget(self, i: int, state: State) -> State:
+    def forget(self, request: Request, state: State) -> State:
         """Forget the times that no longer matter, so that equal futures are equal nodes."""
-        if self.is_done(i, state):
+        if state.segment == len(request.segments):
             return State(segment=state.segment)
-        if self.objective != "late-requests" or state.age == UNWATCHED:
-            return state._replace(first=UNWATCHED) if state.first != UNWATCHED else state
-        slo = self.requests[i].slo
-        assert slo is not None
+        slo = request.slo
+        if self.objective == "max-flow-time":
+            return state._replace(decoding=UNWATCHED)
+        if self.objective != "late-requests" or slo is None or state.late:
+            return state._replace(age=UNWATCHED, decoding=UNWATCHED)
+        until_done = slo.latency is not None or slo.normalized_latency is not None
         until_first_token = slo.ttft is not None and not has_first_token(state)
-        until_done = not (slo.latency is slo.tpot is slo.normalized_latency is None)
-        if is_late(self.requests[i], state) or not (until_first_token or until_done):
-            return state._replace(age=UNWATCHED, first=UNWATCHED)
-        return state if slo.tpot is not None else state._replace(first=UNWATCHED)
+        return state._replace(
+            age=state.age if until_done or until_first_token else UNWATCHED,
+            decoding=state.decoding if slo.tpot is not None else UNWATCHED,
+        )
 
     def value(self, label: int) -> Value:
         """Return the objective of a label at the end: sums have been counted from tick 0, not from the arrivals."""
@@ -469,15 +462,30 @@ def after_moves(state: State, moves: tuple[int, int, int]) -> tuple[int, int]:
 
 def timeless(state: State) -> State:
     """Keep what decides which options a request has: of its time, only whether it is ready."""
-    return state._replace(wait=min(state.wait, 1), age=UNWATCHED, first=UNWATCHED)
+    return state._replace(wait=min(state.wait, 1), age=UNWATCHED, decoding=UNWATCHED, late=False)
 
 
 def _pass_time(state: State, ticks: int) -> State:
-    wait = max(0, state.wait - ticks)
-    if state.age == UNWATCHED:
-        return state._replace(wait=wait) if state.wait else state
     arriving = state.wait if state.segment == 0 else 0
-    return state._replace(wait=wait, age=state.age + max(0, ticks - arriving))
+    return state._replace(
+        wait=max(0, state.wait - ticks),
+        age=state.age if state.age == UNWATCHED else state.age + max(0, ticks - arriving),
+        decoding=state.decoding if state.decoding == UNWATCHED else state.decoding + ticks,
+    )
+
+
+def _generate(request: Request, state: State) -> State:
+    """Generate a token; it may end the segment, and then start a call or end the request."""
+    decoding = state.decoding if has_first_token(state) else 0
+    generated = state.generated + 1
+    if generated < request.segments[state.segment].decode:
+        return state._replace(generated=generated, decoding=decoding)
+    state = state._replace(segment=state.segment + 1, generated=0, decoding=decoding)
+    call = request.segments[state.segment - 1].call
+    if call is None:
+        return state
+    mark = {"preserve": "", "free": "free", "discard": "due", "swap": "due"}[call.handling]
+    return state._replace(wait=call.duration, mark=mark)
 
 
 def _undominated(options: list[Option]) -> list[Option]:
@@ -514,16 +522,20 @@ def ticks_left(request: Request, state: State) -> int:
 def is_late(request: Request, state: State) -> bool:
     """Whether an SLO is exceeded, or will be even if the request is served as fast as can be."""
     slo = request.slo
-    if slo is None or state.age == UNWATCHED:
+    if slo is None:
         return False
-    latency = state.age + ticks_left(request, state)
-    ttft = state.first if has_first_token(state) else state.age + 1
-    decoding = latency - state.first if has_first_token(state) and request.output > 1 else 0
+    left = ticks_left(request, state)
+    to_done = state.age + left if state.age != UNWATCHED else 0
+    to_first_token = state.age + 1 if not has_first_token(state) else state.age if state.decoding == 0 else 0
     return (
-        (slo.ttft is not None and ttft > slo.ttft)
-        or (slo.latency is not None and latency > slo.latency)
-        or (slo.tpot is not None and decoding > slo.tpot * (request.output - 1))
-        or (slo.normalized_latency is not None and latency > slo.normalized_latency * request.output)
+        (slo.ttft is not None and to_first_token > slo.ttft)
+        or (slo.latency is not None and to_done > slo.latency)
+        or (slo.normalized_latency is not None and to_done > slo.normalized_latency * request.output)
+        or (
+            slo.tpot is not None
+            and state.decoding != UNWATCHED
+            and state.decoding + left > slo.tpot * (request.output - 1)
+        )
     )
 
 

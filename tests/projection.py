@@ -22,11 +22,12 @@ class Look(NamedTuple):
     kept: int  # device tokens after the moves of the batch in which it first did
     device: int
     host: int
+    drops: int  # how often KV of it has been dropped so far
 
 
 def looks(fine: Trace, trace: RequestTrace) -> list[tuple[int, Look]]:
     """Return (tick of a batch, the look from then on), in order of time."""
-    result = [(-1, Look(0, 0, False, 0, 0, 0))]
+    result = [(-1, Look(0, 0, False, 0, 0, 0, 0))]
     look, ended = result[0][1], False
     by_batch: dict[int, list] = {}
     for event in sorted([*trace.moves, *trace.steps], key=lambda event: (event.batch, isinstance(event, Step))):
@@ -43,7 +44,8 @@ def looks(fine: Trace, trace: RequestTrace) -> list[tuple[int, Look]]:
                 ended = generated == trace.request.segments[look.segment].decode
             elif event.kind == "drop":
                 host = max(0, look.host - event.tokens)
-                look = look._replace(device=look.device + look.host - event.tokens - host, host=host)
+                device = look.device + look.host - event.tokens - host
+                look = look._replace(device=device, host=host, drops=look.drops + 1)
             else:
                 tokens = event.tokens if event.kind == "swap_in" else -event.tokens
                 look = look._replace(device=look.device + tokens, host=look.host - tokens)
@@ -51,7 +53,7 @@ def looks(fine: Trace, trace: RequestTrace) -> list[tuple[int, Look]]:
         result.append((start, look))
         if ended:  # from the next tick on it is in the call, or done
             done = look.segment + 1 == len(trace.request.segments)
-            after = Look(look.segment + 1, 0, False, 0, 0 if done else look.device, 0)
+            after = Look(look.segment + 1, 0, False, 0, 0 if done else look.device, 0, look.drops)
             result.append((start + 1, after))
     return result
 
@@ -66,11 +68,14 @@ class Follower:
     completion: int
     block: int
     slot: int
+    partial: bool
     segment: int = 0
     generated: int = 0
     device: int = 0  # as executed
     host: int = 0
     total: int = 0  # device and host, at most; falls until the segment's work starts
+    drops: int = 0  # of the fine request, when the call started
+    seen: int = 0  # of the fine request so far
     working: bool = False  # whether it has worked in its segment
     done: bool = False
 
@@ -102,6 +107,7 @@ class Follower:
         if not self.kept:
             return 0, 0, int(slot == self.stand_in)
         look, segment = self.look(slot), self.kept[self.segment]
+        self.seen = look.drops
         if self.working:
             return self.device, 0, self.work(look, self.device)
         assert look.segment <= segment, "a kept segment was missed"
@@ -122,8 +128,12 @@ class Follower:
             self.total = 0
         if handling != "free":
             return (0, 0) if handling == "discard" else (self.device, self.host)
-        self.total = min(self.total, self.blocks(look.device + look.host))
-        device = min(self.total, self.blocks(look.device))
+        if self.partial:
+            self.total = min(self.total, self.blocks(look.device + look.host))
+            device = min(self.total, self.blocks(look.device))
+        else:  # all or nothing
+            self.total = 0 if look.drops > self.drops else self.total
+            device = self.total if look.device else 0
         return device, self.total - device
 
     def blocks(self, tokens: int) -> int:
@@ -150,7 +160,8 @@ class Follower:
         if self.device == self.known() + self.generated:
             self.generated += 1
             if self.generated == self.coarse.segments[self.segment].decode:
-                self.segment, self.generated, self.working, self.total = self.segment + 1, 0, False, self.device
+                self.segment, self.generated, self.working = self.segment + 1, 0, False
+                self.total, self.drops = self.device, self.seen
                 self.done = self.segment == len(self.coarse.segments)
                 if self.done:
                     self.device = 0
@@ -161,7 +172,7 @@ def project(fine_schedule: Schedule, fine: Instance, coarse: Instance) -> Schedu
     trace, grid = verify_schedule(fine, fine_schedule), coarse.coarsening
     followers = [
         Follower(item.request, coarse.request(item.request.id), looks(trace, item), item.completion,
-                 grid.block_tokens, grid.slot_ticks)
+                 grid.block_tokens, grid.slot_ticks, coarse.machine.partial)
         for item in trace.requests
     ]  # fmt: skip
     batches = []

@@ -86,8 +86,8 @@ def test_agrees_with_the_exhaustive_search_without_reductions():
 @pytest.mark.slow
 @pytest.mark.parametrize("pruned", [True, False])
 def test_agrees_with_the_exhaustive_search_on_many(pruned):
-    seen = compare(range(200, 600), 3000, pruned)
-    assert len(seen) >= 100
+    seen = compare(range(200, 400), 2000, pruned)
+    assert len(seen) >= 50
     assert {handling for _, *handlings in seen for handling in handlings} == {"preserve", "discard", "swap", "free"}
 
 

@@ -68,7 +68,7 @@ def test_compare_gives_ratios_and_draws(kvbound, tmp_path):
     code, out, _ = kvbound("compare", "mars-figure1", "--plot", tmp_path / "c.svg", "--json", tmp_path / "c.json")
     assert code == 0
     rows = {row["label"]: row for row in json.loads((tmp_path / "c.json").read_text())["rows"]}
-    best = rows["best, handling as given"]
+    best = rows["optimum, as given"]
     assert best["ratio_to_bound"]["as-given"] == "1"
     assert rows["fcfs"]["ratio_to_bound"]["as-given"] == f"{35}/{best['value']}"
     assert "proved optimal" in out

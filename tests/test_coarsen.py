@@ -223,7 +223,7 @@ def test_relax_by_hand() -> None:
     coarse = coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax")
     a = request("A", 3, (1, 3, 3, "preserve"), 2, arrival=2)  # call: 2 left over, 5, 3 decoded, 4; context 31 of 4
     assert coarse.requests == (a, request("B", 1, 1, weight=3), request("C", 1, 1))
-    assert coarse.machine == Machine(memory=13, host_memory=6, partial=True)
+    assert coarse.machine == Machine(memory=13, host_memory=6)
     grid = coarse.coarsening
     assert grid.completion_offset == {"A": 6, "B": 1, "C": 0}  # A: 1 left over, 3 for the call, 2; C: 1 + 3 - 4
     assert grid.flow_offset == {"A": 6 + 8 - 3, "B": 1 + 0 - 2, "C": 0 + 0 - 1}

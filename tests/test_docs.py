@@ -42,7 +42,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives to the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    found: set[str] = set()
+    for heading in headings:
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.add(next(name for name in (anchor, *(f"{anchor}-{n}" for n in range(1, 99))) if name not in found))
+    return found
 
 
 def test_semantics_and_formats_are_executed() -> None:

@@ -99,6 +99,8 @@ class Plan:
             self._replace(window, {start: (True, False, False)})
         elif handling == "free" and self.setting.free_places:
             self._replace(window, {})
+            if dropped:
+                self._leave_out(stop, call.held)
         elif early and window:
             first = min(window)
             moves = self.moves.pop(first)
@@ -109,6 +111,15 @@ class Plan:
                 self.moves[start] = order
                 if moves[2]:
                     self.moves[first] = (False, False, True)
+
+    def _leave_out(self, start: int, tokens: int) -> None:
+        """Leave out the first tokens that are processed from a layer on: they were kept."""
+        for t in sorted(t for t in self.work if t >= start):
+            spared = min(tokens, self.work[t])
+            tokens -= spared
+            self.work[t] -= spared
+            if not self.work[t]:
+                del self.work[t]
 
     def _replace(self, window: list[int], moves: dict[int, Moves]) -> None:
         for t in window:
@@ -128,7 +139,7 @@ class Plan:
         """Move tokens from the parts of a prefill to its last part, as far as the budgets of that layer allow."""
         parts: list[int] = []
         for step in self.request.steps:
-            parts.append(self.layer(step.batch))
+            parts += [t for t in (self.layer(step.batch),) if t in self.work]
             if step.generated:
                 self._move_to_last(parts, becomes_prefill=step.phase == "decode")
                 parts = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -45,7 +46,7 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> N
     if target is not None:
         write_text(target, json.dumps(payload, indent=1, ensure_ascii=False))
     if target != "-":
-        show(_console())
+        show(people_console())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> Table:
@@ -88,15 +89,12 @@ def in_seconds(ticks: int | str | None, row: dict[str, Any]) -> str | None:
 
 
 def handling_text(row: dict[str, Any]) -> str:
-    """Write the handlings of a row for people: counts where there are many."""
-    handling = row["handling"]
-    if len(handling) <= 4:
-        return ", ".join(f"{call} {how}" for call, how in handling.items()) or "-"
-    kinds = sorted(set(handling.values()))
-    return ", ".join(f"{sum(how == kind for how in handling.values())} {kind}" for kind in kinds)
+    """Count the handlings of a row for people."""
+    counts = Counter(row["handling"].values())
+    return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
 
 
-def _console() -> Console:
+def people_console() -> Console:
     """Return a console; in a pipe it is wide enough that no row wraps."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 

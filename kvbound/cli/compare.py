@@ -28,7 +28,8 @@ from kvbound.cli.solve import between
 from kvbound.instance import Instance
 from kvbound.result import Result
 
-WORDS = {"as-given": "handling as given", "free": "free handling"}
+WORDS = {"as-given": "handling as given", "free": "handling free"}
+SHORT = {"as-given": "as given", "free": "free"}
 
 
 def compare(
@@ -90,7 +91,7 @@ class Comparison:
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
         labelled = [(result.policy or "", result) for result in self.policies]
-        labelled += [(f"best, {WORDS[kind]}", optimum) for kind, optimum in self.optima.items()]
+        labelled += [(f"{_name(optimum)}, {SHORT[kind]}", optimum) for kind, optimum in self.optima.items()]
         return [
             {
                 "label": label,
@@ -103,12 +104,14 @@ class Comparison:
     def show(self, console: Console) -> None:
         """Print the table and what was proved."""
         rows = self.rows()
-        columns = ["schedule", "value", "mean", "in seconds"]
-        for kind, optimum in self.optima.items():
-            columns.append(f"/ {'optimum' if optimum.status == 'optimal' else 'bound'}, {WORDS[kind]}")
+        columns = ["schedule", "value", "mean", "in s"]
+        columns += [f"/ {SHORT[kind]}" for kind in self.optima]
         console.print(f"[bold]{self.instance.name}[/bold], {self.objective}", soft_wrap=True)
         cells = [self._cells(row) for row in rows]
         console.print(table([*columns, "handling of calls"], cells, right=range(1, len(columns))))
+        console.print(
+            "/: the value over the optimum (over the lower bound, where that is all there is)", soft_wrap=True
+        )
         for kind, optimum in self.optima.items():
             console.print(_verdict(kind, optimum), soft_wrap=True)
 
@@ -129,11 +132,15 @@ class Comparison:
 
         results = [*self.policies, *self.optima.values()]
         columns = [
-            (f"{row['label']}\n{decimal(row['mean']) or row['value']}", result.trace)
+            (f"{row['label']}\n{_value_text(row)}", result.trace)
             for result, row in zip(results, self.rows(), strict=True)
             if result.trace is not None
         ]
         compare_schedules(columns, path=path)
+
+
+def _name(optimum: Result) -> str:
+    return "optimum" if optimum.status == "optimal" else "best found"
 
 
 def _ratio(result: Result, optimum: Result) -> str | None:
@@ -147,6 +154,10 @@ def _verdict(kind: str, optimum: Result) -> str:
         assert optimum.horizon is not None
         return f"{WORDS[kind]}: {optimum.value} is proved optimal in {optimum.seconds:.2f} s ({optimum.horizon.why})"
     return f"{WORDS[kind]}: not proved ({optimum.stopped}); {between(optimum)}"
+
+
+def _value_text(row: dict[str, Any]) -> str:
+    return f"{row['objective']} {row['value']}" if row["mean"] is None else f"mean {decimal(row['mean'])}"
 
 
 def decimal(text: str | None) -> str | None:

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from heuristics import POLICIES
 from kvbound.builtin import SAMPLES, builtin_instance
+from kvbound.cli.common import people_console
 from kvbound.cli.compare import compare_policies
 from kvbound.errors import BadInput
 
 INSTANCES = ("mars-figure1", *(f"infercept-sample:k={k}" for k in SAMPLES))
+PAPERS = ("fcfs", "sjf", "sjf-api", "mars-order")
+"""The policies of the worked example of MARS and LAMPS."""
 
 
 def demo(
@@ -26,9 +27,9 @@ def demo(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"--out {out}: {error.strerror or error}") from None
-    console = Console(highlight=False)
+    console = people_console()
     for name in INSTANCES:
-        comparison = compare_policies(builtin_instance(name), list(POLICIES), "total-flow-time", "as-given", time_limit)
+        comparison = compare_policies(builtin_instance(name), list(PAPERS), "total-flow-time", "as-given", time_limit)
         comparison.show(console)
         picture = folder / (name.replace(":", "-").replace("=", "") + ".svg")
         comparison.draw(str(picture))

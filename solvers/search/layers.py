@@ -41,6 +41,8 @@ class Pass:
     chunk: int = CHUNK
     waiting: dict[int, list[States]] = field(default_factory=dict)
     current: States | None = None
+    seen: dict[bytes, int] = field(default_factory=dict)
+    """Costs of the states met at whose time nothing hangs (`Sum.repeats`)."""
     kept: list[States] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     """The number of the first state of each layer kept: states are numbered as they are expanded."""
@@ -72,7 +74,7 @@ class Pass:
             depth = min(self.waiting)
             states = States.join(self.waiting[depth])
             states = undominated(self.problem, states.take(states.f <= self.cutoff))
-            self.current = states = self.narrow(self.take_ends(states))
+            self.current = states = self.narrow(self.unseen(self.take_ends(states)))
             del self.waiting[depth]
             self.expand(states, depth)
             self.current = None
@@ -88,6 +90,15 @@ class Pass:
         self.path = self.trace(best)
         states = states.take(~ends)
         return states.take(states.f <= self.cutoff)
+
+    def unseen(self, states: States) -> States:
+        """Return the states without those that only differ in the tick from earlier ones, where it does not matter."""
+        again = np.zeros(len(states), np.bool_)
+        for i in np.nonzero(self.problem.objective.repeats(states))[0].tolist():
+            key = states.rows[i].tobytes()
+            again[i] = self.seen.get(key, NEVER) <= states.cost[i]
+            self.seen[key] = min(self.seen.get(key, NEVER), int(states.cost[i]))
+        return states.take(~again)
 
     def narrow(self, states: States) -> States:
         """Return the most promising states, as many as the width allows."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from kvbound.instance import Instance
 from solvers.search.state import DONE, NEVER, WAITING, LocalState
-from solvers.search.successors import Choices, States
+from solvers.search.successors import Choices, Mask, States
 from solvers.search.table import Array, Rows, Table
 
 
@@ -41,6 +41,12 @@ class Sum:
     def bound(self, states: States) -> Array:
         """Return f of each state: every request goes on as if it were alone."""
         return np.asarray(states.cost + self.table.state["togo"][states.rows].sum(axis=1))
+
+    def repeats(self, states: States) -> Mask:
+        """Whether to look out for the same state at an earlier tick: time neither costs anything nor matters."""
+        if self.table.objective != "total-ttft":
+            return np.zeros(len(states), np.bool_)
+        return np.asarray(self.table.state["rate"][states.rows].max(axis=1) == 0)
 
     # --- what all share ------------------------------------------------------------------------------------------
 
@@ -124,24 +130,32 @@ class LateRequests(Sum):
 
     timed = True
 
-    def __init__(self, instance: Instance, table: Table) -> None:
-        super().__init__(instance, table)
-        self._settled: dict[tuple[int, int], tuple[int, int]] = {}
-
     def wait(self, before: States, ticks: Array) -> Array:
         return before.cost
 
     def run(self, before: States, choices: Choices, ticks: Array, after: States) -> Array:
-        cost = before.cost.copy()
         now = np.broadcast_to(after.time[:, None], after.rows.shape)
         keys = np.stack([choices.options.ravel().astype(np.int64), after.rows.ravel().astype(np.int64), now.ravel()])
         unique, inverse = np.unique(keys, axis=1, return_inverse=True)
-        settled = np.array([self.settle(*key) for key in unique.T.tolist()])[inverse.reshape(after.rows.shape)]
+        settled = np.array([self.settle(*key) for key in unique.T.tolist()], np.int64).reshape(-1, 2)
+        settled = settled[inverse.reshape(after.rows.shape)]
         after.rows[:] = settled[..., 0]
-        return np.asarray(cost + settled[..., 1].sum(axis=1))
+        return np.asarray(before.cost + settled[..., 1].sum(axis=1))
 
     def bound(self, states: States) -> Array:
         return states.cost
+
+    def repeats(self, states: States) -> Mask:
+        table = self.table
+        untimed = np.array([self._untimed(state) for state in table.states])
+        return np.asarray(untimed[states.rows].all(axis=1))
+
+    def _untimed(self, state: LocalState) -> bool:
+        """Whether no deadline of the request is at a tick that is known yet."""
+        if state.deadline < 0:
+            return True
+        kind = self.table.kinds[state.kind]
+        return state.deadline >= NEVER and (kind.begun(state) or kind.first_by >= NEVER)
 
     def settle(self, option: int, after: int, now: int) -> tuple[int, int]:
         """Return the local state after an option that ends at `now`, and 1 if its request is late from now on."""

@@ -1,27 +1,35 @@
-"""From the states along a path, or from no search at all, to a schedule."""
+"""Schedules: from the states along a path of the search, and one that needs no search."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from kvbound.cost import Features
 from kvbound.instance import Request
 from kvbound.schedule import Batch, Schedule
-from solvers.search.guides import Guide
+from solvers.search.layers import Pass
 from solvers.search.problem import Problem
-from solvers.search.state import NEVER, Option, passed
+from solvers.search.state import Option, passed
 from solvers.search.successors import States
+from solvers.search.table import Rows
+
+Chosen = list[tuple[Request, Option]]
+"""What a batch does with each request."""
 
 
-def schedule_of(problem: Problem, guide: Guide, path: list[States]) -> Schedule:
-    """Return the schedule whose batches lead from each state of the path to the next."""
-    at = list(problem.columns)
-    clock = _Clock(problem)
+def schedule_of(found: Pass, path: list[States]) -> Schedule:
+    """Return the schedule whose batches (and waits) lead from each state of a path to the next."""
+    problem = found.problem
+    at = [problem.instance.requests[i] for i in problem.columns]
+    timing = _Timing(problem)
     batches = []
     for state, following in zip(path, path[1:], strict=False):
-        options, rows = _step(problem, guide, state, following, int(path[-1].cost[0]))
-        if options is not None:
-            chosen = {problem.instance.requests[i]: option for i, option in zip(at, options, strict=True)}
-            batches.append(_batch(clock.start(int(state.time[0]), chosen), chosen))
+        rows, options = _step(found, state, following)
+        if options:
+            chosen = list(zip(at, options, strict=True))
+            batches.append(_batch(timing.start(int(state.time[0]), chosen), chosen))
         for columns in problem.groups:
             order = np.argsort(rows[columns], kind="stable")
             at[columns] = [at[columns][i] for i in order]
@@ -30,7 +38,7 @@ def schedule_of(problem: Problem, guide: Guide, path: list[States]) -> Schedule:
 
 def serial_schedule(problem: Problem) -> Schedule:
     """Return the schedule that runs one request after another, which is always feasible."""
-    clock = _Clock(problem)
+    timing = _Timing(problem)
     batches = []
     now = 0
     for i, request in sorted(enumerate(problem.instance.requests), key=lambda pair: pair[1].arrival):
@@ -40,37 +48,71 @@ def serial_schedule(problem: Problem) -> Schedule:
         while state.status:
             working = [option for option in problem.table.legal.of(state)[0] if option.work]
             option = max(working, key=lambda option: (-option.moves.drop, option.work))
-            start = clock.start(now, {request: option})
-            batches.append(_batch(start, {request: option}))
+            start = timing.start(now, [(request, option)])
+            batches.append(_batch(start, [(request, option)]))
             now = start + problem.instance.cost.duration(option.features()) + option.after.remaining
             state = passed(option.after, option.after.remaining)
     return Schedule(instance_sha256=problem.instance.sha256, batches=tuple(batches))
 
 
-class _Clock:
+class _Timing:
     """When batches start. For busy-time, whose states have no ticks, each waits for all arrivals and returns."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.timeless = problem.name == "busy-time"
         self.ready = max(request.arrival for request in problem.instance.requests)
 
-    def start(self, tick: int, chosen: dict[Request, Option]) -> int:
+    def start(self, tick: int, chosen: Chosen) -> int:
         """Return when a batch starts that the search starts at `tick`."""
-        if not self.timeless:
+        if self.problem.name != "busy-time":
             return tick
         start = self.ready
-        options = list(chosen.values())
-        end = start + _duration(self.problem, options)
-        self.ready = end
-        for request, option in chosen.items():
-            if option.generates and option.after.segment and option.after.device == option.resident + option.work:
-                call = request.segments[option.after.segment - 1].call
-                begins = option.after.left == request.segments[option.after.segment].decode
-                if call is not None and begins:
-                    self.ready = max(self.ready, end + call.duration)
+        end = start + self.problem.instance.cost.duration(_features([option for _, option in chosen]))
+        calls = [request.calls[option.after.segment - 1].duration for request, option in chosen if _calls(request, option)]
+        self.ready = end + max(calls, default=0)
         return start
 
 
-def _duration(problem: Problem, options: list[Option]) -> int:
-    ...
+def _calls(request: Request, option: Option) -> bool:
+    """Whether the request starts a call at the end of the batch."""
+    after = option.after
+    return option.generates and after.segment > 0 and after.left == request.segments[after.segment].decode
+
+
+def _features(options: Sequence[Option]) -> Features:
+    """Return the features of a batch."""
+    single = [option.features() for option in options]
+    total = Features(*map(sum, zip(*single, strict=True)))
+    return total._replace(
+        busy=min(1, total.busy), any_decode=min(1, total.any_decode), any_prefill=min(1, total.any_prefill)
+    )
+
+
+def _batch(start: int, chosen: Chosen) -> Batch:
+    return Batch(
+        start=start,
+        work={request.id: option.work for request, option in chosen if option.work},
+        drop={request.id: option.moves.drop for request, option in chosen if option.moves.drop},
+        swap_out={request.id: option.moves.swap_out for request, option in chosen if option.moves.swap_out},
+        swap_in={request.id: option.moves.swap_in for request, option in chosen if option.moves.swap_in},
+    )
+
+
+def _step(found: Pass, state: States, following: States) -> tuple[Rows, list[Option]]:
+    """Return the row that `following` was made from, and the options of the batch (none: a wait)."""
+    problem = found.problem
+    problem.table.prepare(state.rows)
+    room = following.f - found.guide.looked_up(state)
+    rises = found.guide.rises(int(state.time[0]))
+    after, choices = problem.run(state, rises, room)
+    which = _same(problem, after, following)
+    if len(which):
+        return after.rows[which[0]], [problem.table.options[k] for k in choices.options[which[0]].tolist()]
+    waited = problem.wait(state)
+    return waited.rows[_same(problem, waited, following)[0]], []
+
+
+def _same(problem: Problem, states: States, other: States) -> np.ndarray:
+    """Return the positions of the states that are equal to `other`."""
+    same = (problem.canonical(states.rows.copy()) == other.rows).all(axis=1)
+    return np.nonzero(same & (states.time == other.time) & (states.cost == other.cost))[0]
