@@ -13,7 +13,9 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
+from kvbound import __version__
 from kvbound.errors import BadInput, MissingTool
+from kvbound.metrics import Value
 from solvers.task import Bound, Done, Failed, Found, Message, Send, Task
 
 
@@ -49,7 +51,7 @@ def _runner(task: Task) -> Callable[[Task, Send], Done]:
 def _search(task: Task, send: Send) -> Done:
     from solvers.search import search
 
-    def progress(incumbent: object, bound: int | None) -> None:
+    def progress(incumbent: Value | None, bound: Value | None) -> None:
         if bound is not None:
             send(Bound(bound))
 
@@ -60,14 +62,13 @@ def _search(task: Task, send: Send) -> Done:
         time_limit=task.time_limit,
         memory_limit_mb=task.memory_limit,
         progress=progress,
+        found=lambda schedule: send(Found(schedule, None)),
     )
     if outcome.bound is not None:
         send(Bound(outcome.bound))
     if outcome.schedule is not None:
         send(Found(outcome.schedule, outcome.value))
-    import kvbound
-
-    return Done(outcome.stopped, kvbound.__version__)
+    return Done(outcome.stopped, __version__)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ def search(
     time_limit: float | None = None,
     memory_limit_mb: int | None = None,
     progress: Progress | None = None,
+    found: Callable[[Schedule], None] | None = None,
     dominance: tuple[str, ...] = DOMINANCE,
 ) -> SearchOutcome:
     """Search for an optimal schedule.
@@ -75,6 +76,7 @@ def search(
         upper_bound: A schedule to improve on.
         time_limit: Seconds (None: no limit).
         memory_limit_mb: Memory for the states in MB (None: 4000).
+        found: Called with every schedule that is better than those before.
         progress: Called with the best value and the lower bound, about five times a second.
         dominance: The reductions to use, of `DOMINANCE`; all give the same optimum.
 
@@ -82,7 +84,7 @@ def search(
         BadInput: the objective is unknown, or numbers exceed 64 bits.
         InvalidSchedule: `upper_bound` breaks a rule.
     """
-    run = _Run(Problem(instance, objective, dominance), time_limit, memory_limit_mb, progress)
+    run = _Run(Problem(instance, objective, dominance), time_limit, memory_limit_mb, progress, found)
     return run.outcome(upper_bound)
 
 
@@ -104,12 +106,18 @@ class _Run:
     """One search: passes of growing width under better and better guides, until one cuts nothing."""
 
     def __init__(
-        self, problem: Problem, time_limit: float | None, memory_limit_mb: int | None, progress: Progress | None
+        self,
+        problem: Problem,
+        time_limit: float | None,
+        memory_limit_mb: int | None,
+        progress: Progress | None,
+        found: Callable[[Schedule], None] | None,
     ) -> None:
         self.problem = problem
         self.deadline = None if time_limit is None else time.monotonic() + time_limit
         self.most_bytes = (MEMORY_LIMIT_MB if memory_limit_mb is None else memory_limit_mb) * 1_000_000
         self.progress = progress
+        self.found = found
         self.reported = 0.0
         self.best = 0
         self.schedule: Schedule | None = None
@@ -141,6 +149,8 @@ class _Run:
         cost = int(value * self.problem.scale)
         if self.schedule is None or cost < self.best:
             self.schedule, self.best = schedule, cost
+            if self.found is not None:
+                self.found(schedule)
 
     def passes(self) -> None:
         """Make passes until one is exhaustive."""
