@@ -31,7 +31,7 @@ def cases() -> list[tuple[Instance, str, str]]:
     return [
         (mars, "total-flow-time", "as-given"),
         (mars, "total-flow-time", "free"),
-        *((builtin_instance(f"infermax-figure15:I={I}"), "busy-time", "as-given") for I in (1, 4, 32)),
+        *((builtin_instance(f"infermax-figure15:I={prompt}"), "busy-time", "as-given") for prompt in (1, 4, 32)),
         (sample, "total-flow-time", "as-given"),
         (sample, "total-flow-time", "free"),
     ]

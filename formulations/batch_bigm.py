@@ -16,7 +16,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.batch_clock import make_clock
+from formulations.batch_clock import Starts, make_clock
 from formulations.batch_cost import BatchCost
 from formulations.batch_moves import BatchMoves
 from formulations.batch_start import BatchStart
@@ -81,7 +81,7 @@ class BatchBigM:
             self.batch_order, self.batch_is_not_empty, self.batch_tokens, self.prefill_tokens, self.batch_requests,
             self.one_phase, self.blocks, self.device_memory, self.host_memory,
         ]  # fmt: skip
-        tight = [self.kept_tokens, self.generation_packing, self.resident_packing, self.identical_requests_end_in_order]
+        tight = [self.phase_tokens, self.tokens_by_token, self.kept_tokens, self.generation_packing, self.resident_packing, self.identical_requests_end_in_order]
         return [
             *progress, *work, *batch, *([] if self.plain else tight), *self.moves.constraints(),
             *self.clock.constraints(), *self.cost.constraints(),
@@ -438,6 +438,24 @@ class BatchBigM:
 
     # --- tightening ----------------------------------------------------------------------------------------------
 
+    def phase_tokens(self) -> Rows:
+        """c >= g + extends; a fresh prefill that generates takes the prompt: c >= I (fresh + g - 1) (g = w: c >= I fresh)."""
+        for i, j in product(self.requests, self.batches):
+            tokens, fresh, prompt = self.model.c[i, j], self.model.fresh[i, j], self.chains[i].request.prompt
+            generates, chunked = self.generates(i, j), self.machine.chunked
+            yield tokens >= generates + self.extends(i, j) + (0 if chunked else (prompt - 1) * fresh)
+            if chunked and prompt > self.most_tokens(i, j):
+                yield fresh + generates <= 1
+            elif chunked:
+                yield tokens >= prompt * (fresh + generates - 1)
+
+    def tokens_by_token(self) -> Rows:
+        """Sum of c up to batch j >= sum over q of the tokens that token q needs, times y[i,q,j]."""
+        for i, j in product(self.requests, self.batches):
+            tokens = self.chains[i].least_tokens
+            needed = sum(tokens[q] * self.reached(i, q, j) for q in self.marks(i))
+            yield sum(self.model.c[i, b] for b in range(1, j + 1)) >= needed
+
     def kept_tokens(self) -> Rows:
         """KV that is not lost is held: m' + c + h >= sum of (A_q - A_{q-1}) y_q - A_O done - A_max lost."""
         for i, j in product(self.requests, self.batches):
@@ -516,13 +534,20 @@ class BatchBigM:
             for i in self.requests
         ]
         if self.objective_name == "max-flow-time":
-            self.model.longest_flow = pyo.Var(domain=pyo.NonNegativeReals)
-            self.model.longest_flow_time = pyo.ConstraintList()
-            for flow in flows:
-                self.model.longest_flow_time.add(self.model.longest_flow >= flow)
-            return self.model.longest_flow
+            return self._longest_flow(flows)
         weighted = self.objective_name == "weighted-flow-time"
         return sum((requests[i].weight if weighted else 1) * flows[i] for i in self.requests)
+
+    def _longest_flow(self, flows: list[Any]) -> Any:
+        """A variable above every flow time, and (tightened) above the end less the last arrival."""
+        self.model.longest_flow = pyo.Var(domain=pyo.NonNegativeReals)
+        self.model.longest_flow_time = pyo.ConstraintList()
+        if not self.plain and isinstance(self.clock, Starts):
+            last_arrival = max(chain.request.arrival for chain in self.chains)
+            flows = [*flows, self.clock.end() + (self.clock.origin - last_arrival) / self.scale]
+        for flow in flows:
+            self.model.longest_flow_time.add(self.model.longest_flow >= flow)
+        return self.model.longest_flow
 
     def objective_bound(self, dual_bound: float) -> int:
         """Turn a solver's dual bound into ticks, rounded up because objectives are integers.

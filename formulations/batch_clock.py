@@ -9,12 +9,12 @@ may consist of an ordered swap and an eviction), and `Starts` is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
 
-from formulations.chains import least_batch, longest_batch
+from formulations.chains import least_batch, least_times, least_work, longest_batch
 from formulations.horizon import latest_completions, latest_first_tokens
 
 if TYPE_CHECKING:
@@ -218,8 +218,14 @@ class Starts(Clock):
         calls = [(i, k) for i in program.requests for k in range(len(program.chains[i].request.calls))]
         self.model.t = pyo.Var(batches, bounds=(0, self.latest))
         self.model.R = pyo.Var([(i, k, j) for (i, k), j in product(calls, batches)], domain=pyo.Binary)
+        self.least = [
+            [(chain.request.arrival - self.origin + ticks) / program.scale for ticks in times]
+            for chain, times in zip(
+                program.chains, (least_times(program.instance, chain) for chain in program.chains), strict=True
+            )
+        ]
         self.watched = self._watched()
-        self.model.at = pyo.Var(self.watched, bounds=(0, self.latest))
+        self.model.at = pyo.Var(self.watched, bounds=lambda _, i, q: (self.least[i][q], self.latest))
         spans = [] if program.plain else [(i, q, j) for (i, q), j in product(self.watched, batches)]
         self.model.span = pyo.Var(spans, bounds=(0, self.latest))
 
@@ -233,7 +239,7 @@ class Starts(Clock):
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints of the clock."""
         rows = [self.sequence, self.arrival, self.call_starts, self.call_interval, self.time_of_token]
-        return rows if self.program.plain else [*rows, self.time_is_spent]
+        return rows if self.program.plain else [*rows, self.time_is_spent, self.progress_takes_time, self.rest_takes_time]
 
     def sequence(self) -> Rows:
         """R1: t[j+1] >= t[j] + D[j]; the last batch ends by the latest end."""
@@ -294,6 +300,37 @@ class Starts(Clock):
                 if j < self.batches:
                     gap = self.model.t[j + 1] - self.model.t[j]
                     yield span >= gap - self.latest * self.program.reached(i, q, j)
+
+    def progress_takes_time(self) -> Rows:
+        """t[j] + D[j] >= sum over q of (L_q - L_{q-1}) y[i,q,j], L_q the earliest end of a batch that generates q."""
+        for i, j in product(self.program.requests, self.program.batches):
+            least = [0.0, *self.least[i][1:]]
+            steps = [(q, b - a) for q, (a, b) in enumerate(pairwise(least), 1)]
+            yield self.finish(j) >= sum(step * self.program.reached(i, q, j) for q, step in steps)
+
+    def rest_takes_time(self) -> Rows:
+        """at[i,q] >= t[j] + D[j] + rest[i,j] - T y[i,q,j-1], for the last token; makespan: the end >= t[j] + D[j] + rest.
+
+        The rest is what the tokens after the next take at least, and one batch for the next, of which chunks and the
+        call may lie behind.
+        """
+        for i, j in product(self.program.requests, self.program.batches):
+            last = self.program.chains[i].outputs
+            if (i, last) in self.watched:
+                late = self.latest * self.program.reached(i, last, j - 1)
+                yield self.model.at[i, last] >= self.finish(j) + self.rest(i, j) - late
+            elif self.program.objective_name == "makespan":
+                yield self.end() >= self.finish(j) + self.rest(i, j)
+
+    def rest(self, i: int, j: int) -> Any:
+        """Time from the end of batch j to the end of request i, at the least."""
+        reached, least = self.program.reached, self.least[i]
+        terms = []
+        for q in range(1, self.program.chains[i].outputs + 1):
+            step = least_work(self.program.instance) / self.program.scale
+            terms.append(step * (reached(i, q - 1, j) - reached(i, q, j)))
+            terms.append((least[q] - least[q - 1]) * (1 - reached(i, q - 1, j)))
+        return sum(terms)
 
     def returned(self, i: int, k: int, j: int) -> Any:
         """R[i,k,j]."""

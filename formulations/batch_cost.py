@@ -78,7 +78,7 @@ class BatchCost:
             return []
         return [
             self.least_duration, self.duration_of_cost, self.indicators, self.prefills_fit, self.prefill_batches, self.some_phase, self.tokens_above_knee, self.kv_read_by_decodes,
-            self.kv_read_by_prefills, self.pairs_of_fresh_prefills, self.digits_of_tokens, self.pairs_of_digits,
+            self.kv_read_by_prefills, self.pairs_of_fresh_prefills, self.pairs_by_token, self.digits_of_tokens, self.pairs_of_digits,
         ]  # fmt: skip
 
     def least_duration(self) -> Rows:
@@ -196,6 +196,14 @@ class BatchCost:
             pairs = sum(context[q] ** 2 * program.makes(i, q, j) for q in program.marks(i))
             other = (1 if program.machine.chunked else program.generates(i, j)) - self.model.fresh[i, j]
             yield self.model.prefill_pairs[i, j] >= pairs - most * other
+
+    def pairs_by_token(self) -> Rows:
+        """Sum of prefill_pairs up to batch j >= sum over q of the pairs that token q needs, times y[i,q,j]."""
+        program = self.program
+        for i, j in () if program.plain else self.model.prefill_pairs:
+            pairs = program.chains[i].least_pairs
+            needed = sum(pairs[q] * program.reached(i, q, j) for q in program.marks(i) if pairs[q])
+            yield sum(self.model.prefill_pairs[i, b] for b in range(1, j + 1)) >= needed
 
     def digits_of_tokens(self) -> Rows:
         """C = sum of 2**b digit[b]."""

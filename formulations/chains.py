@@ -12,8 +12,8 @@ class Chain:
     """The tokens 1..O of one request, which every schedule generates in this order, one a batch at most.
 
     `context[q]` is A_q: the KV that is resident when token q is generated, whatever happened before; A_0 = 0.
-    `ends[k]` is the last token of segment k. `steps[q]` batches at least, the last of which generates token q, work on
-    it after token q-1; `waits[q]` ticks of a call lie between the two.
+    `ends[k]` is the last token of segment k. After token q-1, `least_tokens[q]` tokens are processed in `steps[q]`
+    batches, at the least, of which the last generates token q; `waits[q]` ticks of a call lie between the two.
     """
 
     def __init__(self, machine: Machine, request: Request) -> None:
@@ -23,13 +23,15 @@ class Chain:
         self.ends = [sum(s.decode for s in request.segments[: k + 1]) for k in range(len(request.segments))]
         self.context = [0, request.prompt]
         self.steps = [0, chunks(machine, request.prompt)]
+        self.least_tokens = [0, request.prompt]
         self.waits = [0, 0]
         calls = dict(zip(self.ends, request.calls, strict=False))
         for q in range(2, self.outputs + 1):
             call = calls.get(q - 1)
             self.context.append(self.context[-1] + 1 + (0 if call is None else call.returns))
             discarded = call is not None and call.handling == "discard"
-            self.steps.append(chunks(machine, self.context[q] - (0 if discarded else self.context[q - 1])))
+            self.least_tokens.append(self.context[q] - (0 if discarded else self.context[q - 1]))
+            self.steps.append(chunks(machine, self.least_tokens[q]))
             self.waits.append(0 if call is None else call.duration)
 
     @cached_property
@@ -40,9 +42,20 @@ class Chain:
     @cached_property
     def tokens(self) -> int:
         """Tokens that it processes at the least."""
-        return self.request.peak + sum(
-            self.context[self.ends[k]] for k, call in enumerate(self.request.calls) if call.handling == "discard"
-        )
+        return sum(self.least_tokens)
+
+    @cached_property
+    def least_pairs(self) -> list[int]:
+        """Attention pairs that the prefills of each token add up to at the least; with chunks its last is a decode."""
+        calls = dict(zip(self.ends, self.request.calls, strict=False))
+        pairs = [0, max(1, (self.context[1] - self.machine.chunked) ** 2)]
+        for q in range(2, self.outputs + 1):
+            call, whole = calls.get(q - 1), self.context[q] - self.machine.chunked
+            if call is not None and call.handling == "discard":
+                pairs.append(whole**2)
+            else:
+                pairs.append(whole**2 - self.context[q - 1] ** 2 if call is not None and call.returns else 0)
+        return pairs
 
     @cached_property
     def settled(self) -> int:

@@ -71,9 +71,7 @@ class Walk:
 
     def outcome(self, numbers):
         """Where a batch leaves each request: m before its work, h, and its work."""
-        return [
-            (*after_moves(state, moves), work) for state, (*moves, work) in zip(self.node, numbers, strict=True)
-        ]
+        return [(*after_moves(state, moves), work) for state, (*moves, work) in zip(self.node, numbers, strict=True)]
 
     # --- the referee ---
 
@@ -104,7 +102,9 @@ def compare(seed, profile, samples):
             assert not walk.ends_after(batch, walk.now + ticks)
             numbers = walk.disturbed(walk.numbers(choice))
             if walk.rule_broken(walk.batch(numbers)) == 11:
-                same = [ticks for (_, ticks), seen in zip(legal, outcomes, strict=True) if seen == walk.outcome(numbers)]
+                same = [
+                    ticks for (_, ticks), seen in zip(legal, outcomes, strict=True) if seen == walk.outcome(numbers)
+                ]
                 assert same
                 assert walk.ends_after(walk.batch(numbers), walk.now + min(same) - 1)
                 accepted += 1
