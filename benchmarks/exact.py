@@ -13,7 +13,7 @@ from kvbound.builtin import builtin_instance
 from kvbound.errors import BadInput, MissingTool
 from kvbound.instance import Instance
 
-TIME_LIMIT = 20.0
+TIME_LIMIT = 10.0
 WAYS = (
     ("search", "auto"),
     ("arc-flow", "highs"),

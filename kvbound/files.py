@@ -37,6 +37,17 @@ def read_schedule(source: str | Path) -> Schedule:
     return parse(Schedule, read_text(source), str(source))
 
 
+def check_writable(*targets: str | Path | None) -> None:
+    """Refuse a file that cannot be written later, before hours are spent on what goes into it (None and `-` pass)."""
+    for target in targets:
+        if target is not None and str(target) != "-":
+            folder = Path(target).absolute().parent
+            if not folder.is_dir():
+                raise BadInput(f"{target}: cannot be written: there is no folder {folder}")
+            if not os.access(folder, os.W_OK) or Path(target).is_dir():
+                raise BadInput(f"{target}: cannot be written there")
+
+
 def write_text(target: str | Path, text: str) -> None:
     """Write a file whole or not at all (`-`: standard output)."""
     if str(target) == "-":

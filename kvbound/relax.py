@@ -120,7 +120,7 @@ def _machine(fine: Machine, relaxed: Sequence[_Relaxed], block: int, slot: int) 
     return Machine(
         memory=None if fine.memory is None else fine.memory // block + extra * page,
         block=page,
-        host_memory=_host_memory(fine.host_memory, len(relaxed), extra, block),
+        host_memory=_host_memory(fine, len(relaxed), extra, block),
         batch_tokens=batch_tokens,
         prefill_tokens=prefill_tokens,
         batch_requests=batch_requests,
@@ -128,9 +128,12 @@ def _machine(fine: Machine, relaxed: Sequence[_Relaxed], block: int, slot: int) 
     )
 
 
-def _host_memory(tokens: int | None, requests: int, extra: int, block: int) -> int | None:
-    """Each request may hold a part of a block on the host that counts as a whole one."""
-    return (tokens + requests * (block - 1)) // block + extra if tokens else tokens
+def _host_memory(fine: Machine, requests: int, extra: int, block: int) -> int | None:
+    """With `partial`, each request may hold a part of a block on the host that counts as a whole one."""
+    if not fine.host_memory:
+        return fine.host_memory
+    parts = requests * (block - 1) if fine.partial else 0
+    return (fine.host_memory + parts) // block + extra
 
 
 def _budgets(

@@ -28,21 +28,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache
 from heapq import heappop, heappush
-from operator import add
 from typing import NamedTuple
 
-from kvbound.cost import Features
-from kvbound.instance import Call, Instance, Request
-from kvbound.metrics import Value, objective_value
-from kvbound.schedule import Batch, Schedule
+from kvbound.instance import Instance, Request
+from kvbound.metrics import Value, check_objective, objective_value
+from kvbound.schedule import Schedule
 from kvbound.validator import verify_schedule
-
-UNWATCHED = -1
-"""Stands for a time that the objective does not need (any more)."""
+from tests.exhaustive_batches import UNWATCHED, Batches, Choice, Node, Option, State, as_batch
 
 
 class TooManyStates(RuntimeError):  # noqa: N818
@@ -85,9 +80,9 @@ class Search:
 
     def __init__(self, instance: Instance, objective: str, *, every_tick: bool = False) -> None:
         self.instance = instance
-        self.machine = instance.machine
         self.requests = instance.requests
-        self.objective = objective
+        self.batches = Batches(instance)
+        self.objective = check_objective(objective)
         self.every_tick = every_tick or (
             objective == "late-requests" and any(r.slo is not None and r.slo.tpot is not None for r in self.requests)
         )
@@ -96,9 +91,6 @@ class Search:
         self.alike = [[i for i, k in enumerate(kinds) if k == kind] for kind in set(kinds) if kinds.count(kind) > 1]
         self.edges: dict[Node, Edge] = {}
         self.expanded: dict[Node, list[tuple[int, ...]]] = {}
-        self.options = cache(self._options)
-        self.batches = lru_cache(maxsize=1000)(self._batches)
-        self.duration = cache(self._duration)
 
     def run(self, max_states: int) -> tuple[int, Node]:
         """Expand the nodes in the order of their labels until one is reached where all requests are done.
@@ -124,9 +116,9 @@ class Search:
         raise AssertionError("every instance can be carried out, one request after another")
 
     def is_beaten(self, node: Node) -> bool:
-        """Whether this node, or for the largest flow time one that differs in no greater ages only, was expanded.
+        """Whether this node has been expanded; for the largest flow time, or one like it in all but smaller ages.
 
-        Its label was no greater, because they come in order, and the same batches led on from it.
+        The other's label was no greater, because labels come in order, and the same batches led on from it.
         """
         if self.objective != "max-flow-time":
             key, ages = node, ()
@@ -144,7 +136,7 @@ class Search:
         waiting, working = self.rates(node)
         next_event = min((state.wait for state in node if state.wait), default=0)
         edges = [((None,) * len(node), 1 if self.every_tick else next_event, waiting)] if next_event else []
-        edges += [(choice, ticks, working) for choice, ticks in self.batches(tuple(map(timeless, node)))]
+        edges += [(choice, ticks, working) for choice, ticks in self.batches.starting_at(node)]
         for choice, ticks, rate in edges:
             steps = [step(i, option, ticks) for i, option in enumerate(choice)]
             reached = max(label + rate * ticks + sum([s.late for s in steps]), *[s.flow_time for s in steps])
@@ -159,8 +151,6 @@ class Search:
                 order[place] = i
         return tuple([states[i] for i in order]), tuple(order)
 
-    # --- the rules -----------------------------------------------------------------------------------------------
-
     # --- one request ---------------------------------------------------------------------------------------------
 
     def at_start(self, request: Request) -> State:
@@ -174,13 +164,13 @@ class Search:
 
     def step(self, i: int, state: State, option: Option | None, ticks: int) -> Step:
         """Return where a batch of `ticks`, in which the request takes `option`, leads it."""
-        if self.is_done(i, state):
+        if self.batches.is_done(i, state):
             return Step(state, 0, 0)
         request, later = self.requests[i], _pass_time(state, ticks)
         if option is not None:
             mark = "free" if state.mark == "free" else ""
             if option.work:
-                mark = "" if self.machine.pause else "worked"
+                mark = "" if self.instance.machine.pause else "worked"
             later = later._replace(device=option.device, host=option.host, mark=mark)
             if option.load.generated:
                 later = _generate(request, later)
@@ -203,20 +193,15 @@ class Search:
         rate = sum(
             self.weight(request)
             for i, (request, state) in enumerate(zip(self.requests, node, strict=True))
-            if not (has_first_token(state) if self.objective == "total-ttft" else self.is_done(i, state))
+            if not (has_first_token(state) if self.objective == "total-ttft" else self.batches.is_done(i, state))
         )
         return rate, rate
 
     def weight(self, request: Request) -> int:
-        """What a tick before its completion (total-ttft: its first token) adds to a sum over requests, times `scale`."""
-        match self.objective:
-            case "total-flow-time" | "total-ttft":
-                return 1
-            case "weighted-flow-time":
-                return request.weight
-            case "normalized-latency":
-                return self.scale // request.output
-        raise ValueError(f"no objective is called {self.objective!r}")
+        """What a tick before its completion (total-ttft: its first token) adds to a sum, times `scale`."""
+        if self.objective == "weighted-flow-time":
+            return request.weight
+        return self.scale // request.output if self.objective == "normalized-latency" else 1
 
     def forget(self, request: Request, state: State) -> State:
         """Forget the times that no longer matter, so that equal futures are equal nodes."""
@@ -313,5 +298,3 @@ def is_late(request: Request, state: State) -> bool:
             and state.decoding + left > slo.tpot * (request.output - 1)
         )
     )
-
-

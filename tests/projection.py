@@ -172,7 +172,7 @@ def project(fine_schedule: Schedule, fine: Instance, coarse: Instance) -> Schedu
     trace, grid = verify_schedule(fine, fine_schedule), coarse.coarsening
     followers = [
         Follower(item.request, coarse.request(item.request.id), looks(trace, item), item.completion,
-                 grid.block_tokens, grid.slot_ticks, coarse.machine.partial)
+                 grid.block_tokens, grid.slot_ticks, fine.machine.partial)
         for item in trace.requests
     ]  # fmt: skip
     batches = []

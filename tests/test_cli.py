@@ -105,6 +105,11 @@ def test_an_invalid_schedule_is_exit_1_and_names_the_rule(kvbound, tmp_path):
         (["simulate", "mars-figure1", "--policy", "all", "--schedule", "s.json"], "schedule of one policy"),
         (["simulate", "mars-figure1"], "--policy"),
         (["compare", "mars-figure1", "--plot", "picture.xyz"], "xyz"),
+        (
+            ["solve", "mars-figure1", "--json", "nowhere/r.json"],
+            "nowhere/r.json: cannot be written: there is no folder",
+        ),
+        (["solve", "mars-figure1", "--plot", "nowhere/p.svg"], "nowhere/p.svg: cannot be written"),
         (["frobnicate"], "frobnicate"),
     ],
 )
@@ -115,6 +120,14 @@ def test_bad_usage_is_exit_2_with_one_line(kvbound, arguments, complaint, tmp_pa
     assert complaint in err
     assert err.count("\n") == 1
     assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["import"], ["solve", "--help"]])
+def test_help_is_help(kvbound, arguments):
+    code, out, err = kvbound(*arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: ")
+    assert out.count("\n") > 5
 
 
 def test_a_request_that_can_never_fit_is_exit_2(kvbound, tmp_path):
@@ -153,9 +166,7 @@ def test_better_than_answers_yes_and_no(kvbound):
 
 
 def test_a_limit_that_leaves_the_gap_open_is_exit_3(kvbound):
-    code, out, _ = kvbound(
-        "solve", "hindsight-benchmark:seed=2", "--time-limit", 1, "--gap", 0.000001, "--json", "-"
-    )
+    code, out, _ = kvbound("solve", "hindsight-benchmark:seed=2", "--time-limit", 1, "--gap", 0.000001, "--json", "-")
     row = json.loads(out)
     assert code == 3
     assert row["status"] == "feasible"

@@ -211,6 +211,17 @@ def test_prompts_shorter_than_a_block_share_memory() -> None:
     assert fine_bound(coarse, "total-flow-time", below) == 4 + 4
 
 
+def test_a_part_of_a_block_on_the_host_counts_as_a_block() -> None:
+    """A holds 5 tokens at its call, drops one and swaps out one: 3 on the device are one block of 2, so one is out."""
+    fine = instance(request("A", 4, (2, 6, 0, "free"), 2), request("B", 2, 8), host_memory=1, partial=True)
+    batches = [batch(0, A=4, B=2), batch(1, A=1, B=1), batch(2, drop={"A": 1}, out={"A": 1}, B=1)]
+    batches += [batch(tick, B=1) for tick in range(3, 8)] + [batch(8, back={"A": 1}, A=2), batch(9, A=1)]
+    coarse = coarsen(fine, block_tokens=2, slot_ticks=2, direction="relax")
+    assert coarse.machine.host_memory == (1 + 2) // 2
+    trace = verify_schedule(coarse, project(schedule(fine, *batches), fine, coarse))
+    assert trace.batches[1].host == 1
+
+
 def test_relax_by_hand() -> None:
     """Blocks of 4: segments of 3 tokens and the time around them become parts of calls and offsets."""
     fine = instance(
@@ -223,7 +234,7 @@ def test_relax_by_hand() -> None:
     coarse = coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax")
     a = request("A", 3, (1, 3, 3, "preserve"), 2, arrival=2)  # call: 2 left over, 5, 3 decoded, 4; context 31 of 4
     assert coarse.requests == (a, request("B", 1, 1, weight=3), request("C", 1, 1))
-    assert coarse.machine == Machine(memory=13, host_memory=6)
+    assert coarse.machine == Machine(memory=13, host_memory=3)
     grid = coarse.coarsening
     assert grid.completion_offset == {"A": 6, "B": 1, "C": 0}  # A: 1 left over, 3 for the call, 2; C: 1 + 3 - 4
     assert grid.flow_offset == {"A": 6 + 8 - 3, "B": 1 + 0 - 2, "C": 0 + 0 - 1}

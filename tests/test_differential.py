@@ -57,7 +57,7 @@ def question(profile, seed):
     instance = tiny_instance(seed, **SMALL | PROFILES[profile])
     objective = NAMES[seed % len(NAMES)]
     try:
-        return instance, objective, exhaustive_optimum(instance, objective, max_states=2000)
+        return instance, objective, exhaustive_optimum(instance, objective, max_states=1000)
     except TooManyStates:
         return None
 

@@ -95,8 +95,8 @@ def test_a_tpot_slo_needs_starts_between_events():
 
     B holds 3 of 6 tokens during its call and must go on at once when that returns at 8 (its latency is 9). A's last
     batch needs 4 tokens, so it comes after B's end, and ends at 10, the latency of A. A's TPOT of 3/2 allows 3 ticks
-    from the first token to there: the first comes at 7, in a batch that starts at 6, when nothing arrives or returns. Started
-    at 8, A ends at 11.
+    from the first token to there: the first comes at 7, in a batch that starts at 6, when nothing arrives or returns.
+    Started at 8, A ends at 11.
     """
     a = request("A", 1, (2, 0, 1, "preserve"), 1, slo=Slo(latency=10, tpot="3/2"))
     b = request("B", 3, (1, 7, 0, "preserve"), 1, slo=Slo(latency=9))

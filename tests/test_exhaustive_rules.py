@@ -10,7 +10,8 @@ import random
 import pytest
 
 from kvbound import Batch, InvalidSchedule, Schedule, verify_schedule
-from tests.exhaustive import Search, after_moves, as_batch, timeless
+from tests.exhaustive import Search
+from tests.exhaustive_batches import after_moves, as_batch
 from tests.tiny_instances import PROFILES, tiny_instance
 
 KINDS = ("drop", "swap_out", "swap_in", "work")
@@ -32,7 +33,7 @@ class Walk:
 
     def legal(self):
         """What the search allows now: pairs of a choice and its ticks."""
-        return self.search.batches(tuple(map(timeless, self.node)))
+        return self.search.batches.starting_at(self.node)
 
     def go_on(self):
         """Wait or make a batch; return whether there was anything to do."""
@@ -53,14 +54,16 @@ class Walk:
     def disturbed(self, numbers):
         """The same, with anything up to a little more than there is for some requests."""
         return [
-            self.anything(i) if not self.search.is_done(i, state) and self.random.random() < 0.5 else given
+            self.anything(i) if not self.search.batches.is_done(i, state) and self.random.random() < 0.5 else given
             for i, (state, given) in enumerate(zip(self.node, numbers, strict=True))
         ]
 
     def anything(self, i):
         state = self.node[i]
         held = state.device + state.host
-        return tuple(self.random.randint(0, most) for most in (held, held, held, self.search.known(i, state) + 1))
+        return tuple(
+            self.random.randint(0, most) for most in (held, held, held, self.search.batches.known(i, state) + 1)
+        )
 
     def batch(self, numbers):
         tokens = {
@@ -76,7 +79,7 @@ class Walk:
     # --- the referee ---
 
     def rule_broken(self, *more):
-        """The rule that the referee names for the batches so far and `more`; 11 (completion) or none: they are right."""
+        """The rule that the referee names for the batches so far and `more`; 11 (completion): they are right."""
         schedule = Schedule(instance_sha256=self.instance.sha256, batches=(*self.batches, *more))
         try:
             verify_schedule(self.instance, schedule)

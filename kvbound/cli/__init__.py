@@ -10,25 +10,34 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED
 
 def main() -> None:
     """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
+    try:
+        code = _run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _run() -> int:
     from typer.exceptions import TyperException
 
     from kvbound.cli.app import app
     from kvbound.errors import BadInput, MissingTool
 
     try:
-        code = app(standalone_mode=False) or 0
+        return app(standalone_mode=False) or 0
     except TyperException as error:
-        code = _complain(error.format_message() if hasattr(error, "format_message") else str(error), EXIT_BAD_INPUT)
+        if type(error).__name__ == "NoArgsIsHelpError":  # no command was given: its message is the help
+            print(error)
+            return 0
+        return _complain(error.format_message() if hasattr(error, "format_message") else str(error), EXIT_BAD_INPUT)
     except BadInput as error:
-        code = _complain(str(error), EXIT_BAD_INPUT)
+        return _complain(str(error), EXIT_BAD_INPUT)
     except MissingTool as error:
-        code = _complain(str(error), EXIT_MISSING_TOOL)
+        return _complain(str(error), EXIT_MISSING_TOOL)
     except KeyboardInterrupt:
-        code = _complain("interrupted", EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    sys.exit(code)
+        return _complain("interrupted", EXIT_INTERRUPTED)
 
 
 def _complain(message: str, code: int) -> int:

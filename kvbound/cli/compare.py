@@ -25,6 +25,7 @@ from kvbound.cli.common import (
 from kvbound.cli.progress import SolveProgress
 from kvbound.cli.simulate import policy_names
 from kvbound.cli.solve import between
+from kvbound.files import check_writable
 from kvbound.instance import Instance
 from kvbound.result import Result
 
@@ -43,6 +44,7 @@ def compare(
     json: JsonOption = None,
 ) -> int:
     """Say how far each policy is from the best schedule there is."""
+    check_writable(plot, json)
     comparison = compare_policies(load(instance), policy_names(policies), objective, handling, time_limit, threads)
     if plot is not None:
         comparison.draw(plot)

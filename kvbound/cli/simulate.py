@@ -19,7 +19,7 @@ from kvbound.cli.common import (
     table,
 )
 from kvbound.errors import BadInput
-from kvbound.files import write_text
+from kvbound.files import check_writable, write_text
 
 COLUMNS = ("policy", "value", "mean", "in seconds", "completions", "handling")
 
@@ -35,6 +35,7 @@ def simulate(
     """Run schedulers that people use; each schedule is executed by the referee."""
     from solvers import simulate_policy
 
+    check_writable(schedule, json)
     loaded = load(instance)
     names = policy_names(policy)
     if schedule is not None and len(names) > 1:

@@ -27,7 +27,7 @@ from kvbound.cli.common import (
 )
 from kvbound.cli.progress import SolveProgress
 from kvbound.errors import BadInput
-from kvbound.files import write_text
+from kvbound.files import check_writable, write_text
 from kvbound.instance import Instance
 from kvbound.metrics import Value
 from kvbound.result import Result
@@ -56,6 +56,7 @@ def solve(
     """Find the best schedule there is, and prove it."""
     import solvers
 
+    check_writable(schedule, plot, json)
     loaded = load(instance)
     target = None if better_than is None else target_of(better_than, loaded, objective, handling)
     with SolveProgress(f"solving {loaded.name}") as progress:

@@ -10,7 +10,7 @@ from rich.console import Console
 from kvbound import InvalidSchedule, Trace, handlings, measures, verify_schedule
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, load, table
-from kvbound.files import read_schedule
+from kvbound.files import check_writable, read_schedule
 from kvbound.instance import Instance
 from kvbound.metrics import OBJECTIVES
 from kvbound.schedule import Schedule
@@ -23,6 +23,7 @@ def verify(
     json: JsonOption = None,
 ) -> int:
     """Execute a schedule exactly: the first rule broken, or everything that is measured."""
+    check_writable(plot, json)
     judged = read_schedule(schedule)
     loaded = match_handling(load(instance), judged)
     try:
