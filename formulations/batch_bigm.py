@@ -81,7 +81,10 @@ class BatchBigM:
             self.batch_order, self.batch_is_not_empty, self.batch_tokens, self.prefill_tokens, self.batch_requests,
             self.one_phase, self.blocks, self.device_memory, self.host_memory,
         ]  # fmt: skip
-        tight = [self.phase_tokens, self.tokens_by_token, self.kept_tokens, self.generation_packing, self.resident_packing, self.identical_requests_end_in_order]
+        tight = [
+            self.phase_tokens, self.tokens_by_token, self.kept_tokens, self.generation_packing, self.resident_packing,
+            self.identical_requests_end_in_order,
+        ]  # fmt: skip
         return [
             *progress, *work, *batch, *([] if self.plain else tight), *self.moves.constraints(),
             *self.clock.constraints(), *self.cost.constraints(),
@@ -213,7 +216,7 @@ class BatchBigM:
 
     def extends(self, i: int, j: int) -> Any:
         """1 if request i works in batch j on resident KV, in the prefill phase."""
-        return self.model.extends[i, j] if (i, j) in self.model.extends else 0
+        return self.model.extends[i, j] if (i, j) in self.model.extends else 0  # noqa: SIM401 - no dict
 
     def decodes(self, i: int, j: int) -> Any:
         """1 if request i is in the decode phase in batch j (where phases matter)."""
@@ -252,7 +255,8 @@ class BatchBigM:
 
     def segment_ends(self) -> Rows:
         """y[i,q,j] = 1 exactly if generated[i,j] >= q, for the marks q (plain)."""
-        for i, q, j in ((i, q, j) for i in self.requests for q in self.marks(i) for j in self.batches):
+        marks = [(i, q) for i in self.requests for q in self.marks(i)]
+        for (i, q), j in product(marks, self.batches):
             most = self.chains[i].outputs
             yield self.generated(i, j) >= q * self.reached(i, q, j)
             yield self.generated(i, j) <= q - 1 + (most - q + 1) * self.reached(i, q, j)
@@ -383,7 +387,9 @@ class BatchBigM:
     def batch_tokens(self) -> Rows:
         """(4), R5: sum of c <= C."""
         limit = self.machine.batch_tokens
-        for j in self.batches if limit is not None else ():
+        if limit is None:
+            return
+        for j in self.batches:
             yield sum(self.model.c[i, j] for i in self.requests) <= limit * self.model.used[j]
 
     def prefill_tokens(self) -> Rows:
@@ -397,7 +403,9 @@ class BatchBigM:
     def batch_requests(self) -> Rows:
         """R5: at most so many requests in work."""
         limit = self.machine.batch_requests
-        for j in self.batches if limit is not None else ():
+        if limit is None:
+            return
+        for j in self.batches:
             yield sum(self.works(i, j) for i in self.requests) <= limit * self.model.used[j]
 
     def one_phase(self) -> Rows:
@@ -417,7 +425,9 @@ class BatchBigM:
     def device_memory(self) -> Rows:
         """(4), R6: the blocks of all requests after the moves and the growth are at most those of the memory."""
         limit = self.machine.block_limit
-        for j in self.batches if limit is not None else ():
+        if limit is None:
+            return
+        for j in self.batches:
             if self.machine.block > 1:
                 held = sum(self.model.blocks_held[i, j] for i in self.requests)
             else:
@@ -427,7 +437,9 @@ class BatchBigM:
     def host_memory(self) -> Rows:
         """R7: sum of h <= H; not in idle slots, on which an ordered swap may fall before it is made."""
         limit = self.machine.host_memory
-        for j in self.batches if limit is not None else ():
+        if limit is None:
+            return
+        for j in self.batches:
             early = sum(
                 self.chains[i].request.peak
                 for i in self.requests
@@ -439,7 +451,7 @@ class BatchBigM:
     # --- tightening ----------------------------------------------------------------------------------------------
 
     def phase_tokens(self) -> Rows:
-        """c >= g + extends; a fresh prefill that generates takes the prompt: c >= I (fresh + g - 1) (g = w: c >= I fresh)."""
+        """Work c >= g + extends; a fresh prefill that generates takes the prompt: c >= I (fresh + g - 1)."""
         for i, j in product(self.requests, self.batches):
             tokens, fresh, prompt = self.model.c[i, j], self.model.fresh[i, j], self.chains[i].request.prompt
             generates, chunked = self.generates(i, j), self.machine.chunked
@@ -471,9 +483,10 @@ class BatchBigM:
             yield sum(self.makes(i, q, j) * u[q_blocks] for i, q, q_blocks in self._contexts()) <= self.model.used[j]
 
     def resident_packing(self) -> Rows:
-        """Requests that lost nothing hold their contexts: the same with y[q,j] - y[q+1,j], less what is away or done."""
+        """Requests that lost nothing hold their contexts: the same with y[q,j] - y[q+1,j], less what is away."""
         for u, j in product(self.packings, self.batches):
-            yield sum(self._packed(i, u, j) for i in self.requests) <= (1 if self.clock.may_idle else self.model.used[j])
+            packed = sum(self._packed(i, u, j) for i in self.requests)
+            yield packed <= (1 if self.clock.may_idle else self.model.used[j])
 
     def _packed(self, i: int, u: list[float], j: int) -> Any:
         """At most u(blocks held) of request i in batch j."""

@@ -95,7 +95,7 @@ class Clock:
         return self.batches
 
     def within(self, i: int, first_token: bool, step: int) -> int:
-        """Return how many batches of `step` ticks fit until request i is done (or has its first token) at the latest."""
+        """Return how many batches of `step` ticks fit until request i is done (or has its first token)."""
         program = self.program
         if program.upper_bound is None:
             return self.batches
@@ -239,7 +239,8 @@ class Starts(Clock):
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints of the clock."""
         rows = [self.sequence, self.arrival, self.call_starts, self.call_interval, self.time_of_token]
-        return rows if self.program.plain else [*rows, self.time_is_spent, self.progress_takes_time, self.rest_takes_time]
+        tight = [self.time_is_spent, self.progress_takes_time, self.rest_takes_time]
+        return rows if self.program.plain else [*rows, *tight]
 
     def sequence(self) -> Rows:
         """R1: t[j+1] >= t[j] + D[j]; the last batch ends by the latest end."""
@@ -309,7 +310,7 @@ class Starts(Clock):
             yield self.finish(j) >= sum(step * self.program.reached(i, q, j) for q, step in steps)
 
     def rest_takes_time(self) -> Rows:
-        """at[i,q] >= t[j] + D[j] + rest[i,j] - T y[i,q,j-1], for the last token; makespan: the end >= t[j] + D[j] + rest.
+        """at[i,q] >= t[j] + D[j] + rest[i,j] - T y[i,q,j-1], for the last token; makespan: end >= t[j] + D[j] + rest.
 
         The rest is what the tokens after the next take at least, and one batch for the next, of which chunks and the
         call may lie behind.

@@ -77,8 +77,9 @@ class BatchCost:
         if self.is_one_tick:
             return []
         return [
-            self.least_duration, self.duration_of_cost, self.indicators, self.prefills_fit, self.prefill_batches, self.some_phase, self.tokens_above_knee, self.kv_read_by_decodes,
-            self.kv_read_by_prefills, self.pairs_of_fresh_prefills, self.pairs_by_token, self.digits_of_tokens, self.pairs_of_digits,
+            self.least_duration, self.duration_of_cost, self.indicators, self.prefills_fit, self.prefill_batches,
+            self.some_phase, self.tokens_above_knee, self.kv_read_by_decodes, self.kv_read_by_prefills,
+            self.pairs_of_fresh_prefills, self.pairs_by_token, self.digits_of_tokens, self.pairs_of_digits,
         ]  # fmt: skip
 
     def least_duration(self) -> Rows:

@@ -172,10 +172,10 @@ class BatchMoves:
             "swap_out": lambda: self.swapped_out(i, j),
             "swap_in": lambda: self.swapped_in(i, j),
         }[kind]()
-        return round(pyo.value(amount))
+        return int(round(pyo.value(amount)))  # noqa: RUF046 - what Pyomo returns has no type
 
     def most(self, i: int, j: int) -> int:
-        """Return the constant for KV that request i has at the start of batch j: the tightest, or if plain, a loose one."""
+        """Return the constant for KV that request i has when batch j starts: the tightest, or if plain a loose one."""
         return self.program.loose_tokens if self.program.plain else self.program.most_resident(i, j - 1)
 
     # --- handling of calls and evictions -------------------------------------------------------------------------

@@ -243,7 +243,7 @@ class BatchStart:
 
         def above(f: int, j: int) -> int:
             knee = program.instance.cost.functions[f].tokens_above
-            return max(0, feature("tokens")(j) - (0 if knee is None else knee.knee))
+            return max(0, int(feature("tokens")(j)) - (0 if knee is None else knee.knee))
 
         def digit(i: int, j: int, b: int) -> int:
             return states[i][j].tokens >> b & 1

@@ -82,7 +82,13 @@ def lift(coarse_schedule: Schedule, fine_instance: Instance, coarse_instance: In
     grid = coarse_instance.coarsening
     if grid is None or grid.direction != "restrict":
         raise BadInput(f"{coarse_instance.name} is no restrict coarsening, so its schedules cannot be lifted")
-    made = restrict(fine_instance, grid.block_tokens, grid.slot_ticks, grid.headroom_ticks)
+    made = coarsen(
+        fine_instance,
+        block_tokens=grid.block_tokens,
+        slot_ticks=grid.slot_ticks,
+        direction="restrict",
+        headroom_ticks=grid.headroom_ticks,
+    )
     if made.replace(name=coarse_instance.name) != coarse_instance:
         raise BadInput(f"{coarse_instance.name} is not the coarsening of {fine_instance.name}")
     return schedule_on_fine(coarse_schedule, fine_instance, coarse_instance)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from importlib import import_module
 
 import formulations
@@ -13,6 +15,7 @@ from solvers.task import Bound, Done, Found, Send, Size, Task
 def run(task: Task, send: Send) -> Done:
     """Build the model of `task`, start it from its schedule, solve it; schedules and bounds are sent as they come."""
     assert task.batches is not None
+    started = time.monotonic()
     formulation = formulations.make(
         task.formulation, task.instance, task.objective, task.batches, upper_bound=task.upper_bound
     )
@@ -29,4 +32,5 @@ def run(task: Task, send: Send) -> Done:
         if abs(bound) < 1e20:  # solvers say "none yet" by an infinity of their own
             send(Bound(formulation.objective_bound(bound)))
 
-    return import_module(f"solvers.{task.solver}").minimise(matrix, task, on_solution, on_bound)  # type: ignore[no-any-return]
+    left = replace(task, time_limit=max(0.5, task.time_limit - (time.monotonic() - started)))
+    return import_module(f"solvers.{task.solver}").minimise(matrix, left, on_solution, on_bound)  # type: ignore[no-any-return]

@@ -81,6 +81,29 @@ def test_transfers_overlap_what_is_in_other_functions(functions, busy):
     assert optimum(instance(request("A", 3, (1, 0, 0, "swap"), 1), cost=cost), "busy-time") == busy
 
 
+@pytest.mark.parametrize(("duration", "makespan"), [(0, 4), (2, 5), (5, 7)])
+def test_swapped_kv_may_come_back_during_the_call(duration, makespan):
+    # Swapping 3 tokens in takes 3 ticks, out none. The call runs from 1 on. If it has returned at once, out, in and the
+    # last token share the batch [1, 4). Else out and in take [1, 4) during the call, and the last token a tick after.
+    cost = (CostFunction(busy=1), CostFunction(swap_in_tokens=1))
+    assert optimum(instance(request("A", 3, (1, duration, 0, "swap"), 1), cost=cost), "makespan") == makespan
+
+
+def test_swapped_kv_comes_back_during_the_call_when_there_is_room():
+    # As above until tick 6, but B takes 2 of 4 tokens in [1, 2), when A is swapped out. A comes back in [2, 5).
+    cost = (CostFunction(busy=1), CostFunction(swap_in_tokens=1))
+    a, b = request("A", 3, (1, 5, 0, "swap"), 1), request("B", 2, 1, arrival=1)
+    assert optimum(instance(a, b, cost=cost, memory=4), "makespan") == 7
+
+
+def test_the_largest_flow_time_weighs_what_is_done_against_the_time():
+    # Decodes last 2 ticks, prefills 3, both together 3. A's call returns at 8, when B arrives. A alone is done at 10,
+    # and B starts then: flow times 10 and 13. Side by side A is done at 11, and B's four other tokens at 19: 11 and 11.
+    a, b = request("A", 1, (1, 5, 0, "preserve"), 1), request("B", 1, 5, arrival=8)
+    cost = (CostFunction(any_decode=2), CostFunction(any_prefill=3))
+    assert optimum(instance(a, b, cost=cost), "max-flow-time") == 11
+
+
 @pytest.mark.parametrize(("returns", "handling", "makespan"), [(0, "preserve", 3), (1, "preserve", 2), (0, "free", 2)])
 def test_more_to_compute_can_be_faster(returns, handling, makespan):
     # A's call returns at 1, when B arrives; prefills and decodes do not mix. What A goes on with is a decode, unless
