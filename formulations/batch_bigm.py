@@ -463,7 +463,7 @@ class BatchBigM:
 
     def tokens_by_token(self) -> Rows:
         """Sum of c up to batch j >= sum over q of the tokens that token q needs, times y[i,q,j]."""
-        for i, j in product(self.requests, self.batches):
+        for i, j in product(self.requests, self.clock.milestones()):
             tokens = self.chains[i].least_tokens
             needed = sum(tokens[q] * self.reached(i, q, j) for q in self.marks(i))
             yield sum(self.model.c[i, b] for b in range(1, j + 1)) >= needed

@@ -109,6 +109,10 @@ class Clock:
         """R: 1 if call k of request i has returned by the start of batch j; 0 is always allowed, and then it waits."""
         raise NotImplementedError
 
+    def milestones(self) -> range:
+        """Return the batches up to which totals are worth bounding: all, as times depend on them."""
+        return self.program.batches
+
     def must_continue(self, i: int, j: int) -> Any:
         """1 if request i worked in the batch before j and its segment did not end there."""
         ends = self.program.chains[i].ends
@@ -130,6 +134,10 @@ class Order(Clock):
     def returned(self, i: int, k: int, j: int) -> Any:
         """R[j] = E[j-1]."""
         return self.program.ended(i, k, j - 1)
+
+    def milestones(self) -> range:
+        """Return the last batch: busy-time depends on totals only."""
+        return self.program.batches[-1:]
 
 
 class Slots(Clock):

@@ -201,7 +201,8 @@ class BatchCost:
     def pairs_by_token(self) -> Rows:
         """Sum of prefill_pairs up to batch j >= sum over q of the pairs that token q needs, times y[i,q,j]."""
         program = self.program
-        for i, j in () if program.plain else self.model.prefill_pairs:
+        priced = self.has("prefill_pairs") and not program.plain
+        for i, j in product(program.requests, program.clock.milestones() if priced else ()):
             pairs = program.chains[i].least_pairs
             needed = sum(pairs[q] * program.reached(i, q, j) for q in program.marks(i) if pairs[q])
             yield sum(self.model.prefill_pairs[i, b] for b in range(1, j + 1)) >= needed

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from kvbound.instance import Machine
 from solvers.search.rules import Rules
-from solvers.search.state import CALLING, DONE, FINISHED, NEVER, READY, STAY, WAITING, Kind, LocalState, Moves, Option
+from solvers.search.state import CALLING, DONE, FINISHED, READY, STAY, WAITING, Kind, LocalState, Moves, Option
 
 
 class Options:
@@ -42,7 +42,12 @@ class Options:
         """Whether these moves without work are tried even where no memory is short (all of them but by rule `moves`)."""
         rules, moves = self.rules, option.moves
         as_few_as_can_be = moves == self.ordered(state)
-        return not rules.lazy or as_few_as_can_be or state.bound or (rules.early_drop and moves.drop > 0 and option.needs_ready)
+        return (
+            not rules.lazy
+            or as_few_as_can_be
+            or state.bound
+            or (rules.early_drop and moves.drop > 0 and option.needs_ready)
+        )
 
     # --- moves ---------------------------------------------------------------------------------------------------
 
@@ -137,9 +142,7 @@ class Options:
 
     def grown(self, state: LocalState, device: int) -> LocalState:
         """Return the state after work that does not end the segment."""
-        return state._replace(
-            device=device, host=0, window=False, due=False, bound=not self.machine.pause, fresh=False
-        )
+        return state._replace(device=device, host=0, window=False, due=False, bound=not self.machine.pause, fresh=False)
 
     def generated(self, state: LocalState, device: int) -> LocalState:
         """Return the state after a token was generated: in the segment, in or after its call, or done."""

@@ -68,7 +68,9 @@ class _Timing:
             return tick
         start = self.ready
         end = start + self.problem.instance.cost.duration(_features([option for _, option in chosen]))
-        calls = [request.calls[option.after.segment - 1].duration for request, option in chosen if _calls(request, option)]
+        calls = [
+            request.calls[option.after.segment - 1].duration for request, option in chosen if _calls(request, option)
+        ]
         self.ready = end + max(calls, default=0)
         return start
 

@@ -49,7 +49,10 @@ class Economy:
     def _use(self, name: str) -> Array:
         """Return what every option takes of a resource, and every local state while the machine is idle."""
         block = self.table.instance.machine.block
-        held = {"blocks": [-(-s.device // block) for s in self.table.states], "host": [s.host for s in self.table.states]}
+        held = {
+            "blocks": [-(-s.device // block) for s in self.table.states],
+            "host": [s.host for s in self.table.states],
+        }
         idle = np.array(held.get(name, [0] * self.states))
         return np.concatenate([self.table.option[name][: self.options], idle])
 

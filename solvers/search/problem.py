@@ -11,11 +11,11 @@ from kvbound.cost import Features
 from kvbound.errors import BadInput
 from kvbound.instance import Instance, Request, Segment
 from kvbound.metrics import Value, check_objective
-from solvers.search.objectives import OBJECTIVES
 from solvers.search.guides import UNIT
+from solvers.search.objectives import OBJECTIVES
 from solvers.search.rules import paced, valid_rules
 from solvers.search.state import NEVER, READY, WAITING, Kind, LocalState
-from solvers.search.successors import UNLIMITED, Choices, States, Successors
+from solvers.search.successors import UNLIMITED, Choices, Mask, States, Successors
 from solvers.search.table import Array, Rows, Table
 
 
@@ -133,14 +133,18 @@ class Problem:
             rows[:, columns] = np.sort(rows[:, columns], axis=1)
         return rows
 
-    def _waits_in_vain(self, rows: Rows) -> Array:
-        """Whether a batch in place of the wait can do no harm (rules `finish` and `maximal`)."""
+    def _waits_in_vain(self, rows: Rows) -> Mask:
+        """Whether a batch in place of the wait can do no harm (rules `finish` and `maximal`).
+
+        There is no such batch where an ordered swap-out, which a batch would have to make, overfills the host.
+        """
         if not (self.rules.finish or self.rules.maximal) or not self.instance.machine.pause:
             return np.zeros(len(rows), np.bool_)
         option = self.table.option
         resting = self.table.state["first"][rows].astype(np.int32)
-        device = option["blocks"][resting].sum(axis=1)
-        return self.successors.could_gain(Choices(np.arange(len(rows)), resting, device, device))
+        device, host = (option[name][resting].sum(axis=1) for name in ("blocks", "host"))
+        fits: Mask = host <= self.successors.host_limit
+        return self.successors.could_gain(Choices(np.arange(len(rows)), resting, device, host)) & fits
 
     def _passed(self, rows: Rows, ticks: Array, waited: bool) -> Rows:
         """Return the rows `ticks` ticks later; local states may be new."""

@@ -40,6 +40,7 @@ FIRST_WIDTHS = (30, 1_000)
 WIDTHS = (30, 300, 3_000, 30_000, 10**12)
 """Widths of the passes under prices; the last one cuts nothing."""
 
+
 @dataclass(frozen=True)
 class SearchOutcome:
     """What the search found and proved.
@@ -140,7 +141,13 @@ class _Run:
             stopped = "memory limit"
         value, bound = self.problem.value(self.best), self.problem.value(self.bound)
         return SearchOutcome(
-            self.schedule, value, bound, value == bound, "proved" if value == bound else stopped, self.expanded, self.generated
+            self.schedule,
+            value,
+            bound,
+            value == bound,
+            "proved" if value == bound else stopped,
+            self.expanded,
+            self.generated,
         )
 
     def hold(self, schedule: Schedule) -> None:
