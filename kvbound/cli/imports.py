@@ -55,7 +55,11 @@ def infercept(
         tick=fraction("--tick", tick),
     )  # fmt: skip
     instance = _with_machine(instance, memory, host_memory, batch_tokens)
-    _finish(with_handling(_coarsen(instance, block, slot, round_), handling), out, json)
+    if round_ == "relax":  # a bound is one for the handlings of the fine instance
+        instance = _coarsen(with_handling(instance, handling), block, slot, round_)
+    else:  # the choice of least waste then sees the coarse machine
+        instance = with_handling(_coarsen(instance, block, slot, round_), handling)
+    _finish(instance, out, json)
 
 
 @app.command("azure")

@@ -79,8 +79,9 @@ class Chains:
 
 
 def _sum(*chains: Chain) -> Chain:
+    totals: list[int] = [sum(column) for column in zip(*(chain[:-1] for chain in chains), strict=True)]
     loads = tuple(map(sum, zip(*(chain.loads for chain in chains), strict=True)))
-    return Chain(*map(sum, zip(*(chain[:-1] for chain in chains), strict=True)), loads)
+    return Chain(totals[0], totals[1], totals[2], totals[3], totals[4], loads)
 
 
 def _load_of_token(f: CostFunction, known: int, held: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from solvers.search.problem import Problem
 from solvers.search.successors import States
@@ -27,14 +28,14 @@ def undominated(problem: Problem, states: States) -> States:
     key = (alike * np.resize(_ODD, alike.shape[1])).sum(axis=1)
     if problem.objective.timed:
         key = key + states.time * _ODD[-1]
-    fresh = columns["fresh"][states.rows].any(axis=1)
+    fresh = np.asarray(columns["fresh"][states.rows].any(axis=1))
     remaining = columns["remaining"][states.rows]
     order = np.lexsort((fresh, remaining.sum(axis=1), states.cost, key))
     states = states.take(order)
     alike, key, fresh, remaining = alike[order], key[order], fresh[order], remaining[order]
     here = np.arange(len(key))
     cheapest = np.maximum.accumulate(np.where(np.append(True, key[1:] != key[:-1]), here, 0))
-    beaten = np.zeros(len(key), np.bool_)
+    beaten: npt.NDArray[np.bool_] = np.zeros(len(key), np.bool_)
     for back in range(NEIGHBOURS + 1):
         rival = cheapest if back == 0 else here - back
         which = np.nonzero(~beaten & (rival < here) & (rival >= cheapest))[0]

@@ -128,7 +128,7 @@ class Pass:
             self.chunk = max(1, self.chunk // 2) if many else min(CHUNK, self.chunk * 2)
 
     def successors(self, states: States, depth: int) -> list[States]:
-        """Return the states that follow, after a batch and after a wait, as far as they may lead to something better."""
+        """Return the states that follow, after a batch and after a wait, and may lead to something better."""
         problem, guide = self.problem, self.guide
         problem.table.prepare(states.rows)
         room = self.cutoff - guide.looked_up(states)

@@ -96,7 +96,7 @@ class Makespan(Sum):
 
     def bound(self, states: States) -> Array:
         least = self.table.state["least"][states.rows].max(axis=1)
-        return states.time + np.maximum(least, self.busy(states.rows))
+        return np.asarray(states.time + np.maximum(least, self.busy(states.rows)))
 
 
 class MaxFlow(Sum):

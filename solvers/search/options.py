@@ -39,7 +39,7 @@ class Options:
         return resting + working, [self.undoable(state, option) for option in where_short]
 
     def always(self, state: LocalState, option: Option) -> bool:
-        """Whether these moves without work are tried even where no memory is short (all of them but by rule `moves`)."""
+        """Whether these moves without work are tried even where no memory is short (all, but for rule `moves`)."""
         rules, moves = self.rules, option.moves
         as_few_as_can_be = moves == self.ordered(state)
         return (
@@ -77,9 +77,21 @@ class Options:
             for swap_out in self.amounts(device, evicts):
                 for swap_in in self.amounts(host, not preserved and swap_out == 0):
                     yield Moves(drop, swap_out, swap_in)
-        if state.bound and evicts:
-            there_and_back = 1 if self.machine.partial else state.device
-            yield Moves(0, there_and_back, there_and_back)
+        if evicts:
+            yield from self.there_and_back(state)
+
+    def there_and_back(self, state: LocalState) -> Iterator[Moves]:
+        """Yield the least swap-outs that come back at once, after every drop.
+
+        They change no KV, but they are transfers: they let a request rest (R5 without `pause`), and they make a batch
+        of drops that would be none.
+        """
+        makes_a_batch = not self.rules.lazy or self.rules.early_drop
+        for drop in self.amounts(state.device + state.host, makes_a_batch and not self.rules.swap):
+            device, _ = _moved(state, Moves(drop, 0, 0))
+            if device and (state.bound or makes_a_batch):
+                tokens = 1 if self.machine.partial else device
+                yield Moves(drop, tokens, tokens)
 
     def amounts(self, available: int, allowed: bool = True) -> Iterable[int]:
         """Return how much of `available` tokens may be moved: nothing, all, or (with `partial`) any part."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,7 +26,7 @@ def schedule_of(found: Pass, path: list[States]) -> Schedule:
     at = [problem.instance.requests[i] for i in problem.columns]
     timing = _Timing(problem)
     batches = []
-    for state, following in zip(path, path[1:], strict=False):
+    for state, following in pairwise(path):
         rows, options = _step(found, state, following)
         if options:
             chosen = list(zip(at, options, strict=True))

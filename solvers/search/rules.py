@@ -75,7 +75,7 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
 
 
 def paced(instance: Instance, objective: str) -> bool:
-    """Whether a token generated earlier may do harm: an SLO on the time per token, which an early first token raises."""
+    """Whether an earlier token may do harm: an SLO on the time per token, which an early first token raises."""
     slos = (request.slo for request in instance.requests)
     return objective == "late-requests" and any(slo is not None and slo.tpot is not None for slo in slos)
 

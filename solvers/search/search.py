@@ -167,6 +167,7 @@ class _Run:
             self.make_pass(guide, width)
             if self.bound == self.best:
                 return
+        assert self.schedule is not None  # the serial schedule at least
         trace = verify_schedule(problem.instance, self.schedule)
         last = trace.batches[-1].end
         better = priced(problem.objective, problem.table, problem.root(), last, self.best, ROUNDS)

@@ -183,7 +183,7 @@ class Successors:
             keep &= ~fresh.any(axis=1) | (fresh & (option["needs_ready"][options] > 0)).any(axis=1)
         if self.rules.finish or self.rules.maximal:
             keep &= ~self.could_gain(choices)
-        return choices.take(keep)
+        return choices.take(np.asarray(keep))
 
     def could_gain(self, choices: Choices) -> Mask:
         """Whether a request rests that could work too, and had better (rules `finish` and `maximal`)."""

@@ -15,13 +15,14 @@ from solvers.search.state import CALLING, DONE, FINISHED, NEVER, READY, WAITING,
 Array = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
 
-STATE_COLUMNS = ("status", "remaining", "kind", "fresh", "plain", "alike", "rate", "togo", "least", "batches",
-                 "tokens", "area", "first", "count", "first_short", "count_short", "least_device", "least_host")  # fmt: skip
+STATE_COLUMNS = ("status", "remaining", "kind", "fresh", "plain", "alike", "rate", "togo", "least", "batches", "tokens",
+                 "area", "first", "count", "first_short", "count_short", "least_device",
+                 "least_host")  # fmt: skip
 """Of each local state: where it stands, its chain, and where its options are."""
 
-OPTION_COLUMNS = ("owner", "base", "after", "next", "blocks", "host", "least_device", "least_host", "prefill_work", "transfers",
-                  "undo_device", "undo_host", "needs_ready", "completes", "gain_device", "gain_work", "gain_prefill",
-                  *Features._fields)  # fmt: skip
+OPTION_COLUMNS = ("owner", "base", "after", "next", "blocks", "host", "least_device", "least_host", "prefill_work",
+                  "transfers", "undo_device", "undo_host", "needs_ready", "completes", "gain_device", "gain_work",
+                  "gain_prefill", *Features._fields)  # fmt: skip
 """Of each option: where it leads (`after` the batch; `next`, one tick later), what it takes, what it adds."""
 
 
