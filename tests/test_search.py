@@ -165,3 +165,10 @@ def test_an_upper_bound_that_is_optimal_is_kept():
 def test_an_unknown_objective():
     with pytest.raises(BadInput, match="speed"):
         search(builtin_instance("mars-figure1"), "speed")
+
+
+def test_a_transfer_there_and_back_makes_a_batch_of_a_drop():
+    """R1 drops a token in a batch that only swaps one out and in, so as to prefill two tokens instead of a dear decode."""
+    instance = tiny_instance(200030, **PROFILES["partial"])
+    outcome = search(instance, "weighted-flow-time")
+    assert (outcome.value, outcome.bound, outcome.proved) == (98, 98, True)

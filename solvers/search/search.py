@@ -140,6 +140,8 @@ class _Run:
         except MemoryError:
             stopped = "memory limit"
         value, bound = self.problem.value(self.best), self.problem.value(self.bound)
+        if stopped == "proved" and value != bound:
+            stopped = "memory limit"  # even the last pass cut what it could not hold
         return SearchOutcome(
             self.schedule,
             value,
