@@ -168,7 +168,7 @@ def test_an_unknown_objective():
 
 
 def test_a_transfer_there_and_back_makes_a_batch_of_a_drop():
-    """R1 drops a token in a batch that only swaps one out and in, so as to prefill two tokens instead of a dear decode."""
+    """R1 drops a token while another goes out and in, so as to prefill two tokens instead of a dear decode."""
     instance = tiny_instance(200030, **PROFILES["partial"])
     outcome = search(instance, "weighted-flow-time")
     assert (outcome.value, outcome.bound, outcome.proved) == (98, 98, True)
