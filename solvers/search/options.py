@@ -86,7 +86,7 @@ class Options:
         They change no KV, but they are transfers: they let a request rest (R5 without `pause`), and they make a batch
         of drops that would be none.
         """
-        makes_a_batch = not self.rules.lazy or self.rules.early_drop
+        makes_a_batch = (not self.rules.lazy or self.rules.early_drop) and self.rules.refill_pays
         for drop in self.amounts(state.device + state.host, makes_a_batch and not self.rules.swap):
             device, _ = _moved(state, Moves(drop, 0, 0))
             if device and (state.bound or makes_a_batch):

@@ -28,6 +28,8 @@ class Rules:
     """Even so, an eviction may drop KV before memory is needed."""
     drop_and_work: bool
     """Even so, KV may be dropped in the batch in which the request works."""
+    refill_pays: bool
+    """Dropping KV for its own sake may gain: a decode may cost more than the prefill that takes its place."""
     transfer_only: bool
     """A batch may consist of transfers alone."""
     forget: bool
@@ -65,6 +67,11 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
         lazy=lazy,
         early_drop=early_drop,
         drop_and_work=not lazy or (keeps_drops and not swap),
+        refill_pays=not machine.hybrid
+        or any(
+            f.decode_kv > f.tokens or f.any_decode > f.any_prefill or f.decode_requests > f.prefill_requests
+            for f in instance.cost.functions
+        ),
         transfer_only=not lazy or early_drop,
         forget=forget,
         swap=swap,
