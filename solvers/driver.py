@@ -23,9 +23,14 @@ from solvers.pool import race
 from solvers.registry import SOLVERS, solver_version
 from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
 
+EXACT = ("search", "lagrange")
+"""Those whose bounds are exact integers of kvbound's own, and hold for any number of batches."""
 NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
 """MiB that one worker process may use unless told otherwise."""
+
+BACKENDS = {"cp-sat": ("cp-sat",), "arc-flow": ("highs", "gurobi", "lagrange")}
+"""Who solves a formulation, the default first; the others are solved by highs and gurobi."""
 
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
@@ -76,13 +81,13 @@ def solve(
         run.accept(start)
     limit = NO_TIME_LIMIT if time_limit is None else max(0.1, time_limit - (time.monotonic() - started))
     for name, backend in choice.tasks:
-        run.horizons[name] = _horizon(name, instance, objective, upper_bound)
-        run.tasks.append(
-            Task(
-                instance, objective, name, backend, run.horizons[name].batches, _integer(upper_bound), start, limit,
-                memory_limit, threads, seed,
-            )
+        horizon = _horizon(backend, instance, objective, upper_bound)
+        task = Task(
+            instance, objective, name, backend, horizon.batches, _integer(upper_bound), start, limit, memory_limit,
+            threads, seed,
         )  # fmt: skip
+        run.tasks.append(task)
+        run.horizons[task.label] = horizon
     ends = race(run.tasks, run.receive, run.decided, tick=run.report)
     return run.result(ends, choice.why)
 
@@ -119,10 +124,10 @@ def choose(instance: Instance, objective: str, formulation: str, solver: str) ->
             raise BadInput(f"the search is its own solver; {solver} solves {', '.join(FORMULATIONS)}")
         return Choice((("search", "search"),), "the exact search was asked for")
     if formulation == "auto" and solver not in ("auto", "search"):
-        formulation = "cp-sat" if solver == "cp-sat" else "batch-bigm"
+        formulation = {"cp-sat": "cp-sat", "lagrange": "arc-flow"}.get(solver, "batch-bigm")
         return Choice(((formulation, solver),), f"{solver} was asked for, {formulation} is what it solves")
     if formulation in FORMULATIONS:
-        backends = ("cp-sat",) if formulation == "cp-sat" else ("highs", "gurobi")
+        backends = BACKENDS.get(formulation, ("highs", "gurobi"))
         if solver not in ("auto", *backends):
             raise BadInput(f"{solver} does not solve {formulation}; {' and '.join(backends)} can")
         backend = backends[0] if solver == "auto" else solver
@@ -139,9 +144,11 @@ def _starting_schedules(instance: Instance, objective: str, warm_start: str) -> 
     return schedule, schedule
 
 
-def _horizon(formulation: str, instance: Instance, objective: str, upper_bound: Value) -> Horizon:
-    if formulation == "search":
+def _horizon(solver: str, instance: Instance, objective: str, upper_bound: Value) -> Horizon:
+    if solver == "search":
         return Horizon(0, True, "the search goes through states, whatever the number of batches")
+    if solver == "lagrange":
+        return Horizon(0, True, "the bound counts ways of any length, and what is fixed leaves no way beyond the slots")
     return sufficient_batches(instance, objective, upper_bound)
 
 
@@ -164,7 +171,7 @@ class _Run:
         self.instance, self.objective = instance, objective
         self.started, self.gap, self.target, self.progress = started, gap, target, progress
         self.tasks: list[Task] = []
-        self.horizons: dict[str, Horizon] = {}
+        self.horizons: dict[str, Horizon] = {}  # by the label of the task
         self.schedule: Schedule | None = None
         self.claimed: Value | None = None
         self.value: Value | None = None
@@ -195,8 +202,8 @@ class _Run:
     def tighten(self, bound: Value, task: Task) -> None:
         """Keep a bound if it is the best; one with a proved horizon beats any without."""
         old = self.bounded_by
-        proved = self.horizons[task.formulation].sufficient
-        old_proved = old is not None and self.horizons[old.formulation].sufficient
+        proved = self.horizons[task.label].sufficient
+        old_proved = old is not None and self.horizons[old.label].sufficient
         if self.bound is None or (proved and not old_proved) or (proved == old_proved and bound > self.bound):
             self.bound, self.bounded_by = bound, task
 
@@ -226,7 +233,7 @@ class _Run:
 
     def _bound_is_proved(self) -> bool:
         """Whether the bound holds for schedules of any number of batches."""
-        return self.bounded_by is not None and self.horizons[self.bounded_by.formulation].sufficient
+        return self.bounded_by is not None and self.horizons[self.bounded_by.label].sufficient
 
     def report(self) -> None:
         """Show progress to the caller."""
@@ -257,14 +264,14 @@ class _Run:
 
     def _horizon(self, task: Task) -> Horizon:
         """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
-        horizon = self.horizons[task.formulation]
-        if task.formulation == "search" and self.schedule is not None:
+        horizon = self.horizons[task.label]
+        if task.solver in EXACT and self.schedule is not None:
             return replace(horizon, batches=len(self.schedule.batches))
         return horizon
 
     @staticmethod
     def _kind(task: Task) -> BoundKind:
-        return "exhaustive" if task.formulation == "search" else "solver"
+        return "exhaustive" if task.solver in EXACT else "solver"
 
     def _extra(self, failures: list[Failed], why: str) -> dict[str, Any]:
         extra: dict[str, Any] = {"chosen": why}

@@ -45,7 +45,8 @@ def main() -> None:
 def _runner(task: Task) -> Callable[[Task, Send], Done]:
     if task.formulation == "search":
         return _search
-    return import_module(f"solvers.{'cp_sat' if task.solver == 'cp-sat' else 'milp'}").run  # type: ignore[no-any-return]
+    module = {"cp-sat": "cp_sat", "lagrange": "lagrange.solve"}.get(task.solver, "milp")
+    return import_module(f"solvers.{module}").run  # type: ignore[no-any-return]
 
 
 def _search(task: Task, send: Send) -> Done:

@@ -23,7 +23,7 @@ def read_schedule(program: ArcFlow) -> Schedule:
     lives = [life for c in range(len(program.graphs)) for life in paths(program, c)]
     layers: dict[int, dict[str, dict[str, int]]] = defaultdict(lambda: {kind: {} for kind in ("work", *KINDS)})
     for places, (_, id, actions) in zip(_places(program, lives), lives, strict=True):
-        for t, kind, tokens in _events(actions, places):
+        for t, kind, tokens in events(actions, places):
             layers[t][kind][id] = tokens
     batches: list[Batch] = []
     dropped: dict[str, int] = {}
@@ -86,7 +86,7 @@ def _places(program: ArcFlow, lives: list[Path]) -> list[set[int]]:
     return hosted
 
 
-def _events(actions: dict[int, tuple[Action, bool]], hosted: set[int]) -> list[tuple[int, str, int]]:
+def events(actions: dict[int, tuple[Action, bool]], hosted: set[int]) -> list[tuple[int, str, int]]:
     """Return (layer, kind, tokens) of all that one request does; changes of place in windows become swaps."""
     events: list[tuple[int, str, int]] = []
     held, on_host = 0, False

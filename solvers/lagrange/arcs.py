@@ -1,0 +1,246 @@
+"""The options left after fixing, request by request, as one flat table; and bounds on any selection of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from solvers.lagrange.kernels import FAR, Array
+from solvers.lagrange.network import Class, Network
+from solvers.lagrange.prices import UNIT
+
+TAIL, HEAD, SLOT, SPAN, DEVICE, HOST, WORK, PREFILL, WORKERS, BLOCKS, TOKENS, COST, STARTS, OPTION = range(14)
+"""Columns of the table: nodes, slots, uses (movable KV in blocks and tokens), cost in units of 1/UNIT, the segment of
+which it generates the first token (or -1), and the option of the class."""
+
+
+class Arcs:
+    """`table` (arcs x 14), sorted by request and slot; request r has the rows first[r] to first[r + 1] - 1.
+
+    Its nodes are numbered node[r] to node[r + 1] - 1, the last one the end, and `source[r]` the start.
+    """
+
+    def __init__(self, network: Network, slots: int, survivors: Sequence[Array]) -> None:
+        self.slots = slots
+        tables, counts, nodes, sources, self.owner = [], [], [0], [], list[Class]()
+        for c, rows in zip(network.classes, survivors, strict=True):
+            table, source, size = _table(c, rows)
+            for _ in c.requests:
+                shifted = table.copy()
+                shifted[:, [TAIL, HEAD]] += nodes[-1]
+                tables.append(shifted)
+                counts.append(len(shifted))
+                sources.append(source + nodes[-1])
+                nodes.append(nodes[-1] + size)
+                self.owner.append(c)
+        self.table = np.concatenate(tables)
+        self.first = np.concatenate([[0], np.cumsum(counts)])
+        self.node = np.array(nodes)
+        self.source = np.array(sources)
+
+    def way(self, r: int, arcs: Array) -> Array:
+        """Return the (slot, option) rows of arcs of one request that follow each other."""
+        return self.table[arcs][:, [SLOT, OPTION]]
+
+
+def _table(c: Class, rows: Array) -> tuple[Array, int, int]:
+    """Return the arcs of one request with its nodes numbered from 0, its source, and the number of nodes."""
+    t, s, o = rows.T
+    states = len(c.states) + 1
+    keys = np.unique(t * states + s)
+    is_end = c.head[o] == states - 1
+    ahead = (t + c.span[o]) * states + c.head[o]
+    head = np.where(is_end, len(keys), np.searchsorted(keys, ahead))
+    leads_on = is_end | np.isin(ahead, keys)
+    cost = UNIT * c.rate * (t + 1 - c.zero) * is_end
+    starts = np.array([_starts(c, int(a), int(b)) for a, b in zip(s, o, strict=True)], np.int64)
+    table = np.column_stack(
+        [np.searchsorted(keys, t * states + s), head, t, c.span[o], c.uses[c.kind[o]], cost, starts, o]
+    )
+    return table[leads_on], int(np.searchsorted(keys, c.zero * states)), len(keys) + 1
+
+
+def _starts(c: Class, s: int, o: int) -> int:
+    state = c.states[s]
+    return state.segment if c.options[o].action.generated and state.generated == 0 else -1
+
+
+# --- compiled --------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def price_of(table, a, prices, has_price):  # type: ignore[no-untyped-def]
+    """The cost of arc a and the prices that it pays; `has_price` says which slots have any."""
+    cost, t = table[a, COST], table[a, SLOT]
+    for u in range(t, min(t + table[a, SPAN], prices.shape[0])):
+        if has_price[u]:
+            cost += table[a, DEVICE] * prices[u, 0] + table[a, HOST] * prices[u, 1]
+            if table[a, TOKENS]:
+                cost += min(table[a, BLOCKS] * prices[u, 0], table[a, TOKENS] * prices[u, 1])
+            if table[a, WORKERS]:
+                cost += table[a, WORK] * prices[u, 2] + table[a, PREFILL] * prices[u, 3] + prices[u, 4]
+    return cost
+
+
+@njit(cache=True)
+def add_arc(table, a, prices, demand):  # type: ignore[no-untyped-def]
+    """Add what arc a takes to `demand`, its movable KV where it is cheaper."""
+    t = table[a, SLOT]
+    for u in range(t, min(t + table[a, SPAN], prices.shape[0])):
+        demand[u, 0] += table[a, DEVICE]
+        demand[u, 1] += table[a, HOST]
+        if table[a, TOKENS]:
+            if table[a, TOKENS] * prices[u, 1] < table[a, BLOCKS] * prices[u, 0]:
+                demand[u, 1] += table[a, TOKENS]
+            else:
+                demand[u, 0] += table[a, BLOCKS]
+    demand[t, 2] += table[a, WORK]
+    demand[t, 3] += table[a, PREFILL]
+    demand[t, 4] += table[a, WORKERS]
+
+
+@njit(cache=True)
+def fill(table, live, part, node, prices, cost, ahead, choice):  # type: ignore[no-untyped-def]
+    """Fill the price of each live arc, the cheapest cost from each node to the end, and the arc chosen there.
+
+    `live` lists arcs, request r has those from part[r] to part[r + 1] - 1; `choice` is a position in `live`.
+    """
+    has_price = np.zeros(prices.shape[0], np.bool_)
+    for u in range(prices.shape[0]):
+        for q in range(prices.shape[1]):
+            has_price[u] |= prices[u, q] > 0
+    for r in range(part.shape[0] - 1):
+        ahead[node[r] : node[r + 1]] = FAR
+        ahead[node[r + 1] - 1] = 0
+        for i in range(part[r + 1] - 1, part[r] - 1, -1):
+            a = live[i]
+            cost[i] = price_of(table, a, prices, has_price)
+            onward = ahead[table[a, HEAD]]
+            if onward < FAR and cost[i] + onward < ahead[table[a, TAIL]]:
+                ahead[table[a, TAIL]] = cost[i] + onward
+                choice[table[a, TAIL]] = i
+
+
+@njit(cache=True)
+def paid(rows, prices, limits):  # type: ignore[no-untyped-def]
+    """The prices of all there is; `rows` are the (slot, resource) that have one."""
+    total = np.int64(0)
+    for k in range(rows.shape[0]):
+        total += prices[rows[k, 0], rows[k, 1]] * limits[rows[k, 1]]
+    return total
+
+
+@njit(cache=True)
+def relax(table, live, part, node, source, rows, prices, limits, cost, ahead, choice, demand, taken):  # type: ignore[no-untyped-def]
+    """Return the bound of integer prices, with what the cheapest ways take, and 1 in `taken` for their arcs."""
+    fill(table, live, part, node, prices, cost, ahead, choice)
+    demand[:, :] = 0
+    taken[:] = 0
+    total = -paid(rows, prices, limits)
+    for r in range(source.shape[0]):
+        if ahead[source[r]] >= FAR:
+            return FAR
+        total += ahead[source[r]]
+        n = source[r]
+        while n != node[r + 1] - 1:
+            taken[choice[n]] = 1
+            add_arc(table, live[choice[n]], prices, demand)
+            n = table[live[choice[n]], HEAD]
+    return total
+
+
+@njit(cache=True)
+def improve(table, live, part, node, source, rows, start, limits, most, rounds, length):  # type: ignore[no-untyped-def]
+    """Improve prices by a subgradient method; return the best bound, its prices, and how often each arc was taken.
+
+    `rows` are the (slot, resource) that may have a price. It ends once the bound exceeds `most` (FAR: some request has
+    no way left).
+    """
+    best_prices, rounded, best = start.copy(), start.copy(), np.int64(-FAR)
+    cost, choice = np.empty(live.shape[0], np.int64), np.empty(node[-1], np.int64)
+    ahead, taken = np.empty(node[-1], np.int64), np.empty(live.shape[0], np.int64)
+    demand, weight = np.empty(start.shape, np.int64), np.zeros(live.shape[0])
+    price, direction = np.empty(rows.shape[0]), np.zeros(rows.shape[0])
+    for k in range(rows.shape[0]):
+        price[k] = start[rows[k, 0], rows[k, 1]]
+    stalled = 0
+    for _ in range(rounds):
+        for k in range(rows.shape[0]):
+            rounded[rows[k, 0], rows[k, 1]] = np.int64(np.rint(price[k]))
+        bound = relax(table, live, part, node, source, rows, rounded, limits, cost, ahead, choice, demand, taken)
+        if bound >= FAR:
+            return bound, best_prices, weight
+        weight = 0.9 * weight + 0.1 * taken
+        stalled += 1
+        if bound > best:
+            stalled = 0 if bound > best + UNIT // 50 else stalled
+            best = bound
+            best_prices[:, :] = rounded
+            if best > most:
+                break
+        if stalled >= 5:
+            length, stalled = 0.7 * length, 0
+        norm = 0.0
+        for k in range(rows.shape[0]):
+            excess = float(demand[rows[k, 0], rows[k, 1]] - limits[rows[k, 1]])
+            if price[k] <= 0 and excess < 0:
+                excess = 0.0
+            direction[k] = excess + 0.6 * direction[k]
+            norm += direction[k] ** 2
+        if norm == 0:
+            break
+        step = length * max(most - bound, UNIT) / norm
+        for k in range(rows.shape[0]):
+            price[k] = max(0.0, price[k] + step * direction[k])
+    return best, best_prices, weight
+
+
+@njit(cache=True)
+def within(table, live, part, node, source, rows, prices, limits, most):  # type: ignore[no-untyped-def]
+    """Return the bound of the prices, and which live arcs are on ways that it leaves at most `most`."""
+    keep = np.zeros(live.shape[0], np.bool_)
+    cost, choice = np.empty(live.shape[0], np.int64), np.empty(node[-1], np.int64)
+    ahead, behind = np.empty(node[-1], np.int64), np.full(node[-1], FAR)
+    fill(table, live, part, node, prices, cost, ahead, choice)
+    total = -paid(rows, prices, limits)
+    for r in range(source.shape[0]):
+        if ahead[source[r]] >= FAR:
+            return np.int64(FAR), keep
+        total += ahead[source[r]]
+    for r in range(source.shape[0]):
+        behind[source[r]] = 0
+        for i in range(part[r], part[r + 1]):
+            tail, head = table[live[i], TAIL], table[live[i], HEAD]
+            if behind[tail] < FAR:
+                behind[head] = min(behind[head], behind[tail] + cost[i])
+        slack = most - total + ahead[source[r]]
+        for i in range(part[r], part[r + 1]):
+            tail, head = table[live[i], TAIL], table[live[i], HEAD]
+            if behind[tail] < FAR and ahead[head] < FAR:
+                keep[i] = behind[tail] + cost[i] + ahead[head] <= slack
+    return total, keep
+
+
+@njit(cache=True)
+def can_exceed(table, live, part, slots, limits, is_limited):  # type: ignore[no-untyped-def]
+    """Say of each slot and resource whether the requests can exceed its limit at all, each at its worst."""
+    total, worst = np.zeros((slots, 5), np.int64), np.zeros((slots, 5), np.int64)
+    for r in range(part.shape[0] - 1):
+        worst[:, :] = 0
+        for i in range(part[r], part[r + 1]):
+            a = live[i]
+            t = table[a, SLOT]
+            for u in range(t, min(t + table[a, SPAN], slots)):
+                worst[u, 0] = max(worst[u, 0], table[a, DEVICE] + table[a, BLOCKS])
+                worst[u, 1] = max(worst[u, 1], table[a, HOST] + table[a, TOKENS])
+            for q in range(2, 5):
+                if t < slots:
+                    worst[t, q] = max(worst[t, q], table[a, DEVICE + q])
+        total += worst
+    priced = np.zeros((slots, 5), np.bool_)
+    for u in range(slots):
+        for q in range(5):
+            priced[u, q] = is_limited[q] and total[u, q] > limits[q]
+    return priced

@@ -1,0 +1,202 @@
+"""The states and options of each class of identical requests as arrays, whatever the slot they happen in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from formulations.arc_flow.life import Action, Life, Option, State
+from formulations.arc_flow.setting import make_setting
+from kvbound.errors import BadInput
+from kvbound.instance import Instance, Request
+from solvers.lagrange.kernels import Array
+
+MOST_OPTIONS = 200_000
+"""A class with more options is refused: its shortest paths would take longer than they are worth."""
+
+RESOURCES = ("device_memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
+"""What the requests share in each slot; the names are those of the arc-flow model's constraints."""
+DEVICE, HOST = 0, 1
+PLACE_BLOCKS, PLACE_TOKENS = 5, 6
+"""Columns of `Class.uses` beyond the resources: KV that lies on the device (blocks) or the host (tokens)."""
+
+BARRED = 2**42
+"""A toll that no way can pay."""
+
+OBJECTIVES = ("total-flow-time", "weighted-flow-time")
+"""Sums over requests of a rate times the time up to the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Class:
+    """Requests that differ in their ids only: the states of one (the first is the start), and its options, by state.
+
+    Those of state s are first[s] to first[s + 1] - 1. `head` is the state that an option leads to (len(states): done),
+    `span` the slots that it covers, `kind` a row of `uses`: what it takes of each resource in each of these slots, and
+    the KV that lies on the device or the host, as is best. `is_needed` says which options bounds look at. `rest` is the
+    slots that a state still needs at the least. `rate` is paid for each slot from `zero`, the arrival, up to the end.
+    """
+
+    requests: tuple[Request, ...]
+    states: list[State]
+    options: list[Option]
+    first: Array
+    head: Array
+    span: Array
+    kind: Array
+    uses: Array
+    is_needed: Array
+    rest: Array
+    zero: int
+    rate: int
+
+    @property
+    def count(self) -> int:
+        """How many requests there are of it."""
+        return len(self.requests)
+
+    def graph(self, *, needed: bool) -> tuple[int, Array, Array, Array, Array, Array]:
+        """Return what the kernels need, in the order of their arguments; `needed`: leave out what bounds do without."""
+        toll = np.where(self.is_needed | (not needed), 0, BARRED)
+        return self.zero, self.first, self.head, self.span, self.kind, toll
+
+    @cached_property
+    def places(self) -> Array:
+        """Return the rows of `uses` with KV that lies on the device or the host."""
+        return np.nonzero(self.uses[:, PLACE_TOKENS])[0]
+
+    def after(self, slot: int, rows: int) -> Array:
+        """Return (rows x states + 1) what is still to pay at the least from `slot`, `slot` + 1, .. without prices."""
+        ticks = np.arange(slot, slot + rows)[:, None] - self.zero
+        return self.rate * (ticks + np.append(self.rest, 0))
+
+
+class Network:
+    """The classes of an instance, and the limits of what they share; slots count from the first arrival.
+
+    `is_late`: bounds leave out the token budgets, and each segment runs without a break up to its end (the relaxation
+    `late segments` of docs/lagrange.md); it is used where it promises to be as good, unless `exact` is asked for.
+    BadInput where a request's ways do not say all that counts.
+    """
+
+    def __init__(self, instance: Instance, objective: str, *, exact: bool = False) -> None:
+        check(instance, objective)
+        self.instance, self.objective = instance, objective
+        self.is_late = not exact and late_segments(instance)
+        self.setting = make_setting(instance, objective)
+        self.origin = min(request.arrival for request in instance.requests)
+        machine = instance.machine
+        limits = (
+            machine.block_limit, machine.host_memory, machine.batch_tokens,
+            None if machine.prefill_tokens == machine.batch_tokens else machine.prefill_tokens,
+            machine.batch_requests,
+        )  # fmt: skip
+        self.is_limited = np.array([limit is not None for limit in limits])
+        self.limits = np.array([limit or 0 for limit in limits], np.int64)
+        self.is_priced = self.is_limited & ([True, True, False, False, True] if self.is_late else [True] * 5)
+        self.classes = [self._class(requests) for requests in alike(instance.requests)]
+
+    def _class(self, requests: list[Request]) -> Class:
+        request = requests[0]
+        states, options, first = self._expand(request)
+        number: dict[State | None, int] = {state: s for s, state in enumerate(states)}
+        number[None] = len(states)
+        uses, kind = np.unique([self._use(option.action) for option in options], axis=0, return_inverse=True)
+        owner = np.repeat(np.arange(len(states)), np.diff(first))
+        return Class(
+            requests=tuple(requests),
+            states=states,
+            options=options,
+            first=np.array(first, np.int64),
+            head=np.array([number[option.head] for option in options], np.int64),
+            span=np.array([option.span for option in options], np.int64),
+            kind=np.asarray(kind, np.int64).ravel(),
+            uses=np.asarray(uses, np.int64),
+            is_needed=np.array([self._is_needed(states[s], o) for s, o in zip(owner, options, strict=True)], np.bool_),
+            rest=np.array([self._life(request).rest(state) for state in states], np.int64),
+            zero=request.arrival - self.origin,
+            rate=request.weight if self.objective == "weighted-flow-time" else 1,
+        )
+
+    def _life(self, request: Request) -> Life:
+        machine, setting = self.instance.machine, self.setting
+        if self.is_late:
+            machine = machine.replace(batch_tokens=None, prefill_tokens=None)
+            setting = replace(setting, most_partial=0)
+        return Life(machine, request, setting)
+
+    def _expand(self, request: Request) -> tuple[list[State], list[Option], list[int]]:
+        """Return all states that can be reached, their options, and where those of each state begin."""
+        life = self._life(request)
+        states, known = [State()], {State()}
+        options: list[Option] = []
+        first = [0]
+        for state in states:  # grows while it is read
+            for option in self._useful(state, life.options(state)):
+                options.append(option)
+                if option.head is not None and option.head not in known:
+                    known.add(option.head)
+                    states.append(option.head)
+            first.append(len(options))
+            if len(options) > MOST_OPTIONS:
+                raise BadInput(f"request {request.id} has more than {MOST_OPTIONS} options; use coarser blocks")
+        return states, options, first
+
+    def _useful(self, state: State, options: Iterable[Option]) -> list[Option]:
+        """Leave out breaks within a segment where they are of no use."""
+        goes_on = self.is_late and state.generated > 0
+        return [option for option in options if option.action.work or not goes_on]
+
+    def _is_needed(self, state: State, option: Option) -> bool:
+        """Say whether bounds need an option: without token budgets, a free call never needs to hold its KV."""
+        return not self.is_late or state.mark != "choose" or self.setting.hosted or option.action.drop > 0
+
+    def _use(self, action: Action) -> tuple[int, ...]:
+        blocks = self.instance.machine.blocks(action.device)
+        movable = action.place >= 0
+        return (
+            0 if movable else blocks, action.host, action.work, 0 if action.decode else action.work,
+            int(action.work > 0), blocks if movable else 0, action.device if movable else 0,
+        )  # fmt: skip
+
+
+def alike(requests: Iterable[Request]) -> list[list[Request]]:
+    """Return the requests in groups that differ in their ids only."""
+    groups: dict[str, list[Request]] = defaultdict(list)
+    for request in requests:
+        groups[request.model_dump_json(exclude={"id"})].append(request)
+    return list(groups.values())
+
+
+def check(instance: Instance, objective: str) -> None:
+    """Raise BadInput unless a schedule is a way for each request, within the limits of each slot, and nothing else."""
+    reason = why_not(instance, objective)
+    if reason is not None:
+        raise BadInput(f"lagrange {reason}; use the search, or arc-flow on highs")
+
+
+def why_not(instance: Instance, objective: str) -> str | None:
+    """Say why the method does not apply (None: it does)."""
+    machine = instance.machine
+    if objective not in OBJECTIVES:
+        return f"does {', '.join(OBJECTIVES)}, not {objective}"
+    if not instance.cost.always_one_tick:
+        return "needs batches that all last one tick"
+    for switch, wanted in (("pause", True), ("hybrid", True), ("evict", False), ("partial", False)):
+        if getattr(machine, switch) != wanted:
+            return f"needs a machine {'with' if wanted else 'without'} `{switch}`"
+    if not make_setting(instance, objective).early_swaps:
+        return "needs a host with room for all contexts where calls order swaps"
+    return None
+
+
+def late_segments(instance: Instance) -> bool:
+    """Whether the relaxation to segments that run without a break up to their end is used."""
+    machine = instance.machine
+    limit = machine.prefill_limit
+    fits = limit is None or limit >= max(request.peak for request in instance.requests)
+    return machine.batch_requests is None and fits

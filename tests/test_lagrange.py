@@ -1,0 +1,164 @@
+"""Lagrangian branch and bound: its optimum is that of the exhaustive search, and no price proves too much."""
+
+import random
+
+import numpy as np
+import pytest
+
+import solvers
+from kvbound import BadInput, Machine, builtin, objective_value, verify_schedule
+from solvers.lagrange.network import OBJECTIVES, Network
+from solvers.lagrange.packing import Packing
+from solvers.lagrange.prices import UNIT, Market
+from solvers.lagrange.repair import Repair
+from solvers.lagrange.solve import Lagrange
+from solvers.task import Bound, Found, Task
+from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.tiny_instances import PROFILES, tiny_instance
+
+HERE = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
+NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")
+
+
+def questions(profile, seeds):
+    """Instances that the method takes, with an objective and the optimum."""
+    for seed in seeds:
+        instance = tiny_instance(seed, **PROFILES[profile] | HERE)
+        objective = OBJECTIVES[seed % len(OBJECTIVES)]
+        try:
+            optimum, _ = exhaustive_optimum(instance, objective, max_states=1500)
+            Network(instance, objective)
+        except (TooManyStates, BadInput):
+            continue
+        yield instance, objective, optimum
+
+
+def solve(instance, objective, seconds=20.0):
+    """The best value (executed by the referee), and the bound."""
+    values, bounds = [], []
+
+    def send(message):
+        if isinstance(message, Found):
+            values.append(objective_value(verify_schedule(instance, message.schedule), objective))
+            assert values[-1] == message.claimed
+        elif isinstance(message, Bound):
+            bounds.append(message.value)
+
+    task = Task(instance, objective, "arc-flow", "lagrange", None, None, None, seconds, 4000, 1, 0)
+    done = Lagrange(task, send).run()
+    return min(values), max(bounds), done.stop
+
+
+@pytest.mark.parametrize("profile", NAMES)
+def test_proves_the_optimum(profile):
+    answers = 0
+    for instance, objective, optimum in questions(profile, range(12)):
+        value, bound, stop = solve(instance, objective)
+        assert bound <= optimum <= value, (instance.name, objective)
+        assert (value, bound, stop) == (optimum, optimum, "proved"), (instance.name, objective)
+        answers += 1
+    assert answers >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", NAMES)
+def test_proves_the_optimum_of_many(profile):
+    for instance, objective, optimum in questions(profile, range(12, 400)):
+        value, bound, _ = solve(instance, objective)
+        assert (value, bound) == (optimum, optimum), (instance.name, objective)
+
+
+@pytest.mark.parametrize("profile", NAMES)
+def test_any_prices_give_a_lower_bound(profile):
+    draw = np.random.default_rng(1)
+    for instance, objective, optimum in questions(profile, range(30, 40)):
+        for slots in (2, 9, 40):
+            market = Market(Network(instance, objective), slots)
+            for scale in (1, UNIT // 4, 3 * UNIT):
+                prices = draw.integers(0, scale + 1, (slots, 5)) * market.network.is_priced
+                assert market.relax(prices).bound <= optimum * UNIT
+
+
+def test_what_is_fixed_is_in_no_better_schedule():
+    for instance, objective, optimum in questions("calls-free", range(40, 52)):
+        market = Market(Network(instance, objective), 60)
+        _, prices = market.find_prices(float(optimum), 60)
+        slack = optimum * UNIT - market.relax(prices).bound
+        assert all(len(rows) for rows in market.survivors(prices, slack))
+
+
+def test_bounds_hold_where_token_budgets_are_left_out():
+    """Budgets that bind although a prefill fits: the relaxation may stay below, and never above."""
+    below = 0
+    for seed in range(40):
+        fixed = HERE | {"chunked": True, "batch_requests": None, "prefill_tokens": None, "calls": (0, 1)}
+        instance = tiny_instance(seed, **fixed)
+        peak = max(request.peak for request in instance.requests)
+        instance = instance.replace(machine=instance.machine.replace(batch_tokens=peak))
+        try:
+            optimum, _ = exhaustive_optimum(instance, "total-flow-time", max_states=1500)
+        except TooManyStates:
+            continue
+        try:
+            assert Network(instance, "total-flow-time").is_late
+        except BadInput:
+            continue
+        value, bound, _ = solve(instance, "total-flow-time", seconds=2.0)
+        assert bound <= optimum <= value
+        below += bound < optimum
+    assert below <= 3
+
+
+def test_repairs_keep_the_schedule_feasible_and_count_its_value():
+    instance = builtin.builtin_instance("infercept-sample:k=4").with_free_calls()
+    network = Network(instance, "total-flow-time")
+    market = Market(network, 400)
+    repair = Repair(market, market.no_prices(), seed=3)
+    assert repair.construct(range(4), 0.0)
+    for _ in range(60):
+        repair.move(1.0)
+        assert repair.value == sum(repair.cost(c, way) for c, way in zip(repair.owner, repair.ways, strict=True))
+        packing = Packing(network, market.slots)
+        for c, way in zip(repair.owner, repair.ways, strict=True):
+            packing.add(c, way)
+        assert (packing.taken == repair.packing.taken).all()
+        room = packing.limits - packing.taken
+        assert (room[:, 1:] >= 0).all()
+
+
+@pytest.mark.parametrize("block", [1, 3])
+def test_the_host_takes_over_the_most_blocks(block):
+    draw = random.Random(block)
+    instance = builtin.builtin_instance("infercept-sample:k=3").with_free_calls()
+    instance = instance.replace(machine=instance.machine.replace(block=block, memory=600))
+    packing = Packing(Network(instance, "total-flow-time"), 1)
+    for _ in range(50):
+        packing.movable[0] = [draw.randint(1, 9) for _ in range(draw.randint(1, 6))]
+        packing._sums.clear()
+        items, room = packing.movable[0], draw.randint(0, 25)
+        sets = [[m for i, m in enumerate(items) if mask >> i & 1] for mask in range(2 ** len(items))]
+        most = max(sum(packing.blocks(m) for m in chosen) for chosen in sets if sum(chosen) <= room)
+        assert packing._most_hosted(0, room) == most
+        assert sum(packing.blocks(items[i]) for i in packing.hosted(items, room)) == most
+
+
+def test_through_the_driver():
+    result = solvers.solve(builtin.builtin_instance("mars-figure1"), formulation="arc-flow", solver="lagrange")
+    assert (result.value, result.bound, result.status, result.bound_kind) == (29, 29, "optimal", "exhaustive")
+    assert result.solver.name == "lagrange"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"evict": True}, "without `evict`"), ({"pause": False}, "with `pause`"), ({"hybrid": False}, "with `hybrid`")],
+)
+def test_refuses_other_machines(change, reason):
+    instance = builtin.builtin_instance("mars-figure1")
+    machine = Machine.model_validate(instance.machine.model_dump() | change)
+    with pytest.raises(BadInput, match=reason):
+        Network(instance.replace(machine=machine), "total-flow-time")
+
+
+def test_refuses_other_objectives():
+    with pytest.raises(BadInput, match="not makespan"):
+        Network(builtin.builtin_instance("mars-figure1"), "makespan")
