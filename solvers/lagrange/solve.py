@@ -35,7 +35,8 @@ class Lagrange:
 
     def __init__(self, task: Task, send: Send) -> None:
         self.task, self.send = task, send
-        self.deadline = time.monotonic() + task.time_limit
+        self.started = time.monotonic()
+        self.deadline = self.started + task.time_limit
         self.cutoff = 2**40 if task.upper_bound is None else task.upper_bound
         self.bound = 0
         self._look_at(Network(task.instance, task.objective))
@@ -75,8 +76,9 @@ class Lagrange:
         return "proved" if self.bound >= self.cutoff else "time limit"
 
     def _share(self, share: float) -> float:
-        """Return so much of the time that is left, in seconds, at most a minute."""
-        return min(60.0, share * max(0.0, self.deadline - time.monotonic()))
+        """Return so much of the time that is left, in seconds, but not much more than what has passed."""
+        now = time.monotonic()
+        return min(0.5 + now - self.started, share * max(0.0, self.deadline - now))
 
     def _prove(self, bound: int) -> bool:
         """Take in a bound, in ticks; return whether to stop."""
