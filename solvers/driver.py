@@ -21,7 +21,17 @@ from kvbound.schedule import Schedule
 from kvbound.validator import InvalidSchedule, verify_schedule
 from solvers.pool import race
 from solvers.registry import SOLVERS, solver_version
+from solvers.start_time.problem import why_not_rigid
 from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
+
+BACKENDS = {"cp-sat": ("cp-sat",), "start-time": ("highs",)}
+"""The solvers of a formulation that is no Pyomo model."""
+
+WITHOUT_HORIZON = {
+    "search": "the search goes through states, whatever the number of batches",
+    "start-time": "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
+}
+"""Formulations that look at all schedules, and why."""
 
 NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
@@ -121,8 +131,12 @@ def choose(instance: Instance, objective: str, formulation: str, solver: str) ->
     if formulation == "auto" and solver not in ("auto", "search"):
         formulation = "cp-sat" if solver == "cp-sat" else "batch-bigm"
         return Choice(((formulation, solver),), f"{solver} was asked for, {formulation} is what it solves")
+    if formulation == "start-time":
+        reason = why_not_rigid(instance, objective)
+        if reason is not None:
+            raise BadInput(f"start-time needs requests that run from start to end: {reason}; try --formulation search")
     if formulation in FORMULATIONS:
-        backends = ("cp-sat",) if formulation == "cp-sat" else ("highs", "gurobi")
+        backends = BACKENDS.get(formulation, ("highs", "gurobi"))
         if solver not in ("auto", *backends):
             raise BadInput(f"{solver} does not solve {formulation}; {' and '.join(backends)} can")
         backend = backends[0] if solver == "auto" else solver
@@ -140,8 +154,8 @@ def _starting_schedules(instance: Instance, objective: str, warm_start: str) -> 
 
 
 def _horizon(formulation: str, instance: Instance, objective: str, upper_bound: Value) -> Horizon:
-    if formulation == "search":
-        return Horizon(0, True, "the search goes through states, whatever the number of batches")
+    if formulation in WITHOUT_HORIZON:
+        return Horizon(0, True, WITHOUT_HORIZON[formulation])
     return sufficient_batches(instance, objective, upper_bound)
 
 
@@ -171,6 +185,7 @@ class _Run:
         self.found_by: Task | None = None
         self.bound: Value | None = None
         self.bounded_by: Task | None = None
+        self.kind: BoundKind | None = None
         self.rejected: list[str] = []
         self.sizes: dict[str, Size] = {}
 
@@ -182,7 +197,7 @@ class _Run:
             except InvalidSchedule as broken:
                 self.rejected.append(f"{task.label}: {broken}")
         elif isinstance(message, Bound):
-            self.tighten(message.value, task)
+            self.tighten(message.value, task, message.kind)
         elif isinstance(message, Size):
             self.sizes[task.formulation] = message
 
@@ -192,13 +207,14 @@ class _Run:
         if self.value is None or value < self.value:
             self.schedule, self.claimed, self.value, self.found_by = schedule, claimed, value, task
 
-    def tighten(self, bound: Value, task: Task) -> None:
+    def tighten(self, bound: Value, task: Task, kind: BoundKind | None = None) -> None:
         """Keep a bound if it is the best; one with a proved horizon beats any without."""
         old = self.bounded_by
         proved = self.horizons[task.formulation].sufficient
         old_proved = old is not None and self.horizons[old.formulation].sufficient
         if self.bound is None or (proved and not old_proved) or (proved == old_proved and bound > self.bound):
             self.bound, self.bounded_by = bound, task
+            self.kind = kind or ("exhaustive" if task.formulation == "search" else "solver")
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
@@ -246,7 +262,7 @@ class _Run:
             schedule=self.schedule,
             claimed=self.claimed,
             bound=self.bound,
-            bound_kind=None if self.bound is None else self._kind(task),
+            bound_kind=self.kind,
             horizon=self._horizon(task),
             formulation=task.formulation,
             solver=SolverInfo(task.solver, solver_version(task.solver), task.threads, task.seed),
@@ -258,13 +274,9 @@ class _Run:
     def _horizon(self, task: Task) -> Horizon:
         """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
         horizon = self.horizons[task.formulation]
-        if task.formulation == "search" and self.schedule is not None:
+        if task.formulation in WITHOUT_HORIZON and self.schedule is not None:
             return replace(horizon, batches=len(self.schedule.batches))
         return horizon
-
-    @staticmethod
-    def _kind(task: Task) -> BoundKind:
-        return "exhaustive" if task.formulation == "search" else "solver"
 
     def _extra(self, failures: list[Failed], why: str) -> dict[str, Any]:
         extra: dict[str, Any] = {"chosen": why}

@@ -1,0 +1,64 @@
+"""Cliques of starts that exclude one another, violated by a fractional solution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvers.start_time.prices import Columns, Mask
+from solvers.start_time.problem import Array
+
+MOST = 20
+"""Cliques added in a round."""
+
+
+def violated_cliques(columns: Columns, x: Array, extra: Array) -> list[Array]:
+    """Return sets of columns, pairwise in conflict, of which `x` takes more than one; made maximal.
+
+    Each is grown greedily from one column of the support; columns outside are added in order of `extra`, what a
+    column adds to the bound when it is taken.
+    """
+    support = np.flatnonzero(x > 1e-6)
+    support = np.array([j for j in support if columns.conflicts(int(j), np.array([j]))[0]], np.int64)
+    if not len(support):
+        return []
+    conflict = np.array([columns.conflicts(int(j), support) for j in support])
+    np.fill_diagonal(conflict, False)
+    found = {}
+    for j in range(len(support)):
+        for weighted in (False, True):
+            clique = _grow(j, conflict, x[support], weighted)
+            weight = float(x[support[clique]].sum())
+            if weight > 1.001:
+                found[tuple(sorted(clique))] = weight
+    best = sorted(found, key=lambda clique: (-found[clique], clique))[:MOST]
+    return [_maximal(columns, support[list(clique)], extra) for clique in best]
+
+
+def _grow(first: int, conflict: Mask, weight: Array, weighted: bool) -> list[int]:
+    """Add the heaviest candidate, or the one with the heaviest candidates left, until there is none."""
+    clique, candidates = [first], conflict[first].copy()
+    while candidates.any():
+        places = np.flatnonzero(candidates)
+        score = weight[places]
+        if weighted:
+            score = score + conflict[np.ix_(places, places)] @ score
+        chosen = int(places[score.argmax()])
+        clique.append(chosen)
+        candidates &= conflict[chosen]
+    return clique
+
+
+def _maximal(columns: Columns, clique: Array, extra: Array) -> Array:
+    everyone = np.arange(len(columns))
+    candidates = everyone
+    for j in clique:
+        candidates = candidates[columns.conflicts(int(j), candidates)]
+    members = clique.tolist()
+    candidates = candidates[~np.isin(candidates, clique)]
+    candidates = candidates[np.argsort(extra[candidates], kind="stable")]
+    while len(candidates):
+        chosen, candidates = int(candidates[0]), candidates[1:]
+        if columns.conflicts(chosen, np.array([chosen]))[0]:
+            members.append(chosen)
+            candidates = candidates[columns.conflicts(chosen, candidates)]
+    return np.array(members)

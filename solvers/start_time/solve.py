@@ -1,0 +1,173 @@
+"""The way to an optimum of a rigid instance: lists, linear program, network, exact search or branch and bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvbound.instance import Instance
+from kvbound.schedule import Schedule
+from solvers.start_time.configurations import Configurations, TooMany
+from solvers.start_time.lists import Jobs, Lists
+from solvers.start_time.multipliers import Multipliers
+from solvers.start_time.network import FAR, Network
+from solvers.start_time.prices import SCALE, Columns
+from solvers.start_time.problem import Array, Problem, Starts
+from solvers.start_time.program import Relaxation, close, relax
+from solvers.start_time.states import Interrupted, Search
+
+WIDTHS = (300, 3_000, 30_000, 300_000, 10**12)
+"""States kept in each layer, pass after pass; the last one cuts nothing."""
+
+BYTES_PER_NODE = 8
+SHARE = {"lists": 0.04, "program": 0.25, "multipliers": 0.5}
+"""Of the time limit, what each step may take at most."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The best schedule, a lower bound, who proved it, and why the solve stopped."""
+
+    value: int
+    bound: int
+    by_solver: bool
+    stopped: str
+
+
+class StartTimeSolver:
+    """One solve. `found` gets every better schedule, `bounded` every better bound and whether it is HiGHS's word."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        objective: str,
+        *,
+        time_limit: float,
+        memory_limit: int,
+        seed: int,
+        found: Callable[[Schedule, int], None],
+        bounded: Callable[[int, bool], None],
+    ) -> None:
+        self.problem = Problem(instance, objective)
+        self.lists = Lists(self.problem, seed)
+        self.began, self.time_limit = time.monotonic(), time_limit
+        self.most_bytes = memory_limit * 2**20
+        self.found, self.bounded = found, bounded
+        self.value, self.bound, self.by_solver = FAR, 0, False
+        self.jobs: Jobs = []
+
+    def run(self) -> Outcome:
+        """Solve, and say what came of it."""
+        self.hold(self.lists.by_area())
+        self.hold(self.lists.improve(self.jobs, min(2.0, SHARE["lists"] * self.time_limit)))
+        stopped = self._prove()
+        if self.bound >= self.value:
+            stopped = "proved"
+        return Outcome(self.value, self.bound, self.by_solver, stopped)
+
+    def hold(self, jobs: Jobs) -> None:
+        """Keep these starts if they are the best so far."""
+        value = self.lists.cost(jobs)
+        if value < self.value:
+            self.value, self.jobs = value, jobs
+            self.found(self.problem.schedule(self.lists.starts(jobs)), value)
+
+    def raise_bound(self, scaled: int) -> None:
+        """Take in a bound on what is better than the best schedule: nothing above the latter is learnt."""
+        bound = min(self.value, -(-scaled // SCALE))
+        if bound > self.bound:
+            self.bound, self.by_solver = bound, False
+            self.bounded(bound, False)
+
+    def until(self, step: str) -> float:
+        """Return when this step has to end."""
+        return min(self.began + self.time_limit, time.monotonic() + SHARE[step] * self.time_limit)
+
+    def _prove(self) -> str:
+        columns = Columns(self.problem, self.horizon())
+        relaxation = relax(columns, self.value - 1, self.until("program"), self.raise_bound)
+        if relaxation is None or self.bound >= self.value:
+            return "time limit"
+        try:
+            network = self._network(relaxation, columns)
+        except TooMany:
+            return self._close(relaxation, columns)
+        return self._search(network, relaxation, columns)
+
+    def horizon(self) -> int:
+        """Return a tick by which some optimal schedule ends: no tick before its end is idle, and each of its starts
+        leaves room in the value for the least that all others cost.
+        """
+        kinds = self.problem.kinds
+        least = sum(kind.count * kind.rate * kind.span for kind in kinds)
+        spare = max((self.value - least) // kind.rate + kind.length for kind in kinds)
+        return min(spare, sum(kind.count * kind.length for kind in kinds))
+
+    def _network(self, relaxation: Relaxation, columns: Columns) -> Network:
+        ticks = int((columns.start + columns.length)[relaxation.alive].max())
+        most = min(self.most_bytes // 4 // (ticks + 60), 3_000_000)
+        return Network(Configurations(self.problem, most), ticks)
+
+    def _search(self, network: Network, relaxation: Relaxation, columns: Columns) -> str:
+        columns, alive = _shortened(columns, relaxation, len(network.layers))
+        multipliers = Multipliers(network, columns, alive, relaxation.prices.assign, self.value - 1)
+        if multipliers.rounds(self.until("multipliers"), self.raise_bound, self._follow):
+            self.raise_bound(self.value * SCALE)
+            return "proved"
+        offset = int(multipliers.best_assign @ self.problem.counts)
+        for width in WIDTHS:
+            cost = multipliers.cost(multipliers.best_assign)
+            values = network.distances(cost)
+            cutoff = (self.value - 1) * SCALE - offset
+            if not network.prune(cost, values, cutoff):
+                self.raise_bound(self.value * SCALE)
+                return "proved"
+            search = Search(network, self.problem.counts, cost, network.distances(cost), self.most_bytes // 4)
+            try:
+                passed = search.run(cutoff, width, self.began + self.time_limit)
+            except Interrupted as limit:
+                return str(limit)
+            if passed.path is not None:
+                self._follow(passed.path)
+            self.raise_bound(min(passed.cut + offset, self.value * SCALE))
+            if self.bound >= self.value:
+                return "proved"
+        return "memory limit"
+
+    def _follow(self, path: list[Array]) -> int:
+        """Try the starts of a path: as they are, if each request starts once, and as an order for a list."""
+        jobs = [(k, t) for t, new in enumerate(path) for k in np.repeat(np.arange(len(new)), new).tolist()]
+        if (sum(path) == self.problem.counts).all():
+            self.hold(jobs)
+        order, left = [], self.problem.counts.copy()
+        for k, _ in [*jobs, *self.jobs]:
+            if left[k]:
+                left[k] -= 1
+                order.append(k)
+        self.hold(self.lists.build(order))
+        return self.value - 1
+
+    def _close(self, relaxation: Relaxation, columns: Columns) -> str:
+        def take(starts: Starts) -> None:
+            self.hold([(k, starts[id]) for k, kind in enumerate(self.problem.kinds) for id in kind.ids])
+
+        def learn(bound: float) -> None:
+            whole = min(self.value, int(np.ceil(bound - 1e-6))) if abs(bound) < 1e20 else 0
+            if whole > self.bound:
+                self.bound, self.by_solver = whole, True
+                self.bounded(whole, True)
+
+        if close(relaxation, columns, self.value - 1, self.began + self.time_limit, take, learn):
+            learn(float(self.value))
+            return "proved"
+        return "time limit"
+
+
+def _shortened(columns: Columns, relaxation: Relaxation, ticks: int) -> tuple[Columns, np.ndarray]:
+    """Return the columns that end by `ticks` (all that are alive do), and which of them are alive."""
+    short = Columns(columns.problem, ticks)
+    alive = relaxation.alive[columns.first[short.kind] + short.start]
+    return short, alive
