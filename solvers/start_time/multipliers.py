@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,27 +13,33 @@ from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array
 
 ROUNDS = 400
-PATIENCE = 6
-"""Rounds without a better bound before the step shrinks."""
-WORTH = 0.1
-"""The network is pruned again when the open gap has fallen by this fraction."""
+PATIENCE, SHRINK, SMALLEST = 6, 0.6, 0.02
+"""Rounds without a better bound before the step shrinks, by how much, and where it is too small to go on."""
+STALL, WORTH = 30, 0.1
+"""Climbing ends when so many rounds have closed less than this fraction of the gap."""
+EVERY = 8
+"""Of so many paths, one is tried as a schedule."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A network under the prices `assign` of the rows "each kind starts `count` times": what starts cost, the
+    distances, the sum of the prices, and the Lagrangian bound, which is the cheapest path plus that sum (scaled)."""
+
+    assign: Array
+    cost: Array
+    values: list[Array]
+    offset: int
+    bound: int
 
 
 class Multipliers:
-    """The Lagrangian bound in which the rows "each kind starts `count` times" are priced.
+    """Prices and their bounds, all in integers."""
 
-    A path costs what its starts cost less their prices; the cheapest path plus all prices is a bound. All integers,
-    scaled.
-    """
-
-    def __init__(self, network: Network, columns: Columns, alive: Mask, assign: Array, cutoff: int) -> None:
-        self.network, self.columns, self.alive = network, columns, alive
-        self.assign = self.best_assign = assign.astype(np.int64)
-        self.cutoff = cutoff * SCALE
-        self.bound = -FAR
-        self.pruned_at = -FAR
-        self.step, self.waited = 1.0, 0
-        self.average: Array | None = None
+    def __init__(self, columns: Columns, alive: Mask) -> None:
+        self.columns, self.alive = columns, alive
+        self.counts = columns.problem.counts
+        self.step = 1.0
 
     def cost(self, assign: Array) -> Array:
         """Return the price of each start, [ticks, kinds]; FAR where none is possible."""
@@ -43,48 +50,38 @@ class Multipliers:
         cost[columns.start[some], kind] = SCALE * columns.cost[some] - assign[kind]
         return cost
 
-    def rounds(self, deadline: float, on_bound: Callable[[int], None], on_path: Callable[[list[Array]], int]) -> bool:
-        """Improve the bound until it exceeds the cutoff (then True), the steps are small, or time is over.
+    def price(self, network: Network, assign: Array) -> Priced:
+        """Return the network under these prices."""
+        cost, offset = self.cost(assign), int(assign @ self.counts)
+        values = network.distances(cost)
+        return Priced(assign, cost, values, offset, int(values[0][network.source]) + offset)
 
-        `on_path` gets the starts of each shortest path and returns the cutoff, which it may have lowered.
+    def climb(
+        self, network: Network, assign: Array, target: int, deadline: float, on_path: Callable[[list[Array]], None]
+    ) -> Priced:
+        """Return the best prices found before the bound exceeds `target`, the steps are small, or time is over.
+
+        `on_path` gets the starts of some cheapest paths, of the last one at least if it is a schedule.
         """
-        counts = self.columns.problem.counts
-        for _ in range(ROUNDS):
-            cost = self.cost(self.assign)
-            values = self.network.distances(cost)
-            offset = int(self.assign @ counts)
-            bound = int(values[0][self.network.source]) + offset
-            if bound > self.cutoff:
-                on_bound(bound)
-                return True
-            path = self.network.path(cost, values)
-            self.cutoff = min(self.cutoff, on_path(path) * SCALE)
-            self._record(bound, on_bound)
-            if self._worth_pruning(bound):
-                self.network.prune(cost, values, self.cutoff - offset)
-            missing = counts - sum(path)
-            if not missing.any() or self.step < 0.02 or time.monotonic() > deadline:
-                return bound > self.cutoff
-            self._move(bound, missing)
-        return False
-
-    def _record(self, bound: int, on_bound: Callable[[int], None]) -> None:
-        if bound > self.bound:
-            self.bound, self.best_assign = bound, self.assign
-            self.waited = 0
-            on_bound(bound)
-            return
-        self.waited += 1
-        if self.waited >= PATIENCE:
-            self.step, self.waited = self.step * 0.6, 0
-            self.assign = self.best_assign
-
-    def _worth_pruning(self, bound: int) -> bool:
-        if self.cutoff - bound < (1 - WORTH) * (self.cutoff - self.pruned_at):
-            self.pruned_at = bound
-            return True
-        return False
-
-    def _move(self, bound: int, missing: Array) -> None:
-        length = 0.7 * self.step * (self.cutoff + SCALE - bound) / float(missing @ missing)
-        self.assign = self.assign + np.rint(length * missing).astype(np.int64)
+        best = now = self.price(network, assign)
+        step, waited, history = self.step, 0, [best.bound]
+        for turn in range(ROUNDS):
+            path = network.path(now.cost, now.values)
+            missing = self.counts - sum(path)
+            if turn % EVERY == 0 or not missing.any():
+                on_path(path)
+            if best.bound > target or not missing.any() or step < SMALLEST or time.monotonic() > deadline:
+                break
+            history.append(best.bound)
+            if len(history) > STALL and best.bound - history[-STALL] < WORTH * (target - best.bound):
+                break
+            length = 0.7 * step * (target + SCALE - now.bound) / float(missing @ missing)
+            now = self.price(network, now.assign + np.rint(length * missing).astype(np.int64))
+            if now.bound > best.bound:
+                best, waited = now, 0
+                continue
+            waited += 1
+            if waited == PATIENCE:
+                now, step, waited = best, step * SHRINK, 0
+        self.step = min(1.0, 3 * step)
+        return best

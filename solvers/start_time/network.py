@@ -11,8 +11,8 @@ from solvers.start_time.configurations import Configurations
 from solvers.start_time.problem import Array
 
 Rows = npt.NDArray[np.int32]
-FAR = 1 << 50
-"""More than any path costs."""
+FAR = 1 << 44
+"""More than any path costs; 500 times this is still exact in floating point."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,14 @@ class Layer:
     head: Rows
     new: Rows
     first: Array
+
+    def arcs_of(self, nodes: Array) -> tuple[Array, Array]:
+        """Return all arcs of these nodes, node by node: the place of the node in `nodes`, and the arc."""
+        first = np.append(self.first, len(self.head))
+        degree = first[nodes + 1] - first[nodes]
+        place = np.repeat(np.arange(len(nodes)), degree)
+        within = np.arange(len(place)) - np.repeat(np.cumsum(degree) - degree, degree)
+        return place, first[nodes][place] + within
 
 
 class Network:
@@ -45,9 +53,9 @@ class Network:
         value = np.full(self.nodes[-1], FAR)
         value[self.sink] = 0
         values = [value]
-        for layer, prices in zip(reversed(self.layers), reversed(cost), strict=True):
+        for layer, prices in zip(reversed(self.layers), reversed(self.set_costs(cost)), strict=True):
             along = value[layer.head]
-            along += self.set_costs(prices)[layer.new]
+            along += prices[layer.new]
             value = np.minimum(np.minimum.reduceat(along, layer.first), FAR)
             values.append(value)
         return values[::-1]
@@ -55,49 +63,57 @@ class Network:
     def path(self, cost: Array, values: list[Array]) -> list[Array]:
         """Return the starts by kind, [kinds], of each tick along a shortest path."""
         node, starts = self.source, []
-        for layer, prices, value in zip(self.layers, cost, values[1:], strict=True):
+        for layer, prices, value in zip(self.layers, self.set_costs(cost), values[1:], strict=True):
             end = layer.first[node + 1] if node + 1 < len(layer.first) else len(layer.head)
             arcs = slice(layer.first[node], end)
-            arc = int(layer.first[node] + (value[layer.head[arcs]] + self.set_costs(prices)[layer.new[arcs]]).argmin())
+            arc = int(layer.first[node] + (value[layer.head[arcs]] + prices[layer.new[arcs]]).argmin())
             starts.append(self.starts[layer.new[arc]])
             node = int(layer.head[arc])
         return starts
 
-    def prune(self, cost: Array, values: list[Array], cutoff: int) -> bool:
-        """Keep the arcs on paths that cost at most `cutoff`. Returns whether there are any.
+    def pruned(self, cost: Array, values: list[Array], cutoff: int) -> tuple[Network, list[Array]] | None:
+        """Return the network of the arcs on paths that cost at most `cutoff`, or None if there is no such path.
 
-        `values` are the distances under `cost`.
+        `values` are the distances under `cost`; those of the new network are returned with it. Only arcs of nodes on such paths are looked at.
         """
         if values[0][self.source] > cutoff:
-            return False
-        kept, used = [], []
-        reached = np.full(self.nodes[0], FAR)
-        reached[self.source] = 0
-        for layer, prices, value in zip(self.layers, cost, values[1:], strict=True):
-            along = reached[layer.tail] + self.set_costs(prices)[layer.new]
-            arcs = np.flatnonzero(along + value[layer.head] <= cutoff)
-            kept.append(arcs)
-            used.append(np.unique(layer.tail[arcs]))
-            reached = np.full(len(value), FAR)
-            np.minimum.at(reached, layer.head[arcs], along[arcs])
-        used.append(np.array([self.sink]))
-        self._shrink(kept, used)
-        return True
+            return None
+        tails, arcs, heads = [np.array([self.source])], [], []
+        reached = np.zeros(1, np.int64)
+        for t, (layer, prices) in enumerate(zip(self.layers, self.set_costs(cost), strict=True)):
+            place, arc = layer.arcs_of(tails[-1])
+            along = reached[place] + prices[layer.new[arc]]
+            fine = np.flatnonzero(along + values[t + 1][layer.head[arc]] <= cutoff)
+            arcs.append((place[fine], arc[fine]))
+            least = np.full(self.nodes[t + 1], FAR)
+            np.minimum.at(least, layer.head[arc[fine]], along[fine])
+            tails.append(np.flatnonzero(least < FAR))
+            heads.append(np.searchsorted(tails[-1], layer.head[arc[fine]]))
+            reached = least[tails[-1]]
+        return self._smaller(tails, arcs, heads), [value[tail] for value, tail in zip(values, tails, strict=True)]
 
     def arcs(self) -> int:
         """Return how many arcs there are."""
         return sum(len(layer.head) for layer in self.layers)
 
-    def _shrink(self, kept: list[Array], used: list[Array]) -> None:
-        layers = []
-        for t, (layer, arcs) in enumerate(zip(self.layers, kept, strict=True)):
-            tail = np.searchsorted(used[t], layer.tail[arcs]).astype(np.int32)
-            head = np.searchsorted(used[t + 1], layer.head[arcs]).astype(np.int32)
-            layers.append(Layer(tail, head, layer.new[arcs], np.searchsorted(tail, np.arange(len(used[t])))))
-        self.layers = layers
-        self.nodes = [len(nodes) for nodes in used]
-        self.source = self.sink = 0
+    def _smaller(self, tails: list[Array], arcs: list[tuple[Array, Array]], heads: list[Array]) -> Network:
+        small = object.__new__(Network)
+        used = np.unique(np.concatenate([layer.new[arc] for layer, (_, arc) in zip(self.layers, arcs, strict=True)]))
+        small.starts = self.starts[used]
+        small.layers = [
+            Layer(
+                place.astype(np.int32),
+                head.astype(np.int32),
+                np.searchsorted(used, layer.new[arc]).astype(np.int32),
+                np.searchsorted(place, np.arange(len(tail))),
+            )
+            for layer, tail, (place, arc), head in zip(self.layers, tails, arcs, heads, strict=False)
+        ]
+        small.nodes = [len(tail) for tail in tails]
+        small.source = small.sink = 0
+        return small
 
-    def set_costs(self, prices: Array) -> Array:
-        """Return what each set of starts costs under the prices of a tick, [sets]."""
-        return np.minimum(self.starts @ prices, FAR)
+    def set_costs(self, cost: Array) -> Array:
+        """Return what each set of starts costs at each tick, [ticks, sets]: sums of whole numbers, exact in floats."""
+        sums = cost.astype(float) @ self.starts.T.astype(float)
+        return np.minimum(sums, FAR).astype(np.int64)

@@ -20,6 +20,8 @@ from solvers.start_time.problem import Array, Starts
 INFINITY = highspy.kHighsInf
 ROUNDS = 60
 """Rounds of cutting planes, at most."""
+PATIENCE, WORTH = 5, 0.02
+"""They stop when so many rounds have closed less than this fraction of the gap."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def relax(columns: Columns, cutoff: int, deadline: float, on_bound: Callable[[in
     alive = np.ones(len(columns), np.bool_)
     program = Program(columns, alive, [])
     best: Relaxation | None = None
+    history: list[int] = []
     for _ in range(ROUNDS):
         solved = program.solve(deadline)
         if solved is None:
@@ -117,7 +120,9 @@ def relax(columns: Columns, cutoff: int, deadline: float, on_bound: Callable[[in
             alive = left
             best = Relaxation(bound, alive, prices)
             on_bound(bound)
-        if bound > cutoff * SCALE or time.monotonic() > deadline:
+        history.append(best.bound)
+        stalled = len(history) > PATIENCE and best.bound - history[-1 - PATIENCE] < WORTH * (cutoff * SCALE - best.bound)
+        if bound > cutoff * SCALE or stalled or time.monotonic() > deadline:
             break
         cliques = violated_cliques(columns, x, extra)
         if not cliques:

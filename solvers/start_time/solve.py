@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from kvbound.instance import Instance
 from kvbound.schedule import Schedule
 from solvers.start_time.configurations import Configurations, TooMany
 from solvers.start_time.lists import Jobs, Lists
-from solvers.start_time.multipliers import Multipliers
+from solvers.start_time.multipliers import Multipliers, Priced
 from solvers.start_time.network import FAR, Network
 from solvers.start_time.prices import SCALE, Columns
 from solvers.start_time.problem import Array, Problem, Starts
@@ -22,8 +22,17 @@ from solvers.start_time.states import Interrupted, Search
 WIDTHS = (300, 3_000, 30_000, 300_000, 10**12)
 """States kept in each layer, pass after pass; the last one cuts nothing."""
 
-BYTES_PER_NODE = 8
-SHARE = {"lists": 0.04, "program": 0.25, "multipliers": 0.5}
+LARGE = 2_000_000
+"""Arcs of a network in which prices are found on its core only: what is likely to be part of a better schedule."""
+HOPE = 0.5
+"""The core is what costs less than this fraction of the way from the bound to the best schedule."""
+PHASES = 10
+WORTH = 0.1
+"""A core that helps to close less than this fraction of the gap is not tried again."""
+GLANCE = 1_000
+"""States kept where a pass only looks for a schedule."""
+
+SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3}
 """Of the time limit, what each step may take at most."""
 
 
@@ -113,31 +122,53 @@ class StartTimeSolver:
 
     def _search(self, network: Network, relaxation: Relaxation, columns: Columns) -> str:
         columns, alive = _shortened(columns, relaxation, len(network.layers))
-        multipliers = Multipliers(network, columns, alive, relaxation.prices.assign, self.value - 1)
-        if multipliers.rounds(self.until("multipliers"), self.raise_bound, self._follow):
-            self.raise_bound(self.value * SCALE)
-            return "proved"
-        offset = int(multipliers.best_assign @ self.problem.counts)
-        for width in WIDTHS:
-            cost = multipliers.cost(multipliers.best_assign)
-            values = network.distances(cost)
-            cutoff = (self.value - 1) * SCALE - offset
-            if not network.prune(cost, values, cutoff):
-                self.raise_bound(self.value * SCALE)
+        multipliers = Multipliers(columns, alive)
+        priced = multipliers.price(network, relaxation.prices.assign)
+        large = LARGE
+        for _ in range(PHASES):
+            self.raise_bound(priced.bound)
+            if self.bound >= self.value:
                 return "proved"
-            search = Search(network, self.problem.counts, cost, network.distances(cost), self.most_bytes // 4)
+            network, priced = self._pruned(network, priced, self.value * SCALE - SCALE)
+            core, target = network, self.value * SCALE - SCALE
+            if network.arcs() > large:
+                target = int((1 - HOPE) * priced.bound + HOPE * target)
+                core, _ = self._pruned(network, priced, target)
+            climbed = multipliers.climb(core, priced.assign, target, self.until("climb"), self._follow)
+            self._pass(core, climbed, GLANCE)
+            before, priced = priced, climbed if core is network else multipliers.price(network, climbed.assign)
+            if priced.bound - before.bound < WORTH * (self.value * SCALE - before.bound):
+                priced, large = max(before, priced, key=lambda p: p.bound), FAR
+            if core is network or time.monotonic() > self.began + self.time_limit:
+                break
+        for width in WIDTHS:
+            self.raise_bound(priced.bound)
+            if self.bound >= self.value:
+                return "proved"
+            network, priced = self._pruned(network, priced, self.value * SCALE - SCALE)
             try:
-                passed = search.run(cutoff, width, self.began + self.time_limit)
+                self.raise_bound(self._pass(network, priced, width))
             except Interrupted as limit:
                 return str(limit)
-            if passed.path is not None:
-                self._follow(passed.path)
-            self.raise_bound(min(passed.cut + offset, self.value * SCALE))
             if self.bound >= self.value:
                 return "proved"
         return "memory limit"
 
-    def _follow(self, path: list[Array]) -> int:
+    def _pruned(self, network: Network, priced: Priced, most: int) -> tuple[Network, Priced]:
+        """Return what is left of a network of paths with a bound of at most `most` (scaled; there are some)."""
+        pruned = network.pruned(priced.cost, priced.values, most - priced.offset)
+        assert pruned is not None  # the cheapest path is one
+        return pruned[0], replace(priced, values=pruned[1])
+
+    def _pass(self, network: Network, priced: Priced, width: int) -> int:
+        """Search with at most `width` states a layer; return a bound on what is better than the best schedule."""
+        search = Search(network, self.problem.counts, priced.cost, priced.values, self.most_bytes // 4)
+        passed = search.run((self.value - 1) * SCALE - priced.offset, width, self.began + self.time_limit)
+        if passed.path is not None:
+            self._follow(passed.path)
+        return min(passed.cut + priced.offset, self.value * SCALE)
+
+    def _follow(self, path: list[Array]) -> None:
         """Try the starts of a path: as they are, if each request starts once, and as an order for a list."""
         jobs = [(k, t) for t, new in enumerate(path) for k in np.repeat(np.arange(len(new)), new).tolist()]
         if (sum(path) == self.problem.counts).all():
@@ -148,7 +179,6 @@ class StartTimeSolver:
                 left[k] -= 1
                 order.append(k)
         self.hold(self.lists.build(order))
-        return self.value - 1
 
     def _close(self, relaxation: Relaxation, columns: Columns) -> str:
         def take(starts: Starts) -> None:

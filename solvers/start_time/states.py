@@ -86,7 +86,8 @@ class Search:
     """Searches forward through a network; `values` are its distances under `cost`, a bound on what follows."""
 
     def __init__(self, network: Network, counts: Array, cost: Array, values: list[Array], most_bytes: int) -> None:
-        self.network, self.cost, self.values = network, cost, values
+        self.network, self.values = network, values
+        self.cost = network.set_costs(cost)
         self.fields = Fields(counts, network.starts)
         self.most_bytes = most_bytes
 
@@ -116,7 +117,7 @@ class Search:
         return Passed(self._trace(trail, best), int(states.cost[best]), cut)
 
     def _expand(self, states: States, t: int, cutoff: int, deadline: float) -> States:
-        layer, prices, value = self.network.layers[t], self.network.set_costs(self.cost[t]), self.values[t + 1]
+        layer, prices, value = self.network.layers[t], self.cost[t], self.values[t + 1]
         first = np.append(layer.first, len(layer.head))
         degree = first[states.node + 1] - first[states.node]
         parts = np.searchsorted(np.cumsum(degree), np.arange(CHUNK, int(degree.sum()) + CHUNK, CHUNK)) + 1
@@ -126,9 +127,8 @@ class Search:
                 raise Interrupted("time limit")
             some = np.arange(begin, int(end))
             begin = int(end)
-            row = np.repeat(some, degree[some])
-            arc = np.arange(len(row)) - np.repeat(np.cumsum(degree[some]) - degree[some], degree[some])
-            arc += first[states.node[row]]
+            place, arc = layer.arcs_of(states.node[some])
+            row = some[place]
             cost = states.cost[row] + prices[layer.new[arc]]
             good = np.flatnonzero(cost + value[layer.head[arc]] <= cutoff)
             row, arc, cost = row[good], arc[good], cost[good]
