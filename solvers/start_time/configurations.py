@@ -69,6 +69,8 @@ class Configurations:
     def __init__(self, problem: Problem, most: int) -> None:
         """Raises TooMany if there are more than `most`."""
         elements = Elements(problem)
+        if elements.load.size > most:
+            raise TooMany
         chance = np.random.default_rng(0).integers(0, 2**64, len(elements.elements), dtype=np.uint64)
         later = np.where(elements.next >= 0, chance[elements.next], np.uint64(0))
         staying = np.where(elements.first < 0, chance, np.uint64(0))
@@ -77,12 +79,14 @@ class Configurations:
             raise TooMany  # two random keys met; that happens once in a million years
         bases = np.sort(key[key == base])
         sets, new = np.unique(key - base, return_inverse=True)
-        base = np.searchsorted(bases, base)
-        order = np.argsort(base, kind="stable")
-        self.base = base[order].astype(np.int32)
+        tail = np.searchsorted(bases, base)
+        self.starts = _starts(problem, elements, chance, sets)
+        possible = np.all(self.starts <= problem.counts, axis=1)
+        order = np.argsort(tail, kind="stable")
+        order = order[possible[new[order]]]
+        self.base = tail[order].astype(np.int32)
         self.next = np.searchsorted(bases, aged)[order].astype(np.int32)
         self.new = new[order].astype(np.int32)
-        self.starts = _starts(problem, elements, chance, sets)
         self.bases = len(bases)
         self.empty = int(np.searchsorted(bases, np.uint64(0)))
 
@@ -139,7 +143,9 @@ class _Level:
     def tails(self, elements: Elements, e: int, rows: Array) -> Array:
         """How many of the group of `e` there are with it."""
         last = self.last[rows]
-        return np.where((last >= 0) & (elements.group[last] == elements.group[e]), self.tail[rows], 0) + 1
+        alike = (last >= 0) & (elements.group[last] == elements.group[e])
+        number: Array = np.where(alike, self.tail[rows], 0) + 1
+        return number
 
     def admits(self, problem: Problem, elements: Elements, e: int) -> Array:
         """Return the rows to which element `e` can be added."""
@@ -149,7 +155,9 @@ class _Level:
         rows = rows[self.tails(elements, e, rows) <= elements.most[e]]
         for (limit, _), now, use in zip(problem.limits[1:], self.now, elements.now, strict=True):
             rows = rows[now[rows] + use[e] <= limit]
-        return rows[(self.load[rows, :length] <= problem.memory - elements.load[e, :length]).all(axis=1)]
+        fits = self.load[rows, :length] <= problem.memory - elements.load[e, :length]
+        admitted: Array = rows[fits.all(axis=1)]
+        return admitted
 
     def grow(self, elements: Elements, e: int, rows: Array) -> _Level:
         now = [column[rows] + use[e] for column, use in zip(self.now, elements.now, strict=True)]
@@ -161,7 +169,7 @@ def _starts(problem: Problem, elements: Elements, chance: Keys, sets: Keys) -> A
     kinds = problem.kinds
     hashes = [int(chance[elements.number[Element(kind.load, k)]]) for k, kind in enumerate(kinds)]
     wanted = {int(key): row for row, key in enumerate(sets.tolist())}
-    starts = np.full((len(sets), len(kinds)), -1)
+    starts: Array = np.full((len(sets), len(kinds)), -1)
 
     def extend(key: int, least: int, chosen: list[int]) -> None:
         starts[wanted[key]] = np.bincount(np.array(chosen, np.int64), minlength=len(kinds))

@@ -20,6 +20,7 @@ class Board:
         self.kinds = problem.kinds
         self.limits = problem.limits
         ticks = 2 * sum(kind.count * kind.length for kind in self.kinds) + 100  # more than delays can ever use
+        ticks += max(kind.release for kind in self.kinds)
         self.free = [np.full(ticks, limit) for limit, _ in self.limits]
 
     def move(self, kind: int, start: int, sign: int) -> None:
@@ -36,11 +37,12 @@ class Board:
         for free, (_, uses) in zip(self.free, self.limits, strict=True):
             views = np.lib.stride_tricks.sliding_window_view(free[: window + length - 1], length)
             fits &= (views >= uses[kind]).all(axis=1)
+        fits[: self.kinds[kind].release] = False
         return fits
 
     def earliest(self, kind: int) -> int:
         """Return the first start at which a request of this kind fits."""
-        ticks = 32
+        ticks = self.kinds[kind].release + 32
         while True:
             fits = self.fits(kind, ticks)
             place = int(fits.argmax())
@@ -74,12 +76,12 @@ class Lists:
     def cost(self, jobs: Jobs) -> int:
         """Return the objective of these starts."""
         kinds = self.problem.kinds
-        return sum(kinds[k].rate * (start + kinds[k].span) for k, start in jobs)
+        return sum(kinds[k].cost(start) for k, start in jobs)
 
     def by_area(self) -> Jobs:
         """Return the list schedule in order of block-ticks over rate (smallest volume first)."""
         kinds = self.problem.kinds
-        return self.build(sorted(self.everyone, key=lambda k: sum(kinds[k].load) / kinds[k].rate))
+        return self.build(sorted(self.everyone, key=lambda k: kinds[k].release + sum(kinds[k].load) / kinds[k].rate))
 
     def improve(self, jobs: Jobs, seconds: float) -> Jobs:
         """Take out a few requests and put them back, again and again; worse is accepted less and less (annealing)."""

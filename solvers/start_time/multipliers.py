@@ -23,8 +23,11 @@ EVERY = 8
 
 @dataclass(frozen=True)
 class Priced:
-    """A network under the prices `assign` of the rows "each kind starts `count` times": what starts cost, the
-    distances, the sum of the prices, and the Lagrangian bound, which is the cheapest path plus that sum (scaled)."""
+    """A network under the prices `assign` of the rows "each kind starts `count` times".
+
+    `cost` is that of each start, `values` the distances, `offset` the sum of the prices, and `bound` the Lagrangian
+    bound: the cheapest path plus that sum (scaled).
+    """
 
     assign: Array
     cost: Array

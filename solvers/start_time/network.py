@@ -17,8 +17,9 @@ FAR = 1 << 44
 
 @dataclass(frozen=True)
 class Layer:
-    """The arcs of one tick, sorted by their tails: a set of starts leads from node `tail` to node `head` of the next
-    layer. `first[node]` is its first arc.
+    """The arcs of one tick, sorted by their tails.
+
+    The set of starts `new` leads from node `tail` to node `head` of the next layer; `first[node]` is its first arc.
     """
 
     tail: Rows
@@ -36,8 +37,10 @@ class Layer:
 
 
 class Network:
-    """Layers for ticks 0 to `ticks` - 1; a path from the empty configuration to the empty one is a schedule in which
-    every limit is kept, but requests may run any number of times.
+    """Layers for ticks 0 to `ticks` - 1.
+
+    A path from the empty configuration to the empty one is a schedule in which every limit is kept, but requests may
+    run any number of times. `starts` [sets, kinds] are the sets that arcs name.
     """
 
     def __init__(self, configurations: Configurations, ticks: int) -> None:
@@ -74,7 +77,8 @@ class Network:
     def pruned(self, cost: Array, values: list[Array], cutoff: int) -> tuple[Network, list[Array]] | None:
         """Return the network of the arcs on paths that cost at most `cutoff`, or None if there is no such path.
 
-        `values` are the distances under `cost`; those of the new network are returned with it. Only arcs of nodes on such paths are looked at.
+        `values` are the distances under `cost`; those of the new network are returned with it. Only arcs of
+        nodes on such paths are looked at.
         """
         if values[0][self.source] > cutoff:
             return None
@@ -90,7 +94,9 @@ class Network:
             tails.append(np.flatnonzero(least < FAR))
             heads.append(np.searchsorted(tails[-1], layer.head[arc[fine]]))
             reached = least[tails[-1]]
-        return self._smaller(tails, arcs, heads), [value[tail] for value, tail in zip(values, tails, strict=True)]
+        left = [value[tail] for value, tail in zip(values, tails, strict=True)]
+        left = [value[tail] for value, tail in zip(values, tails, strict=True)]
+        return self._smaller(tails, arcs, heads), left
 
     def arcs(self) -> int:
         """Return how many arcs there are."""
@@ -116,4 +122,5 @@ class Network:
     def set_costs(self, cost: Array) -> Array:
         """Return what each set of starts costs at each tick, [ticks, sets]: sums of whole numbers, exact in floats."""
         sums = cost.astype(float) @ self.starts.T.astype(float)
-        return np.minimum(sums, FAR).astype(np.int64)
+        exact: Array = np.minimum(sums, FAR).astype(np.int64)
+        return exact

@@ -13,13 +13,17 @@ from solvers.start_time.problem import Array, Problem
 SCALE = 256
 """Prices are whole multiples of 1 / SCALE."""
 
+NEVER = 1 << 48
+"""The reduced cost of a column that is excluded: more than any other, and small enough to be added up."""
+
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The starts from which a request ends by tick `ticks`: column j is a start of kind `kind[j]` at tick `start[j]`;
-    sorted by kind, then by tick.
+    """The starts from which a request ends by tick `ticks`.
+
+    Column j is a start of kind `kind[j]` at tick `start[j]`; they are sorted by kind, then by tick.
     """
 
     problem: Problem
@@ -36,10 +40,12 @@ class Columns:
 
     @cached_property
     def kind(self) -> Array:
+        """The kind of each column."""
         return np.repeat(np.arange(len(self.problem.kinds)), np.diff(self.first))
 
     @cached_property
     def start(self) -> Array:
+        """The tick of each column."""
         return np.arange(len(self)) - self.first[self.kind]
 
     @cached_property
@@ -50,32 +56,45 @@ class Columns:
     @cached_property
     def cost(self) -> Array:
         """What each adds to the objective."""
-        rate = np.array([kind.rate for kind in self.problem.kinds])[self.kind]
-        span = np.array([kind.span for kind in self.problem.kinds])[self.kind]
-        return rate * (self.start + span)
+        rate, first = np.array([(kind.rate, kind.cost(0)) for kind in self.problem.kinds]).T
+        cost: Array = rate[self.kind] * self.start + first[self.kind]
+        return cost
+
+    @cached_property
+    def possible(self) -> Mask:
+        """Whether each is no sooner than its release."""
+        release = np.array([kind.release for kind in self.problem.kinds])
+        possible: Mask = self.start >= release[self.kind]
+        return possible
 
     def conflicts(self, j: int, others: Array) -> Mask:
-        """Whether no schedule has both column j and another: both start the only request of a kind, or they overlap
-        and exceed the memory when the first of them ends. For j itself: whether it cannot be taken twice.
+        """Return which of `others` no schedule has together with column j.
+
+        Both start the only request of a kind, or they overlap and exceed the memory when the first of them ends. For j
+        itself: whether it cannot be taken twice.
         """
         end = np.minimum(self.start[j] + self.length[j], (self.start + self.length)[others]) - 1
         overlap = end >= np.maximum(self.start[j], self.start[others])
         load = self._load(np.full(len(others), j), end) + self._load(others, end)
         kind = self.kind[j]
         only = (self.kind[others] == kind) & (self.problem.kinds[kind].count == 1)
-        return only | (overlap & (load > self.problem.memory))
+        clash: Mask = only | (overlap & (load > self.problem.memory))
+        return clash
 
     def _load(self, columns: Array, tick: Array) -> Array:
         """Blocks that these columns occupy at these ticks, at most their last load."""
         table = self.problem.loads
         batch = np.clip(tick - self.start[columns], 0, table.shape[1] - 1)
-        return table[self.kind[columns], batch]
+        load: Array = table[self.kind[columns], batch]
+        return load
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Multipliers, in units of 1 / SCALE: of the rows "each kind starts `count` times" (any sign), of the limits of
-    each tick, and of cliques (sets of columns of which at most one is taken), both non-negative.
+    """Multipliers, in units of 1 / SCALE.
+
+    `assign` of the rows "each kind starts `count` times", of any sign; `limits` of the limits at each tick, and those
+    of `cliques` (columns of which at most one is taken), both non-negative.
     """
 
     assign: Array
@@ -90,22 +109,21 @@ class Prices:
                 part = slice(columns.first[k], columns.first[k + 1])
                 if columns.first[k] < columns.first[k + 1]:
                     reduced[part] += np.correlate(price, use, "valid")
-        for members, price in self.cliques:
-            reduced[members] += price
+        for members, fee in self.cliques:
+            reduced[members] += fee
         return reduced
 
     def bound(self, columns: Columns, alive: Mask) -> tuple[int, Array]:
-        """Return a lower bound, scaled, on the cost of schedules that use columns alive only, and what each column
-        adds to it when it is taken.
+        """Return a lower bound on schedules of columns alive, and what each column adds to it when taken (scaled).
 
         For any schedule x, cost(x) >= cost(x) + sum of assign (count - starts) + sum of price (use - limit), and this
         is a constant plus the sum of the reduced costs of what it takes.
         """
         counts = columns.problem.counts
-        reduced = np.where(alive, self.reduced(columns), np.iinfo(np.int64).max // 4)
+        reduced = np.where(alive, self.reduced(columns), NEVER)
         least = np.minimum.reduceat(reduced, columns.first[:-1])
-        given = sum(int(price.sum()) * limit for price, (limit, _) in zip(self.limits, columns.problem.limits,
-                                                                         strict=True))  # fmt: skip
-        given += sum(price for _, price in self.cliques)
+        sizes = [limit for limit, _ in columns.problem.limits]
+        given = sum(int(price.sum()) * limit for price, limit in zip(self.limits, sizes, strict=True))
+        given += sum(clique[1] for clique in self.cliques)
         bound = int(self.assign @ counts) + int(least @ counts) - given
         return bound, reduced - least[columns.kind]

@@ -15,7 +15,7 @@ from kvbound.schedule import Batch, Schedule
 
 Array = npt.NDArray[np.int64]
 Starts = dict[str, int]
-"""The start of each request, in ticks after the common arrival."""
+"""The start of each request, in ticks after the first arrival."""
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time", "total-ttft")
 """Sums over requests of a rate times the start plus a constant."""
@@ -36,23 +36,39 @@ def why_not_rigid(instance: Instance, objective: str) -> str | None:
         "KV may be evicted (evict)": machine.evict,
         "a running request may sit out (pause)": machine.pause,
         "prefill and decode cannot share a batch (no hybrid)": not machine.hybrid,
-        "requests arrive at different ticks, so that waiting for one may pay while others hold memory":
-            len({request.arrival for request in instance.requests}) > 1,
+        "requests arrive at different ticks, and waiting while others hold memory may pay under total-ttft":
+            _arrivals(instance) > 1 and objective == "total-ttft",
+        "requests arrive at different ticks, and waiting while others hold memory may pay under token budgets":
+            _arrivals(instance) > 1 and machine.prefill_limit is not None,
         f"the requests take more than {MAX_TICKS} ticks one after another":
-            sum(request.output for request in instance.requests) > MAX_TICKS,
+            sum(request.output for request in instance.requests) + _wait(instance) > MAX_TICKS,
+        "weights, prompts or requests are too many or too large":
+            max(sum(r.weight for r in instance.requests) * MAX_TICKS, sum(r.peak for r in instance.requests)) > 1 << 30,
     }  # fmt: skip
     return next((reason for reason, applies in reasons.items() if applies), None)
 
 
+def _arrivals(instance: Instance) -> int:
+    return len({request.arrival for request in instance.requests})
+
+
+def _wait(instance: Instance) -> int:
+    arrivals = [request.arrival for request in instance.requests]
+    return max(arrivals) - min(arrivals)
+
+
 @dataclass(frozen=True)
 class Kind:
-    """Requests that are alike: `load[q]` blocks are occupied in batch q of each, and a start at t costs
-    `rate * (t + span)`.
+    """Requests that are alike.
+
+    `load[q]` blocks are occupied in batch q of each (from 0, non-decreasing). A start at t, not before `release`, costs
+    `rate * (t - release + span)`.
     """
 
     ids: tuple[str, ...]
     prompt: int
     load: tuple[int, ...]
+    release: int
     rate: int
     span: int
 
@@ -65,6 +81,10 @@ class Kind:
     def length(self) -> int:
         """Batches, and ticks, that one of them runs for."""
         return len(self.load)
+
+    def cost(self, start: int) -> int:
+        """Return what a start adds to the objective."""
+        return self.rate * (start - self.release + self.span)
 
     @cached_property
     def profile(self) -> Array:
@@ -81,11 +101,11 @@ class Problem:
         if reason is not None:
             raise BadInput(f"start-time needs requests that run from start to end: {reason}; use --formulation search")
         self.instance, self.objective = instance, objective
+        self.arrival = min(request.arrival for request in instance.requests)
         self.kinds = self._kinds()
         machine = instance.machine
         most = sum(kind.count * kind.load[-1] for kind in self.kinds)
         self.memory = most if machine.block_limit is None else min(machine.block_limit, most)
-        self.arrival = instance.requests[0].arrival
 
     @property
     def counts(self) -> Array:
@@ -100,8 +120,9 @@ class Problem:
 
     @cached_property
     def limits(self) -> list[tuple[int, list[Array]]]:
-        """What a tick offers, and what one request of each kind takes of it in its batches: memory, then budgets
-        (requests, tokens, prefill tokens) that could bind.
+        """What a tick offers, and what one request of each kind takes of it in its batches.
+
+        First memory, in blocks; then those of the budgets (requests, tokens, prefill tokens) that could bind.
         """
         machine = self.instance.machine
         memory = (self.memory, [kind.profile for kind in self.kinds])
@@ -117,7 +138,7 @@ class Problem:
 
     def value(self, starts: Starts) -> int:
         """Return the objective of these starts."""
-        return sum(kind.rate * (starts[id] + kind.span) for kind in self.kinds for id in kind.ids)
+        return sum(kind.cost(starts[id]) for kind in self.kinds for id in kind.ids)
 
     def schedule(self, starts: Starts) -> Schedule:
         """Return the batches: at every tick, those that have started and not ended."""
@@ -132,18 +153,19 @@ class Problem:
         )
 
     def _kinds(self) -> tuple[Kind, ...]:
-        alike: dict[tuple[int, int, int], list[Request]] = defaultdict(list)
+        alike: dict[tuple[int, int, int, int], list[Request]] = defaultdict(list)
         for request in self.instance.requests:
             weight = request.weight if self.objective == "weighted-flow-time" else 1
-            alike[request.output, request.prompt, weight].append(request)
+            alike[request.output, request.prompt, weight, request.arrival - self.arrival].append(request)
         blocks = self.instance.machine.blocks
         return tuple(
             Kind(
                 ids=tuple(request.id for request in requests),
                 prompt=prompt,
                 load=tuple(blocks(prompt + q) for q in range(output)),
+                release=release,
                 rate=weight,
                 span=1 if self.objective == "total-ttft" else output,
             )
-            for (output, prompt, weight), requests in sorted(alike.items(), key=lambda item: item[0])
+            for (output, prompt, weight, release), requests in sorted(alike.items(), key=lambda item: item[0])
         )

@@ -1,6 +1,7 @@
 """The time-indexed program: a column for each start, rows for the limits of each tick, and clique rows; by HiGHS.
 
-The linear program only proposes prices (`prices.py` proves what follows from them). The integer program is HiGHS's word.
+The linear program only proposes prices; `prices.py` proves what follows from them. The integer program is HiGHS's
+word.
 """
 
 from __future__ import annotations
@@ -101,10 +102,12 @@ class Program:
 
 
 def relax(columns: Columns, cutoff: int, deadline: float, on_bound: Callable[[int], None]) -> Relaxation | None:
-    """Solve the linear program with cliques, as far as the time allows; drop columns that no schedule of cost at most
-    `cutoff` takes. Bounds (scaled, and for such schedules only) are reported as they rise. None: no time at all.
+    """Solve the linear program with cliques, as far as the time allows (None: not even once).
+
+    Columns that no schedule of cost at most `cutoff` takes are dropped. Bounds, scaled and on such schedules only, are
+    reported as they rise.
     """
-    alive = np.ones(len(columns), np.bool_)
+    alive = columns.possible
     program = Program(columns, alive, [])
     best: Relaxation | None = None
     history: list[int] = []
@@ -121,7 +124,8 @@ def relax(columns: Columns, cutoff: int, deadline: float, on_bound: Callable[[in
             best = Relaxation(bound, alive, prices)
             on_bound(bound)
         history.append(best.bound)
-        stalled = len(history) > PATIENCE and best.bound - history[-1 - PATIENCE] < WORTH * (cutoff * SCALE - best.bound)
+        gained = best.bound - history[max(0, len(history) - 1 - PATIENCE)]
+        stalled = len(history) > PATIENCE and gained < WORTH * (cutoff * SCALE - best.bound)
         if bound > cutoff * SCALE or stalled or time.monotonic() > deadline:
             break
         cliques = violated_cliques(columns, x, extra)
@@ -154,7 +158,7 @@ def close(
         "time_limit": highs.getRunTime() + max(0.1, deadline - time.monotonic()),
         "objective_bound": cutoff + 0.5,
         "mip_rel_gap": 0.0,
-        "mip_abs_gap": 0.999,
+        "mip_abs_gap": 0.4,
     }.items():
         highs.setOptionValue(option, value)
     highs.cbMipImprovingSolution += lambda event: on_starts(_starts(columns, np.array(event.data_out.mip_solution)))

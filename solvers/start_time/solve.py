@@ -14,13 +14,19 @@ from solvers.start_time.configurations import Configurations, TooMany
 from solvers.start_time.lists import Jobs, Lists
 from solvers.start_time.multipliers import Multipliers, Priced
 from solvers.start_time.network import FAR, Network
-from solvers.start_time.prices import SCALE, Columns
+from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array, Problem, Starts
 from solvers.start_time.program import Relaxation, close, relax
 from solvers.start_time.states import Interrupted, Search
+from solvers.task import Stop
 
 WIDTHS = (300, 3_000, 30_000, 300_000, 10**12)
 """States kept in each layer, pass after pass; the last one cuts nothing."""
+
+MOST_CONFIGURATIONS = 3_000_000
+"""Beyond these, branch and bound takes over from the network."""
+MOST_COLUMNS = 1_000_000
+"""Starts, over all kinds, that a linear program is built for."""
 
 LARGE = 2_000_000
 """Arcs of a network in which prices are found on its core only: what is likely to be part of a better schedule."""
@@ -43,7 +49,7 @@ class Outcome:
     value: int
     bound: int
     by_solver: bool
-    stopped: str
+    stopped: Stop
 
 
 class StartTimeSolver:
@@ -57,6 +63,7 @@ class StartTimeSolver:
         time_limit: float,
         memory_limit: int,
         seed: int,
+        most_configurations: int = MOST_CONFIGURATIONS,
         found: Callable[[Schedule, int], None],
         bounded: Callable[[int, bool], None],
     ) -> None:
@@ -64,15 +71,18 @@ class StartTimeSolver:
         self.lists = Lists(self.problem, seed)
         self.began, self.time_limit = time.monotonic(), time_limit
         self.most_bytes = memory_limit * 2**20
+        self.most_configurations = most_configurations
         self.found, self.bounded = found, bounded
-        self.value, self.bound, self.by_solver = FAR, 0, False
+        least = sum(kind.count * kind.rate * kind.span for kind in self.problem.kinds)
+        self.value, self.bound, self.by_solver = FAR, least, False
         self.jobs: Jobs = []
 
     def run(self) -> Outcome:
         """Solve, and say what came of it."""
+        self.bounded(self.bound, False)
         self.hold(self.lists.by_area())
         self.hold(self.lists.improve(self.jobs, min(2.0, SHARE["lists"] * self.time_limit)))
-        stopped = self._prove()
+        stopped: Stop = self._prove()
         if self.bound >= self.value:
             stopped = "proved"
         return Outcome(self.value, self.bound, self.by_solver, stopped)
@@ -95,32 +105,37 @@ class StartTimeSolver:
         """Return when this step has to end."""
         return min(self.began + self.time_limit, time.monotonic() + SHARE[step] * self.time_limit)
 
-    def _prove(self) -> str:
+    def _prove(self) -> Stop:
         columns = Columns(self.problem, self.horizon())
+        if len(columns) > MOST_COLUMNS:
+            return "memory limit"
         relaxation = relax(columns, self.value - 1, self.until("program"), self.raise_bound)
         if relaxation is None or self.bound >= self.value:
             return "time limit"
         try:
-            network = self._network(relaxation, columns)
+            return self._search(self._network(relaxation, columns), relaxation, columns)
         except TooMany:
             return self._close(relaxation, columns)
-        return self._search(network, relaxation, columns)
+        except Interrupted as limit:
+            return limit.why
 
     def horizon(self) -> int:
-        """Return a tick by which some optimal schedule ends: no tick before its end is idle, and each of its starts
-        leaves room in the value for the least that all others cost.
+        """Return a tick by which some optimal schedule ends, if there is one better than the best known.
+
+        After the last release no tick before its end is idle, and each start leaves room in the value for the least
+        that all others cost.
         """
         kinds = self.problem.kinds
         least = sum(kind.count * kind.rate * kind.span for kind in kinds)
-        spare = max((self.value - least) // kind.rate + kind.length for kind in kinds)
-        return min(spare, sum(kind.count * kind.length for kind in kinds))
+        spare = max(kind.release + (self.value - least) // kind.rate + kind.length for kind in kinds)
+        return min(spare, max(kind.release for kind in kinds) + sum(kind.count * kind.length for kind in kinds))
 
     def _network(self, relaxation: Relaxation, columns: Columns) -> Network:
         ticks = int((columns.start + columns.length)[relaxation.alive].max())
-        most = min(self.most_bytes // 4 // (ticks + 60), 3_000_000)
+        most = min(self.most_bytes // 4 // (ticks + 60), self.most_configurations)
         return Network(Configurations(self.problem, most), ticks)
 
-    def _search(self, network: Network, relaxation: Relaxation, columns: Columns) -> str:
+    def _search(self, network: Network, relaxation: Relaxation, columns: Columns) -> Stop:
         columns, alive = _shortened(columns, relaxation, len(network.layers))
         multipliers = Multipliers(columns, alive)
         priced = multipliers.price(network, relaxation.prices.assign)
@@ -146,10 +161,7 @@ class StartTimeSolver:
             if self.bound >= self.value:
                 return "proved"
             network, priced = self._pruned(network, priced, self.value * SCALE - SCALE)
-            try:
-                self.raise_bound(self._pass(network, priced, width))
-            except Interrupted as limit:
-                return str(limit)
+            self.raise_bound(self._pass(network, priced, width))
             if self.bound >= self.value:
                 return "proved"
         return "memory limit"
@@ -171,7 +183,7 @@ class StartTimeSolver:
     def _follow(self, path: list[Array]) -> None:
         """Try the starts of a path: as they are, if each request starts once, and as an order for a list."""
         jobs = [(k, t) for t, new in enumerate(path) for k in np.repeat(np.arange(len(new)), new).tolist()]
-        if (sum(path) == self.problem.counts).all():
+        if np.array_equal(sum(path), self.problem.counts):
             self.hold(jobs)
         order, left = [], self.problem.counts.copy()
         for k, _ in [*jobs, *self.jobs]:
@@ -180,7 +192,7 @@ class StartTimeSolver:
                 order.append(k)
         self.hold(self.lists.build(order))
 
-    def _close(self, relaxation: Relaxation, columns: Columns) -> str:
+    def _close(self, relaxation: Relaxation, columns: Columns) -> Stop:
         def take(starts: Starts) -> None:
             self.hold([(k, starts[id]) for k, kind in enumerate(self.problem.kinds) for id in kind.ids])
 
@@ -196,7 +208,7 @@ class StartTimeSolver:
         return "time limit"
 
 
-def _shortened(columns: Columns, relaxation: Relaxation, ticks: int) -> tuple[Columns, np.ndarray]:
+def _shortened(columns: Columns, relaxation: Relaxation, ticks: int) -> tuple[Columns, Mask]:
     """Return the columns that end by `ticks` (all that are alive do), and which of them are alive."""
     short = Columns(columns.problem, ticks)
     alive = relaxation.alive[columns.first[short.kind] + short.start]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,9 @@ CHUNK = 2_000_000
 
 
 class Fields:
-    """Numbers of requests left, by kind, packed into words of 64 bits: a field and a guard bit for each kind, so that
-    a difference of packed numbers shows a negative field by a cleared guard.
+    """Numbers of requests left, by kind, packed into words of 64 bits.
+
+    A field and a guard bit for each kind: a difference of packed numbers shows a negative field by a cleared guard.
     """
 
     def __init__(self, counts: Array, starts: Array) -> None:
@@ -46,7 +48,7 @@ class Fields:
             packed[:, word] |= counts[:, k].astype(np.uint64) << np.uint64(bit)
         return packed
 
-    def take(self, left: Words, sets: Array) -> tuple[npt.NDArray[np.bool_], Words]:
+    def take(self, left: Words, sets: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.bool_], Words]:
         """Return where the sets of starts can be taken from what is left, and what is left there afterwards."""
         after = (left | self.guards) - self.starts[sets]
         fine = ((after & self.guards) == self.guards).all(axis=1)
@@ -64,13 +66,16 @@ class States:
     new: Array
 
     def take(self, rows: Array) -> States:
+        """Return these states."""
         return States(self.node[rows], self.left[rows], self.cost[rows], self.parent[rows], self.new[rows])
 
 
 @dataclass(frozen=True)
 class Passed:
-    """What a pass found: the sets of starts by tick of the cheapest schedule within the cutoff (or None) with its
-    cost, and the least bound of what it cut (FAR if nothing).
+    """What a pass found.
+
+    `path` are the starts by kind of each tick of the cheapest schedule within the cutoff (None: none), `cost` is its
+    cost, and `cut` the least bound of what the pass cut (FAR if nothing).
     """
 
     path: list[Array] | None
@@ -79,7 +84,10 @@ class Passed:
 
 
 class Interrupted(Exception):  # noqa: N818 - a limit, no error
-    """Time or memory is over."""
+    """Time or memory is over; `why` says which."""
+
+    def __init__(self, why: Literal["time limit", "memory limit"]) -> None:
+        self.why = why
 
 
 class Search:
