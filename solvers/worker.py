@@ -75,7 +75,7 @@ def _search(task: Task, send: Send) -> Done:
 
 def _start_time(task: Task, send: Send) -> Done:
     from solvers.highs import version
-    from solvers.start_time import StartTimeSolver
+    from solvers.start_time.solve import StartTimeSolver
 
     solver = StartTimeSolver(
         task.instance,

@@ -11,7 +11,7 @@ import solvers
 from kvbound import Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvbound.builtin import builtin_instance
 from kvbound.errors import BadInput
-from solvers.start_time import StartTimeSolver, why_not_rigid
+from solvers.start_time import why_not_rigid
 from solvers.start_time.cliques import violated_cliques
 from solvers.start_time.configurations import Configurations, TooMany
 from solvers.start_time.lists import Lists
@@ -20,6 +20,7 @@ from solvers.start_time.network import Network
 from solvers.start_time.prices import SCALE, Columns, Prices
 from solvers.start_time.problem import OBJECTIVES, Problem
 from solvers.start_time.program import relax
+from solvers.start_time.solve import StartTimeSolver
 from solvers.start_time.states import Fields, Interrupted, Search
 from tests.build import instance as make
 from tests.build import request
