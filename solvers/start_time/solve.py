@@ -115,6 +115,7 @@ class StartTimeSolver:
         try:
             return self._search(self._network(relaxation, columns), relaxation, columns)
         except TooMany:
+            self.hold(self.lists.improve(self.jobs, min(4.0, SHARE["lists"] * 2 * self.time_limit)))
             return self._close(relaxation, columns)
         except Interrupted as limit:
             return limit.why
