@@ -213,6 +213,7 @@ def test_conflicts_are_exactly_the_pairs_that_no_schedule_has():
             for other, conflict in zip(pairs, conflicts.tolist(), strict=True):
                 if conflict:
                     assert (one, other) not in together
+            assert columns.once[j] == conflicts[j]
 
 
 def test_no_schedule_violates_a_clique():
@@ -220,7 +221,7 @@ def test_no_schedule_violates_a_clique():
     for problem, ticks in small_problems(25):
         columns = Columns(problem, ticks)
         x = np.full(len(columns), 0.4)
-        cliques = violated_cliques(columns, x, np.zeros(len(columns)))
+        cliques = violated_cliques(columns, x, np.zeros(len(columns)), columns.possible)
         place = {pair: j for j, pair in enumerate(zip(columns.kind.tolist(), columns.start.tolist(), strict=True))}
         for jobs in all_starts(problem, ticks):
             taken = Counter(place[job] for job in jobs)
@@ -236,7 +237,7 @@ def test_no_price_bounds_more_than_the_optimum():
         columns = Columns(problem, ticks)
         best = optimum(problem, ticks)
         alive = np.ones(len(columns), np.bool_)
-        cliques = violated_cliques(columns, np.full(len(columns), 0.4), np.zeros(len(columns)))
+        cliques = violated_cliques(columns, np.full(len(columns), 0.4), np.zeros(len(columns)), alive)
         for _ in range(20):
             prices = Prices(
                 draw.integers(-SCALE, 12 * SCALE, len(problem.kinds)),

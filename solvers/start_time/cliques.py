@@ -11,14 +11,13 @@ MOST = 20
 """Cliques added in a round."""
 
 
-def violated_cliques(columns: Columns, x: Array, extra: Array) -> list[Array]:
+def violated_cliques(columns: Columns, x: Array, extra: Array, alive: Mask) -> list[Array]:
     """Return sets of columns, pairwise in conflict, of which `x` takes more than one; made maximal.
 
-    Each is grown greedily from one column of the support; columns outside are added in order of `extra`, what a
+    Each is grown greedily from one column of the support; other columns alive are added in order of `extra`, what a
     column adds to the bound when it is taken.
     """
-    support = np.flatnonzero(x > 1e-6)
-    support = np.array([j for j in support if columns.conflicts(int(j), np.array([j]))[0]], np.int64)
+    support = np.flatnonzero((x > 1e-6) & columns.once)
     if not len(support):
         return []
     conflict = np.array([columns.conflicts(int(j), support) for j in support])
@@ -31,7 +30,9 @@ def violated_cliques(columns: Columns, x: Array, extra: Array) -> list[Array]:
             if weight > 1.001:
                 found[tuple(sorted(clique))] = weight
     best = sorted(found, key=lambda clique: (-found[clique], clique))[:MOST]
-    return [_maximal(columns, support[list(clique)], extra) for clique in best]
+    others = np.flatnonzero(alive & columns.once)
+    others = others[np.argsort(extra[others], kind="stable")]
+    return [_maximal(columns, support[list(clique)], others) for clique in best]
 
 
 def _grow(first: int, conflict: Mask, weight: Array, weighted: bool) -> list[int]:
@@ -48,17 +49,13 @@ def _grow(first: int, conflict: Mask, weight: Array, weighted: bool) -> list[int
     return clique
 
 
-def _maximal(columns: Columns, clique: Array, extra: Array) -> Array:
-    everyone = np.arange(len(columns))
-    candidates = everyone
-    for j in clique:
-        candidates = candidates[columns.conflicts(int(j), candidates)]
-    members = clique.tolist()
+def _maximal(columns: Columns, clique: Array, candidates: Array) -> Array:
+    """Add candidates, in this order, as long as there are any in conflict with all."""
     candidates = candidates[~np.isin(candidates, clique)]
-    candidates = candidates[np.argsort(extra[candidates], kind="stable")]
+    for j in clique.tolist():
+        candidates = candidates[columns.conflicts(j, candidates)]
+    members = clique.tolist()
     while len(candidates):
-        chosen, candidates = int(candidates[0]), candidates[1:]
-        if columns.conflicts(chosen, np.array([chosen]))[0]:
-            members.append(chosen)
-            candidates = candidates[columns.conflicts(chosen, candidates)]
+        members.append(int(candidates[0]))
+        candidates = candidates[1:][columns.conflicts(members[-1], candidates[1:])]
     return np.array(members)

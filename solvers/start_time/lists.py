@@ -8,9 +8,12 @@ import time
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
+from solvers.start_time.prices import Mask
 from solvers.start_time.problem import Array, Problem, Starts
+
+DELAYED, DELAY = 0.15, 15
+"""How often a request is put back later than it fits, and within how many ticks."""
 
 
 class Board:
@@ -18,37 +21,45 @@ class Board:
 
     def __init__(self, problem: Problem) -> None:
         self.kinds = problem.kinds
-        self.limits = problem.limits
+        self.uses = [uses for _, uses in problem.limits]
         ticks = 2 * sum(kind.count * kind.length for kind in self.kinds) + 100  # more than delays can ever use
         ticks += max(kind.release for kind in self.kinds)
-        self.free = [np.full(ticks, limit) for limit, _ in self.limits]
+        self.free = [np.full(ticks, limit) for limit, _ in problem.limits]
+        self.views = [
+            [np.lib.stride_tricks.sliding_window_view(free, kind.length) for kind in self.kinds] for free in self.free
+        ]
+        """By limit and kind, what is free from each start on: windows into `free`, which follow its changes."""
 
     def move(self, kind: int, start: int, sign: int) -> None:
         """Put a request of this kind at `start` (sign -1) or take it away (sign 1)."""
-        for free, (_, uses) in zip(self.free, self.limits, strict=True):
+        for free, uses in zip(self.free, self.uses, strict=True):
             free[start : start + len(uses[kind])] += sign * uses[kind]
 
-    def fits(self, kind: int, ticks: int | None = None) -> npt.NDArray[np.bool_]:
-        """Return at which starts (below `ticks`) a request of this kind fits."""
-        length = self.kinds[kind].length
-        most = len(self.free[0]) - length + 1
-        window = most if ticks is None else min(most, ticks)
-        fits = np.ones(window, np.bool_)
-        for free, (_, uses) in zip(self.free, self.limits, strict=True):
-            views = np.lib.stride_tricks.sliding_window_view(free[: window + length - 1], length)
-            fits &= (views >= uses[kind]).all(axis=1)
-        fits[: self.kinds[kind].release] = False
+    def fits(self, kind: int, begin: int, end: int) -> Mask:
+        """Return at which starts from `begin` to `end` - 1 a request of this kind fits."""
+        fits: Mask = np.all(self.views[0][kind][begin:end] >= self.uses[0][kind], axis=1)
+        for views, uses in zip(self.views[1:], self.uses[1:], strict=True):
+            fits &= (views[kind][begin:end] >= uses[kind]).all(axis=1)
         return fits
 
     def earliest(self, kind: int) -> int:
         """Return the first start at which a request of this kind fits."""
-        ticks = self.kinds[kind].release + 32
+        begin, window = self.kinds[kind].release, 32
         while True:
-            fits = self.fits(kind, ticks)
+            fits = self.fits(kind, begin, begin + window)
             place = int(fits.argmax())
             if fits[place]:
-                return place
-            ticks *= 4
+                return begin + place
+            begin, window = begin + window, 2 * window
+
+    def saved(self) -> list[Array]:
+        """Return what `restore` needs to come back to this state."""
+        return [free.copy() for free in self.free]
+
+    def restore(self, saved: list[Array]) -> None:
+        """Come back to a saved state."""
+        for free, old in zip(self.free, saved, strict=True):
+            free[:] = old
 
 
 Jobs = list[tuple[int, int]]
@@ -85,15 +96,21 @@ class Lists:
 
     def improve(self, jobs: Jobs, seconds: float) -> Jobs:
         """Take out a few requests and put them back, again and again; worse is accepted less and less (annealing)."""
+        board = Board(self.problem)
+        for kind, start in jobs:
+            board.move(kind, start, -1)
         best = current = jobs
         started, heat = time.monotonic(), 0.004 * self.cost(jobs)
         while (passed := (time.monotonic() - started) / seconds) < 1:
-            tried = self._reinsert(current)
+            saved = board.saved()
+            tried = self._reinsert(board, current)
             worse = self.cost(tried) - self.cost(current)
-            if worse <= 0 or self.random.random() < math.exp(-worse / (heat * (1 - passed) + 1e-9)):
-                current = tried
-                if self.cost(tried) < self.cost(best):
-                    best = tried
+            if worse > 0 and self.random.random() > math.exp(-worse / (heat * (1 - passed) + 1e-9)):
+                board.restore(saved)
+                continue
+            current = tried
+            if self.cost(tried) < self.cost(best):
+                best = tried
         return best
 
     def starts(self, jobs: Jobs) -> Starts:
@@ -104,18 +121,17 @@ class Lists:
             starts.update(zip(kind.ids, ticks, strict=True))
         return starts
 
-    def _reinsert(self, jobs: Jobs) -> Jobs:
-        board = Board(self.problem)
+    def _reinsert(self, board: Board, jobs: Jobs) -> Jobs:
         out = set(self._chosen(jobs))
         left = [job for j, job in enumerate(jobs) if j not in out]
-        for kind, start in left:
-            board.move(kind, start, -1)
-        back = [jobs[j][0] for j in out]
+        back = [jobs[j] for j in sorted(out)]
+        for kind, start in back:
+            board.move(kind, start, 1)
         self.random.shuffle(back)
-        for kind in back:
+        for kind, _ in back:
             start = board.earliest(kind)
-            if self.random.random() < 0.15:
-                start += int(self.random.choice(np.flatnonzero(board.fits(kind, start + 15)[start:]).tolist()))
+            if self.random.random() < DELAYED:
+                start += self.random.choice(np.flatnonzero(board.fits(kind, start, start + DELAY)).tolist())
             board.move(kind, start, -1)
             left.append((kind, start))
         return self._shift(board, left)
@@ -130,18 +146,13 @@ class Lists:
         return sorted(everybody, key=lambda j: abs(jobs[j][1] - centre) + 8 * self.random.random())[:size]
 
     def _shift(self, board: Board, jobs: Jobs) -> Jobs:
+        """Move each request, in order of start, to its earliest fit."""
         shifted = []
         for kind, start in sorted(jobs, key=lambda job: job[1]):
-            board.move(kind, start, 1)
-            earlier = board.earliest(kind)
-            board.move(kind, earlier, -1)
+            earlier = start
+            if start > board.kinds[kind].release:
+                board.move(kind, start, 1)
+                earlier = board.earliest(kind)
+                board.move(kind, earlier, -1)
             shifted.append((kind, earlier))
         return shifted
-
-
-def loads(problem: Problem, jobs: Jobs, ticks: int) -> Array:
-    """Return the blocks occupied at each tick, [ticks]."""
-    load = np.zeros(ticks, np.int64)
-    for kind, start in jobs:
-        load[start : start + problem.kinds[kind].length] += problem.kinds[kind].profile
-    return load

@@ -54,6 +54,11 @@ class Columns:
         return np.array([kind.length for kind in self.problem.kinds])[self.kind]
 
     @cached_property
+    def end(self) -> Array:
+        """The first tick at which each has ended."""
+        return self.start + self.length
+
+    @cached_property
     def cost(self) -> Array:
         """What each adds to the objective."""
         rate, first = np.array([(kind.rate, kind.cost(0)) for kind in self.problem.kinds]).T
@@ -73,19 +78,24 @@ class Columns:
         Both start the only request of a kind, or they overlap and exceed the memory when the first of them ends. For j
         itself: whether it cannot be taken twice.
         """
-        end = np.minimum(self.start[j] + self.length[j], (self.start + self.length)[others]) - 1
-        overlap = end >= np.maximum(self.start[j], self.start[others])
-        load = self._load(np.full(len(others), j), end) + self._load(others, end)
-        kind = self.kind[j]
+        kind, start = self.kind[j], self.start[j]
+        last = np.minimum(start + self.length[j], self.end[others]) - 1
+        overlap = last >= np.maximum(start, self.start[others])
+        load = self._load(kind, last - start) + self._load(self.kind[others], last - self.start[others])
         only = (self.kind[others] == kind) & (self.problem.kinds[kind].count == 1)
         clash: Mask = only | (overlap & (load > self.problem.memory))
         return clash
 
-    def _load(self, columns: Array, tick: Array) -> Array:
-        """Blocks that these columns occupy at these ticks, at most their last load."""
+    @cached_property
+    def once(self) -> Mask:
+        """Whether each column conflicts with itself: no schedule takes it twice."""
+        once = [kind.count == 1 or 2 * kind.load[-1] > self.problem.memory for kind in self.problem.kinds]
+        return np.array(once)[self.kind]
+
+    def _load(self, kind: Array, batch: Array) -> Array:
+        """Blocks that requests occupy in these batches (anything before the first and after the last)."""
         table = self.problem.loads
-        batch = np.clip(tick - self.start[columns], 0, table.shape[1] - 1)
-        load: Array = table[self.kind[columns], batch]
+        load: Array = table[kind, np.maximum(np.minimum(batch, table.shape[1] - 1), 0)]
         return load
 
 

@@ -21,17 +21,18 @@ from solvers.start_time.problem import Array, Starts
 INFINITY = highspy.kHighsInf
 ROUNDS = 60
 """Rounds of cutting planes, at most."""
-PATIENCE, WORTH = 5, 0.02
+PATIENCE, WORTH = 5, 0.04
 """They stop when so many rounds have closed less than this fraction of the gap."""
 
 
 @dataclass(frozen=True)
 class Relaxation:
-    """What the linear program proves: a bound (scaled), the columns left, and its prices."""
+    """What the linear program proves: a bound (scaled), the columns left, and its prices; and all its cliques."""
 
     bound: int
     alive: Mask
     prices: Prices
+    cliques: list[Array]
 
 
 class Program:
@@ -50,7 +51,7 @@ class Program:
         """Add rows: at most one of each set of columns."""
         for members in cliques:
             self.highs.addRow(-INFINITY, 1.0, len(members), members.astype(np.int32), np.ones(len(members)))
-        self.cliques += cliques
+        self.cliques = self.cliques + cliques
 
     def drop(self, columns: Array) -> None:
         """Fix these columns at zero."""
@@ -101,15 +102,21 @@ class Program:
         return lp
 
 
-def relax(columns: Columns, cutoff: int, deadline: float, on_bound: Callable[[int], None]) -> Relaxation | None:
+def relax(
+    columns: Columns,
+    cutoff: int,
+    deadline: float,
+    on_bound: Callable[[int], None],
+    before: Relaxation | None = None,
+) -> Relaxation | None:
     """Solve the linear program with cliques, as far as the time allows (None: not even once).
 
-    Columns that no schedule of cost at most `cutoff` takes are dropped. Bounds, scaled and on such schedules only, are
-    reported as they rise.
+    It goes on from the relaxation `before`. Columns that no schedule of cost at most `cutoff` takes are dropped.
+    Bounds, scaled and on such schedules only, are reported as they rise.
     """
-    alive = columns.possible
-    program = Program(columns, alive, [])
-    best: Relaxation | None = None
+    alive = columns.possible if before is None else before.alive
+    program = Program(columns, alive, [] if before is None else before.cliques)
+    best = before
     history: list[int] = []
     for _ in range(ROUNDS):
         solved = program.solve(deadline)
@@ -121,14 +128,14 @@ def relax(columns: Columns, cutoff: int, deadline: float, on_bound: Callable[[in
             left = alive & (bound + extra <= cutoff * SCALE)
             program.drop(np.flatnonzero(alive & ~left))
             alive = left
-            best = Relaxation(bound, alive, prices)
+            best = Relaxation(bound, alive, prices, program.cliques)
             on_bound(bound)
         history.append(best.bound)
         gained = best.bound - history[max(0, len(history) - 1 - PATIENCE)]
         stalled = len(history) > PATIENCE and gained < WORTH * (cutoff * SCALE - best.bound)
         if bound > cutoff * SCALE or stalled or time.monotonic() > deadline:
             break
-        cliques = violated_cliques(columns, x, extra)
+        cliques = violated_cliques(columns, x, extra, alive)
         if not cliques:
             break
         program.cut(cliques)
@@ -153,7 +160,7 @@ def close(
     for j in range(len(columns)):
         highs.changeColIntegrality(j, highspy.HighsVarType.kInteger)
     _count(program, columns.start)
-    _count(program, columns.start + columns.length)
+    _count(program, columns.end)
     for option, value in {
         "time_limit": highs.getRunTime() + max(0.1, deadline - time.monotonic()),
         "objective_bound": cutoff + 0.5,

@@ -32,13 +32,15 @@ LARGE = 2_000_000
 """Arcs of a network in which prices are found on its core only: what is likely to be part of a better schedule."""
 HOPE = 0.5
 """The core is what costs less than this fraction of the way from the bound to the best schedule."""
+FAR_OFF = 0.08
+"""Where the open gap exceeds this fraction of the value, cutting planes go on before branch and bound."""
 PHASES = 10
 WORTH = 0.1
 """A core that helps to close less than this fraction of the gap is not tried again."""
 GLANCE = 1_000
 """States kept where a pass only looks for a schedule."""
 
-SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3}
+SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "cuts": 0.5}
 """Of the time limit, what each step may take at most."""
 
 
@@ -116,6 +118,10 @@ class StartTimeSolver:
             return self._search(self._network(relaxation, columns), relaxation, columns)
         except TooMany:
             self.hold(self.lists.improve(self.jobs, min(4.0, SHARE["lists"] * 2 * self.time_limit)))
+            if self.value - self.bound > FAR_OFF * self.value:
+                relaxation = (
+                    relax(columns, self.value - 1, self.until("cuts"), self.raise_bound, relaxation) or relaxation
+                )
             return self._close(relaxation, columns)
         except Interrupted as limit:
             return limit.why
@@ -132,7 +138,7 @@ class StartTimeSolver:
         return min(spare, max(kind.release for kind in kinds) + sum(kind.count * kind.length for kind in kinds))
 
     def _network(self, relaxation: Relaxation, columns: Columns) -> Network:
-        ticks = int((columns.start + columns.length)[relaxation.alive].max())
+        ticks = int(columns.end[relaxation.alive].max())
         most = min(self.most_bytes // 4 // (ticks + 60), self.most_configurations)
         return Network(Configurations(self.problem, most), ticks)
 
