@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -99,7 +98,7 @@ class Search:
         self.fields = Fields(counts, network.starts)
         self.most_bytes = most_bytes
 
-    def run(self, cutoff: int, width: int, deadline: float, on_layer: Callable[[int], None] = lambda _: None) -> Passed:
+    def run(self, cutoff: int, width: int, deadline: float) -> Passed:
         """Keep at most `width` states of each layer, those with the least bounds; nothing above the cutoff.
 
         Raises Interrupted at the deadline, or where the states exceed the memory.
