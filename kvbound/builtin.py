@@ -23,6 +23,8 @@ class Builtin:
     defaults: dict[str, int]
     what: str
     source: str
+    optional: tuple[str, ...] = ()
+    """Parameters that may be left out and then have no value."""
 
     def usage(self, name: str) -> str:
         """Return the name with its parameters, as a user types it."""
@@ -61,9 +63,13 @@ def infermax_figure15(I: int) -> Instance:  # noqa: E741 - the paper's letter, a
     )
 
 
-def hindsight(n: int, M: int, seed: int) -> Instance:
-    """Return an instance of the theory family: all at tick 0, one batch a tick, no eviction, no chunks, no pause."""
-    return _theory_family(f"hindsight:n={n},M={M},seed={seed}", n, M, random.Random(seed))
+def hindsight(n: int, M: int, seed: int, P: int | None = None) -> Instance:
+    """Return an instance of the theory family: all at tick 0, one batch a tick, no eviction, no chunks, no pause.
+
+    No request needs more than `P` tokens of memory in all, `M` unless given.
+    """
+    name = f"hindsight:n={n},M={M}{'' if P is None else f',P={P}'},seed={seed}"
+    return _theory_family(name, n, M, M if P is None else P, random.Random(seed))
 
 
 def hindsight_benchmark(seed: int) -> Instance:
@@ -71,14 +77,14 @@ def hindsight_benchmark(seed: int) -> Instance:
     draw = random.Random(seed)
     M = draw.randint(30, 50)
     n = draw.randint(40, 60)
-    return _theory_family(f"hindsight-benchmark:seed={seed}", n, M, draw)
+    return _theory_family(f"hindsight-benchmark:seed={seed}", n, M, M, draw)
 
 
-def _theory_family(name: str, n: int, M: int, draw: random.Random) -> Instance:
+def _theory_family(name: str, n: int, M: int, P: int, draw: random.Random) -> Instance:
     requests = []
     for i in range(1, n + 1):
         s = draw.randint(1, 5)
-        o = draw.randint(1, M - s)
+        o = draw.randint(1, P - s)
         requests.append(Request(id=f"R{i}", prompt=s + 1, segments=(Segment(decode=o),)))
     return Instance(
         name=name,
@@ -118,8 +124,9 @@ BUILTIN: dict[str, Builtin] = {
         "INFERMAX, Section 5.1 and Figure 15",
     ),
     "hindsight": Builtin(
-        hindsight, {"n": 14, "M": 30, "seed": 14}, "the theory family: unit batches, one token a request and batch",
-        "Jaillet et al., arXiv 2502.07115",
+        hindsight, {"n": 14, "M": 30, "seed": 14},
+        "the theory family: unit batches, one token a request and batch; P=.. limits the peaks, which is M otherwise",
+        "Jaillet et al., arXiv 2502.07115", ("P",),
     ),
     "hindsight-benchmark": Builtin(
         hindsight_benchmark, {"seed": 2}, "the theory family, 40 to 60 requests, memory 30 to 50",
@@ -156,7 +163,7 @@ def builtin_instance(source: str) -> Instance:
     values = dict(family.defaults)
     for part in text.split(",") if text else []:
         match = re.fullmatch(r"(\w+)=(\d{1,9})", part.strip())
-        if match is None or match[1] not in values:
+        if match is None or match[1] not in (*values, *family.optional):
             raise BadInput(f"{source}: {part!r} is no parameter with a whole number; write {family.usage(name)}")
         values[match[1]] = int(match[2])
     if "I" in values and not 1 <= values["I"] <= 10**6:
@@ -167,4 +174,6 @@ def builtin_instance(source: str) -> Instance:
         raise BadInput(f"{source}: k is a number of requests from 1 to 397")
     if "M" in values and values["M"] < 6:
         raise BadInput(f"{source}: M is at least 6 (prompts go up to 5 and an output follows)")
+    if "P" in values and not 6 <= values["P"] <= values["M"]:
+        raise BadInput(f"{source}: P, the largest peak, is from 6 to M = {values['M']}")
     return family.make(**values)

@@ -21,15 +21,24 @@ from kvbound.schedule import Schedule
 from kvbound.validator import InvalidSchedule, verify_schedule
 from solvers.pool import race
 from solvers.registry import SOLVERS, solver_version
+from solvers.start_time.problem import why_not_rigid
 from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
 
-EXACT = ("search", "lagrange")
-"""Those whose bounds are exact integers of kvbound's own, and hold for any number of batches."""
+WITHOUT_HORIZON = {
+    "search": "the search goes through states, whatever the number of batches",
+    "start-time on highs": "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
+    "arc-flow on lagrange": "the bound counts ways of any length, and what is fixed leaves no way beyond the slots",
+}
+"""Tasks, by their labels, that look at all schedules, and why."""
+
 NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
 """MiB that one worker process may use unless told otherwise."""
 
-BACKENDS = {"cp-sat": ("cp-sat",), "arc-flow": ("highs", "gurobi", "lagrange")}
+EXACT = ("search", "arc-flow on lagrange")
+"""Tasks whose bounds are exact integers of kvbound's own."""
+
+BACKENDS = {"cp-sat": ("cp-sat",), "start-time": ("highs",), "arc-flow": ("highs", "gurobi", "lagrange")}
 """Who solves a formulation, the default first; the others are solved by highs and gurobi."""
 
 Progress = Callable[[Value | None, Value | None, float], None]
@@ -81,13 +90,11 @@ def solve(
         run.accept(start)
     limit = NO_TIME_LIMIT if time_limit is None else max(0.1, time_limit - (time.monotonic() - started))
     for name, backend in choice.tasks:
-        horizon = _horizon(backend, instance, objective, upper_bound)
         task = Task(
-            instance, objective, name, backend, horizon.batches, _integer(upper_bound), start, limit, memory_limit,
-            threads, seed,
-        )  # fmt: skip
-        run.tasks.append(task)
-        run.horizons[task.label] = horizon
+            instance, objective, name, backend, None, _integer(upper_bound), start, limit, memory_limit, threads, seed
+        )
+        run.horizons[task.label] = _horizon(task, upper_bound)
+        run.tasks.append(replace(task, batches=run.horizons[task.label].batches))
     ends = race(run.tasks, run.receive, run.decided, tick=run.report)
     return run.result(ends, choice.why)
 
@@ -126,6 +133,10 @@ def choose(instance: Instance, objective: str, formulation: str, solver: str) ->
     if formulation == "auto" and solver not in ("auto", "search"):
         formulation = {"cp-sat": "cp-sat", "lagrange": "arc-flow"}.get(solver, "batch-bigm")
         return Choice(((formulation, solver),), f"{solver} was asked for, {formulation} is what it solves")
+    if formulation == "start-time":
+        reason = why_not_rigid(instance, objective)
+        if reason is not None:
+            raise BadInput(f"start-time needs requests that run from start to end: {reason}; try --formulation search")
     if formulation in FORMULATIONS:
         backends = BACKENDS.get(formulation, ("highs", "gurobi"))
         if solver not in ("auto", *backends):
@@ -144,12 +155,10 @@ def _starting_schedules(instance: Instance, objective: str, warm_start: str) -> 
     return schedule, schedule
 
 
-def _horizon(solver: str, instance: Instance, objective: str, upper_bound: Value) -> Horizon:
-    if solver == "search":
-        return Horizon(0, True, "the search goes through states, whatever the number of batches")
-    if solver == "lagrange":
-        return Horizon(0, True, "the bound counts ways of any length, and what is fixed leaves no way beyond the slots")
-    return sufficient_batches(instance, objective, upper_bound)
+def _horizon(task: Task, upper_bound: Value) -> Horizon:
+    if task.label in WITHOUT_HORIZON:
+        return Horizon(0, True, WITHOUT_HORIZON[task.label])
+    return sufficient_batches(task.instance, task.objective, upper_bound)
 
 
 def _integer(value: Value) -> int | None:
@@ -178,6 +187,7 @@ class _Run:
         self.found_by: Task | None = None
         self.bound: Value | None = None
         self.bounded_by: Task | None = None
+        self.kind: BoundKind | None = None
         self.rejected: list[str] = []
         self.sizes: dict[str, Size] = {}
 
@@ -189,7 +199,7 @@ class _Run:
             except InvalidSchedule as broken:
                 self.rejected.append(f"{task.label}: {broken}")
         elif isinstance(message, Bound):
-            self.tighten(message.value, task)
+            self.tighten(message.value, task, message.kind)
         elif isinstance(message, Size):
             self.sizes[task.formulation] = message
 
@@ -199,13 +209,14 @@ class _Run:
         if self.value is None or value < self.value:
             self.schedule, self.claimed, self.value, self.found_by = schedule, claimed, value, task
 
-    def tighten(self, bound: Value, task: Task) -> None:
+    def tighten(self, bound: Value, task: Task, kind: BoundKind | None = None) -> None:
         """Keep a bound if it is the best; one with a proved horizon beats any without."""
         old = self.bounded_by
         proved = self.horizons[task.label].sufficient
         old_proved = old is not None and self.horizons[old.label].sufficient
         if self.bound is None or (proved and not old_proved) or (proved == old_proved and bound > self.bound):
             self.bound, self.bounded_by = bound, task
+            self.kind = kind or ("exhaustive" if task.label in EXACT else "solver")
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
@@ -253,7 +264,7 @@ class _Run:
             schedule=self.schedule,
             claimed=self.claimed,
             bound=self.bound,
-            bound_kind=None if self.bound is None else self._kind(task),
+            bound_kind=self.kind,
             horizon=self._horizon(task),
             formulation=task.formulation,
             solver=SolverInfo(task.solver, solver_version(task.solver), task.threads, task.seed),
@@ -265,13 +276,9 @@ class _Run:
     def _horizon(self, task: Task) -> Horizon:
         """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
         horizon = self.horizons[task.label]
-        if task.solver in EXACT and self.schedule is not None:
+        if task.label in WITHOUT_HORIZON and self.schedule is not None:
             return replace(horizon, batches=len(self.schedule.batches))
         return horizon
-
-    @staticmethod
-    def _kind(task: Task) -> BoundKind:
-        return "exhaustive" if task.solver in EXACT else "solver"
 
     def _extra(self, failures: list[Failed], why: str) -> dict[str, Any]:
         extra: dict[str, Any] = {"chosen": why}

@@ -8,6 +8,7 @@ from typing import Literal
 
 from kvbound.instance import Instance
 from kvbound.metrics import Value
+from kvbound.result import BoundKind
 from kvbound.schedule import Schedule
 
 Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped early", "solver failure"]
@@ -53,6 +54,8 @@ class Bound:
     """No schedule (within the horizon) has a value below this."""
 
     value: Value
+    kind: BoundKind | None = None
+    """Who says so; None: what is usual for the formulation."""
 
 
 @dataclass(frozen=True)

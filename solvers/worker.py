@@ -45,6 +45,8 @@ def main() -> None:
 def _runner(task: Task) -> Callable[[Task, Send], Done]:
     if task.formulation == "search":
         return _search
+    if task.formulation == "start-time":
+        return _start_time
     module = {"cp-sat": "cp_sat", "lagrange": "lagrange.solve"}.get(task.solver, "milp")
     return import_module(f"solvers.{module}").run  # type: ignore[no-any-return]
 
@@ -70,6 +72,22 @@ def _search(task: Task, send: Send) -> Done:
     if outcome.schedule is not None:
         send(Found(outcome.schedule, outcome.value))
     return Done(outcome.stopped, __version__)
+
+
+def _start_time(task: Task, send: Send) -> Done:
+    from solvers.highs import version
+    from solvers.start_time.solve import StartTimeSolver
+
+    solver = StartTimeSolver(
+        task.instance,
+        task.objective,
+        time_limit=task.time_limit,
+        memory_limit=task.memory_limit,
+        seed=task.seed,
+        found=lambda schedule, value: send(Found(schedule, value)),
+        bounded=lambda bound, by_solver: send(Bound(bound, "solver" if by_solver else "exhaustive")),
+    )
+    return Done(solver.run().stopped, version())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import cache, partial
 
 import pytest
 
-from formulations import FORMULATIONS
+from formulations import PYOMO
 from formulations.horizon import sufficient_batches
 from kvbound import OBJECTIVES, BadInput, objective_value, verify_schedule
 from solvers import milp
@@ -46,7 +46,7 @@ def by_milp(formulation, instance, objective, optimum):
     return schedules[-1], max(message.value for message in sent if isinstance(message, Bound))
 
 
-METHODS = {"search": by_search} | {name: partial(by_milp, name) for name in FORMULATIONS if name != "cp-sat"}
+METHODS = {"search": by_search} | {name: partial(by_milp, name) for name in PYOMO}
 """Each takes an instance, an objective and the optimum (value, schedule) of the exhaustive search, and returns its
 schedule and its lower bound; or None for what it does not do."""
 

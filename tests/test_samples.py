@@ -64,6 +64,8 @@ def test_slices_are_drawn_where_the_data_is_at_hand(monkeypatch):
         ("mars-figure1:k=3", "'k=3' is no parameter"),
         ("hindsight:n=0", "n is a number of requests"),
         ("hindsight:M=5", "M is at least 6"),
+        ("hindsight:M=30,P=31", "P, the largest peak, is from 6 to M = 30"),
+        ("hindsight:P=5", "P, the largest peak"),
         ("infermax-figure15:I=0", "I is a prompt length"),
         ("infermax-figure15:I=x", "'I=x' is no parameter"),
         ("nothing", "no built-in instance is called 'nothing'"),

@@ -1,0 +1,139 @@
+"""Integer prices of limits and cliques: the bound that they prove, and the starts that they exclude."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from solvers.start_time.problem import Array, Problem
+
+SCALE = 256
+"""Prices are whole multiples of 1 / SCALE."""
+
+NEVER = 1 << 48
+"""The reduced cost of a column that is excluded: more than any other, and small enough to be added up."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The starts from which a request ends by tick `ticks`.
+
+    Column j is a start of kind `kind[j]` at tick `start[j]`; they are sorted by kind, then by tick.
+    """
+
+    problem: Problem
+    ticks: int
+
+    @cached_property
+    def first(self) -> Array:
+        """The first column of each kind, and the number of all columns, [kinds + 1]."""
+        sizes = [max(0, self.ticks - kind.length + 1) for kind in self.problem.kinds]
+        return np.cumsum([0, *sizes])
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    @cached_property
+    def kind(self) -> Array:
+        """The kind of each column."""
+        return np.repeat(np.arange(len(self.problem.kinds)), np.diff(self.first))
+
+    @cached_property
+    def start(self) -> Array:
+        """The tick of each column."""
+        return np.arange(len(self)) - self.first[self.kind]
+
+    @cached_property
+    def length(self) -> Array:
+        """Ticks that each runs for."""
+        return np.array([kind.length for kind in self.problem.kinds])[self.kind]
+
+    @cached_property
+    def end(self) -> Array:
+        """The first tick at which each has ended."""
+        return self.start + self.length
+
+    @cached_property
+    def cost(self) -> Array:
+        """What each adds to the objective."""
+        rate, first = np.array([(kind.rate, kind.cost(0)) for kind in self.problem.kinds]).T
+        cost: Array = rate[self.kind] * self.start + first[self.kind]
+        return cost
+
+    @cached_property
+    def possible(self) -> Mask:
+        """Whether each is no sooner than its release."""
+        release = np.array([kind.release for kind in self.problem.kinds])
+        possible: Mask = self.start >= release[self.kind]
+        return possible
+
+    def conflicts(self, j: int, others: Array) -> Mask:
+        """Return which of `others` no schedule has together with column j.
+
+        Both start the only request of a kind, or they overlap and exceed the memory when the first of them ends. For j
+        itself: whether it cannot be taken twice.
+        """
+        kind, start = self.kind[j], self.start[j]
+        last = np.minimum(start + self.length[j], self.end[others]) - 1
+        overlap = last >= np.maximum(start, self.start[others])
+        load = self._load(kind, last - start) + self._load(self.kind[others], last - self.start[others])
+        only = (self.kind[others] == kind) & (self.problem.kinds[kind].count == 1)
+        clash: Mask = only | (overlap & (load > self.problem.memory))
+        return clash
+
+    @cached_property
+    def once(self) -> Mask:
+        """Whether each column conflicts with itself: no schedule takes it twice."""
+        once = [kind.count == 1 or 2 * kind.load[-1] > self.problem.memory for kind in self.problem.kinds]
+        return np.array(once)[self.kind]
+
+    def _load(self, kind: Array, batch: Array) -> Array:
+        """Blocks that requests occupy in these batches (anything before the first and after the last)."""
+        table = self.problem.loads
+        load: Array = table[kind, np.maximum(np.minimum(batch, table.shape[1] - 1), 0)]
+        return load
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Multipliers, in units of 1 / SCALE.
+
+    `assign` of the rows "each kind starts `count` times", of any sign; `limits` of the limits at each tick, and those
+    of `cliques` (columns of which at most one is taken), both non-negative.
+    """
+
+    assign: Array
+    limits: list[Array]
+    cliques: list[tuple[Array, int]]
+
+    def reduced(self, columns: Columns) -> Array:
+        """Return the cost of each column, less its assignment price, plus what it takes at its prices."""
+        reduced = SCALE * columns.cost - self.assign[columns.kind]
+        for price, (_, uses) in zip(self.limits, columns.problem.limits, strict=True):
+            for k, use in enumerate(uses):
+                part = slice(columns.first[k], columns.first[k + 1])
+                if columns.first[k] < columns.first[k + 1]:
+                    reduced[part] += np.correlate(price, use, "valid")
+        for members, fee in self.cliques:
+            reduced[members] += fee
+        return reduced
+
+    def bound(self, columns: Columns, alive: Mask) -> tuple[int, Array]:
+        """Return a lower bound on schedules of columns alive, and what each column adds to it when taken (scaled).
+
+        For any schedule x, cost(x) >= cost(x) + sum of assign (count - starts) + sum of price (use - limit), and this
+        is a constant plus the sum of the reduced costs of what it takes.
+        """
+        counts = columns.problem.counts
+        reduced = np.where(alive, self.reduced(columns), NEVER)
+        least = np.minimum.reduceat(reduced, columns.first[:-1])
+        sizes = [limit for limit, _ in columns.problem.limits]
+        given = sum(int(price.sum()) * limit for price, limit in zip(self.limits, sizes, strict=True))
+        given += sum(clique[1] for clique in self.cliques)
+        bound = int(self.assign @ counts) + int(least @ counts) - given
+        return bound, reduced - least[columns.kind]
