@@ -8,6 +8,7 @@ position in the instance; `S, m, c, g` are the letters of the paper, whose equat
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -583,19 +584,18 @@ class BatchBigM:
         """
         ids = [chain.request.id for chain in self.chains]
         batches: list[Batch] = []
-        waiting: dict[str, dict[str, int]] = {"drop": {}, "swap_out": {}}
+        early: dict[str, Counter[str]] = {"drop": Counter(), "swap_out": Counter(), "swap_in": Counter()}
         for j in self.batches:
             work = {ids[i]: n for i in self.requests if (n := round(pyo.value(self.model.c[i, j])))}
             moves = {
-                kind: {ids[i]: n for i in self.requests if (n := self.moves.tokens(kind, i, j))}
-                for kind in ("drop", "swap_out", "swap_in")
+                kind: early[kind] + Counter({ids[i]: self.moves.tokens(kind, i, j) for i in self.requests})
+                for kind in early
             }
-            drop, out = waiting["drop"] | moves["drop"], waiting["swap_out"] | moves["swap_out"]
             if self.clock.may_idle and round(pyo.value(self.model.used[j])) == 0:
-                waiting = {"drop": drop, "swap_out": out}
-            elif work or out or moves["swap_in"]:
-                batches.append(Batch(start=0, work=work, drop=drop, swap_out=out, swap_in=moves["swap_in"]))
-                waiting = {"drop": {}, "swap_out": {}}
+                early = moves
+            elif work or moves["swap_out"] or moves["swap_in"]:
+                batches.append(Batch(start=0, work=work, **{kind: dict(amounts) for kind, amounts in moves.items()}))
+                early = {kind: Counter() for kind in early}
         return start_early(self.instance, batches).schedule
 
 

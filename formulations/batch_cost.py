@@ -151,7 +151,7 @@ class BatchCost:
         """Sum over j of any_prefill[j] >= the requests of which no two can have their last prefill in one batch."""
         if self.has("any_prefill") and not self.program.plain:
             batches = sum(self.model.any_prefill[j] for j in self.program.batches)
-            yield batches >= len(apart(self.instance.machine, self.program.chains))
+            yield batches >= len(apart(self.instance, self.program.chains))
 
     def some_phase(self) -> Rows:
         """used[j] <= busy[j] + transfers and <= any_decode[j] + any_prefill[j] + transfers (tightens)."""

@@ -60,7 +60,7 @@ def by_work(instance: Instance, objective: str, upper_bound: Value) -> Horizon |
     """No eviction: the tokens to process are bounded, and every batch that is needed processes one."""
     if instance.machine.evict:
         return None
-    transfers = any(may_swap(instance.machine, request) for request in instance.requests)
+    transfers = any(may_swap(instance, request) for request in instance.requests)
     if transfers and objective != "busy-time":
         return None
     batches = sum(most_work(chain) for chain in chains(instance))
@@ -118,7 +118,7 @@ def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
 def fixed_part(instance: Instance, function: CostFunction) -> int:
     """Return what f is at least in any batch, apart from its tokens and requests."""
     parts = [function.busy + min(function.any_decode, function.any_prefill)]
-    if any(may_swap(instance.machine, request) for request in instance.requests):
+    if any(may_swap(instance, request) for request in instance.requests):
         parts += [function.swap_outs + function.swap_out_tokens, function.swap_ins + function.swap_in_tokens]
     return min(parts)
 

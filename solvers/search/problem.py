@@ -68,6 +68,7 @@ class Problem:
             due=False,
             bound=False,
             fresh=False,
+            refills=False,
             deadline=deadline,
         )
 

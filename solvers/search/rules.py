@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from formulations.chains import refill_pays
 from kvbound.instance import Instance
 
 DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls")
@@ -28,8 +29,8 @@ class Rules:
     """Even so, an eviction may drop KV before memory is needed."""
     drop_and_work: bool
     """Even so, KV may be dropped in the batch in which the request works."""
-    refill_pays: bool
-    """Dropping KV for its own sake may gain: a decode may cost more than the prefill that takes its place."""
+    makes_batches: bool
+    """A swap-out and a swap-in at once may make a batch of drops, because a refill may be cheaper than other work."""
     transfer_only: bool
     """A batch may consist of transfers alone."""
     forget: bool
@@ -67,11 +68,7 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
         lazy=lazy,
         early_drop=early_drop,
         drop_and_work=not lazy or (keeps_drops and not swap),
-        refill_pays=not machine.hybrid
-        or any(
-            f.decode_kv > f.tokens or f.any_decode > f.any_prefill or f.decode_requests > f.prefill_requests
-            for f in instance.cost.functions
-        ),
+        makes_batches=(not lazy or early_drop) and refill_pays(instance),
         transfer_only=not lazy or early_drop,
         forget=forget,
         swap=swap,
