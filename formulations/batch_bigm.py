@@ -17,14 +17,16 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.batch_clock import Starts, make_clock
+from formulations.batch_clock import make_clock
 from formulations.batch_cost import BatchCost
 from formulations.batch_moves import BatchMoves
+from formulations.batch_objective import BatchObjective
 from formulations.batch_start import BatchStart
 from formulations.chains import chains, least_work
-from formulations.timing import start_early
+from formulations.timing import end_at, is_paced, start_early
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
+from kvbound.metrics import OBJECTIVES, Value
 from kvbound.schedule import Batch, Schedule
 from kvbound.trace import Trace
 
@@ -41,10 +43,10 @@ class BatchBigM:
     """
 
     name = "batch-bigm"
-    OBJECTIVES = ("busy-time", "makespan", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
+    OBJECTIVES = tuple(OBJECTIVES)
 
     def __init__(
-        self, instance: Instance, objective: str, batches: int, *, upper_bound: int | None = None, plain: bool = False
+        self, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None, plain: bool = False
     ) -> None:
         if objective not in self.OBJECTIVES:
             raise BadInput(f"{self.name} has no objective {objective!r}; it has {', '.join(self.OBJECTIVES)}")
@@ -52,6 +54,7 @@ class BatchBigM:
             raise BadInput(f"{self.name} needs at least 1 batch, not {batches}")
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective
         self.upper_bound, self.plain = upper_bound, plain
+        self.paced = is_paced(instance, objective)
         self.chains = chains(instance)
         self.requests = range(len(instance.requests))
         self.scale = time_scale(instance)
@@ -63,9 +66,10 @@ class BatchBigM:
         self.moves = BatchMoves(self)
         self.clock.variables()
         self.cost = BatchCost(self)
+        self.objective = BatchObjective(self)
         for constraint in self.constraints():
             self._add(constraint)
-        self.model.objective = pyo.Objective(expr=self._objective())
+        self.model.objective = pyo.Objective(expr=self.objective.expression())
 
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints of the model, one method each."""
@@ -88,7 +92,7 @@ class BatchBigM:
         ]  # fmt: skip
         return [
             *progress, *work, *batch, *([] if self.plain else tight), *self.moves.constraints(),
-            *self.clock.constraints(), *self.cost.constraints(),
+            *self.clock.constraints(), *self.cost.constraints(), *self.objective.constraints(),
         ]  # fmt: skip
 
     def _add(self, constraint: Callable[[], Rows]) -> None:
@@ -531,59 +535,29 @@ class BatchBigM:
             groups.setdefault(self.chains[i].request.model_dump_json(exclude={"id"}), []).append(i)
         return list(groups.values())
 
-    # --- objective and results -----------------------------------------------------------------------------------
+    # --- results -------------------------------------------------------------------------------------------------
 
-    def _objective(self) -> Any:
-        requests, origin = [chain.request for chain in self.chains], self.clock.origin
-        if self.objective_name == "busy-time":
-            return sum(self.cost.duration(j) for j in self.batches)
-        if self.objective_name == "makespan":
-            return self.clock.end() + origin / self.scale
-        if self.objective_name == "total-ttft":
-            times = [self.clock.time_of(i, 1) + (origin - requests[i].arrival) / self.scale for i in self.requests]
-            return sum(times)
-        flows = [
-            self.clock.time_of(i, self.chains[i].outputs) + (origin - requests[i].arrival) / self.scale
-            for i in self.requests
-        ]
-        if self.objective_name == "max-flow-time":
-            return self._longest_flow(flows)
-        weighted = self.objective_name == "weighted-flow-time"
-        return sum((requests[i].weight if weighted else 1) * flows[i] for i in self.requests)
-
-    def _longest_flow(self, flows: list[Any]) -> Any:
-        """A variable above every flow time, and (tightened) above the end less the last arrival."""
-        self.model.longest_flow = pyo.Var(domain=pyo.NonNegativeReals)
-        self.model.longest_flow_time = pyo.ConstraintList()
-        if not self.plain and isinstance(self.clock, Starts):
-            last_arrival = max(chain.request.arrival for chain in self.chains)
-            flows = [*flows, self.clock.end() + (self.clock.origin - last_arrival) / self.scale]
-        for flow in flows:
-            self.model.longest_flow_time.add(self.model.longest_flow >= flow)
-        return self.model.longest_flow
-
-    def objective_bound(self, dual_bound: float) -> int:
-        """Turn a solver's dual bound into ticks, rounded up because objectives are integers.
-
-        A millionth (and a millionth of the model's unit of time) is taken off first, the solvers' tolerance.
-        """
-        safe = dual_bound - 1e-6 * (1 + abs(dual_bound))
-        return math.ceil(safe * self.scale)
+    def objective_bound(self, dual_bound: float) -> Value:
+        """Turn a solver's dual bound into the objective's unit, rounded up (see `BatchObjective.bound`)."""
+        return self.objective.bound(dual_bound)
 
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.
 
-        The schedule is started as early as it can be, and identical requests are exchanged until they end in order.
+        The schedule is started as early as it can be (but for TPOT), and identical requests are exchanged until they
+        end in order.
         """
-        return BatchStart(self, start_early(self.instance, trace.schedule.batches)).set()
+        early = trace if self.paced else start_early(self.instance, trace.schedule.batches)
+        return BatchStart(self, early).set()
 
     def schedule(self) -> Schedule:
-        """Return the schedule that the values of the variables describe, started as early as possible.
+        """Return the schedule that the values of the variables describe, started as early as possible (but for TPOT).
 
         Raises InvalidSchedule if rounding the values gives none.
         """
         ids = [chain.request.id for chain in self.chains]
         batches: list[Batch] = []
+        ends: list[int] = []
         early: dict[str, Counter[str]] = {"drop": Counter(), "swap_out": Counter(), "swap_in": Counter()}
         for j in self.batches:
             work = {ids[i]: n for i in self.requests if (n := round(pyo.value(self.model.c[i, j])))}
@@ -595,7 +569,10 @@ class BatchBigM:
                 early = moves
             elif work or moves["swap_out"] or moves["swap_in"]:
                 batches.append(Batch(start=0, work=work, **{kind: dict(amounts) for kind, amounts in moves.items()}))
+                ends += [self.clock.end_tick(j)] if self.paced else []
                 early = {kind: Counter() for kind in early}
+        if self.paced:
+            return end_at(self.instance, batches, ends).schedule
         return start_early(self.instance, batches).schedule
 
 

@@ -79,7 +79,7 @@ def solve(
         run.horizons[name] = _horizon(name, instance, objective, upper_bound)
         run.tasks.append(
             Task(
-                instance, objective, name, backend, run.horizons[name].batches, _integer(upper_bound), start, limit,
+                instance, objective, name, backend, run.horizons[name].batches, upper_bound, start, limit,
                 memory_limit, threads, seed,
             )
         )  # fmt: skip
@@ -143,10 +143,6 @@ def _horizon(formulation: str, instance: Instance, objective: str, upper_bound: 
     if formulation == "search":
         return Horizon(0, True, "the search goes through states, whatever the number of batches")
     return sufficient_batches(instance, objective, upper_bound)
-
-
-def _integer(value: Value) -> int | None:
-    return int(value) if value == int(value) else None
 
 
 class _Run:

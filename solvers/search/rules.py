@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from formulations.chains import refill_pays
+from formulations.timing import is_paced
 from kvbound.instance import Instance
 
 DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls")
@@ -57,7 +58,7 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
     keeps_drops = not machine.hybrid or (not machine.partial and not whole)
     forget = "forget" in on and lazy and ample and whole and machine.hybrid
     swap = "swap" in on and lazy and machine.hybrid and not forget and _ample_host(instance)
-    regular = not paced(instance, objective)
+    regular = not is_paced(instance, objective)
     early_drop = machine.evict and keeps_drops and not swap
     return Rules(
         slots=slots,
@@ -76,12 +77,6 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
         maximal="maximal" in on and forget and machine.evict and regular,
         calls="calls" in on,
     )
-
-
-def paced(instance: Instance, objective: str) -> bool:
-    """Whether an earlier token may do harm: an SLO on the time per token, which an early first token raises."""
-    slos = (request.slo for request in instance.requests)
-    return objective == "late-requests" and any(slo is not None and slo.tpot is not None for slo in slos)
 
 
 def ample_budgets(instance: Instance) -> bool:
