@@ -136,4 +136,3 @@ class BatchObjective:
         units = 1 if self.name == "late-requests" else self.program.scale
         bound = math.ceil(safe * units)
         return bound if self.denominator == 1 else Fraction(bound, self.denominator)
-

@@ -21,8 +21,8 @@ STATE_COLUMNS = ("status", "remaining", "kind", "fresh", "plain", "alike", "rate
 """Of each local state: where it stands, its chain, and where its options are."""
 
 OPTION_COLUMNS = ("owner", "base", "after", "next", "blocks", "host", "least_device", "least_host", "prefill_work",
-                  "transfers", "makes_batch", "drops_for_refill", "undo_device", "undo_host", "needs_ready", "completes",
-                  "gain_device", "gain_work", "gain_prefill", *Features._fields)  # fmt: skip
+                  "transfers", "makes_batch", "drops_for_refill", "undo_device", "undo_host", "needs_ready",
+                  "completes", "gain_device", "gain_work", "gain_prefill", *Features._fields)  # fmt: skip
 """Of each option: where it leads (`after` the batch; `next`, one tick later), what it takes, what it adds."""
 
 
