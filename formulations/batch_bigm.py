@@ -128,7 +128,7 @@ class BatchBigM:
         )
         if self.plain:
             model.g = pyo.Var(every, domain=pyo.Binary)
-            model.generated = pyo.Var(every, domain=pyo.NonNegativeReals)
+            model.generated = pyo.Var(every, bounds=lambda _, i, j: (0, self.chains[i].outputs))
         if self.machine.chunked:
             model.w = pyo.Var(every, domain=pyo.Binary)
         integral = self.machine.chunked or self.machine.partial
@@ -141,7 +141,8 @@ class BatchBigM:
         if not self.machine.hybrid:
             model.phase = pyo.Var(self.batches, domain=pyo.Binary)
         if self.machine.memory is not None and self.machine.block > 1:
-            model.blocks_held = pyo.Var(every, domain=pyo.NonNegativeIntegers)
+            most = [self.machine.blocks(chain.request.peak) for chain in self.chains]
+            model.blocks_held = pyo.Var(every, domain=pyo.NonNegativeIntegers, bounds=lambda _, i, j: (0, most[i]))
 
     def marks(self, i: int) -> Sequence[int]:
         """Return the tokens of which the model knows by which batch they are generated: all, or if plain, the ends."""

@@ -167,7 +167,7 @@ class Slots(Clock):
         active = product(program.requests, program.batches) if self.may_idle and not program.machine.pause else ()
         self.model.unfinished = pyo.Var(list(active), bounds=(0, 1))
         if program.objective_name == "makespan":
-            self.model.last_end = pyo.Var(domain=pyo.NonNegativeReals)
+            self.model.last_end = pyo.Var(bounds=(0, self.batches))
 
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints of the clock."""

@@ -32,11 +32,13 @@ class BatchObjective:
         self.denominator = math.lcm(*(request.output for request in self.requests)) if normalized else 1
         self.limits = [self._limits(i) for i in program.requests] if self.name == "late-requests" else []
         model = self.model
-        model.longest_flow = pyo.Var([0] if self.name == "max-flow-time" else [], domain=pyo.NonNegativeReals)
-        model.late = pyo.Var([i for i, limits in enumerate(self.limits) if any(limits)], domain=pyo.Binary)
-        starts = isinstance(program.clock, Starts)
-        paced = [i for i in model.late if starts and self.limits[i][2] is not None]
-        model.first_at = pyo.Var(paced, bounds=(0, program.clock.latest) if isinstance(program.clock, Starts) else None)
+        longest = program.clock.latest if isinstance(program.clock, Starts) else program.clock.batches
+        model.longest_flow = pyo.Var([0] if self.name == "max-flow-time" else [], bounds=(0, longest))
+        model.late = pyo.Var(
+            [i for i, limits in enumerate(self.limits) if any(limit is not None for limit in limits)], domain=pyo.Binary
+        )
+        paced = [i for i in watched if isinstance(program.clock, Starts) and self.limits[i][2] is not None]
+        model.first_at = pyo.Var(paced, bounds=(0, longest))
 
     def _limits(self, i: int) -> tuple[float | None, float | None, float | None]:
         """Return the ticks that the SLOs allow to the first token, to the end, and between the two (None: no limit)."""
