@@ -34,9 +34,8 @@ class BatchObjective:
         model = self.model
         longest = program.clock.latest if isinstance(program.clock, Starts) else program.clock.batches
         model.longest_flow = pyo.Var([0] if self.name == "max-flow-time" else [], bounds=(0, longest))
-        model.late = pyo.Var(
-            [i for i, limits in enumerate(self.limits) if any(limit is not None for limit in limits)], domain=pyo.Binary
-        )
+        watched = [i for i, limits in enumerate(self.limits) if limits != (None, None, None)]
+        model.late = pyo.Var(watched, domain=pyo.Binary)
         paced = [i for i in watched if isinstance(program.clock, Starts) and self.limits[i][2] is not None]
         model.first_at = pyo.Var(paced, bounds=(0, longest))
 
