@@ -55,7 +55,10 @@ def drawn(seed):
     for stress in draw.sample(STRESSED, draw.choice((0, 1, 2))):
         fixed |= stress
     fixed["cost"] = ("linear", "two-functions") if seed // len(NAMES) % 2 else "unit"
-    return tiny_instance(seed, **fixed), NAMES[seed % len(NAMES)]
+    instance, objective = tiny_instance(seed, **fixed), NAMES[seed % len(NAMES)]
+    if draw.random() < 0.1:
+        instance = instance.replace(machine=instance.machine.replace(memory=None))
+    return instance, objective
 
 
 @cache
@@ -104,7 +107,7 @@ TRAITS = (
     set(NAMES)
     | {"unit cost", "other cost", "block 1", "block 2", "no host memory", "returns", "arrival"}
     | {f"{name} {value}" for name in ("hybrid", "chunked", "evict", "partial", "pause") for value in (True, False)}
-    | {"memory limited", "host_memory limited", "host_memory unlimited"}
+    | {"memory limited", "memory unlimited", "host_memory limited", "host_memory unlimited"}
     | {f"{n} {x}" for n in ("batch_tokens", "prefill_tokens", "batch_requests") for x in ("limited", "unlimited")}
     | {"preserve", "discard", "swap", "free"}
     | {f"slo {name}" for name in ("ttft", "latency", "tpot", "normalized_latency")}
