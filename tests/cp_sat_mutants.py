@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from formulations import cp_sat
 from formulations.cp_sat import CpSat, cp_model
 from kvbound import InvalidSchedule, objective_value, verify_schedule
-from tests.differential import drawn, question
+from tests.differential import MADE, drawn, question
 
 KINDS = ("dropped", "up", "down")
 ADDS = (
@@ -57,7 +57,7 @@ def program_of(seed, batches):
     """Return the program of a question, and the constraints by place; every second has the optimum as upper bound."""
     ADDED.clear()
     instance, objective = drawn(seed)
-    bound = question(seed).optimum if seed % 2 else None
+    bound = question(seed).optimum if isinstance(seed, int) and seed % 2 else None
     return CpSat(instance, objective, batches, upper_bound=bound), {p: list(a) for p, a in ADDED.items() if p}
 
 
@@ -99,7 +99,7 @@ def is_caught(place, kind, seed):
 def scan(first, last, tries):
     """Print each mutant with the first seed that catches it, and at the end those that none does."""
     alive, caught = Counter(), set()
-    for asked in filter(None, map(question, range(first, last))):
+    for asked in filter(None, map(question, [*MADE, *range(first, last)])):
         _, added = program_of(asked.seed, asked.batches)
         for mutant in ((place, kind) for place in sorted(added) for kind in KINDS):
             if mutant in caught or alive[mutant] >= tries:

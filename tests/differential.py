@@ -5,7 +5,8 @@ from functools import cache
 from typing import NamedTuple
 
 from formulations.horizon import sufficient_batches
-from kvbound import OBJECTIVES, Instance, Schedule
+from kvbound import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment
+from kvbound.cost import CostFunction
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import tiny_instance
 
@@ -37,10 +38,14 @@ STRESSED = (
 """What the draw of a question fixes besides, up to two of them: corners that chance alone reaches seldom."""
 
 
+MADE = ("full host", "small host", "dear decodes")
+"""Questions made by hand."""
+
+
 class Question(NamedTuple):
     """An instance, an objective, and what the exhaustive search answers; `batches` is a horizon that is enough."""
 
-    seed: int
+    seed: int | str
     instance: Instance
     objective: str
     optimum: object
@@ -48,8 +53,30 @@ class Question(NamedTuple):
     batches: int
 
 
+def made(name):
+    """Return an instance and an objective for a corner that chance reaches too seldom."""
+
+    def request(id, prompt, decode, handling=None, arrival=0):
+        call = None if handling is None else Call(duration=2, handling=handling)
+        segments = (Segment(decode=1, call=call),) if call else ()
+        return Request(id=id, arrival=arrival, prompt=prompt, segments=(*segments, Segment(decode=decode)))
+
+    swaps = (request("A", 1, 1, "swap"), request("B", 1, 1, "swap"), request("C", 2, 1))
+    frees = (request("A", 1, 1, "free"), request("B", 1, 1, "free"), request("C", 1, 1, arrival=3))
+    dear = Cost((CostFunction(any_decode=9, tokens=1),))
+    return {
+        "full host": (Instance(machine=Machine(memory=2, host_memory=1), requests=swaps), "total-flow-time"),
+        "small host": (Instance(machine=Machine(memory=2, host_memory=1), requests=frees), "total-flow-time"),
+        "dear decodes": (
+            Instance(machine=Machine(memory=9, evict=True), cost=dear, requests=(request("A", 1, 2),)), "busy-time",
+        ),
+    }[name]  # fmt: skip
+
+
 def drawn(seed):
     """Return the instance and the objective of a seed; objectives take turns, and so do unit and other costs."""
+    if isinstance(seed, str):
+        return made(seed)
     draw = random.Random(seed)
     fixed = dict(SIZES)
     for stress in draw.sample(STRESSED, draw.choice((0, 1, 2))):

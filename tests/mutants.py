@@ -16,7 +16,7 @@ from kvbound import BadInput, InvalidSchedule, objective_value, verify_schedule
 from solvers import highs
 from solvers.matrix import MatrixModel
 from solvers.task import Task
-from tests.differential import question
+from tests.differential import MADE, question
 
 KINDS = ("dropped", "tighter", "looser")
 """What is done to all rows of a constraint; an equation has no tighter side, and is shifted up or down."""
@@ -33,7 +33,7 @@ class Mutant(NamedTuple):
 
 def program_of(formulation, asked):
     """Return the model of a question, with its upper bound for every second seed; None if it is declined."""
-    upper_bound = asked.optimum if asked.seed % 2 else None
+    upper_bound = asked.optimum if isinstance(asked.seed, int) and asked.seed % 2 else None
     try:
         return make(formulation, asked.instance, asked.objective, asked.batches, upper_bound=upper_bound)
     except BadInput:
@@ -117,7 +117,7 @@ def killers(formulation, seeds, tries, only=()):
 
 
 def main(formulation, first="0", last="200", tries="20", *only):
-    seeds = range(int(first), int(last))
+    seeds = [*MADE, *range(int(first), int(last))]
     for mutant, seed in killers(formulation, seeds, int(tries), only):
         print(f"    {tuple(mutant)}: {seed},", flush=True)
 
