@@ -38,7 +38,7 @@ STRESSED = (
 """What the draw of a question fixes besides, up to two of them: corners that chance alone reaches seldom."""
 
 
-MADE = ("full host", "small host", "dear decodes")
+MADE = ("full host", "small host", "dear decodes", "refills", "phases")
 """Questions made by hand."""
 
 
@@ -63,6 +63,9 @@ def made(name):
 
     swaps = (request("A", 1, 1, "swap"), request("B", 1, 1, "swap"), request("C", 2, 1))
     frees = (request("A", 1, 1, "free"), request("B", 1, 1, "free"), request("C", 1, 1, arrival=3))
+    phases = {"hybrid": False, "chunked": True, "evict": False, "batch_tokens": None, "prefill_tokens": None}
+    sizes = {"requests": (2, 3, 3), "prompt": (1, 2, 3), "decode": (1, 2), "calls": (0, 0, 1), "partial": True}
+    reads = Cost((CostFunction(tokens=1, decode_kv=1),))
     dear = Cost((CostFunction(any_decode=9, tokens=1),))
     return {
         "full host": (Instance(machine=Machine(memory=2, host_memory=1), requests=swaps), "total-flow-time"),
@@ -70,6 +73,11 @@ def made(name):
         "dear decodes": (
             Instance(machine=Machine(memory=9, evict=True), cost=dear, requests=(request("A", 1, 2),)), "busy-time",
         ),
+        "refills": (
+            Instance(machine=Machine(memory=9, evict=True, partial=True), cost=reads, requests=(request("A", 3, 2),)),
+            "busy-time",
+        ),
+        "phases": (tiny_instance(10, **SIZES | phases | sizes, cost="unit"), "total-flow-time"),
     }[name]  # fmt: skip
 
 
@@ -96,14 +104,15 @@ def question(seed, most_batches=6, max_states=400):
     """
     try:
         instance, objective = drawn(seed)
-        value, schedule = exhaustive_optimum(instance, objective, max_states=max_states)
+        value, schedule = exhaustive_optimum(instance, objective, max_states=3000 if seed in MADE else max_states)
     except (TooManyStates, ValueError):
         return None
     needed = len(schedule.batches)
     horizon = sufficient_batches(instance, objective, value)
     assert needed <= horizon.batches or not horizon.sufficient, (seed, horizon)
     batches = max(needed, min(horizon.batches, needed + 1))
-    return Question(seed, instance, objective, value, schedule, batches) if batches <= most_batches else None
+    small = seed in MADE or batches <= most_batches
+    return Question(seed, instance, objective, value, schedule, batches) if small else None
 
 
 def questions(seeds):

@@ -207,9 +207,10 @@ def is_caught(name, asked):
 
 def is_wrong(asked):
     """Whether the search, as it is now, does not prove the optimum with a valid schedule."""
+    instance, objective = asked.instance, asked.objective
     try:
-        found = search.search(asked.instance, asked.objective, time_limit=TIME_LIMIT)
-        value = objective_value(verify_schedule(asked.instance, found.schedule), asked.objective)
+        found = search.search(instance, objective, time_limit=TIME_LIMIT)
+        value = objective_value(verify_schedule(instance, found.schedule), objective)
     except Exception:  # whatever breaks is noticed
         return True
     return (value, found.bound) != (asked.optimum, asked.optimum)
