@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
+from kvbound.metrics import Value
 
 if TYPE_CHECKING:
     from formulations.arc_flow import ArcFlow
@@ -25,11 +26,11 @@ PYOMO = tuple(name for name in FORMULATIONS if name not in ("cp-sat", "start-tim
 
 
 def make(
-    name: str, instance: Instance, objective: str, batches: int, *, upper_bound: int | None = None
+    name: str, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None
 ) -> BatchBigM | ArcFlow:
     """Build the named Pyomo formulation with at most `batches` batches.
 
-    `upper_bound` is the value of a known schedule, in ticks: it may tighten the model, and never cuts off a schedule
+    `upper_bound` is the value of a known schedule: it may tighten the model, and never cuts off a schedule
     that is at least as good. Raises BadInput for an unknown name or an unsupported objective.
     """
     from formulations.batch_bigm import BatchBigM

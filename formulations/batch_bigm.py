@@ -8,22 +8,25 @@ position in the instance; `S, m, c, g` are the letters of the paper, whose equat
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.batch_clock import Starts, make_clock
+from formulations.batch_clock import make_clock
 from formulations.batch_cost import BatchCost
 from formulations.batch_moves import BatchMoves
+from formulations.batch_objective import BatchObjective
 from formulations.batch_start import BatchStart
 from formulations.chains import chains, least_work
-from formulations.timing import start_early
+from formulations.timing import end_at, is_paced, start_early
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
+from kvbound.metrics import OBJECTIVES, Value
 from kvbound.schedule import Batch, Schedule
 from kvbound.trace import Trace
 
@@ -40,10 +43,10 @@ class BatchBigM:
     """
 
     name = "batch-bigm"
-    OBJECTIVES = ("busy-time", "makespan", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
+    OBJECTIVES = tuple(OBJECTIVES)
 
     def __init__(
-        self, instance: Instance, objective: str, batches: int, *, upper_bound: int | None = None, plain: bool = False
+        self, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None, plain: bool = False
     ) -> None:
         if objective not in self.OBJECTIVES:
             raise BadInput(f"{self.name} has no objective {objective!r}; it has {', '.join(self.OBJECTIVES)}")
@@ -51,6 +54,7 @@ class BatchBigM:
             raise BadInput(f"{self.name} needs at least 1 batch, not {batches}")
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective
         self.upper_bound, self.plain = upper_bound, plain
+        self.paced = is_paced(instance, objective)
         self.chains = chains(instance)
         self.requests = range(len(instance.requests))
         self.scale = time_scale(instance)
@@ -62,9 +66,10 @@ class BatchBigM:
         self.moves = BatchMoves(self)
         self.clock.variables()
         self.cost = BatchCost(self)
+        self.objective = BatchObjective(self)
         for constraint in self.constraints():
             self._add(constraint)
-        self.model.objective = pyo.Objective(expr=self._objective())
+        self.model.objective = pyo.Objective(expr=self.objective.expression())
 
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints of the model, one method each."""
@@ -83,11 +88,11 @@ class BatchBigM:
         ]  # fmt: skip
         tight = [
             self.phase_tokens, self.tokens_by_token, self.kept_tokens, self.generation_packing, self.resident_packing,
-            self.identical_requests_end_in_order,
+            self.pairs_do_not_coexist, self.identical_requests_end_in_order,
         ]  # fmt: skip
         return [
             *progress, *work, *batch, *([] if self.plain else tight), *self.moves.constraints(),
-            *self.clock.constraints(), *self.cost.constraints(),
+            *self.clock.constraints(), *self.cost.constraints(), *self.objective.constraints(),
         ]  # fmt: skip
 
     def _add(self, constraint: Callable[[], Rows]) -> None:
@@ -123,7 +128,7 @@ class BatchBigM:
         )
         if self.plain:
             model.g = pyo.Var(every, domain=pyo.Binary)
-            model.generated = pyo.Var(every, domain=pyo.NonNegativeReals)
+            model.generated = pyo.Var(every, bounds=lambda _, i, j: (0, self.chains[i].outputs))
         if self.machine.chunked:
             model.w = pyo.Var(every, domain=pyo.Binary)
         integral = self.machine.chunked or self.machine.partial
@@ -136,7 +141,8 @@ class BatchBigM:
         if not self.machine.hybrid:
             model.phase = pyo.Var(self.batches, domain=pyo.Binary)
         if self.machine.memory is not None and self.machine.block > 1:
-            model.blocks_held = pyo.Var(every, domain=pyo.NonNegativeIntegers)
+            most = [self.machine.blocks(chain.request.peak) for chain in self.chains]
+            model.blocks_held = pyo.Var(every, domain=pyo.NonNegativeIntegers, bounds=lambda _, i, j: (0, most[i]))
 
     def marks(self, i: int) -> Sequence[int]:
         """Return the tokens of which the model knows by which batch they are generated: all, or if plain, the ends."""
@@ -221,6 +227,11 @@ class BatchBigM:
     def decodes(self, i: int, j: int) -> Any:
         """1 if request i is in the decode phase in batch j (where phases matter)."""
         return self.works(i, j) - self.model.fresh[i, j] - self.extends(i, j)
+
+    def at_work(self, j: int) -> Any:
+        """1 if any request works in batch j, at least; a batch that only transfers is used, and need not count."""
+        busy = not self.plain and not self.cost.is_one_tick and self.cost.has("busy")
+        return self.model.busy[j] if busy else self.model.used[j]
 
     def most_generated(self, i: int, j: int) -> int:
         """Return the most tokens that request i can have generated by the end of batch j."""
@@ -390,7 +401,7 @@ class BatchBigM:
         if limit is None:
             return
         for j in self.batches:
-            yield sum(self.model.c[i, j] for i in self.requests) <= limit * self.model.used[j]
+            yield sum(self.model.c[i, j] for i in self.requests) <= limit * self.at_work(j)
 
     def prefill_tokens(self) -> Rows:
         """R5: sum of c over prefills <= P; a decode processes one token, so c - d is what counts."""
@@ -398,7 +409,7 @@ class BatchBigM:
         if limit is not None and limit != self.machine.batch_tokens:
             for j in self.batches:
                 tokens = sum(self.model.c[i, j] - self.decodes(i, j) for i in self.requests)
-                yield tokens <= limit * self.model.used[j]
+                yield tokens <= limit * self.at_work(j)
 
     def batch_requests(self) -> Rows:
         """R5: at most so many requests in work."""
@@ -406,7 +417,7 @@ class BatchBigM:
         if limit is None:
             return
         for j in self.batches:
-            yield sum(self.works(i, j) for i in self.requests) <= limit * self.model.used[j]
+            yield sum(self.works(i, j) for i in self.requests) <= limit * self.at_work(j)
 
     def one_phase(self) -> Rows:
         """R5 without `hybrid`: d <= phase[j], fresh + extends <= used[j] - phase[j]."""
@@ -480,13 +491,34 @@ class BatchBigM:
     def generation_packing(self) -> Rows:
         """Requests that generate hold their contexts: sum of u(A_q) (y[q,j] - y[q,j-1]) <= used[j], u dual feasible."""
         for u, j in product(self.packings, self.batches):
-            yield sum(self.makes(i, q, j) * u[q_blocks] for i, q, q_blocks in self._contexts()) <= self.model.used[j]
+            yield sum(self.makes(i, q, j) * u[q_blocks] for i, q, q_blocks in self._contexts()) <= self.at_work(j)
 
     def resident_packing(self) -> Rows:
         """Requests that lost nothing hold their contexts: the same with y[q,j] - y[q+1,j], less what is away."""
         for u, j in product(self.packings, self.batches):
             packed = sum(self._packed(i, u, j) for i in self.requests)
             yield packed <= (1 if self.clock.may_idle else self.model.used[j])
+
+    def pairs_do_not_coexist(self) -> Rows:
+        """Two requests whose contexts exceed the memory do not generate together: sums of makes[i,q,j] <= used[j].
+
+        The sums are over the tokens from q on of the one, and from the first of the other that does not fit with q.
+        """
+        limit = self.machine.block_limit
+        for i, other in combinations(self.requests, 2) if limit is not None else ():
+            sizes = [[self.machine.blocks(context) for context in self.chains[r].context] for r in (i, other)]
+            least = {
+                q: first
+                for q in self.marks(i)
+                if (first := next((r for r in self.marks(other) if sizes[0][q] + sizes[1][r] > (limit or 0)), 0))
+                and (q == 1 or sizes[0][q - 1] + sizes[1][first] <= (limit or 0))
+            }
+            for (q, r), j in product(least.items(), self.batches):
+                yield self.makes_from(i, q, j) + self.makes_from(other, r, j) <= self.at_work(j)
+
+    def makes_from(self, i: int, q: int, j: int) -> Any:
+        """1 if request i generates token q or a later one in batch j."""
+        return sum(self.makes(i, r, j) for r in self.marks(i) if r >= q)
 
     def _packed(self, i: int, u: list[float], j: int) -> Any:
         """At most u(blocks held) of request i in batch j."""
@@ -530,72 +562,44 @@ class BatchBigM:
             groups.setdefault(self.chains[i].request.model_dump_json(exclude={"id"}), []).append(i)
         return list(groups.values())
 
-    # --- objective and results -----------------------------------------------------------------------------------
+    # --- results -------------------------------------------------------------------------------------------------
 
-    def _objective(self) -> Any:
-        requests, origin = [chain.request for chain in self.chains], self.clock.origin
-        if self.objective_name == "busy-time":
-            return sum(self.cost.duration(j) for j in self.batches)
-        if self.objective_name == "makespan":
-            return self.clock.end() + origin / self.scale
-        if self.objective_name == "total-ttft":
-            times = [self.clock.time_of(i, 1) + (origin - requests[i].arrival) / self.scale for i in self.requests]
-            return sum(times)
-        flows = [
-            self.clock.time_of(i, self.chains[i].outputs) + (origin - requests[i].arrival) / self.scale
-            for i in self.requests
-        ]
-        if self.objective_name == "max-flow-time":
-            return self._longest_flow(flows)
-        weighted = self.objective_name == "weighted-flow-time"
-        return sum((requests[i].weight if weighted else 1) * flows[i] for i in self.requests)
-
-    def _longest_flow(self, flows: list[Any]) -> Any:
-        """A variable above every flow time, and (tightened) above the end less the last arrival."""
-        self.model.longest_flow = pyo.Var(domain=pyo.NonNegativeReals)
-        self.model.longest_flow_time = pyo.ConstraintList()
-        if not self.plain and isinstance(self.clock, Starts):
-            last_arrival = max(chain.request.arrival for chain in self.chains)
-            flows = [*flows, self.clock.end() + (self.clock.origin - last_arrival) / self.scale]
-        for flow in flows:
-            self.model.longest_flow_time.add(self.model.longest_flow >= flow)
-        return self.model.longest_flow
-
-    def objective_bound(self, dual_bound: float) -> int:
-        """Turn a solver's dual bound into ticks, rounded up because objectives are integers.
-
-        A millionth (and a millionth of the model's unit of time) is taken off first, the solvers' tolerance.
-        """
-        safe = dual_bound - 1e-6 * (1 + abs(dual_bound))
-        return math.ceil(safe * self.scale)
+    def objective_bound(self, dual_bound: float) -> Value:
+        """Turn a solver's dual bound into the objective's unit, rounded up (see `BatchObjective.bound`)."""
+        return self.objective.bound(dual_bound)
 
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.
 
-        The schedule is started as early as it can be, and identical requests are exchanged until they end in order.
+        The schedule is started as early as it can be (but for TPOT), and identical requests are exchanged until they
+        end in order.
         """
-        return BatchStart(self, start_early(self.instance, trace.schedule.batches)).set()
+        early = trace if self.paced else start_early(self.instance, trace.schedule.batches)
+        return BatchStart(self, early).set()
 
     def schedule(self) -> Schedule:
-        """Return the schedule that the values of the variables describe, started as early as possible.
+        """Return the schedule that the values of the variables describe, started as early as possible (but for TPOT).
 
         Raises InvalidSchedule if rounding the values gives none.
         """
         ids = [chain.request.id for chain in self.chains]
         batches: list[Batch] = []
-        waiting: dict[str, dict[str, int]] = {"drop": {}, "swap_out": {}}
+        ends: list[int] = []
+        early: dict[str, Counter[str]] = {"drop": Counter(), "swap_out": Counter(), "swap_in": Counter()}
         for j in self.batches:
             work = {ids[i]: n for i in self.requests if (n := round(pyo.value(self.model.c[i, j])))}
             moves = {
-                kind: {ids[i]: n for i in self.requests if (n := self.moves.tokens(kind, i, j))}
-                for kind in ("drop", "swap_out", "swap_in")
+                kind: early[kind] + Counter({ids[i]: self.moves.tokens(kind, i, j) for i in self.requests})
+                for kind in early
             }
-            drop, out = waiting["drop"] | moves["drop"], waiting["swap_out"] | moves["swap_out"]
             if self.clock.may_idle and round(pyo.value(self.model.used[j])) == 0:
-                waiting = {"drop": drop, "swap_out": out}
-            elif work or out or moves["swap_in"]:
-                batches.append(Batch(start=0, work=work, drop=drop, swap_out=out, swap_in=moves["swap_in"]))
-                waiting = {"drop": {}, "swap_out": {}}
+                early = moves
+            elif work or moves["swap_out"] or moves["swap_in"]:
+                batches.append(Batch(start=0, work=work, **{kind: dict(amounts) for kind, amounts in moves.items()}))
+                ends += [self.clock.end_tick(j)] if self.paced else []
+                early = {kind: Counter() for kind in early}
+        if self.paced:
+            return end_at(self.instance, batches, ends).schedule
         return start_early(self.instance, batches).schedule
 
 

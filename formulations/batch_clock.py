@@ -127,6 +127,10 @@ class Clock:
         """Return when the last request is done, from the origin, in the model's unit of time."""
         raise NotImplementedError
 
+    def end_tick(self, j: int) -> int:
+        """Return the tick at which batch j ends in the values of the variables."""
+        raise NotImplementedError
+
 
 class Order(Clock):
     """busy-time: a batch waits for whatever it needs, at no cost, so every call has returned by the next batch."""
@@ -163,7 +167,7 @@ class Slots(Clock):
         active = product(program.requests, program.batches) if self.may_idle and not program.machine.pause else ()
         self.model.unfinished = pyo.Var(list(active), bounds=(0, 1))
         if program.objective_name == "makespan":
-            self.model.last_end = pyo.Var(domain=pyo.NonNegativeReals)
+            self.model.last_end = pyo.Var(bounds=(0, self.batches))
 
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints of the clock."""
@@ -207,6 +211,10 @@ class Slots(Clock):
         """Return the variable above all completions."""
         return self.model.last_end
 
+    def end_tick(self, j: int) -> int:
+        """Slot j ends j ticks after the first arrival."""
+        return self.origin + j
+
 
 class Starts(Clock):
     """Batch j starts at t[j] and lasts D[j]; whether a call has returned by then is a variable R."""
@@ -238,11 +246,15 @@ class Starts(Clock):
         self.model.span = pyo.Var(spans, bounds=(0, self.latest))
 
     def _watched(self) -> list[tuple[int, int]]:
-        objective = self.program.objective_name
+        """Return the tokens whose times count: the first, the last, or those with an SLO."""
+        program, objective = self.program, self.program.objective_name
         if objective == "makespan":
             return []
-        first = objective == "total-ttft"
-        return [(i, 1 if first else self.program.chains[i].outputs) for i in self.program.requests]
+        if objective != "late-requests":
+            return [(i, 1 if objective == "total-ttft" else program.chains[i].outputs) for i in program.requests]
+        slos = [(i, program.instance.requests[i].slo) for i in program.requests]
+        first = {(i, 1) for i, slo in slos if slo is not None and slo.ttft is not None}
+        return sorted(first | {(i, program.chains[i].outputs) for i, slo in slos if slo is not None})
 
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints of the clock."""
@@ -352,3 +364,7 @@ class Starts(Clock):
     def end(self) -> Any:
         """The end of the last batch; unused batches take no time."""
         return self.finish(self.batches)
+
+    def end_tick(self, j: int) -> int:
+        """t[j] + D[j], rounded."""
+        return self.origin + int(round(self.program.scale * pyo.value(self.finish(j))))  # noqa: RUF046 - untyped

@@ -40,9 +40,12 @@ class BatchCost:
         for name in ("busy", "any_decode", "any_prefill"):
             model.add_component(name, pyo.Var(batches if self.has(name) else [], bounds=(0, 1)))
         hinges = [(f, j) for f, function in enumerate(self.functions) if function.tokens_above for j in batches]
-        model.tokens_above = pyo.Var(hinges, domain=pyo.NonNegativeReals)
-        for name in ("decode_kv", "prefill_kv", "prefill_pairs"):
-            model.add_component(name, pyo.Var(self.all if self.has(name) else [], domain=pyo.NonNegativeReals))
+        tokens = sum(chain.request.peak for chain in program.chains)
+        model.tokens_above = pyo.Var(hinges, bounds=(0, tokens))
+        for name, power in (("decode_kv", 1), ("prefill_kv", 1), ("prefill_pairs", 2)):
+            where = self.all if self.has(name) else []
+            largest = {(i, j): (0, program.chains[i].request.peak ** power) for i, j in where}
+            model.add_component(name, pyo.Var(where, bounds=largest))
         digits = [
             (i, j, b)
             for i, j in (self.all if self.has("prefill_pairs") else ())
@@ -50,7 +53,7 @@ class BatchCost:
             for b in range(program.most_tokens(i, j).bit_length())
         ]
         model.digit = pyo.Var(digits, domain=pyo.Binary)
-        model.digit_pairs = pyo.Var(digits, domain=pyo.NonNegativeReals)
+        model.digit_pairs = pyo.Var(digits, bounds=lambda _, i, j, b: (0, 2 * program.most_known(i, j)))
 
     @property
     def rounds_up(self) -> bool:
@@ -151,7 +154,7 @@ class BatchCost:
         """Sum over j of any_prefill[j] >= the requests of which no two can have their last prefill in one batch."""
         if self.has("any_prefill") and not self.program.plain:
             batches = sum(self.model.any_prefill[j] for j in self.program.batches)
-            yield batches >= len(apart(self.instance.machine, self.program.chains))
+            yield batches >= len(apart(self.instance, self.program.chains))
 
     def some_phase(self) -> Rows:
         """used[j] <= busy[j] + transfers and <= any_decode[j] + any_prefill[j] + transfers (tightens)."""

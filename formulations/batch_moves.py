@@ -29,7 +29,7 @@ class BatchMoves:
         requests = {i: chain.request for i, chain in enumerate(program.chains)}
         self.handlings = {i: [call.handling for call in request.calls] for i, request in requests.items()}
         self.droppable = {i for i, request in requests.items() if may_drop(self.machine, request)}
-        self.swappable = {i for i, request in requests.items() if may_swap(self.machine, request)}
+        self.swappable = {i for i, request in requests.items() if may_swap(program.instance, request)}
         self.choosing = {i for i in requests if self.machine.evict or "free" in self.handlings[i]}
         """Requests whose moves are chosen; those of the others are ordered."""
         self._variables()

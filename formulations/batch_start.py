@@ -228,6 +228,15 @@ class BatchStart:
         self._fill("unfinished", unfinished)
         self._fill("last_end", lambda *_: end - origin)
         self._fill("longest_flow", lambda *_: max(r.completion - r.request.arrival for r in trace.requests) / scale)
+        self._fill("first_at", lambda i: (token_end(i, 1) - origin) / scale)
+        self._fill("late", lambda i: int(self._late(i)))
+
+    def _late(self, i: int) -> bool:
+        """Whether the request that i stands for exceeds an SLO."""
+        trace, limits = self.traces[i], self.program.objective.limits[i]
+        arrival = trace.request.arrival
+        times = (trace.first_token - arrival, trace.completion - arrival, trace.completion - trace.first_token)
+        return any(limit is not None and time > limit for time, limit in zip(times, limits, strict=True))
 
     def _continues(self, i: int, step: Step, j: int) -> bool:
         """Whether a piece of work was in the last batch before j and did not end the segment."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from formulations.chains import Chain, chains, chunks, least_batch, least_times, may_swap
+from formulations.chains import Chain, chains, chunks, least_batch, least_times, least_work, may_swap
 from kvbound.cost import CostFunction
 from kvbound.errors import BadInput
 from kvbound.instance import Instance, Request
@@ -60,7 +60,7 @@ def by_work(instance: Instance, objective: str, upper_bound: Value) -> Horizon |
     """No eviction: the tokens to process are bounded, and every batch that is needed processes one."""
     if instance.machine.evict:
         return None
-    transfers = any(may_swap(instance.machine, request) for request in instance.requests)
+    transfers = any(may_swap(instance, request) for request in instance.requests)
     if transfers and objective != "busy-time":
         return None
     batches = sum(most_work(chain) for chain in chains(instance))
@@ -82,7 +82,7 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
     else:
         return None
     first, end = min(request.arrival for request in instance.requests), max(latest_first_tokens(instance, upper_bound))
-    before = max(0, end - first) // least_batch(instance)
+    before = batches_in(instance, max(0, end - first))
     return Horizon(before + rest, True, f"the last first token comes by tick {end}, in batch {before} or before; {how}")
 
 
@@ -104,21 +104,45 @@ def alone_after_first_token(chain: Chain) -> int:
 
 def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
     """Return the most batches of a complete schedule that take at most `ticks` ticks altogether, and why."""
-    least = least_batch(instance)
-    ways = [(ticks // least, f"a batch lasts at least {least} ticks and together they take at most {ticks}")]
+    least, times = least_step(instance)
+    twice = ", and as many at most that are made for drops" if times == 2 else ""
+    ways = [(times * (ticks // least), f"a batch lasts at least {least} ticks and together they take at most {ticks}")]
     for function in instance.cost.functions:
         fixed, total = fixed_part(instance, function), least_total(instance, function)
         if fixed:
-            batches = max(0, (function.divisor * ticks - total) // fixed)
+            batches = times * max(0, (function.divisor * ticks - total) // fixed)
             why = f"of at most {ticks} ticks the tokens alone take {total / function.divisor:.6g}, a batch at least "
             ways.append((batches, why + f"{fixed / function.divisor:.6g} besides"))
-    return min(ways)
+    batches, why = min(ways)
+    return batches, why + twice
+
+
+def least_step(instance: Instance) -> tuple[int, int]:
+    """Return ticks that a batch lasts at least, and how many batches there are at most for each such step.
+
+    With `pause` and no host memory, a batch without work only makes drops possible, and one with work follows it: two
+    batches for each with work.
+    """
+    if transfers_make_drops(instance):
+        return least_work(instance), 2 if any(may_swap(instance, request) for request in instance.requests) else 1
+    return least_batch(instance), 1
+
+
+def transfers_make_drops(instance: Instance) -> bool:
+    """Whether transfers serve nothing but to make batches of drops (`chains.may_swap`)."""
+    return instance.machine.pause and instance.machine.host_memory == 0
+
+
+def batches_in(instance: Instance, ticks: int) -> int:
+    """Return how many batches end within so many ticks at the most."""
+    least, times = least_step(instance)
+    return times * (ticks // least)
 
 
 def fixed_part(instance: Instance, function: CostFunction) -> int:
-    """Return what f is at least in any batch, apart from its tokens and requests."""
+    """Return what f is at least in any batch that `least_step` counts, apart from its tokens and requests."""
     parts = [function.busy + min(function.any_decode, function.any_prefill)]
-    if any(may_swap(instance.machine, request) for request in instance.requests):
+    if not transfers_make_drops(instance) and any(may_swap(instance, request) for request in instance.requests):
         parts += [function.swap_outs + function.swap_out_tokens, function.swap_ins + function.swap_in_tokens]
     return min(parts)
 

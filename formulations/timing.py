@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kvbound.instance import Instance
 from kvbound.schedule import Batch, Schedule
@@ -13,20 +13,41 @@ ORDERED = {"discard": "drop", "swap": "swap_out"}
 """The move that a handling orders in the batch after the one that starts the call."""
 
 
-def start_early(instance: Instance, batches: Iterable[Batch]) -> Trace:
+def is_paced(instance: Instance, objective: str) -> bool:
+    """Whether an earlier token may do harm: an SLO on the time per token, which an early first token raises."""
+    slos = (request.slo for request in instance.requests)
+    return objective == "late-requests" and any(slo is not None and slo.tpot is not None for slo in slos)
+
+
+def end_at(instance: Instance, batches: Sequence[Batch], ends: Sequence[int]) -> Trace:
+    """Start each batch so that it ends at the given tick, or as early as it can after that.
+
+    Raises InvalidSchedule if the batches break a rule whatever their starts.
+    """
+    durations = [batch.duration for batch in start_early(instance, batches).batches]
+    earliest = [end - duration for end, duration in zip(ends, durations, strict=True)]
+    return start_early(instance, batches, earliest)
+
+
+def start_early(instance: Instance, batches: Iterable[Batch], earliest: Sequence[int] = ()) -> Trace:
     """Start the batches as early as their order and contents allow, and return the referee's trace.
 
-    The starts given are ignored. No event comes later than with any other valid starts, so that no objective that
-    grows with the completions and first tokens is larger.
+    The starts given are ignored; `earliest` may put off each of them. Without it, no event comes later than with any
+    other valid starts, so that no objective that grows with the completions and first tokens is larger.
 
     Raises InvalidSchedule if the batches break a rule whatever their starts.
     """
     execution = Execution(instance)
     started: list[Batch] = []
-    for batch in batches:
-        started.append(batch.model_copy(update={"start": max(_waits(execution, batch))}))
+    for batch, least in _with_starts(batches, earliest):
+        started.append(batch.model_copy(update={"start": max(least, *_waits(execution, batch))}))
         execution.execute(started[-1])
     return verify_schedule(instance, Schedule(instance_sha256=instance.sha256, batches=tuple(started)))
+
+
+def _with_starts(batches: Iterable[Batch], earliest: Sequence[int]) -> Iterator[tuple[Batch, int]]:
+    for j, batch in enumerate(batches):
+        yield batch, earliest[j] if earliest else 0
 
 
 def _waits(execution: Execution, batch: Batch) -> Iterator[int]:

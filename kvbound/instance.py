@@ -284,11 +284,15 @@ class Instance(Noun):
 
 
 def _check_fits(machine: Machine, request: Request) -> None:
-    """Raise if no schedule can carry out `request` even alone; otherwise running it alone, from start to end, works."""
+    """Raise if no schedule can carry out `request` even alone; otherwise running it alone, from start to end, works.
+
+    The request is the whole conflict (with one call of it, where its handling is to blame): others play no part.
+    """
     if machine.block_limit is not None and machine.blocks(request.peak) > machine.block_limit:
         raise ValueError(
             f"request {request.id} can never fit: its last token needs {request.peak} tokens of KV "
-            f"({machine.blocks(request.peak)} blocks of {machine.block}), memory is {machine.memory}"
+            f"({machine.blocks(request.peak)} blocks of {machine.block}), memory is {machine.memory} (rule R6); "
+            f"it takes a memory of {machine.blocks(request.peak) * machine.block}"
         )
     limit = machine.prefill_limit
     if not machine.chunked and limit is not None:
@@ -296,7 +300,8 @@ def _check_fits(machine: Machine, request: Request) -> None:
             if tokens > limit:
                 raise ValueError(
                     f"request {request.id} can never fit: {what} is a prefill of {tokens} tokens, "
-                    f"a batch takes {limit} and prefills are not chunked"
+                    f"a batch takes {limit} and prefills are not chunked (rules R3 and R5); "
+                    f"it takes a prefill budget of {tokens}, or chunked"
                 )
     for k, call in enumerate(request.calls):
         if call.handling == "swap" and machine.host_memory is not None:
@@ -304,7 +309,8 @@ def _check_fits(machine: Machine, request: Request) -> None:
             if held > machine.host_memory:
                 raise ValueError(
                     f"request {request.id} can never fit: call {k + 1} swaps out {held} tokens, "
-                    f"host_memory is {machine.host_memory}"
+                    f"host_memory is {machine.host_memory} (rules R7 and R9); "
+                    f"it takes a host_memory of {held}, or another handling"
                 )
 
 

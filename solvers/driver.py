@@ -91,7 +91,7 @@ def solve(
     limit = NO_TIME_LIMIT if time_limit is None else max(0.1, time_limit - (time.monotonic() - started))
     for name, backend in choice.tasks:
         task = Task(
-            instance, objective, name, backend, None, _integer(upper_bound), start, limit, memory_limit, threads, seed
+            instance, objective, name, backend, None, upper_bound, start, limit, memory_limit, threads, seed
         )
         run.horizons[task.label] = _horizon(task, upper_bound)
         run.tasks.append(replace(task, batches=run.horizons[task.label].batches))
@@ -159,10 +159,6 @@ def _horizon(task: Task, upper_bound: Value) -> Horizon:
     if task.label in WITHOUT_HORIZON:
         return Horizon(0, True, WITHOUT_HORIZON[task.label])
     return sufficient_batches(task.instance, task.objective, upper_bound)
-
-
-def _integer(value: Value) -> int | None:
-    return int(value) if value == int(value) else None
 
 
 class _Run:

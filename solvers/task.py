@@ -19,7 +19,7 @@ Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped e
 class Task:
     """One solve in one worker process.
 
-    `batches` is the horizon and `upper_bound` the value of a known schedule, in ticks; formulations that need neither
+    `batches` is the horizon and `upper_bound` the value of a known schedule; formulations that need neither
     ignore them. `start` is a schedule to start from. `time_limit` is in seconds, `memory_limit` in MiB.
     """
 
@@ -28,7 +28,7 @@ class Task:
     formulation: str
     solver: str
     batches: int | None
-    upper_bound: int | None
+    upper_bound: Value | None
     start: Schedule | None
     time_limit: float
     memory_limit: int

@@ -22,7 +22,7 @@ from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import PROFILES, tiny_instance
 
 MARS = builtin_instance("mars-figure1")
-PROFILE_NAMES = [name for name in PROFILES if name != "partial"]
+PROFILE_NAMES = list(PROFILES)
 
 
 def solve(program, time_limit=20.0):
@@ -43,11 +43,9 @@ def solve(program, time_limit=20.0):
 
 def supported(seed, objective):
     """Return the tiny instance of a seed, fixed to what arc-flow supports for the objective."""
-    fixed = PROFILES[PROFILE_NAMES[seed % len(PROFILE_NAMES)]] | {"partial": False}
+    fixed = dict(PROFILES[PROFILE_NAMES[seed % len(PROFILE_NAMES)]])
     if objective != "busy-time":
         fixed |= {"cost": "unit"}
-    if objective != "late-requests":
-        fixed |= {"slo": False}
     return tiny_instance(seed, **fixed)
 
 
@@ -59,7 +57,7 @@ def compare(seeds, max_states, pruned=True):
         instance = supported(seed, objective)
         try:
             value, schedule = exhaustive_optimum(instance, objective, max_states=max_states)
-            bound = int(value) if pruned else None
+            bound = value if pruned else None
             program = ArcFlow(instance, objective, len(schedule.batches), upper_bound=bound, pruned=pruned)
         except (TooManyStates, BadInput):
             continue
@@ -194,9 +192,8 @@ def test_identical_requests_are_one_flow_and_chunks_only_where_a_batch_can_be_fu
 @pytest.mark.parametrize(
     ("instance", "objective", "message"),
     [
-        (MARS, "normalized-latency", "arc-flow has no objective 'normalized-latency'"),
+        (MARS, "speed", "no objective is called 'speed'"),
         (builtin_instance("infermax-figure15:I=2"), "makespan", "only where every batch lasts one tick"),
-        (tiny_instance(1, partial=True, cost="unit"), "makespan", "does not do partial drops"),
     ],
 )
 def test_refuses_what_it_cannot_do(instance, objective, message):
@@ -210,10 +207,18 @@ def test_refuses_a_graph_that_is_too_large(monkeypatch):
         ArcFlow(builtin_instance("infermax-figure15:I=64"), "busy-time", 20)
 
 
-def test_refuses_tpot_slos_and_no_batches():
-    seeds = (tiny_instance(seed, partial=False, cost="unit", slo=True) for seed in range(20))
-    with_tpot = next(i for i in seeds if any(r.slo.tpot is not None for r in i.requests))
-    with pytest.raises(BadInput, match="does not do TPOT SLOs, and request R"):
-        ArcFlow(with_tpot, "late-requests", 20)
+def test_refuses_no_batches():
     with pytest.raises(BadInput, match="needs at least 1 batch, not 0"):
         ArcFlow(MARS, "makespan", 0)
+
+
+def test_a_schedule_with_an_slo_on_tpot_is_read_off_with_its_waits():
+    """Started early, a first token would come too long before the last."""
+    drawn = {"requests": (2, 3), "prompt": (1, 2), "decode": (1, 2), "duration": (0, 1, 2), "returns": (0, 1)}
+    instance = tiny_instance(9126, **drawn, arrival=(0, 0, 1, 2), slo=True, cost="unit")
+    value, schedule = exhaustive_optimum(instance, "late-requests")
+    assert value == 0
+    program = ArcFlow(instance, "late-requests", len(schedule.batches))
+    assert solve(program) == (0, 0)
+    program.paced = False
+    assert solve(program) == (1, 0)

@@ -239,6 +239,55 @@ def test_a_swap_that_never_fits_the_host() -> None:
     parse(Instance, one_request({"host_memory": 4}, segments=calling("free")), "x")
 
 
+@pytest.mark.parametrize(
+    ("machine", "segments", "rules", "repair"),
+    [
+        ({"memory": 5}, [{"decode": 3}], r"\(rule R6\); it takes a memory of 6$", {"memory": 6}),
+        ({"memory": 7, "block": 4}, [{"decode": 3}], r"\(rule R6\); it takes a memory of 8$", {"memory": 8}),
+        (
+            {"prefill_tokens": 3, "chunked": False},
+            [{"decode": 1}],
+            r"\(rules R3 and R5\); it takes a prefill budget of 4, or chunked$",
+            {"prefill_tokens": 4},
+        ),
+        (
+            {"batch_tokens": 7, "chunked": False},
+            calling("discard"),
+            r"refill after call 1 .*\(rules R3 and R5\); it takes a prefill budget of 8, or chunked$",
+            {"chunked": True},
+        ),
+        (
+            {"batch_tokens": 4, "chunked": False},
+            calling("preserve", returns=4),
+            r"what call 1 returns .*\(rules R3 and R5\); it takes a prefill budget of 5, or chunked$",
+            {"batch_tokens": 5},
+        ),
+        (
+            {"host_memory": 4},
+            calling("swap"),
+            r"call 1 swaps out 5 tokens.*\(rules R7 and R9\); it takes a host_memory of 5, or another handling$",
+            {"host_memory": 5},
+        ),
+    ],
+)
+def test_what_can_never_fit_names_its_rules_and_the_least_repair(machine, segments, rules, repair) -> None:
+    text = one_request(machine, segments=segments)
+    with pytest.raises(BadInput, match=rules):
+        parse(Instance, text, "x")
+    parse(Instance, one_request(machine | repair, segments=segments), "x")
+
+
+def test_the_smallest_conflict_is_one_request_or_one_call_of_it() -> None:
+    """Of several requests and calls, the line names the one to blame; with another handling, all is well."""
+    calls = [*calling("free")[:1], *calling("swap")]
+    fine = {"id": "B", "prompt": 1, "segments": [{"decode": 1}]}
+    blamed = {"id": "A", "prompt": 4, "segments": calls}
+    machine = {"memory": None, "host_memory": 8}
+    bad(json.dumps({"machine": machine, "requests": [fine, blamed]}), "request A can never fit: call 2 swaps out 9")
+    calls[1]["call"]["handling"] = "preserve"
+    parse(Instance, json.dumps({"machine": machine, "requests": [fine, blamed]}), "x")
+
+
 # --- fractions ---------------------------------------------------------------------------------------------------
 
 

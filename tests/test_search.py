@@ -4,6 +4,7 @@ import pytest
 
 from kvbound import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvbound.builtin import builtin_instance
+from kvbound.cost import CostFunction
 from kvbound.errors import BadInput
 from solvers.search import DOMINANCE, search, search_optimum
 from solvers.search.search import _Run
@@ -172,3 +173,31 @@ def test_a_transfer_there_and_back_makes_a_batch_of_a_drop():
     instance = tiny_instance(200030, **PROFILES["partial"])
     outcome = search(instance, "weighted-flow-time")
     assert (outcome.value, outcome.bound, outcome.proved) == (98, 98, True)
+
+
+def one(id, prompt, decode, arrival=0, returns=None):
+    """A request with one segment, or with a call that preserves its KV and returns tokens after one token."""
+    call = None if returns is None else Call(duration=1, returns=returns, handling="preserve")
+    segments = (Segment(decode=1, call=call),) if call else ()
+    return Request(id=id, arrival=arrival, prompt=prompt, segments=(*segments, Segment(decode=decode)))
+
+
+@pytest.mark.parametrize(
+    ("partial", "cost", "requests", "optimum"),
+    [
+        (True, {"tokens": 1, "decode_kv": 1}, [one("A", 3, 2)], 6),
+        (True, {"any_decode": 9, "any_prefill": 9, "tokens": 1}, [one("A", 3, 2), one("B", 1, 1, arrival=3)], 25),
+        (True, {"busy": 3, "prefill_kv": 5}, [one("A", 3, 1, returns=3), one("B", 1, 2)], 8),
+        (False, {"any_decode": 9, "tokens": 1}, [one("A", 1, 2), one("B", 1, 1), one("C", 1, 1, arrival=2)], None),
+    ],
+    ids=["decodes-read-much", "others-prefill", "prefills-read-much", "all-or-nothing"],
+)
+def test_a_batch_made_for_drops_alone(partial, cost, requests, optimum):
+    """KV goes out and in so that a batch of drops exists, because a refill is cheaper than what it replaces."""
+    machine = Machine(memory=20, host_memory=0, evict=True, partial=partial)
+    instance = Instance(machine=machine, cost=Cost((CostFunction(**cost),)), requests=tuple(requests))
+    value, schedule = exhaustive_optimum(instance, "makespan", max_states=20_000)
+    made = [b for b in schedule.batches if b.drop and b.swap_out and not b.work]
+    assert optimum is None or (value == optimum and made)
+    for objective in ("makespan", "busy-time", "total-flow-time"):
+        assert agrees([(instance, objective)]) == 1

@@ -63,7 +63,8 @@ class LayerCost:
             wanted = any(getattr(function, name) for function in self.functions)
             model.add_component(name, pyo.Var(durations if wanted else [], domain=pyo.Binary))
         hinges = [(f, t) for f, function in enumerate(self.functions) if function.tokens_above for t in durations]
-        model.tokens_above = pyo.Var(hinges, domain=pyo.NonNegativeReals)
+        tokens = sum(request.peak for request in self.instance.requests)
+        model.tokens_above = pyo.Var(hinges, bounds=(0, tokens))
 
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints of durations."""

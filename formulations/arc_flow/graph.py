@@ -47,7 +47,8 @@ SINK = Node(-1, None)
 class Charge:
     """What a class pays: `weight` a layer up to its first or last token, or 1 if it becomes late.
 
-    `zero` is the layer of its arrival, from which layers are counted; SLOs are None where they do not count.
+    `zero` is the layer of its arrival, from which layers are counted. The SLOs bound the layers to the first token, to
+    the end, and between the two; None where they do not count.
     """
 
     zero: int = 0
@@ -55,12 +56,20 @@ class Charge:
     last: int = 0
     slo_first: int | None = None
     slo_last: int | None = None
+    slo_between: int | None = None
 
-    def cost(self, elapsed: int, first: bool, done: bool, late: bool) -> tuple[int, bool]:
-        """Return what a token costs that comes `elapsed` layers after the arrival, and whether it makes it late."""
-        exceeds = (first and _above(elapsed, self.slo_first)) or (done and _above(elapsed, self.slo_last))
+    def token(self, layer: int, first: bool, done: bool, state: State) -> tuple[int, bool, int]:
+        """Return what a token costs in `layer`, whether its request is late then, and the layer to be done by (or -1).
+
+        `state` is the one before the token.
+        """
+        elapsed, due_by = layer + 1 - self.zero, state.due_by
+        if first and self.slo_between is not None:
+            due_by = layer + self.slo_between
+        late = state.late or (first and _above(elapsed, self.slo_first))
+        late = late or (done and (_above(elapsed, self.slo_last) or 0 <= due_by < layer))
         cost = elapsed * (self.first * first + self.last * done)
-        return cost + (exceeds and not late), late or exceeds
+        return cost + (late and not state.late), late, -1 if late else due_by
 
 
 def _above(elapsed: int, limit: int | None) -> bool:
@@ -101,14 +110,13 @@ class Graph:
         tail = Node(layer, state)
         first_token = state.segment == 0 and state.generated == 0
         for action, head, span in self.life.options(state):
-            elapsed = layer + 1 - self.charge.zero
             first, done = action.generated and first_token, head is None
-            cost, late = self.charge.cost(elapsed, first, done, state.late)
+            cost, late, due_by = self.charge.token(layer, first, done, state)
             steps = (Step(layer, span, action),)
             if head is None:
                 yield Arc(tail, SINK, steps, cost, layer)
             elif layer + span + self.life.rest(head) <= self.end:
-                yield Arc(tail, Node(layer + span, head._replace(late=late)), steps, cost)
+                yield Arc(tail, Node(layer + span, head._replace(late=late, due_by=due_by)), steps, cost)
 
     # --- reductions of a graph -----------------------------------------------------------------------------------
 

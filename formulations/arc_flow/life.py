@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -16,7 +16,8 @@ class State(NamedTuple):
 
     `wait`: layers until its call returns. `mark`: `due` (its call orders a move in the next batch), `choose` (the first
     layer of the window of a free call), `free` (a later one), `worked` (in the batch before, and its segment goes on,
-    on a machine without `pause`). `late`: an SLO has been exceeded (late-requests only).
+    on a machine without `pause`). For late-requests, `late`: an SLO has been exceeded; `due_by`: the layer in which it
+    has to end, set by its first token and an SLO on TPOT, or -1.
     """
 
     segment: int = 0
@@ -26,6 +27,7 @@ class State(NamedTuple):
     wait: int = 0
     mark: str = ""
     late: bool = False
+    due_by: int = -1
 
 
 class Action(NamedTuple):
@@ -119,21 +121,27 @@ class Life:
 
     def moves(self, state: State) -> Iterator[tuple[int, int, int]]:
         """Yield the (drop, swap_out, swap_in) that R8, R9 and R10 allow, without round trips that serve nothing."""
-        device, host, window = state.device, state.host, state.mark in ("choose", "free")
         if state.mark == "due":
-            yield from [(0, device, 0), (0, device, device)] if self.owes_swap(state) else [(device, 0, 0)]
+            order = (0, state.device) if self.owes_swap(state) else (state.device, 0)
+            yield from ((*order, back) for back in self.amounts(order[1]))
             return
-        yield 0, 0, 0
-        evict = self.machine.evict and not state.wait
+        window, evict = state.mark in ("choose", "free"), self.machine.evict and not state.wait
         may_drop = state.mark == "choose" or (state.mark == "free" and not self.setting.early_drops) or evict
-        if device + host and may_drop:
-            yield device + host, 0, 0
-        if device and (window or evict):
-            yield 0, device, 0
-            if self.machine.evict:  # it may count as a transfer, or excuse a pause
-                yield 0, device, device
-        if host:
-            yield 0, 0, host
+        for drop in self.amounts(state.device + state.host, may_drop):
+            device, host = self.after(state, (drop, 0, 0))
+            yield drop, 0, 0
+            if device and (window or evict):
+                yield from ((drop, out, 0) for out in self.amounts(device)[1:])
+                if self.machine.evict:  # there and back: a transfer, which excuses a pause and makes a batch
+                    tokens = 1 if self.machine.partial else device
+                    yield drop, tokens, tokens
+            yield from ((drop, 0, back) for back in self.amounts(host)[1:])
+
+    def amounts(self, there: int, allowed: bool = True) -> Sequence[int]:
+        """Return how much of it may be moved: nothing, all, or (with `partial`) any part."""
+        if not allowed or not there:
+            return (0,)
+        return range(there + 1) if self.machine.partial else (0, there)
 
     def rests(self, state: State) -> Iterator[Option]:
         """Moves without work."""
@@ -147,7 +155,8 @@ class Life:
                 continue
             evicts = drop > 0 and not window and state.mark != "due"
             mark = "worked" if must_go_on else "free" if window and device + host else ""
-            head = State(state.segment, state.generated, device, host, max(0, state.wait - 1), mark, state.late)
+            wait = max(0, state.wait - 1)
+            head = state._replace(device=device, host=host, wait=wait, mark=mark)
             action = Action(drop, swap_out, swap_in, 0, device, host, idle=must_go_on, evicts=evicts)
             yield Option(action, head)
 
@@ -181,14 +190,14 @@ class Life:
         count = state.generated + generated
         if count < self.request.segments[state.segment].decode:
             mark = "" if self.machine.pause else "worked"
-            return State(state.segment, count, device, 0, 0, mark, state.late)
+            return state._replace(generated=count, device=device, host=0, mark=mark)
         call = self.request.segments[state.segment].call
         if call is None:
             return None
         free = "choose" if self.setting.early_drops else "free"
         mark = {"preserve": "", "free": free, "discard": "due", "swap": "due"}[call.handling]
         wait = call.duration if self.setting.timed else 0
-        return State(state.segment + 1, 0, device, 0, wait, mark, state.late)
+        return state._replace(segment=state.segment + 1, generated=0, device=device, host=0, wait=wait, mark=mark)
 
     def window(self, state: State) -> Iterator[Option]:
         """The window of a free call where places are free: keep the KV somewhere, drop it at once, or work."""
@@ -207,11 +216,11 @@ class Life:
 
     @staticmethod
     def after(state: State, moves: tuple[int, int, int]) -> tuple[int, int]:
-        """Return m and h after the moves, which take all or nothing."""
+        """Return m and h after the moves; a drop takes from the host first."""
         drop, swap_out, swap_in = moves
-        if drop:
-            return 0, 0
-        return state.device - swap_out + swap_in, state.host + swap_out - swap_in
+        from_host = min(state.host, drop)
+        back = swap_in - swap_out
+        return state.device - (drop - from_host) + back, state.host - from_host - back
 
     def fits(self, device: int, host: int) -> bool:
         """Whether the request alone fits (R6, R7)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -23,8 +24,10 @@ from formulations.arc_flow.setting import make_setting
 from formulations.arc_flow.start import Start
 from formulations.batch_bigm import time_scale
 from formulations.horizon import latest_completions
+from formulations.timing import is_paced
 from kvbound.errors import BadInput
 from kvbound.instance import Instance, Request
+from kvbound.metrics import OBJECTIVES, Value
 from kvbound.schedule import Schedule
 from kvbound.trace import Trace
 
@@ -45,13 +48,10 @@ class ArcFlow:
     """
 
     name = "arc-flow"
-    OBJECTIVES = (
-        "busy-time", "makespan", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft",
-        "late-requests",
-    )  # fmt: skip
+    OBJECTIVES = tuple(OBJECTIVES)
 
     def __init__(
-        self, instance: Instance, objective: str, batches: int, *, upper_bound: int | None = None, pruned: bool = True
+        self, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None, pruned: bool = True
     ) -> None:
         if batches < 1:
             raise BadInput(f"{self.name} needs at least 1 batch, not {batches}")
@@ -60,6 +60,9 @@ class ArcFlow:
         self.upper_bound, self.pruned = upper_bound, pruned
         self.origin = min(request.arrival for request in instance.requests) if self.setting.timed else 0
         self.scale = 1 if self.setting.timed else time_scale(instance)
+        outputs = [request.output for request in instance.requests]
+        self.denominator = math.lcm(*outputs) if objective == "normalized-latency" else 1
+        self.paced = is_paced(instance, objective)
         self.layers = self._layers(batches)
         self.graphs = self._graphs()
         self.feasible = all(graph.arcs for graph in self.graphs)
@@ -129,20 +132,26 @@ class ArcFlow:
                 return Charge(zero, last=1)
             case "weighted-flow-time":
                 return Charge(zero, last=request.weight)
+            case "normalized-latency":
+                return Charge(zero, last=self.denominator // request.output)
             case "total-ttft":
                 return Charge(zero, first=1)
             case "late-requests" if slo is not None:
                 normalized = slo.normalized_latency
                 limits = [slo.latency, None if normalized is None else math.floor(normalized * request.output)]
                 last = min((limit for limit in limits if limit is not None), default=None)
-                return Charge(zero, slo_first=slo.ttft, slo_last=last)
+                paced = slo.tpot is not None and request.output > 1
+                between = math.floor(slo.tpot * (request.output - 1)) if slo.tpot is not None and paced else None
+                return Charge(zero, slo_first=slo.ttft, slo_last=last, slo_between=between)
         return Charge(zero)
 
-    def _remove_costly(self, upper_bound: int) -> None:
+    def _remove_costly(self, upper_bound: Value) -> None:
         """Remove arcs on which a request alone, the others at their cheapest, exceeds the upper bound."""
         if self.objective_name in ("busy-time", "makespan", "max-flow-time"):
             return
-        slack = upper_bound - sum(graph.count * (graph.cheapest() or 0) for graph in self.graphs)
+        slack = int(upper_bound * self.denominator) - sum(
+            graph.count * (graph.cheapest() or 0) for graph in self.graphs
+        )
         for graph in self.graphs:
             graph.keep_useful(slack)
         self.feasible = all(graph.arcs for graph in self.graphs)
@@ -361,22 +370,23 @@ class ArcFlow:
 
     # --- results -------------------------------------------------------------------------------------------------
 
-    def objective_bound(self, dual_bound: float) -> int:
-        """Turn a solver's dual bound into an integer, rounded up because objectives are integers.
+    def objective_bound(self, dual_bound: float) -> Value:
+        """Turn a solver's dual bound into the objective's unit, rounded up because objectives are integers in it.
 
-        A millionth (and a millionth of the model's unit of time) is taken off first, the solvers' tolerance.
+        A millionth (and a millionth of the model's unit) is taken off first, the solvers' tolerance.
         """
-        return math.ceil((dual_bound - 1e-6 * (1 + abs(dual_bound))) * self.scale)
+        bound = math.ceil((dual_bound - 1e-6 * (1 + abs(dual_bound))) * self.scale)
+        return bound if self.denominator == 1 else Fraction(bound, self.denominator)
 
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.
 
-        The schedule is started as early as it can be, and brought to the form that the reductions keep.
+        The schedule is started as early as it can be (but for TPOT), and brought to the form that the reductions keep.
         """
         return Start(self, trace).set()
 
     def schedule(self) -> Schedule:
-        """Return the schedule that the flows describe, started as early as possible.
+        """Return the schedule that the flows describe, started as early as possible (but for TPOT).
 
         Raises InvalidSchedule if rounding the values gives none.
         """

@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 
 from formulations.arc_flow.graph import SINK, Arc
 from formulations.arc_flow.life import Action
-from formulations.timing import start_early
+from formulations.timing import end_at, start_early
 from kvbound.schedule import Batch, Schedule
 
 if TYPE_CHECKING:
@@ -26,13 +26,17 @@ def read_schedule(program: ArcFlow) -> Schedule:
         for t, kind, tokens in events(actions, places):
             layers[t][kind][id] = tokens
     batches: list[Batch] = []
-    dropped: dict[str, int] = {}
+    ends: list[int] = []
+    dropped: Counter[str] = Counter()
     for t in sorted(layers):
         layer = layers[t]
-        dropped |= layer["drop"]
+        dropped += Counter(layer["drop"])
         if layer["work"] or layer["swap_out"] or layer["swap_in"]:
-            batches.append(Batch(start=0, **(layer | {"drop": dropped})))
-            dropped = {}
+            batches.append(Batch(start=0, **(layer | {"drop": dict(dropped)})))
+            ends.append(program.origin + t + 1)
+            dropped = Counter()
+    if program.paced:
+        return end_at(program.instance, batches, ends).schedule
     return start_early(program.instance, batches).schedule
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
+from kvbound.metrics import OBJECTIVES, check_objective
 
-TIMED = ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft", "late-requests")
+TIMED = tuple(objective for objective in OBJECTIVES if objective != "busy-time")
 """Objectives of completion times: a layer is a slot of time, and every batch must last one tick."""
 
 
@@ -36,8 +37,7 @@ class Setting:
 def make_setting(instance: Instance, objective: str, *, pruned: bool = True) -> Setting:
     """Choose the graph of an instance; `pruned=False` leaves out all reductions.
 
-    Raises BadInput where no graph is exact: `partial` moves, TPOT SLOs, objectives of time with batches that do not
-    all last one tick, and objectives not listed.
+    Raises BadInput where no graph is exact: objectives of time with batches that do not all last one tick.
     """
     _check_supported(instance, objective)
     machine, timed = instance.machine, objective != "busy-time"
@@ -46,31 +46,25 @@ def make_setting(instance: Instance, objective: str, *, pruned: bool = True) -> 
     swaps = any(call.handling == "swap" for request in requests for call in request.calls)
     may_wait = any(request.calls or request.arrival != requests[0].arrival for request in requests)
     calm = machine.pause and not machine.evict
+    whole = pruned and not machine.partial  # no reduction is proved for parts
     roomy = _host_has_room_for_all(instance)
     early_swaps = not timed or not swaps or (calm and roomy)
-    free_places = pruned and calm and one_tick and early_swaps
+    free_places = whole and calm and one_tick and early_swaps
     return Setting(
         timed=timed,
         idle_layers=timed and (not early_swaps or (not machine.pause and may_wait)),
         early_swaps=early_swaps,
-        most_partial=_most_partial(instance) if not machine.chunked or (pruned and one_tick) else None,
-        early_drops=pruned and not machine.evict,
+        most_partial=_most_partial(instance) if not machine.chunked or (whole and one_tick) else None,
+        early_drops=whole and not machine.evict,
         free_places=free_places,
-        late_returns=pruned and calm and one_tick and roomy,
+        late_returns=whole and calm and one_tick and roomy,
         hosted=free_places and roomy and machine.hybrid,
     )
 
 
 def _check_supported(instance: Instance, objective: str) -> None:
-    if objective not in (*TIMED, "busy-time"):
-        raise BadInput(f"arc-flow has no objective {objective!r}; it has busy-time, {', '.join(TIMED)}")
-    if instance.machine.partial:
-        raise BadInput("arc-flow does not do partial drops and swaps (machine.partial); use batch-bigm or cp-sat")
-    if objective != "busy-time" and not instance.cost.always_one_tick:
+    if check_objective(objective) in TIMED and not instance.cost.always_one_tick:
         raise BadInput(f"arc-flow does {objective} only where every batch lasts one tick; with this cost, busy-time")
-    for request in instance.requests:
-        if objective == "late-requests" and request.slo is not None and request.slo.tpot is not None:
-            raise BadInput(f"arc-flow does not do TPOT SLOs, and request {request.id} has one; use cp-sat")
 
 
 def _host_has_room_for_all(instance: Instance) -> bool:

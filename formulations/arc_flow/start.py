@@ -17,9 +17,9 @@ from kvbound.trace import CallTrace, RequestTrace, Trace
 if TYPE_CHECKING:
     from formulations.arc_flow.program import ArcFlow
 
-Moves = tuple[bool, bool, bool]
-"""Whether KV is dropped, swapped out, swapped in."""
-STAY: Moves = (False, False, False)
+Moves = tuple[int, int, int]
+"""Tokens that are dropped, swapped out, swapped in; without `partial`, it only matters whether there are any."""
+STAY: Moves = (0, 0, 0)
 UNLIMITED = 10**18
 KINDS = ("drop", "swap_out", "swap_in")
 
@@ -58,7 +58,9 @@ class Plan:
         self.moves: dict[int, Moves] = {}
         for move in request.moves:
             t = self.layer(move.batch)
-            made = [kind == move.kind or flag for kind, flag in zip(KINDS, self.moves.get(t, STAY), strict=True)]
+            made = [
+                move.tokens * (kind == move.kind) + n for kind, n in zip(KINDS, self.moves.get(t, STAY), strict=True)
+            ]
             self.moves[t] = (made[0], made[1], made[2])
         self.hosted = self._hosted()
         self.work = {self.layer(step.batch): step.tokens for step in request.steps}
@@ -68,7 +70,7 @@ class Plan:
             self._return_late()
         if self.setting.most_partial is not None:
             self._unsplit()
-        if not program.machine.evict:
+        if program.machine.partial or not program.machine.evict:
             self._forget_round_trips()
 
     def layer(self, batch: int) -> int:
@@ -85,7 +87,7 @@ class Plan:
         for t, (drop, out, back) in [*sorted(self.moves.items()), (self.program.layers, STAY)]:
             if on_host:
                 found |= set(range(since, t))
-            on_host = (on_host or out) and not (drop or back)
+            on_host = bool(on_host or out) and not (drop or back)
             since = t
         return found
 
@@ -96,7 +98,7 @@ class Plan:
         dropped = any(self.moves[t][0] for t in window)
         early = handling == "discard" or (handling == "swap" and self.setting.early_swaps)
         if handling == "free" and self.setting.early_drops and dropped and not self.setting.hosted:
-            self._replace(window, {start: (True, False, False)})
+            self._replace(window, {start: (call.held, 0, 0)})
         elif handling == "free" and self.setting.free_places:
             self._replace(window, {})
             if dropped:
@@ -104,13 +106,13 @@ class Plan:
         elif early and window:
             first = min(window)
             moves = self.moves.pop(first)
-            order = (handling == "discard", handling == "swap", False)
+            order = (moves[0], moves[1], 0)
             if first == start:
                 self.moves[start] = moves
             else:
                 self.moves[start] = order
                 if moves[2]:
-                    self.moves[first] = (False, False, True)
+                    self.moves[first] = (0, 0, moves[2])
 
     def _leave_out(self, start: int, tokens: int) -> None:
         """Leave out the first tokens that are processed from a layer on: they were kept."""
@@ -128,12 +130,12 @@ class Plan:
 
     def _return_late(self) -> None:
         """Let KV come back with the next work."""
-        for t in [t for t, (_, _, back) in self.moves.items() if back and t not in self.work]:
-            drop, out, _ = self.moves[t]
-            self.moves[t] = (drop, out, False)
+        for t in [t for t, moves in self.moves.items() if moves[2] and t not in self.work]:
+            drop, out, back = self.moves[t]
+            self.moves[t] = (drop, out, 0)
             work = min(s for s in self.work if s > t)
             there = self.moves.get(work, STAY)
-            self.moves[work] = (there[0], there[1], True)
+            self.moves[work] = (there[0], there[1], back)
 
     def _unsplit(self) -> None:
         """Move tokens from the parts of a prefill to its last part, as far as the budgets of that layer allow."""
@@ -155,10 +157,14 @@ class Plan:
                 del self.work[t]
 
     def _forget_round_trips(self) -> None:
-        """Leave out swaps out and in within one batch that no call orders."""
+        """Leave out what swaps out and in again within one batch that no call orders, but for what makes it a batch."""
         ordered = {start for start, _, call in self.calls if self._handling_of(call) == "swap"}
-        for t in [t for t, moves in self.moves.items() if moves == (False, True, True)]:
-            if t not in ordered and not any(t in range(start, stop + 1) for start, stop in self._swap_windows()):
+        for t, (drop, out, back) in list(self.moves.items()):
+            if not (out and back) or t in ordered or any(start <= t <= stop for start, stop in self._swap_windows()):
+                continue
+            needed = int(self.program.machine.evict and out == back)
+            self.moves[t] = (drop, max(needed, out - back), max(needed, back - out))
+            if self.moves[t] == STAY:
                 del self.moves[t]
 
     def _handling_of(self, call: CallTrace) -> str:
@@ -175,7 +181,12 @@ class Plan:
         later = range(layer + 1, layer + span)
         if any(t in self.work or t in self.moves for t in later):
             return False
-        return action.work == self.work.get(layer, 0) and action.moves == self.moves.get(layer, STAY)
+        return action.work == self.work.get(layer, 0) and self._moves_alike(action, self.moves.get(layer, STAY))
+
+    def _moves_alike(self, action: Action, moves: Moves) -> bool:
+        if self.program.machine.partial:
+            return (action.drop, action.swap_out, action.swap_in) == moves
+        return action.moves == (moves[0] > 0, moves[1] > 0, moves[2] > 0)
 
 
 class Start:
@@ -183,7 +194,7 @@ class Start:
 
     def __init__(self, program: ArcFlow, trace: Trace) -> None:
         self.program, self.model = program, program.model
-        self.trace = start_early(program.instance, trace.schedule.batches)
+        self.trace = trace if program.paced else start_early(program.instance, trace.schedule.batches)
 
     def set(self) -> bool:
         """Set every variable; return whether all rows and bounds hold."""

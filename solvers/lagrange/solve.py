@@ -37,7 +37,7 @@ class Lagrange:
         self.task, self.send = task, send
         self.started = time.monotonic()
         self.deadline = self.started + task.time_limit
-        self.cutoff = 2**40 if task.upper_bound is None else task.upper_bound
+        self.cutoff = 2**40 if task.upper_bound is None else int(task.upper_bound)
         self.bound = 0
         self._look_at(Network(task.instance, task.objective))
 

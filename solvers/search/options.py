@@ -29,14 +29,22 @@ class Options:
         working: list[Option] = []
         for moves in self.moves(state):
             option = self.rest(state, moves)
-            if not state.bound or option.needs_ready:
+            if not state.refills and (not state.bound or option.needs_ready):
                 (resting if self.always(state, option) else where_short).append(option)
             if state.status == READY and option.host == 0 and not option.needs_ready:
                 working += self.work(state, moves)
         if self.rules.forget and self.may_evict(state):
             resting = [option for option in resting + where_short if option.blocks + option.host == 0]
             where_short = []
-        return resting + working, [self.undoable(state, option) for option in where_short]
+        return resting + working + self.for_refill(resting), [self.undoable(state, option) for option in where_short]
+
+    def for_refill(self, resting: list[Option]) -> list[Option]:
+        """Return the evictions that drop KV, as made in a batch that a round trip makes: work must follow."""
+        if not self.rules.makes_batches:
+            return []
+        drops = (o for o in resting if o.needs_ready and o.moves.drop and (o.makes_batch or not o.moves.swap_out))
+        found = (o._replace(after=o.after._replace(refills=True), drops_for_refill=True) for o in drops)
+        return [option for option in found if any(self.of(option.after)[0])]
 
     def always(self, state: LocalState, option: Option) -> bool:
         """Whether these moves without work are tried even where no memory is short (all, but for rule `moves`)."""
@@ -86,10 +94,10 @@ class Options:
         They change no KV, but they are transfers: they let a request rest (R5 without `pause`), and they make a batch
         of drops that would be none.
         """
-        makes_a_batch = (not self.rules.lazy or self.rules.early_drop) and self.rules.refill_pays
-        for drop in self.amounts(state.device + state.host, makes_a_batch and not self.rules.swap):
+        makes_batches = self.rules.makes_batches
+        for drop in self.amounts(state.device + state.host, makes_batches and not self.rules.swap):
             device, _ = _moved(state, Moves(drop, 0, 0))
-            if device and (state.bound or makes_a_batch):
+            if device and (state.bound or makes_batches):
                 tokens = 1 if self.machine.partial else device
                 yield Moves(drop, tokens, tokens)
 
@@ -107,7 +115,9 @@ class Options:
         window = state.window and device + host > 0
         after = state._replace(device=device, host=host, window=window, due=False, bound=False, fresh=False)
         evicts = moves.drop + moves.swap_out > 0 and not (state.window or state.due)
-        return Option(after, moves, 0, False, device, False, self.machine.blocks(device), host, needs_ready=evicts)
+        makes_batch = moves.swap_out > 0 and moves.swap_in > 0 and not (state.bound or state.due)
+        blocks = self.machine.blocks(device)
+        return Option(after, moves, 0, False, device, False, blocks, host, needs_ready=evicts, makes_batch=makes_batch)
 
     def undoable(self, state: LocalState, option: Option) -> Option:
         """Note what it would take not to make the last of the moves (one token less of it, with `partial`)."""
@@ -154,7 +164,8 @@ class Options:
 
     def grown(self, state: LocalState, device: int) -> LocalState:
         """Return the state after work that does not end the segment."""
-        return state._replace(device=device, host=0, window=False, due=False, bound=not self.machine.pause, fresh=False)
+        bound = not self.machine.pause
+        return state._replace(device=device, host=0, window=False, due=False, bound=bound, fresh=False, refills=False)
 
     def generated(self, state: LocalState, device: int) -> LocalState:
         """Return the state after a token was generated: in the segment, in or after its call, or done."""

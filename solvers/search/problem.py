@@ -7,13 +7,14 @@ from math import floor, lcm
 
 import numpy as np
 
+from formulations.timing import is_paced
 from kvbound.cost import Features
 from kvbound.errors import BadInput
 from kvbound.instance import Instance, Request, Segment
 from kvbound.metrics import Value, check_objective
 from solvers.search.guides import UNIT
 from solvers.search.objectives import OBJECTIVES
-from solvers.search.rules import paced, valid_rules
+from solvers.search.rules import valid_rules
 from solvers.search.state import NEVER, READY, WAITING, Kind, LocalState
 from solvers.search.successors import UNLIMITED, Choices, Mask, States, Successors
 from solvers.search.table import Array, Rows, Table
@@ -36,7 +37,7 @@ class Problem:
         self.table = Table(instance, objective, self.rules, self.kinds)
         self.objective = OBJECTIVES[objective](instance, self.table)
         self.successors = Successors(self.table)
-        self.paced = paced(instance, objective)
+        self.paced = is_paced(instance, objective)
         self.by_time = self.rules.slots and objective != "busy-time"
         """Whether states are ordered by their ticks, rather than by the batches and waits that led to them."""
 
@@ -68,6 +69,7 @@ class Problem:
             due=False,
             bound=False,
             fresh=False,
+            refills=False,
             deadline=deadline,
         )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from formulations.chains import refill_pays
+from formulations.timing import is_paced
 from kvbound.instance import Instance
 
 DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls")
@@ -28,8 +30,8 @@ class Rules:
     """Even so, an eviction may drop KV before memory is needed."""
     drop_and_work: bool
     """Even so, KV may be dropped in the batch in which the request works."""
-    refill_pays: bool
-    """Dropping KV for its own sake may gain: a decode may cost more than the prefill that takes its place."""
+    makes_batches: bool
+    """A swap-out and a swap-in at once may make a batch of drops, because a refill may be cheaper than other work."""
     transfer_only: bool
     """A batch may consist of transfers alone."""
     forget: bool
@@ -56,7 +58,7 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
     keeps_drops = not machine.hybrid or (not machine.partial and not whole)
     forget = "forget" in on and lazy and ample and whole and machine.hybrid
     swap = "swap" in on and lazy and machine.hybrid and not forget and _ample_host(instance)
-    regular = not paced(instance, objective)
+    regular = not is_paced(instance, objective)
     early_drop = machine.evict and keeps_drops and not swap
     return Rules(
         slots=slots,
@@ -67,11 +69,7 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
         lazy=lazy,
         early_drop=early_drop,
         drop_and_work=not lazy or (keeps_drops and not swap),
-        refill_pays=not machine.hybrid
-        or any(
-            f.decode_kv > f.tokens or f.any_decode > f.any_prefill or f.decode_requests > f.prefill_requests
-            for f in instance.cost.functions
-        ),
+        makes_batches=(not lazy or early_drop) and refill_pays(instance),
         transfer_only=not lazy or early_drop,
         forget=forget,
         swap=swap,
@@ -79,12 +77,6 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
         maximal="maximal" in on and forget and machine.evict and regular,
         calls="calls" in on,
     )
-
-
-def paced(instance: Instance, objective: str) -> bool:
-    """Whether an earlier token may do harm: an SLO on the time per token, which an early first token raises."""
-    slos = (request.slo for request in instance.requests)
-    return objective == "late-requests" and any(slo is not None and slo.tpot is not None for slo in slos)
 
 
 def ample_budgets(instance: Instance) -> bool:

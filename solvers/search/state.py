@@ -40,11 +40,13 @@ class LocalState(NamedTuple):
     """It worked in the batch before, its segment goes on, and the machine does not pause."""
     fresh: bool
     """It became ready while the machine waited for it: the next batch has to be one that could not start earlier."""
+    refills: bool
+    """Its KV was dropped in a batch made for that alone: it works in the next batch."""
     deadline: int
     """Tick at which it must be done to be on time (late-requests only; -1: nothing to lose)."""
 
 
-FINISHED = LocalState(0, DONE, 0, 0, 0, 0, 0, False, False, False, False, -1)
+FINISHED = LocalState(0, DONE, 0, 0, 0, 0, 0, False, False, False, False, False, -1)
 """The one state of every request that is done; its number is 0."""
 
 
@@ -114,6 +116,10 @@ class Option(NamedTuple):
     undo_device: int = NEVER
     undo_host: int = NEVER
     needs_ready: bool = False
+    makes_batch: bool = False
+    """It swaps out and in for nothing but to make a batch of drops, which alone are none."""
+    drops_for_refill: bool = False
+    """It drops KV in such a batch."""
 
     def features(self) -> Features:
         """Return the features of a batch that does this and nothing else."""

@@ -177,6 +177,9 @@ class Successors:
         keep = option["busy"][options].any(axis=1)
         if self.rules.transfer_only:
             keep |= option["transfers"][options].any(axis=1)
+        if self.rules.makes_batches:
+            made, drops = (option[name][options].any(axis=1) for name in ("makes_batch", "drops_for_refill"))
+            keep &= made == drops
         fresh = self.table.state["fresh"][rows] > 0
         if fresh.any():
             fresh = fresh[choices.parent]
@@ -220,8 +223,11 @@ class _Tallies:
             "least_host": limits.host_limit < UNLIMITED,
             "tokens": limits.work_limit < UNLIMITED,
             "prefill_work": limits.prefill_limit < UNLIMITED,
-            "busy": limits.requests_limit < UNLIMITED or not limits.hybrid,
+            "busy": limits.requests_limit < UNLIMITED or not limits.hybrid or limits.rules.makes_batches,
             "any_prefill": not limits.hybrid,
+            "makes_batch": limits.rules.makes_batches,
+            "drops_for_refill": limits.rules.makes_batches,
+            "transfers": limits.rules.makes_batches,
             "rise": self.rise is not None,
         }
         return [name for name, is_asked in asked.items() if is_asked]
@@ -252,6 +258,11 @@ class _Tallies:
                 fits &= sums[name] <= limit
         if "any_prefill" in sums:
             fits &= (sums["any_prefill"] == 0) | (sums["any_prefill"] == sums["busy"])
+        if "makes_batch" in sums:
+            made = sums["makes_batch"] + sums["drops_for_refill"] > 0
+            fits &= ~made | (
+                (sums["busy"] == 0) & (sums["transfers"] == sums["makes_batch"]) & (sums["makes_batch"] < 2)
+            )
         if "rise" in sums:
             fits &= sums["rise"] <= room[parent]
         return fits

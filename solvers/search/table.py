@@ -21,8 +21,8 @@ STATE_COLUMNS = ("status", "remaining", "kind", "fresh", "plain", "alike", "rate
 """Of each local state: where it stands, its chain, and where its options are."""
 
 OPTION_COLUMNS = ("owner", "base", "after", "next", "blocks", "host", "least_device", "least_host", "prefill_work",
-                  "transfers", "undo_device", "undo_host", "needs_ready", "completes", "gain_device", "gain_work",
-                  "gain_prefill", *Features._fields)  # fmt: skip
+                  "transfers", "makes_batch", "drops_for_refill", "undo_device", "undo_host", "needs_ready",
+                  "completes", "gain_device", "gain_work", "gain_prefill", *Features._fields)  # fmt: skip
 """Of each option: where it leads (`after` the batch; `next`, one tick later), what it takes, what it adds."""
 
 
@@ -161,6 +161,8 @@ class Table:
             least_host=min(o.host for o in instead),
             prefill_work=option.work if option.prefill else 0,
             transfers=option.moves.swap_out + option.moves.swap_in > 0,
+            makes_batch=option.makes_batch,
+            drops_for_refill=option.drops_for_refill,
             undo_device=option.undo_device,
             undo_host=option.undo_host,
             needs_ready=option.needs_ready,
