@@ -1,0 +1,103 @@
+"""Prices of the pools that make the bound for a number of batches large; whole numbers, so that it is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from solvers.counts.model import Model
+from solvers.counts.togo import Togo
+from solvers.counts.vectors import Array, Vectors
+
+Floats = npt.NDArray[np.float64]
+
+MOST_CUTS = 100
+"""Supporting planes that are kept."""
+
+PRECISION = 2000
+"""The improvement ends where it promises less than the cost of a batch divided by this."""
+
+LENGTHENINGS = 6
+"""How often the step is made longer before the improvement ends."""
+
+EXCHANGES = 3000
+"""Exchanges of weight between planes in one proximal step."""
+
+
+def first_prices(model: Model) -> Array:
+    """Return what each point would cost if batches were always full."""
+    refill = {model.pools[s.out_of]: s.cost for s in model.steps if s.out_of >= 0}
+    lanes = max(1.0, model.memory / (sum(model.sizes) / len(model.sizes)))
+    token = model.batch / lanes
+    return np.array([round(refill[p] + (p.left - 1) * token) for p in model.pools], np.int64)
+
+
+def improved(
+    vectors: Vectors, prices: Array, batches: int, target: int, rounds: int, check: Callable[[], None]
+) -> tuple[int, Togo]:
+    """Return the best bound met and its costs to go: a proximal bundle method for a concave function.
+
+    It ends after `rounds` evaluations, above `target`, or where the planes promise next to nothing.
+    """
+    centre = prices.astype(np.float64)
+    best = Togo(vectors, prices)
+    bound = best.at_start(batches)
+    slopes = [best.imbalance(batches).astype(np.float64)]
+    heights = [float(bound)]  # of each plane, at the centre
+    length = vectors.model.batch / max(1.0, slopes[0] @ slopes[0])
+    tolerance = vectors.model.batch / PRECISION
+    for _ in range(rounds):
+        if bound >= target:
+            break
+        check()
+        for _ in range(LENGTHENINGS):
+            step, promised = _proximal_step(np.array(slopes), np.array(heights), length)
+            if promised - bound > tolerance:
+                break
+            length *= 4
+        else:
+            break
+        togo = Togo(vectors, np.round(centre + step).astype(np.int64))
+        reached = togo.at_start(batches)
+        moved = togo.prices - centre
+        slope = togo.imbalance(batches).astype(np.float64)
+        togo.forget()
+        if reached > bound:
+            length *= 2 if reached - bound > 0.5 * (promised - bound) else 1
+            heights = [h + s @ moved for h, s in zip(heights, slopes, strict=True)]
+            heights.append(float(reached))
+            bound, best, centre = reached, togo, centre + moved
+        else:
+            length *= 0.7
+            heights.append(float(reached - slope @ moved))
+        slopes.append(slope)
+        if len(slopes) > MOST_CUTS:
+            worst = int(np.argmax(heights))
+            del slopes[worst], heights[worst]
+    return bound, best
+
+
+def _proximal_step(slopes: Floats, heights: Floats, length: float) -> tuple[Floats, float]:
+    """Return the step d that maximises the least plane less |d|^2 / (2 length), and the least plane there.
+
+    Solved in the weights of the planes, two at a time.
+    """
+    products = length * (slopes @ slopes.T)
+    weights = np.zeros(len(heights))
+    first = int(np.argmin(heights))
+    weights[first] = 1.0
+    gradient = heights + products[first]
+    for _ in range(EXCHANGES):
+        to, away = int(np.argmin(gradient)), int(np.argmax(np.where(weights > 0, gradient, -np.inf)))
+        gain = gradient[away] - gradient[to]
+        curvature = products[to, to] - 2 * products[to, away] + products[away, away]
+        if gain <= 1e-9 * (1 + abs(gradient[to])):
+            break
+        shift = min(weights[away], gain / curvature) if curvature > 0 else weights[away]
+        weights[to] += shift
+        weights[away] -= shift
+        gradient += shift * (products[to] - products[away])
+    step: Floats = length * (weights @ slopes)
+    return step, float(np.min(heights + slopes @ step))
