@@ -53,10 +53,10 @@ class States:
 class Pass:
     """One pass, for one number of batches: at most `width` states of each layer, and none that costs over `cutoff`.
 
-    Costs are without that of the batches themselves. `check` is called now and then, with the pass.
+    Costs are without that of the batches themselves. `check` is called now and then.
     """
 
-    def __init__(self, togo: Togo, batches: int, cutoff: int, width: int, check: Callable[[Pass], None]) -> None:
+    def __init__(self, togo: Togo, batches: int, cutoff: int, width: int, check: Callable[[], None]) -> None:
         self.togo = togo
         self.batches = batches
         self.cutoff = cutoff
@@ -108,7 +108,7 @@ class Pass:
         stages = self.togo.stages(togo)
         parts = []
         for first in range(0, len(layer), CHUNK):
-            self.check(self)
+            self.check()
             chunk = layer.take(slice(first, first + CHUNK))
             chunk.parent = np.arange(first, first + len(chunk))
             self.expanded += len(chunk)

@@ -58,6 +58,8 @@ class Model:
     """Requests in each pool at the start."""
     batch: int
     """Cost of a batch besides that of its steps, at least one tick."""
+    offset: int
+    """What the objective counts besides batches: the arrival, for the makespan."""
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -92,7 +94,9 @@ class Model:
 
 def count_model(instance: Instance, objective: str) -> Model | None:
     """Return the model by counts, or None where it is not proved to give the optimum."""
-    return _build(instance) if _applies(instance, objective) else None
+    if not _applies(instance, objective):
+        return None
+    return _build(instance, instance.requests[0].arrival if objective == "makespan" else 0)
 
 
 # --- where it applies ------------------------------------------------------------------------------------------------
@@ -147,7 +151,7 @@ def _refill(f: CostFunction, known: int) -> int:
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
-def _build(instance: Instance) -> Model:
+def _build(instance: Instance, offset: int) -> Model:
     machine, f = instance.machine, instance.cost.functions[0]
     starts = Counter(Point(request.prompt, request.segments[0].decode) for request in instance.requests)
     later = {Point(p.known + k, p.left - k) for p in starts for k in range(1, p.left)}
@@ -176,4 +180,5 @@ def _build(instance: Instance) -> Model:
         steps=(*drops, *moves, *pulls),
         start=tuple(starts[p] for p in pools),
         batch=f.busy,
+        offset=offset,
     )

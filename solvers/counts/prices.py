@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -34,15 +32,13 @@ def first_prices(model: Model) -> Array:
     return np.array([round(refill[p] + (p.left - 1) * token) for p in model.pools], np.int64)
 
 
-def improved(
-    vectors: Vectors, prices: Array, batches: int, target: int, rounds: int, check: Callable[[], None]
-) -> tuple[int, Togo]:
-    """Return the best bound met and its costs to go: a proximal bundle method for a concave function.
+def improved(start: Togo, batches: int, target: int, rounds: int) -> Togo:
+    """Return the costs to go of the best bound met: a proximal bundle method for a concave function of the prices.
 
     It ends after `rounds` evaluations, above `target`, or where the planes promise next to nothing.
     """
-    centre = prices.astype(np.float64)
-    best = Togo(vectors, prices)
+    vectors, best = start.vectors, start
+    centre = start.prices.astype(np.float64)
     bound = best.at_start(batches)
     slopes = [best.imbalance(batches).astype(np.float64)]
     heights = [float(bound)]  # of each plane, at the centre
@@ -51,7 +47,6 @@ def improved(
     for _ in range(rounds):
         if bound >= target:
             break
-        check()
         for _ in range(LENGTHENINGS):
             step, promised = _proximal_step(np.array(slopes), np.array(heights), length)
             if promised - bound > tolerance:
@@ -59,7 +54,7 @@ def improved(
             length *= 4
         else:
             break
-        togo = Togo(vectors, np.round(centre + step).astype(np.int64))
+        togo = Togo(vectors, np.round(centre + step).astype(np.int64), start.check)
         reached = togo.at_start(batches)
         moved = togo.prices - centre
         slope = togo.imbalance(batches).astype(np.float64)
@@ -76,7 +71,7 @@ def improved(
         if len(slopes) > MOST_CUTS:
             worst = int(np.argmax(heights))
             del slopes[worst], heights[worst]
-    return bound, best
+    return best
 
 
 def _proximal_step(slopes: Floats, heights: Floats, length: float) -> tuple[Floats, float]:

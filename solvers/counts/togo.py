@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from solvers.counts.model import Step
@@ -17,11 +19,13 @@ class Togo:
     """The cheapest ways to empty the device in r batches, r = 0, 1, .., when pools trade at `prices`.
 
     A pull costs its work less the price of its pool, a drop the price of its pool. The batches' own cost is left out.
+    `check` is called before each batch.
     """
 
-    def __init__(self, vectors: Vectors, prices: Array) -> None:
+    def __init__(self, vectors: Vectors, prices: Array, check: Callable[[], None] = lambda: None) -> None:
         self.vectors = vectors
         self.prices = prices
+        self.check = check
         self.costs = [_cost(step, prices) for step in vectors.model.steps]
         end = np.full(len(vectors), NEVER, np.int64)
         end[0] = 0
@@ -32,6 +36,7 @@ class Togo:
     def extend(self, batches: int) -> None:
         """Go on to that many batches to go."""
         while len(self.ends) <= batches:
+            self.check()
             self.ends.append(self.stages(len(self.ends))[0])
 
     def stages(self, togo: int) -> list[Array]:
