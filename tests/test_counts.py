@@ -118,7 +118,7 @@ def exact_rest(model):
     return rest, batches_from
 
 
-@pytest.mark.parametrize("seed", range(300, 312))
+@pytest.mark.parametrize("seed", range(300, 320))
 def test_no_bound_exceeds_the_cost_of_the_rest(seed):
     instance = like_requests(seed).replace(requests=like_requests(seed).requests[:3])
     model = count_model(instance, "busy-time")
@@ -128,13 +128,13 @@ def test_no_bound_exceeds_the_cost_of_the_rest(seed):
     draw = np.random.default_rng(seed)
     shift = draw.integers(-20, 60, (3, len(model.pools)))
     tables = [Togo(vectors, first_prices(model) + row) for row in shift]
-    longest = 6
+    longest = sum(request.output for request in instance.requests)
     states = {((0,) * len(model.slots), model.start)}
     checked = 0
     for depth in range(3):
         states |= {(a, b) for slots, pools in states for a, b, _ in batches_from(slots, pools)}
         for slots, pools in states:
-            for batches in range(longest - depth):
+            for batches in range(longest + 1 - depth):
                 exact = rest(slots, pools, batches)
                 if exact >= NEVER:
                     continue
@@ -143,7 +143,7 @@ def test_no_bound_exceeds_the_cost_of_the_rest(seed):
                     bound = int(togo.ends[batches][number[slots]] + np.array(pools) @ togo.prices)
                     assert bound <= exact, (slots, pools, batches)
                     checked += 1
-    assert checked > 30
+    assert checked > 10
 
 
 def test_a_stopped_search_keeps_a_valid_bound():
