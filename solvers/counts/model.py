@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kvbound.cost import CostFunction
@@ -69,8 +69,11 @@ class Model:
     @property
     def least_batches(self) -> int:
         """The batches whose memory is enough for all tokens: to generate one with S tokens known, S are resident."""
-        requests, blocks = self.instance.requests, self.instance.machine.blocks
-        volume = sum(blocks(known) for r in requests for known in range(r.prompt, r.prompt + r.output))
+        blocks = self.instance.machine.blocks
+        volume = sum(
+            count * sum(blocks(point.known + k) for k in range(point.left))
+            for point, count in zip(self.pools, self.start, strict=True)
+        )
         return -(-volume // self.memory)
 
     @property
@@ -90,6 +93,12 @@ class Model:
                     cost += step.cost
                 total += count * cost
         return total
+
+
+def scaled_down(model: Model, by: int) -> Model:
+    """Return about the same with a part of the requests, of the memory and of the cost of a batch."""
+    start = tuple(-(-count // by) for count in model.start)
+    return replace(model, start=start, memory=model.memory // by, batch=max(1, model.batch // by))
 
 
 def count_model(instance: Instance, objective: str) -> Model | None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from solvers.counts.model import Model
+from solvers.counts.model import Model, scaled_down
 from solvers.counts.togo import Togo
-from solvers.counts.vectors import Array, Vectors
+from solvers.counts.vectors import Array, Vectors, fitting_vectors
 
 Floats = npt.NDArray[np.float64]
+
+FEW_VECTORS = 2_000
+"""Fillings of the memory up to which prices are found at once."""
+
+ROUNDS = 60
+"""Evaluations of the bound in one improvement."""
+
+FIRST_STEP = 50
+"""The first step promises the cost of all batches divided by this."""
 
 MOST_CUTS = 100
 """Supporting planes that are kept."""
@@ -32,17 +43,36 @@ def first_prices(model: Model) -> Array:
     return np.array([round(refill[p] + (p.left - 1) * token) for p in model.pools], np.int64)
 
 
-def improved(start: Togo, batches: int, target: int, rounds: int) -> Togo:
-    """Return the costs to go of the best bound met: a proximal bundle method for a concave function of the prices.
+def start_prices(vectors: Vectors, check: Callable[[], None]) -> Array:
+    """Return prices to start from: those of the instance scaled down, step by step, where the memory holds much."""
+    model = vectors.model
+    prices = first_prices(model)
+    if len(vectors) <= FEW_VECTORS:
+        return prices
+    by = 2
+    while model.memory // by >= 2 * max(model.sizes):
+        by *= 2
+    while (by := by // 2) > 1:
+        part = fitting_vectors(scaled_down(model, by), len(vectors))
+        if part is not None and len(part) < len(vectors) // 4:
+            fewest = part.model.least_batches
+            numbers = range(fewest, 2 * fewest + 2)
+            prices = improved(Togo(part, prices, check), numbers, 3 * fewest * model.batch, ROUNDS).prices
+    return prices
 
-    It ends after `rounds` evaluations, above `target`, or where the planes promise next to nothing.
+
+def improved(start: Togo, numbers: Sequence[int], target: int, rounds: int) -> Togo:
+    """Return the costs to go of the best bound met for these numbers of batches, batches included.
+
+    The bound is a concave function of the prices, the least of linear ones; a proximal bundle method climbs it. It
+    ends after `rounds` evaluations, above `target`, or where the planes promise next to nothing.
     """
     vectors, best = start.vectors, start
     centre = start.prices.astype(np.float64)
-    bound = best.at_start(batches)
+    bound, batches = _least(best, numbers)
     slopes = [best.imbalance(batches).astype(np.float64)]
     heights = [float(bound)]  # of each plane, at the centre
-    length = vectors.model.batch / max(1.0, slopes[0] @ slopes[0])
+    length = vectors.model.batch * batches / FIRST_STEP / max(1.0, slopes[0] @ slopes[0])
     tolerance = vectors.model.batch / PRECISION
     for _ in range(rounds):
         if bound >= target:
@@ -55,12 +85,13 @@ def improved(start: Togo, batches: int, target: int, rounds: int) -> Togo:
         else:
             break
         togo = Togo(vectors, np.round(centre + step).astype(np.int64), start.check)
-        reached = togo.at_start(batches)
+        reached, batches = _least(togo, numbers)
         moved = togo.prices - centre
         slope = togo.imbalance(batches).astype(np.float64)
         togo.forget()
         if reached > bound:
-            length *= 2 if reached - bound > 0.5 * (promised - bound) else 1
+            gain = (reached - bound) / (promised - bound)
+            length *= 4 if gain > 0.9 else 2 if gain > 0.5 else 1
             heights = [h + s @ moved for h, s in zip(heights, slopes, strict=True)]
             heights.append(float(reached))
             bound, best, centre = reached, togo, centre + moved
@@ -72,6 +103,12 @@ def improved(start: Togo, batches: int, target: int, rounds: int) -> Togo:
             worst = int(np.argmax(heights))
             del slopes[worst], heights[worst]
     return best
+
+
+def _least(togo: Togo, numbers: Sequence[int]) -> tuple[int, int]:
+    """Return the least bound for these numbers of batches, and which of them it is."""
+    batch = togo.vectors.model.batch
+    return min((togo.at_start(batches) + batches * batch, batches) for batches in numbers)
 
 
 def _proximal_step(slopes: Floats, heights: Floats, length: float) -> tuple[Floats, float]:

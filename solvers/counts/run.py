@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 from kvbound.schedule import Schedule
 from solvers.counts.layers import Pass
-from solvers.counts.prices import first_prices, improved
+from solvers.counts.prices import ROUNDS, improved, start_prices
 from solvers.counts.read import schedule_of
 from solvers.counts.togo import Togo
 from solvers.counts.vectors import Vectors
-
-ROUNDS = 60
-"""Evaluations of the bound in which the prices of one number of batches are improved."""
 
 PASSES = ((100, 1_000), (30, 3_000), (10, 10_000), (3, 30_000), (1, 100_000), (1, 10**12), (0, 10**12))
 """How far a pass may go above the bound, as a part of a batch's cost (0: as far as it takes), and its width."""
@@ -51,7 +48,7 @@ class CountSearch:
 
     def run(self) -> None:
         """Search until no number of batches is left that may be better, or can be looked at more closely."""
-        self.raise_bounds(Togo(self.vectors, first_prices(self.model), self.check))
+        self.raise_bounds(Togo(self.vectors, start_prices(self.vectors, self.check), self.check))
         while open_ones := [c for c in self.candidates.values() if c.bound < self.best and c.passes < len(PASSES)]:
             candidate = min(open_ones, key=lambda c: (c.passes, c.bound))
             if candidate.improved:
@@ -98,7 +95,7 @@ class CountSearch:
     def improve(self, candidate: Candidate) -> None:
         """Improve the prices of one number of batches, and with them the bounds of the others."""
         fixed = self.fixed(candidate.batches)
-        togo = improved(candidate.togo, candidate.batches, self.best - fixed, ROUNDS)
+        togo = improved(candidate.togo, (candidate.batches,), self.best - self.model.offset, ROUNDS)
         candidate.improved = True
         candidate.togo = togo
         candidate.bound = max(candidate.bound, togo.at_start(candidate.batches) + fixed)
