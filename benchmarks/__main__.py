@@ -9,10 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import exact, referee
+from benchmarks import exact, identical, referee
 from benchmarks.record import save
 
-BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {"referee": referee.run, "exact": exact.run}
+BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "referee": referee.run,
+    "exact": exact.run,
+    "identical": identical.run,
+}
 """Every benchmark by name."""
 
 

@@ -18,7 +18,8 @@ CHUNK = 20_000
 """States that are expanded at once."""
 
 MOST_ROWS = 2_000_000
-"""States between two steps of one chunk, beyond which the worst are cut (and the pass is not exhaustive)."""
+ROWS_BY_WIDTH = 30
+"""States between two steps of one chunk, at most and for each state of the width; beyond, the worst are cut."""
 
 
 @dataclass
@@ -61,6 +62,7 @@ class Pass:
         self.batches = batches
         self.cutoff = cutoff
         self.width = width
+        self.most_rows = min(MOST_ROWS // 2, ROWS_BY_WIDTH * width)
         self.check = check
         self.model = togo.vectors.model
         self.cut = NEVER
@@ -123,8 +125,8 @@ class Pass:
             if not len(states):
                 break
             states = States.join([part for part, _ in self.repeated(states, k, stages)])
-            if len(states) > MOST_ROWS:
-                states = self._best(states, stages[k + 1], MOST_ROWS // 2)
+            if len(states) > 2 * self.most_rows:
+                states = self._best(states, stages[k + 1], self.most_rows)
         return self.ended(states)
 
     def repeated(self, states: States, k: int, stages: list[Array]) -> Iterator[tuple[States, int]]:

@@ -1,4 +1,4 @@
-"""The instance as counts of requests that stand at the same point, where `docs/counts.md` proves that this is enough."""
+"""The instance as counts of requests that stand at the same point, where `docs/counts.md` proves that it is enough."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import NamedTuple
 
 from kvbound.cost import CostFunction
 from kvbound.instance import Instance
+
+
+MOST_REQUESTS = 30_000
+"""Counts are kept in 16 bits."""
 
 
 class Point(NamedTuple):
@@ -117,6 +121,7 @@ def _applies(instance: Instance, objective: str) -> bool:
     return (
         (objective == "busy-time" or (objective == "makespan" and together))
         and all(len(request.segments) == 1 for request in requests)
+        and len(requests) <= MOST_REQUESTS
         and machine.hybrid
         and machine.pause
         and not machine.partial

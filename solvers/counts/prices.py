@@ -72,7 +72,7 @@ def improved(start: Togo, numbers: Sequence[int], target: int, rounds: int) -> T
     bound, batches = _least(best, numbers)
     slopes = [best.imbalance(batches).astype(np.float64)]
     heights = [float(bound)]  # of each plane, at the centre
-    length = vectors.model.batch * batches / FIRST_STEP / max(1.0, slopes[0] @ slopes[0])
+    length = vectors.model.batch * batches / FIRST_STEP / max(1.0, float(slopes[0] @ slopes[0]))
     tolerance = vectors.model.batch / PRECISION
     for _ in range(rounds):
         if bound >= target:
@@ -88,11 +88,10 @@ def improved(start: Togo, numbers: Sequence[int], target: int, rounds: int) -> T
         reached, batches = _least(togo, numbers)
         moved = togo.prices - centre
         slope = togo.imbalance(batches).astype(np.float64)
-        togo.forget()
         if reached > bound:
             gain = (reached - bound) / (promised - bound)
             length *= 4 if gain > 0.9 else 2 if gain > 0.5 else 1
-            heights = [h + s @ moved for h, s in zip(heights, slopes, strict=True)]
+            heights = [h + float(s @ moved) for h, s in zip(heights, slopes, strict=True)]
             heights.append(float(reached))
             bound, best, centre = reached, togo, centre + moved
         else:

@@ -12,7 +12,7 @@ from solvers.counts.read import schedule_of
 from solvers.counts.togo import Togo
 from solvers.counts.vectors import Vectors
 
-PASSES = ((100, 1_000), (30, 3_000), (10, 10_000), (3, 30_000), (1, 100_000), (1, 10**12), (0, 10**12))
+PASSES = ((1, 200), (100, 1_000), (30, 3_000), (10, 10_000), (3, 30_000), (1, 100_000), (1, 10**12), (0, 10**12))
 """How far a pass may go above the bound, as a part of a batch's cost (0: as far as it takes), and its width."""
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from solvers.counts.model import Step
 from solvers.counts.vectors import Array, Line, Vectors
 
 NEVER = 2**58
-
-MOST_KEPT = 2**25
-"""Costs within batches that are kept, rather than computed again, by each table."""
 
 
 class Togo:
@@ -30,32 +29,25 @@ class Togo:
         end = np.full(len(vectors), NEVER, np.int64)
         end[0] = 0
         self.ends = [end]
-        """For each r, the cost of every vector between batches."""
-        self._kept: dict[int, list[Array]] = {}
+        """For each r, the cost of every vector between batches; `_taken` has which steps the cheapest ways take."""
+        self._taken: list[list[npt.NDArray[np.uint8]]] = [[]]
 
     def extend(self, batches: int) -> None:
         """Go on to that many batches to go."""
         while len(self.ends) <= batches:
             self.check()
-            self.ends.append(self.stages(len(self.ends))[0])
+            stages = self.stages(len(self.ends))
+            self._taken.append([np.packbits(a < b) for a, b in pairwise(stages)])
+            self.ends.append(stages[0])
 
     def stages(self, togo: int) -> list[Array]:
         """Return the cost of every vector before each step of a batch, and after the last, with `togo` to go."""
-        if togo in self._kept:
-            return self._kept[togo]
         value = self.ends[togo - 1][self.vectors.cleared]
         stages = [value]
         for cost, line in zip(reversed(self.costs), reversed(self.vectors.lines), strict=True):
             value = _scanned(value, cost, line)
             stages.append(value)
-        stages.reverse()
-        if len(stages) * len(value) * (len(self._kept) + 1) <= MOST_KEPT:
-            self._kept[togo] = stages
-        return stages
-
-    def forget(self) -> None:
-        """Give back the memory of what can be computed again."""
-        self._kept = {}
+        return stages[::-1]
 
     def at_start(self, batches: int) -> int:
         """Return the bound for exactly that many batches, without their own cost."""
@@ -67,9 +59,9 @@ class Togo:
         left = np.array(self.vectors.model.start, np.int64)
         vector = 0
         for togo in range(batches, 0, -1):
-            stages = self.stages(togo)
-            for i, (step, line) in enumerate(zip(self.vectors.model.steps, self.vectors.lines, strict=True)):
-                while stages[i][vector] < stages[i + 1][vector]:
+            taken = self._taken[togo]
+            for step, line, bits in zip(self.vectors.model.steps, self.vectors.lines, taken, strict=True):
+                while bits[vector >> 3] >> (7 - (vector & 7)) & 1:
                     vector = int(line.following[vector])
                     if step.into >= 0:
                         left[step.into] += 1

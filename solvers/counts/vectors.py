@@ -28,7 +28,7 @@ class Vectors:
     def __init__(self, model: Model, counts: Array) -> None:
         self.model = model
         self.counts = counts
-        self.size = counts @ np.array(model.sizes, np.int64)
+        self.size: Array = counts @ np.array(model.sizes, np.int64)
         self._number()
         self.lines = tuple(self._line(step) for step in model.steps)
         self.cleared = self._cleared()
