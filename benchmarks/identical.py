@@ -7,6 +7,7 @@ from typing import Any
 import solvers
 from benchmarks.record import timed
 from kvbound.builtin import builtin_instance
+from kvbound.errors import BadInput
 from kvbound.instance import Instance, Request, Segment
 
 TIME_LIMIT = 30.0
@@ -52,9 +53,12 @@ def run() -> list[dict[str, Any]]:
 
 
 def _measure(instance: Instance) -> dict[str, Any]:
-    result, seconds = timed(
-        lambda: solvers.solve(instance, "busy-time", formulation="search", time_limit=TIME_LIMIT), 1
-    )
+    try:
+        result, seconds = timed(
+            lambda: solvers.solve(instance, "busy-time", formulation="search", time_limit=TIME_LIMIT), 1
+        )
+    except BadInput as error:
+        return {"case": instance.name, "status": "not run", "why": str(error)}
     return {
         "case": instance.name, "status": result.status, "value": result.value, "bound": result.bound,
         "gap": result.gap, "seconds": seconds["seconds_median"],
