@@ -16,6 +16,9 @@ Floats = npt.NDArray[np.float64]
 FEW_VECTORS = 2_000
 """Fillings of the memory up to which prices are found at once."""
 
+FEW_BATCHES = 40
+"""Batches, about, of the instances in which first prices are found."""
+
 ROUNDS = 60
 """Evaluations of the bound in one improvement."""
 
@@ -44,21 +47,27 @@ def first_prices(model: Model) -> Array:
 
 
 def start_prices(vectors: Vectors, check: Callable[[], None]) -> Array:
-    """Return prices to start from: those of the instance scaled down, step by step, where the memory holds much."""
+    """Return prices to start from: those of smaller instances, where the memory holds much or batches are many."""
     model = vectors.model
     prices = first_prices(model)
     if len(vectors) <= FEW_VECTORS:
-        return prices
+        return _prices_of_fewer(vectors, prices, check)
     by = 2
     while model.memory // by >= 2 * max(model.sizes):
         by *= 2
     while (by := by // 2) > 1:
         part = fitting_vectors(scaled_down(model, by), len(vectors))
         if part is not None and len(part) < len(vectors) // 4:
-            fewest = part.model.least_batches
-            numbers = range(fewest, 2 * fewest + 2)
-            prices = improved(Togo(part, prices, check), numbers, 3 * fewest * model.batch, ROUNDS).prices
+            prices = _prices_of_fewer(part, prices, check)
     return prices
+
+
+def _prices_of_fewer(vectors: Vectors, prices: Array, check: Callable[[], None]) -> Array:
+    """Return improved prices for any number of batches, with so few of the requests that batches are few."""
+    few = vectors.with_requests(1 / max(1.0, vectors.model.least_batches / FEW_BATCHES))
+    fewest = few.model.least_batches
+    target = few.model.alone + 3 * fewest * few.model.batch
+    return improved(Togo(few, prices, check), range(fewest, 2 * fewest + 2), target, ROUNDS).prices
 
 
 def improved(start: Togo, numbers: Sequence[int], target: int, rounds: int) -> Togo:
