@@ -16,6 +16,10 @@ PASSES = ((1, 200), (100, 1_000), (30, 3_000), (10, 10_000), (3, 30_000), (1, 10
 """How far a pass may go above the bound, as a part of a batch's cost (0: as far as it takes), and its width."""
 
 
+MANY_VECTORS = 50_000
+"""Fillings of the memory from which a bound takes seconds."""
+
+
 @dataclass
 class Candidate:
     """A number of batches: its bound, its costs to go, and the passes made."""
@@ -95,11 +99,16 @@ class CountSearch:
     def improve(self, candidate: Candidate) -> None:
         """Improve the prices of one number of batches, and with them the bounds of the others."""
         fixed = self.fixed(candidate.batches)
-        togo = improved(candidate.togo, (candidate.batches,), self.best - self.model.offset, ROUNDS)
+        togo = improved(candidate.togo, (candidate.batches,), self.best - self.model.offset, self.rounds)
         candidate.improved = True
         candidate.togo = togo
         candidate.bound = max(candidate.bound, togo.at_start(candidate.batches) + fixed)
         self.raise_bounds(togo)
+
+    @property
+    def rounds(self) -> int:
+        """Evaluations of the bound in one improvement, fewer where each takes long."""
+        return ROUNDS if len(self.vectors) <= MANY_VECTORS else ROUNDS // 6
 
     # --- passes --------------------------------------------------------------------------------------------------
 
