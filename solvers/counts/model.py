@@ -9,7 +9,6 @@ from typing import NamedTuple
 from kvbound.cost import CostFunction
 from kvbound.instance import Instance
 
-
 MOST_REQUESTS = 30_000
 """Counts are kept in 16 bits."""
 

@@ -51,7 +51,7 @@ class Vectors:
         seed = 0
         while True:
             draw = np.random.default_rng(seed)
-            self.weights: Array = draw.integers(1, 2**62, self.counts.shape[1], dtype=np.int64)
+            self.weights: Array = draw.integers(1, 2**62, (self.counts.shape[1],), dtype=np.int64)
             hashes = self.counts @ self.weights
             self.order = np.argsort(hashes, kind="stable")
             self.sorted = hashes[self.order]
