@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from kvbound.cost import Cost, CostFunction
 from kvbound.errors import BadInput
 from kvbound.files import read_instance
 from kvbound.instance import Call, Handling, Instance, Machine, Request, Segment
@@ -72,6 +73,21 @@ def hindsight(n: int, M: int, seed: int, P: int | None = None) -> Instance:
     return _theory_family(name, n, M, M if P is None else P, random.Random(seed))
 
 
+def identical(n: int, I: int, O: int, M: int) -> Instance:  # noqa: E741 - the letters of `infermax-figure15`
+    """Return `n` like requests on the machine of INFERMAX's Figure 15, at a cost whose fixed part dominates.
+
+    A batch takes 10 ms, 0.07 ms for each token, and 0.0004 ms for each token of KV that its decodes read; a tick is
+    0.1 us, at which all of these are whole.
+    """
+    return Instance(
+        name=f"identical:n={n},I={I},O={O},M={M}",
+        tick_seconds=Fraction(1, 10**7),
+        machine=Machine(memory=M, host_memory=0, batch_tokens=4096, prefill_tokens=4096, evict=True),
+        cost=Cost((CostFunction(busy=100_000, tokens=700, decode_kv=4),)),
+        requests=tuple(Request(id=f"R{i}", prompt=I, segments=(Segment(decode=O),)) for i in range(1, n + 1)),
+    )
+
+
 def hindsight_benchmark(seed: int) -> Instance:
     """Return the benchmark set of the theory family: M in 30..50 and n in 40..60 are drawn first."""
     draw = random.Random(seed)
@@ -123,6 +139,10 @@ BUILTIN: dict[str, Builtin] = {
         infermax_figure15, {"I": 32}, "four requests, of which memory holds two prompts but not two ends",
         "INFERMAX, Section 5.1 and Figure 15",
     ),
+    "identical": Builtin(
+        identical, {"n": 16, "I": 32, "O": 8, "M": 128}, "like requests, and batches whose fixed cost dominates",
+        "the machine of INFERMAX's Figure 15, made larger",
+    ),
     "hindsight": Builtin(
         hindsight, {"n": 14, "M": 30, "seed": 14},
         "the theory family: unit batches, one token a request and batch; P=.. limits the peaks, which is M otherwise",
@@ -172,7 +192,9 @@ def builtin_instance(source: str) -> Instance:
         raise BadInput(f"{source}: n is a number of requests from 1 to {MAX_REQUESTS}")
     if "k" in values and not 1 <= values["k"] <= 397:
         raise BadInput(f"{source}: k is a number of requests from 1 to 397")
-    if "M" in values and values["M"] < 6:
+    if "O" in values and not values["M"] >= values["I"] + values["O"] - 1 >= values["I"]:
+        raise BadInput(f"{source}: O is at least 1, and M at least I + O - 1, the end of one request")
+    if "O" not in values and "M" in values and values["M"] < 6:
         raise BadInput(f"{source}: M is at least 6 (prompts go up to 5 and an output follows)")
     if "P" in values and not 6 <= values["P"] <= values["M"]:
         raise BadInput(f"{source}: P, the largest peak, is from 6 to M = {values['M']}")

@@ -8,7 +8,7 @@ from formulations.chains import refill_pays
 from formulations.timing import is_paced
 from kvbound.instance import Instance
 
-DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls")
+DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls", "counts")
 """The reductions that can be switched off, by the names of `docs/search.md`."""
 
 
@@ -44,6 +44,8 @@ class Rules:
     """No request is left out that fits."""
     calls: bool
     """Of two states that differ in the ticks until calls return, the one that is behind and costs more is left out."""
+    counts: bool
+    """Like requests are counted, where `solvers/counts` applies."""
 
 
 def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] = DOMINANCE) -> Rules:
@@ -76,6 +78,7 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
         finish="finish" in on and lazy and machine.hybrid and regular,
         maximal="maximal" in on and forget and machine.evict and regular,
         calls="calls" in on,
+        counts="counts" in on and "symmetry" in on,
     )
 
 

@@ -12,6 +12,7 @@ from kvbound.metrics import Value, objective_value
 from kvbound.result import Horizon
 from kvbound.schedule import Schedule
 from kvbound.validator import verify_schedule
+from solvers.counts import CountSearch, count_model, fitting_vectors
 from solvers.search.guides import Guide
 from solvers.search.layers import Pass
 from solvers.search.path import schedule_of, serial_schedule
@@ -31,6 +32,10 @@ HORIZON = Horizon(
 """Why the search needs no limit on the number of batches."""
 
 MEMORY_LIMIT_MB = 4000
+
+MOST_VECTORS = 400_000
+"""Fillings of the memory beyond which like requests are not counted."""
+
 ROUNDS = 300
 """Rounds in which prices are improved."""
 
@@ -132,7 +137,8 @@ class _Run:
         if upper_bound is not None:
             self.hold(upper_bound)
         try:
-            self.passes()
+            if not self.by_counts():
+                self.passes()
         except _Limit as limit:
             stopped = limit.why
         except KeyboardInterrupt:
@@ -178,6 +184,26 @@ class _Run:
             if self.bound == self.best:
                 return
 
+    def by_counts(self) -> bool:
+        """Search over counts of like requests instead, where rule `counts` holds; say whether it was done."""
+        problem = self.problem
+        model = count_model(problem.instance, problem.name) if problem.rules.counts else None
+        vectors = None if model is None else fitting_vectors(model, MOST_VECTORS)
+        if vectors is None:
+            return False
+        counts = CountSearch(vectors, self.best, self.held, self.check)
+        try:
+            counts.run()
+        finally:
+            self.expanded += counts.expanded
+            self.bound = max(self.bound, counts.bound())
+        return True
+
+    def held(self, schedule: Schedule) -> int:
+        """Keep a schedule if it is better, and return the cost of the one held."""
+        self.hold(schedule)
+        return self.best
+
     def make_pass(self, guide: Guide, width: int) -> None:
         """Make one pass; keep what it finds and proves, also when it is stopped."""
         one = Pass(self.problem, guide, self.best, width, self.check)
@@ -190,7 +216,7 @@ class _Run:
                 self.hold(schedule_of(one, one.path))
             self.bound = max(self.bound, one.bound())
 
-    def check(self, current: Pass) -> None:
+    def check(self, current: Pass | CountSearch) -> None:
         """Raise if a limit is reached; report progress."""
         now = time.monotonic()
         if self.deadline is not None and now > self.deadline:
