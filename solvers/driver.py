@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import kvbound
-from formulations import FORMULATIONS
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule, get_policy, run_policy
 from kvbound.coarsen import fine_bound
@@ -19,9 +18,9 @@ from kvbound.metrics import Value, check_objective, objective_value
 from kvbound.result import BoundKind, Horizon, Result, SolverInfo
 from kvbound.schedule import Schedule
 from kvbound.validator import InvalidSchedule, verify_schedule
+from solvers.choice import SECOND_AFTER, choose
 from solvers.pool import race
-from solvers.registry import SOLVERS, solver_version
-from solvers.start_time.problem import why_not_rigid
+from solvers.registry import solver_version
 from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
 
 WITHOUT_HORIZON = {
@@ -38,20 +37,8 @@ MEMORY_LIMIT = 8000
 EXACT = ("search", "arc-flow on lagrange")
 """Tasks whose bounds are exact integers of kvbound's own."""
 
-BACKENDS = {"cp-sat": ("cp-sat",), "start-time": ("highs",), "arc-flow": ("highs", "gurobi", "lagrange")}
-"""Who solves a formulation, the default first; the others are solved by highs and gurobi."""
-
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What will run, and why in words."""
-
-    tasks: tuple[tuple[str, str], ...]
-    """Pairs of a formulation and its solver."""
-    why: str
 
 
 def solve(
@@ -89,13 +76,11 @@ def solve(
     if start is not None:
         run.accept(start)
     limit = NO_TIME_LIMIT if time_limit is None else max(0.1, time_limit - (time.monotonic() - started))
-    for name, backend in choice.tasks:
-        task = Task(
-            instance, objective, name, backend, None, upper_bound, start, limit, memory_limit, threads, seed
-        )
+    for k, (name, backend) in enumerate(choice.tasks):
+        task = Task(instance, objective, name, backend, None, upper_bound, start, limit, memory_limit, threads, seed)
         run.horizons[task.label] = _horizon(task, upper_bound)
-        run.tasks.append(replace(task, batches=run.horizons[task.label].batches))
-    ends = race(run.tasks, run.receive, run.decided, tick=run.report)
+        run.tasks.append(replace(task, batches=run.horizons[task.label].batches, delay=SECOND_AFTER * (k > 0)))
+    ends = race(run.tasks, run.receive, run.decided, tick=run.report, best_known=lambda: run.value)
     return run.result(ends, choice.why)
 
 
@@ -117,33 +102,6 @@ def free_calls(instance: Instance, handling: str) -> Instance:
     if handling not in ("as-given", "free"):
         raise BadInput(f"handling is as-given or free, not {handling!r}")
     return instance.with_free_calls() if handling == "free" else instance
-
-
-def choose(instance: Instance, objective: str, formulation: str, solver: str) -> Choice:
-    """Choose what runs; a formulation or solver that is named is taken at its word."""
-    names = ("auto", "search", *FORMULATIONS)
-    if formulation not in names:
-        raise BadInput(f"no formulation is called {formulation!r}; there are {', '.join(names)}")
-    if solver != "auto" and solver not in SOLVERS:
-        raise BadInput(f"no solver is called {solver!r}; there are auto, {', '.join(SOLVERS)}")
-    if formulation == "search":
-        if solver not in ("auto", "search"):
-            raise BadInput(f"the search is its own solver; {solver} solves {', '.join(FORMULATIONS)}")
-        return Choice((("search", "search"),), "the exact search was asked for")
-    if formulation == "auto" and solver not in ("auto", "search"):
-        formulation = {"cp-sat": "cp-sat", "lagrange": "arc-flow"}.get(solver, "batch-bigm")
-        return Choice(((formulation, solver),), f"{solver} was asked for, {formulation} is what it solves")
-    if formulation == "start-time":
-        reason = why_not_rigid(instance, objective)
-        if reason is not None:
-            raise BadInput(f"start-time needs requests that run from start to end: {reason}; try --formulation search")
-    if formulation in FORMULATIONS:
-        backends = BACKENDS.get(formulation, ("highs", "gurobi"))
-        if solver not in ("auto", *backends):
-            raise BadInput(f"{solver} does not solve {formulation}; {' and '.join(backends)} can")
-        backend = backends[0] if solver == "auto" else solver
-        return Choice(((formulation, backend),), f"{formulation} was asked for, {backend} solves it")
-    return Choice((("search", "search"),), "the exact search needs no horizon and is the fastest proof at hand")
 
 
 def _starting_schedules(instance: Instance, objective: str, warm_start: str) -> tuple[Schedule, Schedule | None]:

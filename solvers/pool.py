@@ -10,12 +10,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from typing import IO
 
 import psutil
 
+from kvbound.metrics import Value
 from solvers.task import Done, Failed, Message, Stop, Task
 
 GRACE = 2.0
@@ -30,6 +31,7 @@ class Worker:
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
     done: Done | Failed | None = None
+    told: Value | None = None
     reader: threading.Thread = field(init=False)
 
     def peak_memory_mib(self) -> float:
@@ -38,6 +40,15 @@ class Worker:
             return float(psutil.Process(self.process.pid).memory_info().rss) / 2**20
         except psutil.Error:
             return 0.0
+
+    def tell(self, value: Value | None) -> None:
+        """Tell it the value of the best schedule known, if it changed."""
+        if value is None or value == self.told or self.process.stdin is None:
+            return
+        self.told = value
+        with contextlib.suppress(OSError):  # it has just ended
+            pickle.dump(value, self.process.stdin)
+            self.process.stdin.flush()
 
     def end(self, stop: Stop) -> None:
         """Kill the process."""
@@ -52,23 +63,34 @@ def race(
     finished: Callable[[], Stop | None],
     *,
     tick: Callable[[], None] = lambda: None,
+    best_known: Callable[[], Value | None] = lambda: None,
 ) -> list[Done | Failed]:
-    """Run all tasks at once until each ended, or `finished()` gives a reason to stop them.
+    """Run all tasks side by side until each ended, or `finished()` gives a reason to stop them.
 
-    `on_message` gets every message as it comes; `tick` is called several times a second. Returns how each ended.
-    KeyboardInterrupt stops the workers and is answered by their end "interrupted": nothing that was reported is lost.
+    `on_message` gets every message as it comes; `tick` is called several times a second; `best_known` is the value that
+    all workers are told whenever it changes. Returns how each that started ended. KeyboardInterrupt stops the workers
+    and is answered by their end "interrupted": nothing that was reported is lost.
     """
     inbox: Queue[tuple[Worker, Message | None]] = Queue()
     started = time.monotonic()
-    workers = [_start(task, inbox) for task in tasks]
+    waiting, workers = list(tasks), list[Worker]()
     try:
-        while any(worker.done is None for worker in workers):
-            _receive(inbox, on_message)
-            tick()
+        while True:
             reason = finished()
+            now = time.monotonic() - started
+            idle = all(worker.done is not None for worker in workers)
+            while waiting and reason is None and (idle or now >= waiting[0].delay):
+                task = waiting.pop(0)
+                workers.append(_start(replace(task, time_limit=max(0.1, task.time_limit - now)), inbox))
+                idle = False
+            if idle:
+                break
             for worker in workers:
                 if worker.done is None:
-                    _limit(worker, time.monotonic() - started, reason)
+                    worker.tell(best_known())
+                    _limit(worker, now, reason)
+            _receive(inbox, on_message)
+            tick()
     except KeyboardInterrupt:
         for worker in workers:
             worker.end("interrupted")
@@ -94,7 +116,7 @@ def _start(task: Task, inbox: Queue[tuple[Worker, Message | None]]) -> Worker:
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it ended at once; the reader says so
         pickle.dump(task, process.stdin)
-        process.stdin.close()
+        process.stdin.flush()
     worker.reader = threading.Thread(target=_read, args=(worker, inbox), daemon=True)
     worker.reader.start()
     return worker

@@ -34,6 +34,8 @@ class Task:
     memory_limit: int
     threads: int
     seed: int
+    delay: float = 0.0
+    """Seconds after which it starts, unless all that started before has ended."""
 
     @property
     def label(self) -> str:
@@ -83,6 +85,14 @@ class Failed:
     message: str
     why: Literal["bad input", "missing tool", "crash"] = "crash"
 
+
+class News:
+    """The value of the best schedule that others found meanwhile, in a worker; None: no news."""
+
+    value: Value | None = None
+
+
+NEWS = News()
 
 Message = Found | Bound | Size | Done | Failed
 Send = Callable[[Message], None]

@@ -7,16 +7,18 @@ standard error.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from importlib import import_module
 
 from kvbound import __version__
 from kvbound.errors import BadInput, MissingTool
 from kvbound.metrics import Value
-from solvers.task import Bound, Done, Failed, Found, Message, Send, Task
+from solvers.task import NEWS, Bound, Done, Failed, Found, Message, Send, Task
 
 
 def main() -> None:
@@ -24,6 +26,7 @@ def main() -> None:
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     task: Task = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_listen, daemon=True).start()
 
     def send(message: Message) -> None:
         pickle.dump(message, channel)
@@ -40,6 +43,13 @@ def main() -> None:
     channel.close()
     sys.stderr.flush()
     os._exit(0)  # solver libraries may hang or complain while they are unloaded
+
+
+def _listen() -> None:
+    """Take in the values of schedules that others find, until the parent hangs up."""
+    with contextlib.suppress(EOFError, OSError, pickle.UnpicklingError):
+        while True:
+            NEWS.value = pickle.load(sys.stdin.buffer)
 
 
 def _runner(task: Task) -> Callable[[Task, Send], Done]:
@@ -66,11 +76,12 @@ def _search(task: Task, send: Send) -> Done:
         memory_limit_mb=task.memory_limit,
         progress=progress,
         found=lambda schedule: send(Found(schedule, None)),
+        news=lambda: NEWS.value,
     )
     if outcome.bound is not None:
         send(Bound(outcome.bound))
     if outcome.schedule is not None:
-        send(Found(outcome.schedule, outcome.value))
+        send(Found(outcome.schedule, None if NEWS.value == outcome.value else outcome.value))
     return Done(outcome.stopped, __version__)
 
 

@@ -14,6 +14,7 @@ from formulations.arc_flow.setting import make_setting
 from kvbound.errors import BadInput
 from kvbound.instance import Instance, Request
 from solvers.lagrange.kernels import Array
+from solvers.lagrange.scope import check, late_segments
 
 MOST_OPTIONS = 200_000
 """A class with more options is refused: its shortest paths would take longer than they are worth."""
@@ -26,9 +27,6 @@ PLACE_BLOCKS, PLACE_TOKENS = 5, 6
 
 BARRED = 2**42
 """A toll that no way can pay."""
-
-OBJECTIVES = ("total-flow-time", "weighted-flow-time")
-"""Sums over requests of a rate times the time up to the end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,33 +168,3 @@ def alike(requests: Iterable[Request]) -> list[list[Request]]:
     for request in requests:
         groups[request.model_dump_json(exclude={"id"})].append(request)
     return list(groups.values())
-
-
-def check(instance: Instance, objective: str) -> None:
-    """Raise BadInput unless a schedule is a way for each request, within the limits of each slot, and nothing else."""
-    reason = why_not(instance, objective)
-    if reason is not None:
-        raise BadInput(f"lagrange {reason}; use the search, or arc-flow on highs")
-
-
-def why_not(instance: Instance, objective: str) -> str | None:
-    """Say why the method does not apply (None: it does)."""
-    machine = instance.machine
-    if objective not in OBJECTIVES:
-        return f"does {', '.join(OBJECTIVES)}, not {objective}"
-    if not instance.cost.always_one_tick:
-        return "needs batches that all last one tick"
-    for switch, wanted in (("pause", True), ("hybrid", True), ("evict", False), ("partial", False)):
-        if getattr(machine, switch) != wanted:
-            return f"needs a machine {'with' if wanted else 'without'} `{switch}`"
-    if not make_setting(instance, objective).early_swaps:
-        return "needs a host with room for all contexts where calls order swaps"
-    return None
-
-
-def late_segments(instance: Instance) -> bool:
-    """Whether the relaxation to segments that run without a break up to their end is used."""
-    machine = instance.machine
-    limit = machine.prefill_limit
-    fits = limit is None or limit >= max(request.peak for request in instance.requests)
-    return machine.batch_requests is None and fits

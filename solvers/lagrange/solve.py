@@ -17,7 +17,7 @@ from solvers.lagrange.prices import UNIT, Market
 from solvers.lagrange.read import read_schedule
 from solvers.lagrange.repair import Repair
 from solvers.lagrange.tree import Tree, fits
-from solvers.task import Bound, Done, Found, Send, Size, Stop, Task
+from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task
 
 MOST_ARCS = 3_000_000
 """With more arcs left, prices and repairs go on without branch and bound."""
@@ -70,6 +70,8 @@ class Lagrange:
 
     def is_done(self) -> bool:
         """Whether to stop: it is proved, or time is up."""
+        if NEWS.value is not None:
+            self.cutoff = min(self.cutoff, int(NEWS.value))
         return self.bound >= self.cutoff or time.monotonic() >= self.deadline
 
     def _why(self) -> Stop:
@@ -191,6 +193,7 @@ class Lagrange:
         self._prove(tree.bound)
 
     def _branching(self, tree: Tree, until: float) -> bool:
+        tree.cutoff = min(tree.cutoff, self.cutoff)
         return not self._prove(tree.bound) and time.monotonic() < until
 
     def _settled(self, ways: list[Array]) -> int:

@@ -72,6 +72,7 @@ def search(
     memory_limit_mb: int | None = None,
     progress: Progress | None = None,
     found: Callable[[Schedule], None] | None = None,
+    news: Callable[[], Value | None] = lambda: None,
     dominance: tuple[str, ...] = DOMINANCE,
 ) -> SearchOutcome:
     """Search for an optimal schedule.
@@ -83,6 +84,8 @@ def search(
         time_limit: Seconds (None: no limit).
         memory_limit_mb: Memory for the states in MB (None: 4000).
         found: Called with every schedule that is better than those before.
+        news: Asked for the value of a schedule that is known elsewhere; only better ones are then looked for, and
+            `value` may be that of no schedule here.
         progress: Called with the best value and the lower bound, about five times a second.
         dominance: The reductions to use, of `DOMINANCE`; all give the same optimum.
 
@@ -90,7 +93,7 @@ def search(
         BadInput: the objective is unknown, or numbers exceed 64 bits.
         InvalidSchedule: `upper_bound` breaks a rule.
     """
-    run = _Run(Problem(instance, objective, dominance), time_limit, memory_limit_mb, progress, found)
+    run = _Run(Problem(instance, objective, dominance), time_limit, memory_limit_mb, progress, found, news)
     return run.outcome(upper_bound)
 
 
@@ -118,12 +121,14 @@ class _Run:
         memory_limit_mb: int | None,
         progress: Progress | None,
         found: Callable[[Schedule], None] | None,
+        news: Callable[[], Value | None] = lambda: None,
     ) -> None:
         self.problem = problem
         self.deadline = None if time_limit is None else time.monotonic() + time_limit
         self.most_bytes = (MEMORY_LIMIT_MB if memory_limit_mb is None else memory_limit_mb) * 1_000_000
         self.progress = progress
         self.found = found
+        self.news = news
         self.reported = 0.0
         self.best = 0
         self.schedule: Schedule | None = None
@@ -216,6 +221,14 @@ class _Run:
                 self.hold(schedule_of(one, one.path))
             self.bound = max(self.bound, one.bound())
 
+    def listen(self, current: Pass | CountSearch) -> None:
+        """Look only for schedules that are better than the best known elsewhere."""
+        value = self.news()
+        if value is not None and value * self.problem.scale < self.best:
+            self.best = int(value * self.problem.scale)
+        if isinstance(current, Pass) and self.best < current.best:
+            current.best, current.path = self.best, None
+
     def check(self, current: Pass | CountSearch) -> None:
         """Raise if a limit is reached; report progress."""
         now = time.monotonic()
@@ -223,6 +236,7 @@ class _Run:
             raise _Limit("time limit")
         if current.bytes > self.most_bytes:
             raise _Limit("memory limit")
+        self.listen(current)
         if self.progress is not None and now > self.reported + 0.2:
             self.reported = now
             bound = max(self.bound, current.bound())
