@@ -7,10 +7,11 @@ import pytest
 
 import solvers
 from kvbound import BadInput, Machine, builtin, objective_value, verify_schedule
-from solvers.lagrange.network import OBJECTIVES, Network
+from solvers.lagrange.network import Network
 from solvers.lagrange.packing import Packing
 from solvers.lagrange.prices import UNIT, Market
 from solvers.lagrange.repair import Repair
+from solvers.lagrange.scope import OBJECTIVES
 from solvers.lagrange.solve import Lagrange
 from solvers.task import Bound, Found, Task
 from tests.exhaustive import TooManyStates, exhaustive_optimum
