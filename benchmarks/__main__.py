@@ -9,13 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import exact, identical, referee, start_time
+from benchmarks import exact, identical, referee, slices, start_time
 from benchmarks.record import save
 
 BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "referee": referee.run,
     "exact": exact.run,
     "identical": identical.run,
+    "slices": slices.run,
     "start_time": start_time.run,
 }
 """Every benchmark by name."""
