@@ -15,7 +15,7 @@ from kvbound.builtin import builtin_instance
 TIME_LIMIT = 60.0
 PEAK = 30
 SEEDS = range(5)
-SIZES = {1: (14, 20, 22, 25), 2: (10, 12, 15), 4: (15, 20, 25, 30), 8: (30, 40, 60)}
+SIZES = {1: (22, 25), 2: (12, 15), 4: (20, 25, 30), 8: (30, 40, 50)}
 """Numbers of requests by M / P."""
 KNOWN = {"hindsight:n=14,M=30,seed=14": 626}
 
