@@ -151,13 +151,39 @@ def test_through_the_driver():
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [({"evict": True}, "without `evict`"), ({"pause": False}, "with `pause`"), ({"hybrid": False}, "with `hybrid`")],
+    [
+        ({"evict": True}, "without `evict`"),
+        ({"pause": False}, "or without budgets of tokens"),
+        ({"hybrid": False}, "with `hybrid`"),
+    ],
 )
 def test_refuses_other_machines(change, reason):
     instance = builtin.builtin_instance("mars-figure1")
     machine = Machine.model_validate(instance.machine.model_dump() | change)
     with pytest.raises(BadInput, match=reason):
         Network(instance.replace(machine=machine), "total-flow-time")
+
+
+def test_without_budgets_breaks_are_of_no_use():
+    answers = 0
+    fixed = HERE | {
+        "pause": False,
+        "batch_tokens": None,
+        "prefill_tokens": None,
+        "batch_requests": None,
+        "calls": (0, 1),
+    }
+    for seed in range(14):
+        instance = tiny_instance(seed, **fixed)
+        try:
+            optimum, _ = exhaustive_optimum(instance, "total-flow-time", max_states=1500)
+            Network(instance, "total-flow-time")
+        except (TooManyStates, BadInput):
+            continue
+        value, bound, _ = solve(instance, "total-flow-time")
+        assert (value, bound) == (optimum, optimum), instance.name
+        answers += 1
+    assert answers >= 5
 
 
 def test_refuses_other_objectives():

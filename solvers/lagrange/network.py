@@ -14,7 +14,7 @@ from formulations.arc_flow.setting import make_setting
 from kvbound.errors import BadInput
 from kvbound.instance import Instance, Request
 from solvers.lagrange.kernels import Array
-from solvers.lagrange.scope import check, late_segments
+from solvers.lagrange.scope import check, late_segments, with_pause
 
 MOST_OPTIONS = 200_000
 """A class with more options is refused: its shortest paths would take longer than they are worth."""
@@ -85,7 +85,7 @@ class Network:
         check(instance, objective)
         self.instance, self.objective = instance, objective
         self.is_late = not exact and late_segments(instance)
-        self.setting = make_setting(instance, objective)
+        self.setting = make_setting(with_pause(instance), objective)
         self.origin = min(request.arrival for request in instance.requests)
         machine = instance.machine
         limits = (
@@ -121,7 +121,7 @@ class Network:
         )
 
     def _life(self, request: Request) -> Life:
-        machine, setting = self.instance.machine, self.setting
+        machine, setting = with_pause(self.instance).machine, self.setting
         if self.is_late:
             machine = machine.replace(batch_tokens=None, prefill_tokens=None)
             setting = replace(setting, most_partial=0)

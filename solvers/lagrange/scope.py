@@ -24,12 +24,25 @@ def why_not(instance: Instance, objective: str) -> str | None:
         return f"does {', '.join(OBJECTIVES)}, not {objective}"
     if not instance.cost.always_one_tick:
         return "needs batches that all last one tick"
-    for switch, wanted in (("pause", True), ("hybrid", True), ("evict", False), ("partial", False)):
+    for switch, wanted in (("hybrid", True), ("evict", False), ("partial", False)):
         if getattr(machine, switch) != wanted:
             return f"needs a machine {'with' if wanted else 'without'} `{switch}`"
+    if not machine.pause and not _no_budgets(instance):
+        return "needs a machine with `pause`, or without budgets of tokens and requests"
+    instance = with_pause(instance)
     if not make_setting(instance, objective).early_swaps:
         return "needs a host with room for all contexts where calls order swaps"
     return None
+
+
+def with_pause(instance: Instance) -> Instance:
+    """Allow breaks, which are of no use without budgets (docs/lagrange.md, Late segments)."""
+    return instance.replace(machine=instance.machine.replace(pause=True))
+
+
+def _no_budgets(instance: Instance) -> bool:
+    machine = instance.machine
+    return machine.batch_tokens is None and machine.prefill_tokens is None and machine.batch_requests is None
 
 
 def late_segments(instance: Instance) -> bool:
