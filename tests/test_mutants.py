@@ -22,9 +22,8 @@ TIGHTENS = {
     "arc-flow": {"layer_order", "memory_in_use", "memory_of_indicators"},
     "batch-bigm": {
         "batch_order", "drop_at_once", "fullness", "generation_packing", "identical_requests_end_in_order",
-        "kept_tokens", "no_pause_by_token", "pairs_by_token", "pairs_do_not_coexist",
-        "pairs_of_fresh_prefills", "phase_tokens", "prefill_batches", "prefills_fit", "progress_takes_time",
-        "resident_packing", "rest_takes_time", "some_phase", "time_is_spent", "tokens_by_token",
+        "kept_tokens", "no_pause_by_token", "pairs_by_token", "phase_tokens", "prefill_batches", "prefills_fit",
+        "progress_takes_time", "resident_packing", "rest_takes_time", "some_phase", "time_is_spent", "tokens_by_token",
     },
     "batch-bigm:plain": {"batch_order"},
 }  # fmt: skip
