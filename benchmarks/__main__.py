@@ -9,12 +9,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import exact, identical, referee, slices, start_time
+from benchmarks import big_m, exact, identical, referee, slices, start_time
 from benchmarks.record import save
 
 BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "referee": referee.run,
     "exact": exact.run,
+    "big_m": big_m.run,
     "identical": identical.run,
     "slices": slices.run,
     "start_time": start_time.run,

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from typing import Any
 
 import pyomo.environ as pyo
@@ -88,7 +88,7 @@ class BatchBigM:
         ]  # fmt: skip
         tight = [
             self.phase_tokens, self.tokens_by_token, self.kept_tokens, self.generation_packing, self.resident_packing,
-            self.pairs_do_not_coexist, self.identical_requests_end_in_order,
+            self.identical_requests_end_in_order,
         ]  # fmt: skip
         return [
             *progress, *work, *batch, *([] if self.plain else tight), *self.moves.constraints(),
@@ -498,27 +498,6 @@ class BatchBigM:
         for u, j in product(self.packings, self.batches):
             packed = sum(self._packed(i, u, j) for i in self.requests)
             yield packed <= (1 if self.clock.may_idle else self.model.used[j])
-
-    def pairs_do_not_coexist(self) -> Rows:
-        """Two requests whose contexts exceed the memory do not generate together: sums of makes[i,q,j] <= used[j].
-
-        The sums are over the tokens from q on of the one, and from the first of the other that does not fit with q.
-        """
-        limit = self.machine.block_limit
-        for i, other in combinations(self.requests, 2) if limit is not None else ():
-            sizes = [[self.machine.blocks(context) for context in self.chains[r].context] for r in (i, other)]
-            least = {
-                q: first
-                for q in self.marks(i)
-                if (first := next((r for r in self.marks(other) if sizes[0][q] + sizes[1][r] > (limit or 0)), 0))
-                and (q == 1 or sizes[0][q - 1] + sizes[1][first] <= (limit or 0))
-            }
-            for (q, r), j in product(least.items(), self.batches):
-                yield self.makes_from(i, q, j) + self.makes_from(other, r, j) <= self.at_work(j)
-
-    def makes_from(self, i: int, q: int, j: int) -> Any:
-        """1 if request i generates token q or a later one in batch j."""
-        return sum(self.makes(i, r, j) for r in self.marks(i) if r >= q)
 
     def _packed(self, i: int, u: list[float], j: int) -> Any:
         """At most u(blocks held) of request i in batch j."""
