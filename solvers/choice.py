@@ -12,12 +12,12 @@ from solvers.lagrange.scope import why_not
 from solvers.registry import SOLVERS
 from solvers.start_time.problem import why_not_rigid
 
-BACKENDS = {"cp-sat": ("cp-sat",), "start-time": ("highs",), "arc-flow": ("highs", "gurobi", "lagrange")}
+BACKENDS = {"cp-sat": ("cp-sat",), "start-time": ("highs",), "arc-flow": ("highs", "gurobi", "lagrange", "repair")}
 """Who solves a formulation, the default first; the others are solved by highs and gurobi."""
 
-SEARCH, LAGRANGE = ("search", "search"), ("arc-flow", "lagrange")
-FEW = 6
-"""Requests that the search takes in its stride."""
+SEARCH, LAGRANGE, REPAIR = ("search", "search"), ("arc-flow", "lagrange"), ("arc-flow", "repair")
+FEW, MANY = 6, 12
+"""Requests that the search takes in its stride, and beyond which it rarely proves anything first."""
 
 SECOND_AFTER = 1.5
 """Seconds after which a race begins, if the first has not proved its answer by then."""
@@ -44,7 +44,7 @@ def choose(instance: Instance, objective: str, formulation: str, solver: str) ->
             raise BadInput(f"the search is its own solver; {solver} solves {', '.join(FORMULATIONS)}")
         return Choice((("search", "search"),), "the exact search was asked for")
     if formulation == "auto":
-        formulation = {"cp-sat": "cp-sat", "lagrange": "arc-flow"}.get(solver, "batch-bigm")
+        formulation = {"cp-sat": "cp-sat", "lagrange": "arc-flow", "repair": "arc-flow"}.get(solver, "batch-bigm")
         return Choice(((formulation, solver),), f"{solver} was asked for, {formulation} is what it solves")
     return _named(instance, objective, formulation, solver)
 
@@ -77,7 +77,7 @@ def _best_way(instance: Instance, objective: str) -> tuple[tuple[str, str], str]
 
 
 def _race(instance: Instance, objective: str, first: tuple[str, str], why: str) -> Choice:
-    """Let a second way race against the first where there is a core for it."""
+    """Let a second way run beside the first where there is a core for it."""
     second = SEARCH if first != SEARCH else LAGRANGE
     if cores() < 2 or (second == LAGRANGE and why_not(instance, objective) is not None):
         return Choice((first,), why)

@@ -26,6 +26,7 @@ from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
 WITHOUT_HORIZON = {
     "search": "the search goes through states, whatever the number of batches",
     "start-time on highs": "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
+    "arc-flow on repair": "its bound is that of the first prices, and counts ways of any length",
     "arc-flow on lagrange": "the bound counts ways of any length, and what is fixed leaves no way beyond the slots",
 }
 """Tasks, by their labels, that look at all schedules, and why."""
@@ -34,7 +35,7 @@ NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
 """MiB that one worker process may use unless told otherwise."""
 
-EXACT = ("search", "arc-flow on lagrange")
+EXACT = ("search", "arc-flow on lagrange", "arc-flow on repair")
 """Tasks whose bounds are exact integers of kvbound's own."""
 
 Progress = Callable[[Value | None, Value | None, float], None]

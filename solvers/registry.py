@@ -21,6 +21,7 @@ class Solver:
 SOLVERS: dict[str, Solver] = {
     "search": Solver(None, "optimal, by an exhausted search over states; no horizon, no floating point", ""),
     "lagrange": Solver(None, "optimal, by branch and bound over prices in exact integers; no horizon", ""),
+    "repair": Solver(None, "nothing: destroy and repair finds good schedules, where lagrange applies", ""),
     "highs": Solver("highspy", "optimal, by branch and bound in floating point; its dual bound is rounded safely",
                     "pip install highspy"),
     "cp-sat": Solver("ortools", "optimal, by clause learning over integers; no certificate of it",
@@ -44,6 +45,7 @@ def solver_licence(name: str) -> str:
     licences: dict[str, Callable[[], str]] = {
         "search": lambda: "MIT, no limit",
         "lagrange": lambda: "MIT, no limit",
+        "repair": lambda: "MIT, no limit",
         "highs": lambda: "MIT, no limit",
         "cp-sat": lambda: "Apache-2.0, no limit",
     }

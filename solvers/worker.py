@@ -57,8 +57,9 @@ def _runner(task: Task) -> Callable[[Task, Send], Done]:
         return _search
     if task.formulation == "start-time":
         return _start_time
-    module = {"cp-sat": "cp_sat", "lagrange": "lagrange.solve"}.get(task.solver, "milp")
-    return import_module(f"solvers.{module}").run  # type: ignore[no-any-return]
+    module = {"cp-sat": "cp_sat", "lagrange": "lagrange.solve", "repair": "lagrange.solve"}.get(task.solver, "milp")
+    name = "repair" if task.solver == "repair" else "run"
+    return getattr(import_module(f"solvers.{module}"), name)  # type: ignore[no-any-return]
 
 
 def _search(task: Task, send: Send) -> Done:

@@ -13,6 +13,10 @@ from solvers.lagrange.network import BARRED, Class
 from solvers.lagrange.packing import Packing
 from solvers.lagrange.prices import Market
 
+HEAT, MOST_LOSS = 2.0, 8
+"""How many ticks of loss are accepted at the start of a cycle, by and large in one move; and in all."""
+FIRST_CYCLE, LAST_CYCLE = 500, 16_000
+"""Moves in a cycle."""
 SHARES = (0.0, 0.0, 0.1, 0.3, 1.0)
 """By how much of the prices a repair is guided."""
 
@@ -79,14 +83,15 @@ class Repair:
     # --- moves ---------------------------------------------------------------------------------------------------
 
     def run(self, go_on: Callable[[int], bool]) -> None:
-        """Repair until `go_on(best)` says no; a little worse is accepted at first, and less and less so."""
-        rounds, heat = 0, 1.0
+        """Repair until `go_on(best)` says no, in longer and longer cycles in which less and less loss is accepted."""
+        rounds, length = 0, FIRST_CYCLE
         while go_on(self.best):
             rounds += 1
-            heat = max(0.05, 0.9995**rounds)
-            self.move(heat)
-            if self.value > self.best + 6 or rounds % 2000 == 0:
+            self.move(max(0.02, HEAT * (1 - rounds / length)))
+            if self.value > self.best + MOST_LOSS:
                 self._return_to_best()
+            if rounds == length:
+                rounds, length = 0, min(2 * length, LAST_CYCLE)
 
     def _return_to_best(self) -> None:
         for i, way in enumerate(self.best_ways):

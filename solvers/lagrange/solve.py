@@ -30,6 +30,11 @@ def run(task: Task, send: Send) -> Done:
     return Lagrange(task, send).run()
 
 
+def repair(task: Task, send: Send) -> Done:
+    """Look for schedules only, until time is up."""
+    return Lagrange(task, send).only_repair()
+
+
 class Lagrange:
     """One solve: the best schedule and the best bound so far, and what they come from."""
 
@@ -54,6 +59,15 @@ class Lagrange:
         if self.network.is_late and not self.is_done():  # the budgets that were left out bind
             self._look_at(Network(self.task.instance, self.task.objective, exact=True))
             self._solve()
+        return Done(self._why(), __version__)
+
+    def only_repair(self) -> Done:
+        """Repair until time is up, with no proof in mind."""
+        self._construct()
+        self._find_prices(120)
+        self._construct_by_prices()
+        while not self.is_done():
+            self._repair(60.0, patience=60.0)
         return Done(self._why(), __version__)
 
     def _solve(self) -> None:
@@ -136,10 +150,10 @@ class Lagrange:
         if ways:
             self.repair.adopt(ways, best)
 
-    def _repair(self, seconds: float) -> None:
-        """Repair until it is proved, or for so many seconds, or until nothing better has come for a third of them."""
+    def _repair(self, seconds: float, patience: float | None = None) -> None:
+        """Repair for so many seconds, or until nothing better has come for `patience` (by default a third of them)."""
         self.repair.prices = self.prices
-        until, patience = time.monotonic() + seconds, seconds / 3
+        until, patience = time.monotonic() + seconds, patience or seconds / 3
         last = [time.monotonic(), self.repair.best]
 
         def go_on(best: int) -> bool:
