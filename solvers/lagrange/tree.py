@@ -18,9 +18,9 @@ from solvers.lagrange.network import Network
 from solvers.lagrange.packing import Packing
 from solvers.lagrange.prices import UNIT
 
-STRONG = 5
+STRONG = 8
 """Branchings that are tried before one is chosen."""
-TRIAL_ROUNDS, ROUNDS = 8, 40
+TRIAL_ROUNDS, ROUNDS = 8, 30
 """Rounds of pricing for a trial, and for a node."""
 
 
