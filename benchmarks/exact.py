@@ -1,6 +1,7 @@
-"""How fast exact answers are: every formulation on every solver that is here, side by side.
+"""How fast exact answers are: small cases in every way side by side, then larger ones by `auto` and the plain Big-M.
 
-Every row that ends "optimal" asserts the optimum that is known; the others say how far they came in the time limit.
+Two rows of one case that end "optimal" must agree; the others say how far they came in the time limit. The theory
+family, like requests, and real slices have benchmarks of their own (`start_time`, `identical`, `slices`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from kvbound.errors import BadInput, MissingTool
 from kvbound.instance import Instance
 
 TIME_LIMIT = 10.0
+LONG = 60.0
+"""Seconds for a small case, and for a larger one by `auto`."""
 WAYS = (
     ("search", "auto"),
     ("arc-flow", "highs"),
@@ -23,6 +26,17 @@ WAYS = (
     ("batch-bigm", "gurobi"),
     ("batch-bigm:plain", "gurobi"),
 )
+
+
+LARGER = (
+    *((f"infermax-figure15:I={2**k}", "busy-time") for k in range(11)),
+    ("identical:n=16", "busy-time"),
+    ("identical:n=64,M=512", "busy-time"),
+    *((f"mars-like:n=10,seed={seed}", "total-flow-time") for seed in range(3)),
+    ("hindsight:n=14,M=30,seed=14", "total-flow-time"),
+    *((f"hindsight:n=30,M=120,P=30,seed={seed}", "total-flow-time") for seed in range(3)),
+)
+"""Instances and objectives."""
 
 
 def cases() -> list[tuple[Instance, str, str]]:
@@ -43,20 +57,32 @@ def run() -> list[dict[str, Any]]:
     for instance, objective, handling in cases():
         optimum = None
         for formulation, solver in WAYS:
-            row = _measure(instance, objective, handling, formulation, solver)
+            row = _measure(instance, objective, handling, formulation, solver, TIME_LIMIT)
             if row["status"] == "optimal":
                 assert optimum in (None, row["value"]), f"{instance.name}: {row['value']} and {optimum}"
                 optimum = row["value"]
             rows.append(row)
+    return rows + larger()
+
+
+def larger() -> list[dict[str, Any]]:
+    """Solve the larger cases by `auto`, and shortly by the plain Big-M on HiGHS."""
+    rows = []
+    for name, objective in LARGER:
+        instance = builtin_instance(name)
+        rows.append(_measure(instance, objective, "as-given", "auto", "auto", LONG))
+        rows.append(_measure(instance, objective, "as-given", "batch-bigm:plain", "highs", TIME_LIMIT))
     return rows
 
 
-def _measure(instance: Instance, objective: str, handling: str, formulation: str, solver: str) -> dict[str, Any]:
+def _measure(
+    instance: Instance, objective: str, handling: str, formulation: str, solver: str, limit: float
+) -> dict[str, Any]:
     way = {"case": instance.name, "objective": objective, "handling": handling, "way": f"{formulation} {solver}"}
     try:
         result, seconds = timed(
             lambda: solvers.solve(
-                instance, objective, formulation=formulation, solver=solver, handling=handling, time_limit=TIME_LIMIT
+                instance, objective, formulation=formulation, solver=solver, handling=handling, time_limit=limit
             ),
             3 if formulation == "search" else 1,
         )

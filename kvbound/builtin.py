@@ -48,6 +48,19 @@ def mars_figure1() -> Instance:
     )
 
 
+def mars_like(n: int, seed: int) -> Instance:
+    """Return `n` requests like those of `mars-figure1` on the same machine, with drawn sizes and calls, all free."""
+    draw = random.Random(seed)
+
+    def request(i: int) -> Request:
+        before = draw.randint(1, 5)
+        call = Call(duration=draw.randint(1, 7), returns=0, handling="free")
+        return Request(id=f"R{i}", prompt=1, segments=(Segment(decode=before, call=call), Segment(decode=1)))
+
+    requests = tuple(request(i) for i in range(1, n + 1))
+    return mars_figure1().replace(name=f"mars-like:n={n},seed={seed}", requests=requests)
+
+
 def infermax_figure15(I: int) -> Instance:  # noqa: E741 - the paper's letter, and part of the instance's name
     """Return INFERMAX's Figure 15: four requests of prompt I with four outputs; memory holds two prompts only."""
     from costmodels import infermax_7b
@@ -134,6 +147,9 @@ SAMPLES = (3, 4, 5, 6)
 BUILTIN: dict[str, Builtin] = {
     "mars-figure1": Builtin(
         mars_figure1, {}, "three requests, each with a call: preserve, discard, swap", "MARS, Figure 1; LAMPS, Figure 3"
+    ),
+    "mars-like": Builtin(
+        mars_like, {"n": 10, "seed": 0}, "the same with drawn sizes and calls, every call free", "as mars-figure1"
     ),
     "infermax-figure15": Builtin(
         infermax_figure15, {"I": 32}, "four requests, of which memory holds two prompts but not two ends",

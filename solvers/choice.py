@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from formulations import FORMULATIONS
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
-from solvers.lagrange.scope import why_not
+from solvers.lagrange.scope import late_segments, why_not
 from solvers.registry import SOLVERS
 from solvers.start_time.problem import why_not_rigid
 
@@ -17,7 +17,8 @@ BACKENDS = {"cp-sat": ("cp-sat",), "start-time": ("highs",), "arc-flow": ("highs
 
 SEARCH, LAGRANGE, REPAIR = ("search", "search"), ("arc-flow", "lagrange"), ("arc-flow", "repair")
 FEW, MANY = 6, 12
-"""Requests that the search takes in its stride, and beyond which it rarely proves anything first."""
+"""Requests that the search takes in its stride, and beyond which it rarely proves anything first (in between, prices
+come first where token budgets do not bind)."""
 
 SECOND_AFTER = 1.5
 """Seconds after which a race begins, if the first has not proved its answer by then."""
@@ -71,19 +72,20 @@ def _best_way(instance: Instance, objective: str) -> tuple[tuple[str, str], str]
     """Return the way that proves most instances of this kind first, and why."""
     if why_not_rigid(instance, objective) is None:
         return ("start-time", "highs"), "every request runs from start to end, so that its start says all"
-    if why_not(instance, objective) is None and len(instance.requests) > FEW:
+    requests = len(instance.requests)
+    if why_not(instance, objective) is None and (requests > MANY or (requests > FEW and late_segments(instance))):
         return LAGRANGE, "a schedule is one way for each request, and only what a slot holds couples them"
     return SEARCH, "the exact search takes every machine, cost and objective, and needs no horizon"
 
 
 def _race(instance: Instance, objective: str, first: tuple[str, str], why: str) -> Choice:
     """Let a second way run beside the first where there is a core for it."""
-    second = SEARCH if first != SEARCH else LAGRANGE
-    if cores() < 2 or (second == LAGRANGE and why_not(instance, objective) is not None):
+    has_ways, many = why_not(instance, objective) is None, len(instance.requests) > MANY
+    second = LAGRANGE if first == SEARCH else REPAIR if has_ways and many else SEARCH
+    if cores() < 2 or (second == LAGRANGE and not has_ways):
         return Choice((first,), why)
-    return Choice(
-        (first, second), f"{why}; after {SECOND_AFTER} s {' on '.join(dict.fromkeys(second))} races against it"
-    )
+    rival = {SEARCH: "the search", LAGRANGE: "branch and bound over prices", REPAIR: "destroy and repair"}[second]
+    return Choice((first, second), f"{why}; after {SECOND_AFTER} s {rival} runs beside it")
 
 
 def cores() -> int:

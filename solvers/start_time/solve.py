@@ -18,7 +18,7 @@ from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array, Problem, Starts
 from solvers.start_time.program import Relaxation, close, relax
 from solvers.start_time.states import Interrupted, Search
-from solvers.task import Stop
+from solvers.task import NEWS, Stop
 
 WIDTHS = (300, 3_000, 30_000, 300_000, 10**12)
 """States kept in each layer, pass after pass; the last one cuts nothing."""
@@ -98,10 +98,16 @@ class StartTimeSolver:
 
     def raise_bound(self, scaled: int) -> None:
         """Take in a bound on what is better than the best schedule: nothing above the latter is learnt."""
+        self.listen()
         bound = min(self.value, -(-scaled // SCALE))
         if bound > self.bound:
             self.bound, self.by_solver = bound, False
             self.bounded(bound, False)
+
+    def listen(self) -> None:
+        """Look only for schedules that are better than the best known elsewhere."""
+        if NEWS.value is not None:
+            self.value = min(self.value, int(NEWS.value))
 
     def until(self, step: str) -> float:
         """Return when this step has to end."""
