@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pyomo.environ as pyo
@@ -17,31 +18,42 @@ if TYPE_CHECKING:
 
 KINDS = ("drop", "swap_out", "swap_in")
 
+Actions = dict[int, tuple[Action, bool]]
+"""What a request does, by layer: its action, and whether it begins there."""
+
 
 def read_schedule(program: ArcFlow) -> Schedule:
     """Return the schedule of the values of the variables; drops in a layer that is no batch join the next one."""
     lives = [life for c in range(len(program.graphs)) for life in paths(program, c)]
+    done = [(id, actions, places) for places, (_, id, actions) in zip(_places(program, lives), lives, strict=True)]
+    layers, batches = batches_of(done)
+    if program.paced:
+        return end_at(program.instance, batches, [program.origin + t + 1 for t in layers]).schedule
+    return start_early(program.instance, batches).schedule
+
+
+def batches_of(lives: Iterable[tuple[str, Actions, set[int]]]) -> tuple[list[int], list[Batch]]:
+    """Return the layers that are batches, and these, from each request's id, actions and layers on the host.
+
+    Drops in a layer that is no batch join the next one.
+    """
     layers: dict[int, dict[str, dict[str, int]]] = defaultdict(lambda: {kind: {} for kind in ("work", *KINDS)})
-    for places, (_, id, actions) in zip(_places(program, lives), lives, strict=True):
-        for t, kind, tokens in events(actions, places):
+    for id, actions, hosted in lives:
+        for t, kind, tokens in events(actions, hosted):
             layers[t][kind][id] = tokens
-    batches: list[Batch] = []
-    ends: list[int] = []
+    batches: dict[int, Batch] = {}
     dropped: Counter[str] = Counter()
     for t in sorted(layers):
         layer = layers[t]
         dropped += Counter(layer["drop"])
         if layer["work"] or layer["swap_out"] or layer["swap_in"]:
-            batches.append(Batch(start=0, **(layer | {"drop": dict(dropped)})))
-            ends.append(program.origin + t + 1)
+            batches[t] = Batch(start=0, **(layer | {"drop": dict(dropped)}))
             dropped = Counter()
-    if program.paced:
-        return end_at(program.instance, batches, ends).schedule
-    return start_early(program.instance, batches).schedule
+    return list(batches), list(batches.values())
 
 
-Path = tuple[int, str, dict[int, tuple[Action, bool]]]
-"""The class and id of a request; by layer its action, and whether it begins there."""
+Path = tuple[int, str, Actions]
+"""The class and id of a request, and its actions."""
 
 
 def paths(program: ArcFlow, c: int) -> list[Path]:
@@ -50,7 +62,7 @@ def paths(program: ArcFlow, c: int) -> list[Path]:
     leaving = graph.leaving()
     found = []
     for id in graph.ids:
-        actions: dict[int, tuple[Action, bool]] = {}
+        actions: Actions = {}
         node = graph.source
         while node != SINK:
             arc = next((arc for arc in leaving[node] if flow[arc] > 0), None)
@@ -90,7 +102,7 @@ def _places(program: ArcFlow, lives: list[Path]) -> list[set[int]]:
     return hosted
 
 
-def events(actions: dict[int, tuple[Action, bool]], hosted: set[int]) -> list[tuple[int, str, int]]:
+def events(actions: Actions, hosted: set[int]) -> list[tuple[int, str, int]]:
     """Return (layer, kind, tokens) of all that one request does; changes of place in windows become swaps."""
     events: list[tuple[int, str, int]] = []
     held, on_host = 0, False

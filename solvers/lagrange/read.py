@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
-from formulations.arc_flow.life import Action
-from formulations.arc_flow.read import KINDS, events
+from formulations.arc_flow.read import Actions, batches_of
 from formulations.timing import start_early
-from kvbound.schedule import Batch, Schedule
+from kvbound.schedule import Schedule
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import DEVICE, HOST, Class
 from solvers.lagrange.packing import Packing
-
-Life = dict[int, tuple[Action, bool]]
-"""By slot: what a request does, and whether it begins there."""
 
 
 def read_schedule(packing: Packing, owners: Iterable[Class], ways: list[Array]) -> Schedule:
     """Return the schedule of requests on `ways`, which together are the packing, started as early as possible."""
     ids = [request.id for c in packing.network.classes for request in c.requests]
     lives = [_life(c, way) for c, way in zip(owners, ways, strict=True)]
-    hosted = _places(packing, lives)
-    slots: dict[int, dict[str, dict[str, int]]] = defaultdict(lambda: {kind: {} for kind in ("work", *KINDS)})
-    for id, life, places in zip(ids, lives, hosted, strict=True):
-        for t, kind, tokens in events(life, places):
-            slots[t][kind][id] = tokens
-    batches: list[Batch] = []
-    dropped: dict[str, int] = {}
-    for t in sorted(slots):
-        dropped |= slots[t]["drop"]
-        if slots[t]["work"] or slots[t]["swap_out"] or slots[t]["swap_in"]:
-            batches.append(Batch(start=0, **(slots[t] | {"drop": dropped})))
-            dropped = {}
+    _, batches = batches_of(zip(ids, lives, _places(packing, lives), strict=True))
     return start_early(packing.network.instance, batches).schedule
 
 
-def _life(c: Class, way: Array) -> Life:
-    found: Life = {}
+def _life(c: Class, way: Array) -> Actions:
+    found: Actions = {}
     for t, o in way:
         found |= {int(u): (c.options[o].action, u == t) for u in range(t, t + c.options[o].span)}
     return found
 
 
-def _places(packing: Packing, lives: list[Life]) -> list[set[int]]:
+def _places(packing: Packing, lives: list[Actions]) -> list[set[int]]:
     """Return for each request the slots in which its movable KV is on the host: in each slot as little as is needed."""
     hosted: list[set[int]] = [set() for _ in lives]
     for t in range(packing.slots):
