@@ -9,6 +9,7 @@ from kvbound.schedule import Schedule
 from solvers.counts.layers import Pass
 from solvers.counts.prices import ROUNDS, improved, start_prices
 from solvers.counts.read import schedule_of
+from solvers.counts.reserve import reserving_schedule
 from solvers.counts.togo import Togo
 from solvers.counts.vectors import Vectors
 
@@ -29,6 +30,10 @@ class Candidate:
     togo: Togo
     improved: bool = False
     passes: int = 0
+
+
+MOST_STARTS = 16
+"""Starts in a batch, up to which first schedules are tried."""
 
 
 class CountSearch:
@@ -52,6 +57,8 @@ class CountSearch:
 
     def run(self) -> None:
         """Search until no number of batches is left that may be better, or can be looked at more closely."""
+        for starts in range(1, min(len(self.model.instance.requests), MOST_STARTS) + 1):
+            self.best = min(self.best, self.hold(reserving_schedule(self.model.instance, starts)))
         self.raise_bounds(Togo(self.vectors, start_prices(self.vectors, self.check), self.check))
         while open_ones := [c for c in self.candidates.values() if c.bound < self.best and c.passes < len(PASSES)]:
             candidate = min(open_ones, key=lambda c: (c.passes, c.bound))
