@@ -9,6 +9,8 @@ from functools import partial
 import numpy as np
 
 from kvbound import __version__
+from kvbound.metrics import objective_value
+from kvbound.validator import verify_schedule
 from solvers.lagrange.arcs import Arcs
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import Class, Network
@@ -106,8 +108,10 @@ class Lagrange:
     def _found(self) -> None:
         """Report the best schedule of the repairs if it is better than the best known."""
         if self.repair.best_ways and self.repair.best < self.cutoff:
-            self.cutoff = self.repair.best
-            self.send(Found(self._schedule(self.repair.best_ways), self.cutoff))
+            schedule = self._schedule(self.repair.best_ways)  # started early, it may be better than its ways
+            trace = verify_schedule(self.task.instance, schedule)
+            self.cutoff = int(objective_value(trace, self.task.objective))
+            self.send(Found(schedule, self.cutoff))
 
     def _schedule(self, ways: list[Array]):  # type: ignore[no-untyped-def]
         packing = Packing(self.network, self.market.slots)
