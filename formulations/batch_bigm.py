@@ -574,7 +574,8 @@ class BatchBigM:
             if self.clock.may_idle and round(pyo.value(self.model.used[j])) == 0:
                 early = moves
             elif work or moves["swap_out"] or moves["swap_in"]:
-                batches.append(Batch(start=0, work=work, **{kind: dict(amounts) for kind, amounts in moves.items()}))
+                made = {kind: dict(amounts) for kind, amounts in moves.items()}
+                batches.append(Batch.model_validate({"start": 0, "work": work, **made}))
                 ends += [self.clock.end_tick(j)] if self.paced else []
                 early = {kind: Counter() for kind in early}
         if self.paced:

@@ -495,7 +495,7 @@ class CpSat:
                     for kind in ("drop", "swap_out", "swap_in")
                 }
                 work = {p.request.id: n for p in self.parts if (n := value(p.tokens[j]))}
-                batches.append(Batch(start=value(self.start[j]), work=work, **moves))
+                batches.append(Batch.model_validate({"start": value(self.start[j]), "work": work, **moves}))
         return Schedule(instance_sha256=self.instance.sha256, batches=tuple(batches))
 
 

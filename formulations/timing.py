@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kvbound.instance import Instance
 from kvbound.schedule import Batch, Schedule
+from kvbound.state import RequestState
 from kvbound.trace import Trace
-from kvbound.validator import Execution, RequestState, verify_schedule
+from kvbound.validator import Execution, verify_schedule
 
 ORDERED = {"discard": "drop", "swap": "swap_out"}
 """The move that a handling orders in the batch after the one that starts the call."""

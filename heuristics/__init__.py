@@ -1,11 +1,12 @@
 """Policies, one a file, and the one engine that runs them."""
 
-from heuristics.engine import PolicyError, run_policy, trace_policy
+from heuristics.engine import PolicyError, Unsuited, run_policy, trace_policy
 from heuristics.job import Job, NotKnown
 from heuristics.min_waste import with_min_waste_handlings
 from heuristics.plan import Plan
 from heuristics.policy import Policy, Ranked
 from heuristics.registry import POLICIES, best_schedule, get_policy
+from heuristics.unified import Unified
 from heuristics.view import View
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Ranked",
+    "Unified",
+    "Unsuited",
     "View",
     "best_schedule",
     "get_policy",

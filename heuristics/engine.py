@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-
-from pydantic import ValidationError
 
 from heuristics.alone import Alone
 from heuristics.job import Job
@@ -15,11 +13,15 @@ from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.view import View
 from kvbound.errors import BadInput
-from kvbound.files import first_error
 from kvbound.instance import Instance, Request
 from kvbound.schedule import Batch, Schedule
+from kvbound.state import DONE
 from kvbound.trace import Trace
-from kvbound.validator import Execution, InvalidSchedule, verify_schedule
+from kvbound.validator import Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
+
+
+class Unsuited(BadInput):
+    """A policy cannot run on this machine."""
 
 
 class PolicyError(BadInput):
@@ -39,18 +41,33 @@ def run_policy(instance: Instance, policy: Policy, predictions: Instance | None 
     The admission test and the budgets take the true sizes: a wrong prediction costs time, never feasibility.
 
     Raises:
+        Unsuited: the policy cannot run on this machine.
         PolicyError: the policy broke a rule, raised an error, stalled, or goes on without generating anything.
         BadInput: `predictions` has other requests.
     """
     return trace_policy(instance, policy, predictions).schedule
 
 
-def trace_policy(instance: Instance, policy: Policy, predictions: Instance | None = None) -> Trace:
-    """Run a policy as `run_policy` does, and return the trace of its schedule (`Trace.schedule`)."""
+def trace_policy(
+    instance: Instance, policy: Policy, predictions: Instance | None = None, *, compress: bool = True
+) -> Trace:
+    """Run a policy as `run_policy` does, and return the trace of its schedule (`Trace.schedule`).
+
+    With `compress`, batches in which only decodes go on, and after which the policy says that it would decide the same
+    again (`Policy.steady`), become one batch that is repeated. The schedule, written out, is the same either way.
+    """
+    reason = policy.why_not(instance.machine)
+    if reason is not None:
+        raise Unsuited(f"policy {policy.name} cannot run on {instance.name}: {reason}")
     handled = _handled(instance, policy, predictions)
-    batches = _Run(handled, policy, believed_requests(handled, predictions)).batches()
+    run = _Run(handled, policy, believed_requests(handled, predictions), compress)
+    with garbage_collection_paused():
+        batches = run.batches()
+    schedule = Schedule.model_construct(instance_sha256=instance.sha256, batches=tuple(batches))
+    if handled is instance:
+        return run.execution.trace(schedule)
     # Free calls allow what the handlings fixed for the run have ordered, so the schedule is one for `instance`.
-    return verify_schedule(instance, Schedule(instance_sha256=instance.sha256, batches=tuple(batches)))
+    return verify_schedule(instance, schedule)
 
 
 def _handled(instance: Instance, policy: Policy, predictions: Instance | None) -> Instance:
@@ -63,20 +80,23 @@ def _handled(instance: Instance, policy: Policy, predictions: Instance | None) -
 
 
 class _Run:
-    """One run. The referee's execution has the exact state; the jobs are the policy's copies of it."""
+    """One run, executed by the referee batch by batch; the jobs show the policy what it may know of the states."""
 
-    def __init__(self, instance: Instance, policy: Policy, believed: list[Request]) -> None:
+    def __init__(self, instance: Instance, policy: Policy, believed: list[Request], compress: bool) -> None:
         self.instance = instance
         self.machine = instance.machine
         self.policy = policy
+        self.compress = compress
         self.execution = Execution(instance)
         self.outlooks, ahead = _outlooks(instance, policy, believed)
-        self.states = list(self.execution.states.values())
-        self.jobs = [Job(state, outlook) for state, outlook in zip(self.states, ahead, strict=True)]
+        self.jobs = [
+            Job(self.execution, state, outlook)
+            for state, outlook in zip(self.execution.states.values(), ahead, strict=True)
+        ]
         self.to_come = sorted(self.jobs, key=lambda job: (job.arrival, job.index), reverse=True)
-        self.present: list[Job] = []  # arrived and not done, in order of arrival
-        self.worked: list[Job] = []  # in the batch before
+        self.present: dict[int, Job] = {}  # arrived and not done, by index, in order of arrival
         self.called: list[Job] = []  # in a call that the batch before has started
+        self.ended: list[Job] = []  # done in the batch before
         self.now = 0
         self.quiet = 0  # batches since a token was generated
 
@@ -87,14 +107,14 @@ class _Run:
             self.policy.start(View(self.machine, self.instance.cost))
         while self.to_come or self.present:
             view = self.look()
-            plan = Plan(view, self.free_blocks(), self.outlooks)
+            plan = Plan(view, self.free_blocks(), self.free_host(), self.outlooks, self.execution.stream)
             self.make_ordered_moves(plan)
-            ordered = set(plan.dropped)
             with self.blaming_the_policy():
                 self.policy.decide(view, plan)
-            if plan.work or plan.swapped_out or plan.swapped_in or plan.dropped.keys() != ordered:
-                batches.append(self.execute(plan))
+            if plan.work or plan.swapped_out or plan.swapped_in or not self.can_wait(plan):
+                batches.append(self.execute(view, plan))
             else:
+                plan.undo()
                 self.wait()
         return batches
 
@@ -107,7 +127,7 @@ class _Run:
             raise self.fail(None, f"{type(error).__name__}: {error}") from error
 
     def fail(self, rule: int | None, detail: str) -> PolicyError:
-        return PolicyError(self.policy.name, len(self.execution.batches), rule, detail)
+        return PolicyError(self.policy.name, self.execution.count, rule, detail)
 
     # --- before the batch ----------------------------------------------------------------------------------------
 
@@ -116,83 +136,105 @@ class _Run:
         arrived = []
         while self.to_come and self.to_come[-1].arrival <= self.now:
             arrived.append(self.to_come.pop())
-        self.present += arrived
-        returned = sorted(position for end, position, _ in self.execution.running_calls if end <= self.now)
-        self.execution.end_calls(self.now)
-        for position in returned:
-            self.jobs[position].refresh(self.states[position], self.now)
+        for job in arrived:
+            self.present[job.index] = job
+        calls = self.execution.running_calls
+        returned = []
+        if calls and calls[0][0] <= self.now:
+            returned = sorted(position for end, position, _ in calls if end <= self.now)
+            self.execution.pass_time(self.now)
         called, self.called = self.called, []
+        ended, self.ended = self.ended, []
         return View(
             self.machine,
             self.instance.cost,
             now=self.now,
-            batch=len(self.execution.batches),
-            jobs=tuple(self.present),
-            ready=[job for job in self.present if not job.calling],
-            must_work=[] if self.machine.pause else [self.jobs[state.position] for state in self.execution.continuing],
+            batch=self.execution.count,
             arrived=arrived,
             called=called,
             returned=[self.jobs[position] for position in returned],
+            ended=ended,
+            present=self.present.values(),
+            continuing=lambda: [self.jobs[state.position] for state in self.execution.continuing],
         )
 
     def free_blocks(self) -> int | None:
         """Device blocks that nobody holds before the moves."""
         return None if self.machine.block_limit is None else self.machine.block_limit - self.execution.blocks
 
+    def free_host(self) -> int | None:
+        """Tokens that the host can still take before the moves."""
+        return None if self.machine.host_memory is None else self.machine.host_memory - self.execution.host
+
     def make_ordered_moves(self, plan: Plan) -> None:
         """Make the moves that R9 orders in this batch: all KV held when the call started is dropped or swapped out."""
         for state in self.execution.due:
             job = self.jobs[state.position]
-            job.refresh(state, self.now)  # the plan of an earlier, idle boundary has moved the copy only
             if job.handling == "discard":
                 plan.drop(job)
             else:
                 plan.swap_out(job)
 
-    def wait(self) -> None:
-        """Idle until the next arrival or the next end of a call."""
+    def can_wait(self, plan: Plan) -> bool:
+        """Whether all that the plan drops may as well be dropped later; a drop alone is no batch."""
+        states = (self.execution.states[id] for id in plan.dropped)
+        return all(state in self.execution.due or (state.window and state.handling == "free") for state in states)
+
+    def next_event(self) -> int | None:
+        """Return the tick of the next arrival or end of a call."""
         events = [end for end, _, _ in self.execution.running_calls[:1]]
         events += [job.arrival for job in self.to_come[-1:]]
-        if not events:
-            ids = ", ".join(job.id for job in self.present[:5]) + (", .." if len(self.present) > 5 else "")
+        return min(events, default=None)
+
+    def wait(self) -> None:
+        """Idle until the next arrival or the next end of a call."""
+        event = self.next_event()
+        if event is None:
+            jobs = list(self.present.values())
+            ids = ", ".join(job.id for job in jobs[:5]) + (", .." if len(jobs) > 5 else "")
             raise self.fail(11, f"it waits although nothing is to come, and {ids} are not done")
-        self.now = min(events)
+        self.now = event
 
     # --- the batch -----------------------------------------------------------------------------------------------
 
-    def execute(self, plan: Plan) -> Batch:
-        """Execute the batch under the referee's rules, and bring the copies to the tick of its end."""
+    def execute(self, view: View, plan: Plan) -> Batch:
+        """Execute the batch under the referee's rules, repeat it while nothing changes, and note what has happened."""
         execution = self.execution
-        try:
+        with self.blaming_the_policy():
             batch = plan.batch(self.now)
-            execution.execute(batch)
-        except ValidationError as error:
-            raise self.fail(None, first_error(error)) from error
+        try:
+            execution.execute_once(batch)
         except InvalidSchedule as broken:
             who = "" if broken.request is None else f"request {broken.request}: "
             raise self.fail(broken.rule, who + broken.detail) from broken
+        plan.undo()  # from now on the jobs show the state
+        self.note_ends()
+        repeats = self.repeat(view, plan) if self.compress and not (self.called or self.ended or plan.moves()) else 0
         self.now = execution.end
-        self.refresh({**batch.drop, **batch.swap_out, **batch.swap_in, **batch.work})
-        for job in self.worked:
-            job.worked = False
-        self.worked = [self.jobs[execution.states[id].position] for id in batch.work]
-        for job in self.worked:
-            job.worked = True
-        self.check_progress(execution.batches[-1].features.generated)
-        return batch
+        self.check_progress(execution.runs[-1].features.generated)
+        return batch if not repeats else batch.model_copy(update={"repeat": 1 + repeats})
 
-    def refresh(self, touched: Iterable[str]) -> None:
-        """Copy the state of the requests that the batch has touched."""
-        last, done = len(self.execution.batches) - 1, False
-        for id in touched:
-            state = self.execution.states[id]
+    def repeat(self, view: View, plan: Plan) -> int:
+        """Repeat a batch of decodes up to the next event, as long as the policy would; return how often."""
+        event = self.next_event()
+        if event is not None and event <= self.execution.end:
+            return 0
+        with self.blaming_the_policy():
+            most = self.policy.steady(view, plan) - 1
+        repeats = self.execution.stretch(plan.work, most, event) if most > 0 else 0
+        if repeats:
+            self.note_ends()
+        return repeats
+
+    def note_ends(self) -> None:
+        """Note whose segments the latest batch has ended."""
+        for state in self.execution.ended:
             job = self.jobs[state.position]
-            job.refresh(state, self.now)
-            done |= state.trace.completion >= 0
-            if state.call is not None and state.call.batch == last:
+            if state.status == DONE:
+                self.ended.append(job)
+                del self.present[job.index]
+            else:
                 self.called.append(job)
-        if done:
-            self.present = [job for job in self.present if self.states[job.index].trace.completion < 0]
 
     def check_progress(self, generated: int) -> None:
         """Refuse a policy that moves KV in and out for ever.
@@ -201,8 +243,10 @@ class _Run:
         many batches are allowed.
         """
         self.quiet = 0 if generated else self.quiet + 1
-        if self.quiet.bit_count() == 1 and self.quiet > 64 + 4 * sum(job.known + 2 for job in self.present):
-            raise self.fail(11, f"it loops: the last {self.quiet} batches have generated no token")
+        if self.quiet.bit_count() == 1 and self.quiet > 64:
+            most = 64 + 4 * sum(job.known + 2 for job in self.present.values())
+            if self.quiet > most:
+                raise self.fail(11, f"it loops: the last {self.quiet} batches have generated no token")
 
 
 def _outlooks(

@@ -7,8 +7,9 @@ from typing import Literal
 from heuristics.alone import Effort
 from heuristics.outlook import Outlook
 from kvbound.instance import Handling, Slo
+from kvbound.state import CALLING, RequestState
 from kvbound.trace import Phase
-from kvbound.validator import RequestState
+from kvbound.validator import Execution
 
 Knows = Literal["online", "predictions", "clairvoyant"]
 """What a policy may know: `online`, what has happened; `predictions`, also the sizes and calls of the requests that
@@ -20,17 +21,22 @@ class NotKnown(Exception):  # noqa: N818 - the name says what it is
 
 
 class Job:
-    """One request, as it stands at a batch boundary after the moves that rule R9 orders in this batch.
+    """One request, as it stands at a batch boundary after the moves that the batch being decided makes.
 
-    A job is a copy: changing it changes nothing but the policy's own picture. Tokens and ticks throughout.
+    It cannot be changed; the moves and the work that a `Plan` takes change what it shows. Tokens and ticks throughout.
     """
 
-    __slots__ = ("_ahead", "_effort", "arrival", "blocks", "call_start", "calling", "device", "generated", "handling",
-                 "host", "id", "index", "known", "prompt", "segment", "slo", "weight", "window", "worked")  # fmt: skip
+    __slots__ = ("_ahead", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",
+                 "prompt", "slo", "weight")  # fmt: skip
 
-    def __init__(self, state: RequestState, ahead: Outlook | None) -> None:
+    def __init__(self, execution: Execution, state: RequestState, ahead: Outlook | None) -> None:
         request = state.request
+        self._execution = execution
+        self._state = state
         self._ahead = ahead
+        self._held: tuple[int, int, int] | None = None  # device, host, blocks that the plan leaves it
+        self._effort = Effort(0, 0)
+        self._effort_of: tuple[int, int, int] | None = None
         self.id: str = request.id
         self.index: int = state.position
         """Position in the instance's list of requests."""
@@ -38,41 +44,92 @@ class Job:
         self.prompt: int = request.prompt
         self.weight: int = request.weight
         self.slo: Slo | None = request.slo
-        self.worked = False
-        """Whether it worked in the batch before."""
-        self.refresh(state, 0)
 
-    def refresh(self, state: RequestState, now: int) -> None:
-        """Copy the exact state at tick `now`."""
-        self._effort: Effort | None = None
-        self.known: int = state.known
+    def hold(self, device: int, host: int, blocks: int) -> None:
+        """Note where the batch being decided leaves its KV; `forget` takes it back."""
+        self._held = device, host, blocks
+
+    def forget(self) -> None:
+        """Show the state of the execution again."""
+        self._held = None
+
+    def _decoded(self) -> int:
+        """Return the tokens decoded since it joined the stream."""
+        joined = self._state.joined
+        return 0 if joined < 0 else self._execution.count - joined
+
+    # --- what everybody may know ---------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> int:
         """S: tokens of prompt, generated and returned."""
-        self.device: int = state.device
-        """m: tokens of KV on the device."""
-        self.host: int = state.host
-        """h: tokens of KV on the host."""
-        self.blocks: int = state.blocks
-        """Device blocks held, in this batch once it has been taken into the batch."""
-        self.segment: int = state.segment
-        """Segment that it is in, or that follows the running call (from 0)."""
-        self.generated: int = state.request.segments[state.segment].decode - state.left
-        """Tokens generated in this segment."""
-        self.window: bool = state.window
-        """Whether it has not worked since its latest call started."""
-        self.handling: Handling | None = state.request.calls[state.segment - 1].handling if state.window else None
-        """What the instance asks for the latest call, while `window`."""
-        self.call_start: int | None = state.call.start if state.window and state.call is not None else None
-        self.calling: bool = state.call is not None and state.window and state.call.end > now
-        """Whether it is in a call."""
+        return self._state.known + self._decoded()
 
-    def put(self, device: int, host: int) -> None:
-        """Note where its KV is after a move that the batch being decided makes."""
-        self._effort = None
-        self.device, self.host = device, host
+    @property
+    def device(self) -> int:
+        """m: tokens of KV on the device."""
+        return self._state.device + self._decoded() if self._held is None else self._held[0]
+
+    @property
+    def host(self) -> int:
+        """h: tokens of KV on the host."""
+        return self._state.host if self._held is None else self._held[1]
+
+    @property
+    def blocks(self) -> int:
+        """Device blocks held, in this batch once it has been taken into the batch."""
+        if self._held is not None:
+            return self._held[2]
+        if self._state.joined < 0:
+            return self._state.blocks
+        return self._execution.machine.blocks(self.device)
+
+    @property
+    def segment(self) -> int:
+        """Segment that it is in, or that follows the running call (from 0)."""
+        return self._state.segment
+
+    @property
+    def generated(self) -> int:
+        """Tokens generated in this segment."""
+        state = self._state
+        return state.request.segments[state.segment].decode - state.left + self._decoded()
+
+    @property
+    def window(self) -> bool:
+        """Whether it has not worked since its latest call started."""
+        return self._state.window
+
+    @property
+    def handling(self) -> Handling | None:
+        """What the instance asks for the latest call, while `window`."""
+        state = self._state
+        return state.request.calls[state.segment - 1].handling if state.window else None
+
+    @property
+    def call_start(self) -> int | None:
+        """Tick at which the latest call started, while `window`."""
+        state = self._state
+        return state.call.start if state.window and state.call is not None else None
+
+    @property
+    def calling(self) -> bool:
+        """Whether it is in a call."""
+        return self._state.status == CALLING
+
+    @property
+    def worked(self) -> bool:
+        """Whether it worked in the batch before."""
+        if self._state.joined >= 0:
+            return True
+        spans = self._state.trace.spans
+        return bool(spans) and spans[-1].batch + spans[-1].length == self._execution.count
 
     @property
     def missing(self) -> int:
         """Tokens to process until it generates the next one (KV on the host is brought back, not processed)."""
+        if self._held is None and self._state.joined >= 0:
+            return 1
         return self.known - self.device - self.host
 
     @property
@@ -102,7 +159,7 @@ class Job:
     @property
     def work(self) -> int:
         """Ticks of its remaining batches if it ran alone: decodes, prefills, recomputations and transfers."""
-        return (self._effort or self._efforts()).ticks
+        return self._efforts().ticks
 
     @property
     def call_time(self) -> int:
@@ -112,7 +169,7 @@ class Job:
     @property
     def area(self) -> int:
         """Remaining memory-time in token-ticks: KV held over time if it ran alone, and the waste of its calls."""
-        return (self._effort or self._efforts()).area
+        return self._efforts().area
 
     @property
     def call_end(self) -> int | None:
@@ -121,5 +178,8 @@ class Job:
         return None if self.call_start is None else self.call_start + ahead.durations[self.segment - 1]
 
     def _efforts(self) -> Effort:
-        self._effort = self.ahead.effort(self.segment, self.device, self.host, self.missing, self.generated)
+        now = self.known, self.device, self.host
+        if now != self._effort_of:
+            self._effort_of = now
+            self._effort = self.ahead.effort(self.segment, self.device, self.host, self.missing, self.generated)
         return self._effort

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from heuristics.admission import Admission
 from heuristics.job import Job, NotKnown
@@ -10,6 +10,7 @@ from heuristics.outlook import Outlook
 from heuristics.view import View
 from kvbound.instance import LIMIT
 from kvbound.schedule import Batch
+from kvbound.state import Stream
 from kvbound.trace import Phase
 
 
@@ -20,7 +21,14 @@ class Plan:
     referee's rules; nothing is corrected.
     """
 
-    def __init__(self, view: View, free_blocks: int | None, outlooks: list[Outlook] | None) -> None:
+    def __init__(
+        self,
+        view: View,
+        free_blocks: int | None,
+        free_host: int | None,
+        outlooks: list[Outlook] | None,
+        stream: Stream,
+    ) -> None:
         machine = view.machine
         self.machine = machine
         self.work: dict[str, int] = {}
@@ -29,14 +37,22 @@ class Plan:
         self.swapped_in: dict[str, int] = {}
         self.free_blocks = free_blocks
         """Device blocks that nobody holds (None: no limit)."""
+        self.free_host = free_host
+        """Tokens that the host can still take (None: no limit)."""
+        self.chunked = machine.chunked
+        self.hybrid = machine.hybrid
         self.tokens_left = LIMIT if machine.batch_tokens is None else machine.batch_tokens
         self.prefill_left = LIMIT if machine.prefill_limit is None else machine.prefill_limit
+        self._whole = self.prefill_left  # a policy that does not split prefills splits what is longer than this
         self.requests_left = LIMIT if machine.batch_requests is None else machine.batch_requests
         self._phase: Phase | None = None  # of what was taken first
         self._owed = {job.index: job for job in view.must_work}
         self._owed_prefills = sum(job.phase == "prefill" for job in view.must_work)
         self._closed = False  # without hybrid and pause: a request prefills in parts, and so alone
-        self._jobs = view.jobs
+        self._view = view
+        self._batch = view.batch
+        self._stream = stream
+        self._touched: list[Job] = []
         self._outlooks = outlooks
         self._taken: list[tuple[Job, int]] = []
         self._admission: Admission | None = None
@@ -45,6 +61,24 @@ class Plan:
     def phase(self) -> Phase | None:
         """Phase of what was taken first, or else of what must work: of the whole batch, without `hybrid`."""
         return self._phase or next((job.phase for job in self._owed.values()), None)
+
+    def limit(
+        self,
+        *,
+        hybrid: bool = True,
+        chunked: bool = True,
+        batch_tokens: int | None = None,
+        prefill_tokens: int | None = None,
+    ) -> None:
+        """Keep this batch to what the policy's own switches and budgets allow, where the machine allows more."""
+        self.hybrid &= hybrid
+        self.chunked &= chunked
+        if batch_tokens is not None:
+            self.tokens_left = min(self.tokens_left, batch_tokens)
+        self.prefill_left = min(self.prefill_left, self.tokens_left)
+        if prefill_tokens is not None:
+            self.prefill_left = min(self.prefill_left, prefill_tokens)
+        self._whole = self.prefill_left
 
     # --- work ----------------------------------------------------------------------------------------------------
 
@@ -60,9 +94,9 @@ class Plan:
             tokens = min(tokens, self.prefill_left - self._owed_prefills + owed)
         if tokens < 1 or self.requests_left - len(self._owed) + owed < 1:
             return 0
-        if tokens < missing and not self.machine.chunked:
+        if tokens < missing and not self.chunked and not (self.machine.chunked and missing > self._whole):
             return 0
-        return tokens if self.machine.hybrid or self._may_join(phase, tokens == missing, owed) else 0
+        return tokens if self.hybrid or self._may_join(phase, tokens == missing, owed) else 0
 
     def _may_join(self, phase: Phase, whole: bool, owed: bool) -> bool:
         """Whether a request may join a batch of one phase.
@@ -95,10 +129,45 @@ class Plan:
             self._move(self.swapped_in, job, job.host, job.device + job.host, 0)
         self._taken.append((job, tokens))
         self.work[job.id] = tokens
-        self._hold(job, job.device + tokens)
+        self._hold(job, job.device, job.host, tokens)
         self._pay(job, phase, tokens)
         self._phase = self._phase or phase
-        self._closed |= not (whole or self.machine.hybrid or self.machine.pause)
+        self._closed |= not (whole or self.hybrid or self.machine.pause)
+
+    def decode_on(self, jobs: Sequence[Job]) -> bool:
+        """Let all of these, which decoded on in the batch before, process a token, or none if not all of them can.
+
+        The same as `take` for each, and faster: a batch of many decodes is decided at once. False, too, if one of them
+        did not decode on, or if the budgets, the phase or the blocks lack anything.
+        """
+        members = self._stream.members
+        count = len(jobs)
+        if count > min(self.tokens_left, self.requests_left) or not (self.hybrid or self.phase in (None, "decode")):
+            return False
+        touched = {job.id for job in self._touched}
+        work = {job.id: 1 for job in jobs if job.id in members}
+        if len(work) < count or (touched and not touched.isdisjoint(work)):
+            return False
+        growth = self._growth_of(jobs)
+        if self.free_blocks is not None:
+            if growth > self.free_blocks:
+                return False
+            self.free_blocks -= growth
+        self.work.update(work)
+        self.tokens_left -= count
+        self.requests_left -= count
+        if count:
+            self._phase = self._phase or "decode"
+        for job in jobs if self._owed else ():
+            self._owed.pop(job.index, None)
+        return True
+
+    def _growth_of(self, jobs: Sequence[Job]) -> int:
+        """Return the blocks that the next token of each takes."""
+        block = self.machine.block
+        if len(jobs) == len(self._stream):
+            return self._stream.growth(self._batch)
+        return len(jobs) if block == 1 else sum(job.device % block == 0 for job in jobs)
 
     def fill(self, jobs: Iterable[Job]) -> None:
         """Take the requests in the given order, after those that must work; skip those that are not admitted."""
@@ -142,9 +211,23 @@ class Plan:
         self._admission = None
         self._move(self.swapped_in, job, tokens, job.device + tokens, job.host - tokens)
 
+    def moves(self) -> bool:
+        """Whether the batch makes any move."""
+        return bool(self.dropped or self.swapped_out or self.swapped_in)
+
     def batch(self, start: int) -> Batch:
-        """Return the batch as the schedule has it."""
-        return Batch(start=start, work=self.work, drop=self.dropped, swap_out=self.swapped_out, swap_in=self.swapped_in)
+        """Return the batch as the schedule has it; TypeError if a number of tokens is no integer."""
+        parts = {"work": self.work, "drop": self.dropped, "swap_out": self.swapped_out, "swap_in": self.swapped_in}
+        for part, tokens_of in parts.items():
+            if not set(map(type, tokens_of.values())) <= {int}:
+                id, tokens = next((id, tokens) for id, tokens in tokens_of.items() if type(tokens) is not int)
+                raise TypeError(f"{part}.{id}: {tokens!r} is no integer")
+        return Batch.model_construct(None, start=start, repeat=1, **parts)
+
+    def undo(self) -> None:
+        """Let the jobs show their state as the execution has it."""
+        for job in self._touched:
+            job.forget()
 
     def _evict(self, moves: dict[str, int], job: Job, tokens: int, device: int, host: int) -> None:
         self._admission = None
@@ -154,18 +237,20 @@ class Plan:
 
     def _move(self, moves: dict[str, int], job: Job, tokens: int, device: int, host: int) -> None:
         moves[job.id] = moves.get(job.id, 0) + tokens
-        job.put(device, host)
-        self._hold(job, device)
+        if self.free_host is not None:
+            self.free_host -= host - job.host
+        self._hold(job, device, host)
 
     def _growth(self, job: Job, tokens: int) -> int:
         return self.machine.blocks(job.device + job.host + tokens) - job.blocks
 
-    def _hold(self, job: Job, device: int) -> None:
-        """Count the blocks of `device` tokens as the request's."""
-        blocks = self.machine.blocks(device)
+    def _hold(self, job: Job, device: int, host: int, growth: int = 0) -> None:
+        """Note what the request holds after the moves, and count the blocks that it needs after its growth."""
+        blocks = self.machine.blocks(device + growth)
         if self.free_blocks is not None:
             self.free_blocks -= blocks - job.blocks
-        job.blocks = blocks
+        job.hold(device, host, blocks)
+        self._touched.append(job)
 
     def _pay(self, job: Job, phase: Phase, tokens: int) -> None:
         """Take the work out of the budgets."""
@@ -181,5 +266,5 @@ class Plan:
         if self._outlooks is None:
             raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
         if self._admission is None:
-            self._admission = Admission(self.machine, self._outlooks, self._jobs, self.free_blocks, self._taken)
+            self._admission = Admission(self.machine, self._outlooks, self._view.jobs, self.free_blocks, self._taken)
         return self._admission

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from heuristics.job import Job, Knows
 from heuristics.plan import Plan
 from heuristics.view import View
+from kvbound.instance import Machine
 
 
 class Policy(ABC):
@@ -31,9 +32,21 @@ class Policy(ABC):
     def start(self, view: View) -> None:  # noqa: B027 - a policy without state needs none
         """Prepare for a run; `view` has the machine and the cost, and no request yet."""
 
+    def why_not(self, machine: Machine) -> str | None:
+        """Say why it cannot run on a machine (None: it can)."""
+        return None
+
     @abstractmethod
     def decide(self, view: View, plan: Plan) -> None:
         """Fill `plan` for the batch that starts at `view.now`; leave it empty to wait for the next event."""
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches, this one included, the same would be decided if nothing happens in between.
+
+        Asked only about batches of decodes that go on: nobody arrives, returns or ends, and nobody lacks a block. The
+        engine then repeats the batch without asking; by default it asks for every batch.
+        """
+        return 1
 
 
 class Ranked(Policy):

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from heuristics.engine import PolicyError, trace_policy
+from heuristics.engine import PolicyError, Unsuited, trace_policy
 from heuristics.fcfs import Fcfs
 from heuristics.mars_order import MarsOrder
 from heuristics.policy import Policy
+from heuristics.sarathi import Sarathi
 from heuristics.serial import Serial
 from heuristics.sjf import Sjf
 from heuristics.sjf_api import SjfApi
+from heuristics.vllm import Vllm
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.metrics import check_objective, objective_value
 from kvbound.schedule import Schedule
 from kvbound.trace import Trace
 
-POLICIES: dict[str, Policy] = {policy.name: policy for policy in (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())}
+STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
+"""Policies that never evict and run on every machine; the best of them is where a solve starts."""
+
+POLICIES: dict[str, Policy] = {policy.name: policy for policy in (*STARTERS, Vllm(), Sarathi())}
 """Every policy, by the name that commands use."""
 
 
@@ -33,20 +38,20 @@ def best_schedule(
 ) -> tuple[str, Schedule, Trace]:
     """Run policies and return the name, schedule and trace of the one with the smallest value; the first of equal ones.
 
-    `policies` are names or policies (None: all of `POLICIES`, of which `serial` always succeeds). One that ends with a
-    PolicyError is passed over; if all do, the last error is raised. BadInput for an unknown name or objective, or if
-    `policies` is empty.
+    `policies` are names or policies (None: the `STARTERS`, of which `serial` always succeeds). One that is unsuited, or
+    ends with a PolicyError, is passed over; if all do, the last error is raised. BadInput for an unknown name or
+    objective, or if `policies` is empty.
     """
     check_objective(objective)
-    chosen = [get_policy(p) if isinstance(p, str) else p for p in (POLICIES if policies is None else policies)]
+    chosen = [get_policy(p) if isinstance(p, str) else p for p in (STARTERS if policies is None else policies)]
     if not chosen:
         raise BadInput("no policy was given; name at least one")
     best: tuple[str, Trace] | None = None
-    failure: PolicyError | None = None
+    failure: BadInput | None = None
     for policy in chosen:
         try:
             trace = trace_policy(instance, policy)
-        except PolicyError as error:
+        except (PolicyError, Unsuited) as error:
             failure = error
             continue
         if best is None or objective_value(trace, objective) < objective_value(best[1], objective):

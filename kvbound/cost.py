@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import count
 from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
@@ -100,6 +102,20 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1)]]):
             if ticks > longest:
                 longest = ticks
         return longest
+
+    def durations(self, features: Features) -> Iterator[int]:
+        """Yield the ticks of this batch and of those after it in which the same decodes go on, without end.
+
+        From each batch to the next, the KV that the decodes read grows by a token for each of them.
+        """
+        position = Features._fields.index("decode_kv")
+        lines = [
+            (function.value(features), dict(function.terms).get(position, 0) * features.decode_requests,
+             function.divisor)
+            for function in self.root
+        ]  # fmt: skip
+        for i in count():
+            yield max(1, *[-(-(value + slope * i) // divisor) for value, slope, divisor in lines])
 
     @cached_property
     def always_one_tick(self) -> bool:

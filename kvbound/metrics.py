@@ -19,7 +19,7 @@ def makespan(trace: Trace) -> int:
 
 def busy_time(trace: Trace) -> int:
     """Return the sum of the batch durations (INFERMAX's total latency)."""
-    return sum(batch.duration for batch in trace.batches)
+    return sum(run.ends[-1] - run.start for run in trace.runs)
 
 
 def flow_time(request: RequestTrace) -> int:
@@ -129,12 +129,12 @@ def measures(trace: Trace) -> dict[str, Any]:
         "requests": {request.request.id: _request_measures(request) for request in requests},
         "throughput": _json(Fraction(generated, end)),
         "goodput": _json(Fraction(len(requests) - late_requests(trace), end)),
-        "batches": len(trace.batches),
-        "peak_memory": max(batch.device for batch in trace.batches),
-        "tokens_processed": sum(step.tokens for request in requests for step in request.steps),
-        "tokens_recomputed": sum(step.recomputed for request in requests for step in request.steps),
-        "tokens_swapped_out": sum(batch.features.swap_out_tokens for batch in trace.batches),
-        "tokens_swapped_in": sum(batch.features.swap_in_tokens for batch in trace.batches),
+        "batches": sum(len(run.ends) for run in trace.runs),
+        "peak_memory": max(run.devices[-1] for run in trace.runs),
+        "tokens_processed": sum(run.features.tokens * len(run.ends) for run in trace.runs),
+        "tokens_recomputed": sum(span.recomputed for request in requests for span in request.spans),
+        "tokens_swapped_out": sum(run.features.swap_out_tokens for run in trace.runs),
+        "tokens_swapped_in": sum(run.features.swap_in_tokens for run in trace.runs),
         "waste": {
             "calls": trace.waste.calls,
             "queued": trace.waste.queued,

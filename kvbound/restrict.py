@@ -159,12 +159,12 @@ def schedule_on_fine(schedule: Schedule, fine: Instance, coarse: Instance) -> Sc
     made = coarse.coarsening
     assert made is not None
     grid = _grid(fine.machine, made.block_tokens, made.slot_ticks, made.headroom_ticks)
-    slots = [_Slot() for _ in schedule.batches]
+    slots = [_Slot() for _ in trace.batches]
     for request in trace.requests:
         segments = _segments(fine.request(request.request.id), grid)
         _fill(slots, request, [block for parts in segments for part in parts for block in part], grid)
     batches: list[Batch] = []
-    for slot, batch in zip(slots, schedule.batches, strict=True):
+    for slot, batch in zip(slots, trace.batches, strict=True):
         batches += _batches(slot, batch.start * grid.slot, fine.machine, grid)
     return Schedule(instance_sha256=fine.sha256, batches=tuple(batches))
 
@@ -223,10 +223,14 @@ def _batches(slot: _Slot, start: int, machine: Machine, grid: _Grid) -> list[Bat
             work[tick][id] = 1
     _place_bulk(slot.bulk, work, prefills, machine, grid)
     first = min(work, default=0)
-    moves = {kind: dict(slot.moves[kind]) for kind in ("drop", "swap_out", "swap_in")}
+    moves = Batch(start=start, drop=slot.moves["drop"], swap_out=slot.moves["swap_out"], swap_in=slot.moves["swap_in"])
     if not work:
-        return [Batch(start=start, **moves)]
-    return [Batch(start=start + tick, work=work[tick], **(moves if tick == first else {})) for tick in sorted(work)]
+        return [moves]
+    return [
+        moves.model_copy(update={"start": start + tick, "work": work[tick]}) if tick == first
+        else Batch(start=start + tick, work=work[tick])
+        for tick in sorted(work)
+    ]  # fmt: skip
 
 
 def _place_bulk(

@@ -14,7 +14,11 @@ Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
 
 
 class Batch(BaseModel):
-    """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; the moves happen in that order."""
+    """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; the moves happen in that order.
+
+    With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each of which
+    starts when the one before ends.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -23,6 +27,11 @@ class Batch(BaseModel):
     drop: dict[Name, Integer] = {}
     swap_out: dict[Name, Integer] = {}
     swap_in: dict[Name, Integer] = {}
+    repeat: Annotated[int, Field(ge=1, le=10**9)] = 1
+
+    def again(self, start: int) -> Batch:
+        """Return the batch that comes after this one where it is repeated: the same work, no moves."""
+        return Batch.model_construct(start=start, work=self.work, drop={}, swap_out={}, swap_in={}, repeat=1)
 
 
 class Schedule(BaseModel):
@@ -36,5 +45,9 @@ class Schedule(BaseModel):
     batches: tuple[Batch, ...]
 
     def to_json(self, indent: int | None = None) -> str:
-        """Return the schedule file as text."""
-        return json.dumps(self.model_dump(mode="json"), indent=indent, ensure_ascii=False)
+        """Return the schedule file as text; `repeat` is written where it is above 1."""
+        data = self.model_dump(mode="json")
+        for batch in data["batches"]:
+            if batch["repeat"] == 1:
+                del batch["repeat"]
+        return json.dumps(data, indent=indent, ensure_ascii=False)

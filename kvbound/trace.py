@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from kvbound.cost import Features
 from kvbound.instance import Instance, Request
-from kvbound.schedule import Schedule
+from kvbound.schedule import Batch, Schedule
 
 Phase = Literal["prefill", "decode"]
 MoveKind = Literal["drop", "swap_out", "swap_in"]
@@ -31,6 +33,29 @@ class BatchTrace(NamedTuple):
         return self.start + self.duration
 
 
+class Run(NamedTuple):
+    """Batches of the same decodes, one right after the other; a single batch of any kind is a run of one."""
+
+    start: int
+    ends: tuple[int, ...] | list[int]
+    """Tick at which each of the batches ends."""
+    features: Features
+    """Those of the first; from each batch to the next the KV read grows by a token for each decode."""
+    devices: tuple[int, ...] | list[int]
+    """Device memory during each of the batches."""
+    device_after: int
+    host: int
+
+    def batches(self) -> Iterator[BatchTrace]:
+        """Yield the batches one by one."""
+        start, after = self.start, [*self.devices[:-1], self.device_after]
+        for i, (end, device) in enumerate(zip(self.ends, self.devices, strict=True)):
+            read = self.features.decode_kv + i * self.features.decode_requests
+            features = self.features._replace(decode_kv=read) if i else self.features
+            yield BatchTrace(start, end - start, features, device, after[i], self.host)
+            start = end
+
+
 class Step(NamedTuple):
     """The work of one request in one batch: `tokens` processed on top of `resident` ones."""
 
@@ -41,6 +66,23 @@ class Step(NamedTuple):
     recomputed: int
     """How many of the tokens had been processed before."""
     generated: bool
+
+
+class Span(NamedTuple):
+    """The work of one request in `length` batches, one right after the other; more than one only for decodes."""
+
+    batch: int
+    length: int
+    resident: int
+    tokens: int
+    phase: Phase
+    recomputed: int
+    generated: bool
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the work in each of the batches."""
+        for i in range(self.length):
+            yield Step(self.batch + i, self.resident + i, self.tokens, self.phase, self.recomputed, self.generated)
 
 
 class Move(NamedTuple):
@@ -88,16 +130,21 @@ class CallTrace:
         return "mixed"
 
 
-@dataclass(slots=True)
+@dataclass
 class RequestTrace:
     """One request as it was carried out."""
 
     request: Request
-    steps: list[Step] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     calls: list[CallTrace] = field(default_factory=list)
     first_token: int = -1
     completion: int = -1
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Its work, batch by batch."""
+        return [step for span in self.spans for step in span.steps()]
 
 
 @dataclass(slots=True)
@@ -115,15 +162,34 @@ class Waste:
         return self.calls + self.queued + self.transfer + self.recomputation
 
 
-@dataclass(slots=True)
+@dataclass
 class Trace:
-    """A schedule that passed the referee, executed. `kvbound.metrics` computes objectives and measures from it."""
+    """A schedule that passed the referee, executed. `kvbound.metrics` computes objectives and measures from it.
+
+    Long traces are kept as runs and spans; `batches` and `RequestTrace.steps` write them out.
+    """
 
     instance: Instance
     schedule: Schedule
-    batches: list[BatchTrace]
+    runs: list[Run]
     requests: tuple[RequestTrace, ...]
     waste: Waste
+
+    @cached_property
+    def batches(self) -> list[BatchTrace]:
+        """The executed batches, one by one."""
+        return [batch for run in self.runs for batch in run.batches()]
+
+    def expanded(self) -> Schedule:
+        """Return the schedule with every batch written out: no batch has `repeat` above 1."""
+        if all(batch.repeat == 1 for batch in self.schedule.batches):
+            return self.schedule
+        starts = iter(self.batches)
+        batches: list[Batch] = []
+        for batch in self.schedule.batches:
+            batches.append(batch.model_copy(update={"start": next(starts).start, "repeat": 1}))
+            batches += [batch.again(next(starts).start) for _ in range(batch.repeat - 1)]
+        return Schedule(instance_sha256=self.schedule.instance_sha256, batches=tuple(batches))
 
     def memory_curve(self) -> list[tuple[int, int]]:
         """Return device memory over time: (tick, tokens of occupied blocks from this tick on)."""

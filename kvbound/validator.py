@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from kvbound.cost import Features
 from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request
+from kvbound.instance import Instance
 from kvbound.schedule import Batch, Schedule
-from kvbound.trace import BatchTrace, CallTrace, Move, MoveKind, RequestTrace, Step, Trace, Waste
+from kvbound.state import CALLING, DONE, READY, RequestState, Stream
+from kvbound.trace import CallTrace, Move, MoveKind, Phase, Run, Span, Trace, Waste
 
 
 @dataclass(eq=False)
@@ -48,21 +49,14 @@ def verify_schedule(instance: Instance, schedule: Schedule) -> Trace:
             f"that of {instance.name} is {instance.sha256[:12]}..)"
         )
     execution = Execution(instance)
-    with _garbage_collection_paused():
+    with garbage_collection_paused():
         for batch in schedule.batches:
             execution.execute(batch)
-    execution.rule_11_completion()
-    return Trace(
-        instance=instance,
-        schedule=schedule,
-        batches=execution.batches,
-        requests=tuple(state.trace for state in execution.states.values()),
-        waste=execution.waste,
-    )
+    return execution.trace(schedule)
 
 
 @contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
+def garbage_collection_paused() -> Iterator[None]:
     """Pause the cyclic collector: an execution makes tuples by the million and no cycles; it takes half the time."""
     enabled = gc.isenabled()
     gc.disable()
@@ -73,31 +67,7 @@ def _garbage_collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-_READY, _CALLING, _DONE = range(3)
 _ORDERED: dict[str, MoveKind] = {"discard": "drop", "swap": "swap_out"}
-
-
-class RequestState:
-    """State of one request: S, m, h of the semantics, and where it stands."""
-
-    __slots__ = ("blocks", "call", "computed", "device", "handling", "host", "known", "left", "position", "request",
-                 "segment", "status", "trace", "window")  # fmt: skip
-
-    def __init__(self, position: int, request: Request) -> None:
-        self.position = position
-        self.request = request
-        self.trace = RequestTrace(request)
-        self.known = request.prompt  # S
-        self.device = 0  # m
-        self.host = 0  # h
-        self.blocks = 0  # device blocks
-        self.computed = 0  # tokens processed at least once
-        self.segment = 0
-        self.left = request.segments[0].decode  # tokens left to generate in the segment
-        self.status = _READY  # from its arrival on
-        self.call: CallTrace | None = None  # the latest call
-        self.handling = ""  # what the instance asks for the latest call
-        self.window = False  # between the start of the latest call and the next work
 
 
 class _MoveMade(NamedTuple):
@@ -117,29 +87,49 @@ class Execution:
     """Executes the batches of a schedule one after another. What a rule says is in the method of its name."""
 
     def __init__(self, instance: Instance) -> None:
+        self.instance = instance
         self.machine = instance.machine
-        self.duration = instance.cost.duration
+        self.cost = instance.cost
         self.states = {request.id: RequestState(i, request) for i, request in enumerate(instance.requests)}
         self.running_calls: list[tuple[int, int, RequestState]] = []  # heap: end, position, request
         self.blocks = 0  # device blocks held by all requests
         self.calling_blocks = 0  # those of requests in a call
         self.host = 0  # tokens on the host
         self.end = 0  # end of the previous batch
-        self.continuing: list[RequestState] = []  # worked in the previous batch, which did not end their segment
+        self.passed = 0  # the memory held is accounted for up to here
+        self.stream = Stream(self.machine.block)
+        self.unfinished: list[RequestState] = []  # worked in the previous batch, and have not processed all
         self.due: list[RequestState] = []  # their call was started by the previous batch and orders a move
-        self.batches: list[BatchTrace] = []
+        self.ended: list[RequestState] = []  # the previous batch ended their segment
+        self.count = 0  # batches executed
+        self.runs: list[Run] = []
         self.waste = Waste()
         self.broken: list[InvalidSchedule] = []
 
     def fail(self, rule: int, request: str | None, detail: str) -> None:
         """Note a broken rule; the lowest of the batch is raised when the batch has been read."""
-        self.broken.append(InvalidSchedule(rule, len(self.batches), request, detail))
+        self.broken.append(InvalidSchedule(rule, self.count, request, detail))
+
+    @property
+    def continuing(self) -> list[RequestState]:
+        """Those that worked in the previous batch, which did not end their segment."""
+        return [*self.stream.members.values(), *self.unfinished]
 
     def execute(self, batch: Batch) -> None:
+        """Execute a batch, as often as it is repeated, or raise InvalidSchedule."""
+        self.execute_once(batch)
+        left = batch.repeat - 1
+        while left:
+            done = self.stretch(batch.work, left)
+            if not done:
+                self.execute_once(batch.again(self.end))
+            left -= done or 1
+
+    def execute_once(self, batch: Batch) -> None:
         """Execute one batch, or raise InvalidSchedule."""
+        continuing = [] if self.machine.pause else self.continuing
         self.rule_1_time(batch)
-        self.pass_idle_time(batch.start)
-        self.end_calls(batch.start)
+        self.pass_time(batch.start)
         moves = self.make_moves(batch)
         if moves or self.due:
             self.rule_8_eviction(moves)
@@ -149,33 +139,41 @@ class Execution:
             self.fail(10, None, "it has neither work nor a transfer")
         works = self.read_work(batch, moves)
         self.rule_5_budgets(works)
-        self.rule_5_no_pause(batch)
+        self.rule_5_no_pause(batch, continuing)
         self.rule_6_device_memory(works)
         self.rule_7_host_memory()
         if self.broken:
             raise min(self.broken, key=lambda broken: broken.rule)
         self.run(batch.start, works, moves)
 
+    def trace(self, schedule: Schedule) -> Trace:
+        """Return the trace of the schedule that has been executed; InvalidSchedule if a request is not done."""
+        self.rule_11_completion()
+        requests = tuple(state.trace for state in self.states.values())
+        return Trace(self.instance, schedule, self.runs, requests, self.waste)
+
     # --- before the batch ----------------------------------------------------------------------------------------
 
     def rule_1_time(self, batch: Batch) -> None:
         """R1: t_1 >= 0 and t_{j+1} >= t_j + D_j."""
         if batch.start < self.end:
-            earliest = f"the batch before it ends at {self.end}" if self.batches else "time starts at 0"
+            earliest = f"the batch before it ends at {self.end}" if self.count else "time starts at 0"
             self.fail(1, None, f"it starts at {batch.start}, but {earliest}")
 
-    def pass_idle_time(self, now: int) -> None:
-        """Account for the memory held from the end of the previous batch to `now`."""
-        idle = (now - self.end) * self.machine.block
+    def pass_time(self, now: int) -> None:
+        """Idle up to `now`: account for the memory held, and end the calls that have ended."""
+        idle = max(0, now - self.passed) * self.machine.block
+        self.passed = max(now, self.passed)
         self.waste.calls += self.calling_blocks * idle
         self.waste.queued += (self.blocks - self.calling_blocks) * idle
+        self.end_calls(now)
 
     def end_calls(self, now: int) -> None:
         """Append what the calls return that have ended by `now`."""
         while self.running_calls and self.running_calls[0][0] <= now:
             end, _, state = heappop(self.running_calls)
             state.known += state.request.calls[state.segment - 1].returns
-            state.status = _READY
+            state.status = READY
             self.calling_blocks -= state.blocks
             overtime = state.blocks * self.machine.block * (now - end)  # accounted for as in the call until `now`
             self.waste.calls -= overtime
@@ -202,6 +200,8 @@ class Execution:
 
     def make_move(self, kind: MoveKind, state: RequestState, tokens: int) -> _MoveMade:
         """Make one move; KV stays a prefix: [0, m) on the device, [m, m + h) on the host."""
+        if state.joined >= 0:
+            self.stream.leave(state, self.count)
         available = {"drop": state.device + state.host, "swap_out": state.device, "swap_in": state.host}[kind]
         moved = max(0, min(tokens, available))
         from_host = {"drop": min(state.host, moved), "swap_out": -moved, "swap_in": moved}[kind]
@@ -211,7 +211,7 @@ class Execution:
         state.device -= from_device
         blocks = self.machine.blocks(state.device)
         self.blocks += blocks - state.blocks
-        if state.status == _CALLING:
+        if state.status == CALLING:
             self.calling_blocks += blocks - state.blocks
         state.blocks = blocks
         if state.window:
@@ -240,14 +240,14 @@ class Execution:
 
     def in_ordered_batch(self, state: RequestState) -> bool:
         """Whether this is the batch after the one that started the latest call."""
-        return state.window and state.call is not None and state.call.batch == len(self.batches) - 1
+        return state.window and state.call is not None and state.call.batch == self.count - 1
 
     def rule_8_eviction(self, moves: list[_MoveMade]) -> None:
         """R8: other evictions than those of R9 need `evict` and no running call; without `partial`, all or nothing."""
         for move in moves:
             id = move.state.request.id
             if move.kind != "swap_in" and not self.allowed_by_rule_9(move):
-                if move.state.status == _CALLING:
+                if move.state.status == CALLING:
                     self.fail(8, id, f"{move.kind} during a call handled by {move.state.handling}")
                 elif not self.machine.evict:
                     self.fail(8, id, f"{move.kind} outside a call, and the machine does not evict")
@@ -266,7 +266,7 @@ class Execution:
                     9, state.request.id, f"its call orders a {kind} of all {held} tokens in this batch, it has {did}"
                 )
         for move in moves:
-            if move.kind == "swap_in" and move.state.status == _CALLING and move.state.handling == "preserve":
+            if move.kind == "swap_in" and move.state.status == CALLING and move.state.handling == "preserve":
                 self.fail(9, move.state.request.id, "swap_in during a call handled by preserve")
 
     def rule_10_moves(self, moves: list[_MoveMade]) -> None:
@@ -278,18 +278,26 @@ class Execution:
     # --- work ----------------------------------------------------------------------------------------------------
 
     def read_work(self, batch: Batch, moves: list[_MoveMade]) -> list[_Work]:
-        """Read the work of the batch under R2 (readiness), R3 (work) and R4 (residence)."""
+        """Read the work of the batch under R2 (readiness), R3 (work) and R4 (residence), but for the stream.
+
+        One in the stream has a single token to process, and is ready; one that does anything else leaves it.
+        """
+        members = self.stream.members
+        others = {id: tokens for id, tokens in batch.work.items() if tokens != 1 or id not in members}
+        if len(batch.work) < len(others) + len(members):
+            for id in [id for id in members if id in others or id not in batch.work]:
+                self.stream.leave(members[id], self.count)
         evicted = {
             move.state.request.id: move for move in moves if move.kind != "swap_in" and not self.allowed_by_rule_9(move)
         }
         works: list[_Work] = []
         chunked, block = self.machine.chunked, self.machine.block
-        for id, tokens in batch.work.items():
+        for id, tokens in others.items():
             state = self.states.get(id)
             if state is None:
                 self.fail(10, id, "work: the instance has no such request")
                 continue
-            if state.status != _READY or state.request.arrival > batch.start:
+            if state.status != READY or state.request.arrival > batch.start:
                 self.rule_2_readiness(state, batch.start)
                 continue
             missing = state.known - state.device
@@ -307,9 +315,9 @@ class Execution:
 
     def rule_2_readiness(self, state: RequestState, now: int) -> None:
         """R2: a request works only if it has arrived, is not in a call and is not done."""
-        if state.status == _DONE:
+        if state.status == DONE:
             why = f"it was done at {state.trace.completion}"
-        elif state.status == _CALLING:
+        elif state.status == CALLING:
             assert state.call is not None
             why = f"it is in a call until {state.call.end}"
         else:
@@ -318,30 +326,31 @@ class Execution:
 
     def rule_5_budgets(self, works: list[_Work]) -> None:
         """R5: tokens, prefill tokens and requests of a batch; one phase only without `hybrid`."""
-        machine = self.machine
-        tokens = sum(tokens for _, tokens, _, _ in works)
+        machine, stream = self.machine, len(self.stream)
+        tokens = stream + sum(tokens for _, tokens, _, _ in works)
         prefill_tokens = sum(tokens for _, tokens, decode, _ in works if not decode)
         if machine.batch_tokens is not None and tokens > machine.batch_tokens:
             self.fail(5, None, f"it processes {tokens} tokens, batch_tokens is {machine.batch_tokens}")
         if machine.prefill_tokens is not None and prefill_tokens > machine.prefill_tokens:
             self.fail(5, None, f"it prefills {prefill_tokens} tokens, prefill_tokens is {machine.prefill_tokens}")
-        if machine.batch_requests is not None and len(works) > machine.batch_requests:
-            self.fail(5, None, f"{len(works)} requests work in it, batch_requests is {machine.batch_requests}")
-        if not machine.hybrid and len({decode for _, _, decode, _ in works}) > 1:
+        requests = stream + len(works)
+        if machine.batch_requests is not None and requests > machine.batch_requests:
+            self.fail(5, None, f"{requests} requests work in it, batch_requests is {machine.batch_requests}")
+        decodes = {decode for _, _, decode, _ in works}
+        if not machine.hybrid and False in decodes and (stream or True in decodes):
             self.fail(5, None, "it mixes prefills and decodes, and the machine is not hybrid")
 
-    def rule_5_no_pause(self, batch: Batch) -> None:
+    def rule_5_no_pause(self, batch: Batch, continuing: list[RequestState]) -> None:
         """R5 without `pause`: who worked in the batch before works on, unless its segment ended or it is evicted."""
-        if self.machine.pause:
-            return
-        for state in self.continuing:
+        for state in continuing:
             id = state.request.id
             if id not in batch.work and id not in batch.drop and id not in batch.swap_out:
                 self.fail(5, id, "it pauses within a segment, and the machine does not pause")
 
     def rule_6_device_memory(self, works: list[_Work]) -> None:
         """R6: the blocks of all requests, after the moves and the growth, are at most the memory."""
-        blocks = self.blocks + sum(blocks - state.blocks for state, _, _, blocks in works)
+        growth = self.stream.growth(self.count) + sum(blocks - state.blocks for state, _, _, blocks in works)
+        blocks = self.blocks + growth
         memory, block = self.machine.memory, self.machine.block
         if memory is not None and blocks * block > memory:
             self.fail(6, None, f"the requests occupy {blocks} blocks of {block} = {blocks * block}, memory is {memory}")
@@ -354,59 +363,119 @@ class Execution:
     def rule_11_completion(self) -> None:
         """R11: every request is done at the end."""
         for state in self.states.values():
-            if state.status != _DONE:
+            if state.status != DONE:
+                if state.joined >= 0:
+                    self.stream.leave(state, self.count)
                 left = state.left + sum(s.decode for s in state.request.segments[state.segment + 1 :])
                 detail = f"it is not done at the end: {left} tokens are still to be generated"
-                raise InvalidSchedule(11, len(self.batches), state.request.id, detail)
+                raise InvalidSchedule(11, self.count, state.request.id, detail)
 
     # --- execution -----------------------------------------------------------------------------------------------
 
     def run(self, start: int, works: list[_Work], moves: list[_MoveMade]) -> None:
         """Let the batch run for D ticks: tokens are processed and generated, calls start, requests end."""
-        j = len(self.batches)
+        j, block = self.count, self.machine.block
         for move in moves:
             move.state.trace.moves.append(Move(j, move.kind, move.tokens))
         features = self.features(works, moves)
-        duration = self.duration(features)
-        self.end = start + duration
-        waiting = self.blocks  # of requests that do not work
+        duration = self.cost.duration(features)
+        self.end = self.passed = start + duration
+        idle = self.blocks - self.stream.blocks  # of requests that do not work
         refilling = 0
+        growth = self.stream.growth(j)
+        self.stream.advance(1, growth)
+        self.blocks += growth
         for state, _, _, blocks in works:
-            waiting -= state.blocks
+            idle -= state.blocks
             self.blocks += blocks - state.blocks
             state.blocks = blocks
-        device = self.blocks * self.machine.block
+            if state.device < state.computed:
+                refilling += blocks
+        device = self.blocks * block
         transferring = self.transferring(works, moves)
-        self.waste.calls += self.calling_blocks * self.machine.block * duration
-        self.waste.transfer += transferring * self.machine.block * duration
-        self.waste.queued += (waiting - self.calling_blocks - transferring) * self.machine.block * duration
+        self.waste.calls += self.calling_blocks * block * duration
+        self.waste.transfer += transferring * block * duration
+        self.waste.queued += (idle - self.calling_blocks - transferring) * block * duration
+        self.waste.recomputation += refilling * block * duration
 
         self.due = []
-        self.continuing = []
-        for state, tokens, decode, blocks in works:
-            resident = state.device
-            state.device = grown = resident + tokens
-            recomputed = 0
-            if resident < state.computed:
-                recomputed = min(grown, state.computed) - resident
-                refilling += blocks
-            if grown > state.computed:
-                state.computed = grown
-            state.window = False
-            generated = grown == state.known
-            state.trace.steps.append(
-                Step(j, resident, tokens, "decode" if decode else "prefill", recomputed, generated)
-            )
-            if generated:
-                self.generate(state)
-            if state.status == _READY and not state.window:
-                self.continuing.append(state)
-        self.waste.recomputation += refilling * self.machine.block * duration
-        self.batches.append(BatchTrace(start, duration, features, device, self.blocks * self.machine.block, self.host))
+        self.ended = []
+        self.unfinished = []
+        for state in self.stream.ending(j):
+            self.end_segment(state)
+        joining = [state for state, tokens, decode, _ in works if self.work(state, tokens, decode)]
+        self.count += 1
+        for state in joining:
+            self.stream.join(state, self.count)
+        self.runs.append(Run(start, (self.end,), features, (device,), self.blocks * block, self.host))
+
+    def work(self, state: RequestState, tokens: int, decode: bool) -> bool:
+        """Let a request process tokens in this batch; return whether it decodes on after it."""
+        resident = state.device
+        state.device = grown = resident + tokens
+        recomputed = max(0, min(grown, state.computed) - resident)
+        state.computed = max(state.computed, grown)
+        state.window = False
+        generated = grown == state.known
+        phase: Phase = "decode" if decode else "prefill"
+        state.trace.spans.append(Span(self.count, 1, resident, tokens, phase, recomputed, generated))
+        if not generated:
+            self.unfinished.append(state)
+            return False
+        state.known += 1
+        state.left -= 1
+        if state.trace.first_token < 0:
+            state.trace.first_token = self.end
+        if not state.left:
+            self.end_segment(state)
+            return False
+        return True
+
+    def stretch(self, work: dict[str, int], most: int, until: int | None = None) -> int:
+        """Repeat the batch before, of this work, up to `most` times; return how often.
+
+        Only decodes that go on are repeated, so that nothing but memory can break a rule. It ends with the first batch
+        that ends a segment, before one that lacks memory, and with the first that ends at `until` or later.
+        """
+        stream, block = self.stream, self.machine.block
+        if self.due or self.unfinished or work.keys() != stream.members.keys() or set(work.values()) != {1}:
+            return 0
+        features = self.features([], [])
+        last = min(self.count + most - 1, stream.first_end())
+        start, blocks, limit = self.end, self.blocks, self.machine.block_limit
+        ends: list[int] = []
+        devices: list[int] = []
+        for j, duration in zip(range(self.count, last + 1), self.cost.durations(features), strict=False):
+            blocks += stream.growth(j)
+            if limit is not None and blocks > limit:
+                break
+            self.end += duration
+            ends.append(self.end)
+            devices.append(blocks * block)
+            if until is not None and self.end >= until:
+                break
+        if not ends:
+            return 0
+        self.passed = self.end
+        idle = self.blocks - stream.blocks
+        self.waste.calls += self.calling_blocks * block * (self.end - start)
+        self.waste.queued += (idle - self.calling_blocks) * block * (self.end - start)
+        grown = devices[-1] // block - self.blocks
+        stream.advance(len(ends), grown)
+        self.blocks += grown
+        self.count += len(ends) - 1
+        self.ended = []
+        for state in stream.ending(self.count):
+            self.end_segment(state)
+        self.count += 1
+        self.runs.append(Run(start, ends, features, devices, self.blocks * block, self.host))
+        return len(ends)
 
     def features(self, works: list[_Work], moves: list[_MoveMade]) -> Features:
         """Count what the cost depends on."""
-        tokens = generated = decodes = decode_kv = prefill_kv = pairs = 0
+        tokens = generated = decodes = len(self.stream)
+        decode_kv = self.stream.kv
+        prefill_kv = pairs = prefills = 0
         for state, count, decode, _ in works:
             resident = state.device
             tokens += count
@@ -415,14 +484,14 @@ class Execution:
                 decodes += 1
                 decode_kv += resident
             else:
+                prefills += 1
                 prefill_kv += resident
                 pairs += count * count + 2 * count * resident
-        prefills = len(works) - decodes
         swaps: dict[str, list[int]] = {"drop": [], "swap_out": [], "swap_in": []}
         for move in moves:
             swaps[move.kind].append(move.tokens)
         return Features(
-            busy=int(bool(works)),
+            busy=int(decodes + prefills > 0),
             any_decode=int(decodes > 0),
             any_prefill=int(prefills > 0),
             tokens=tokens,
@@ -447,31 +516,26 @@ class Execution:
         moved = {
             move.state.position: move.state.blocks
             for move in moves
-            if move.kind != "drop" and move.state.status == _READY and move.state.position not in working
+            if move.kind != "drop" and move.state.status == READY and move.state.position not in working
         }
         return sum(moved.values())
 
-    def generate(self, state: RequestState) -> None:
-        """Generate one token at the end of the batch; if it ends the segment, start the call or end the request."""
-        state.known += 1
-        state.left -= 1
+    def end_segment(self, state: RequestState) -> None:
+        """Start the call that ends the segment in this batch, or end the request."""
         trace = state.trace
-        if trace.first_token < 0:
-            trace.first_token = self.end
-        if state.left:
-            return
+        self.ended.append(state)
         call = state.request.segments[state.segment].call
         if call is None:
             trace.completion = self.end
-            state.status = _DONE
+            state.status = DONE
             self.blocks -= state.blocks
             state.device = state.blocks = 0
             return
-        state.call = CallTrace(state.segment, len(self.batches), self.end, self.end + call.duration, state.device)
+        state.call = CallTrace(state.segment, self.count, self.end, self.end + call.duration, state.device)
         trace.calls.append(state.call)
         state.handling = call.handling
         state.window = True
-        state.status = _CALLING
+        state.status = CALLING
         self.calling_blocks += state.blocks
         heappush(self.running_calls, (state.call.end, state.position, state))
         if call.handling in _ORDERED:

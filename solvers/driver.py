@@ -10,7 +10,7 @@ from typing import Any
 
 import kvbound
 from formulations.horizon import sufficient_batches
-from heuristics import best_schedule, get_policy, run_policy
+from heuristics import best_schedule, get_policy, run_policy, trace_policy
 from kvbound.coarsen import fine_bound
 from kvbound.errors import BadInput, MissingTool
 from kvbound.instance import Instance
@@ -110,7 +110,7 @@ def _starting_schedules(instance: Instance, objective: str, warm_start: str) -> 
     if warm_start in ("best", "none"):
         _, schedule, _ = best_schedule(instance, objective)
         return schedule, schedule if warm_start == "best" else None
-    schedule = run_policy(instance, get_policy(warm_start))
+    schedule = trace_policy(instance, get_policy(warm_start)).expanded()
     return schedule, schedule
 
 

@@ -448,12 +448,14 @@ class World:
 def naive_verify(instance: Instance, schedule: Schedule) -> Outcome | Refusal:
     """Execute a schedule tick by tick."""
     world = World(instance)
-    for batch in schedule.batches:
-        if batch.start < world.tick:
-            return Refusal(1, world.j, {None})
-        world.idle_until(batch.start)
-        refusal = world.broken(batch)
-        if refusal is not None:
-            return refusal
-        world.run(batch)
+    for repeated in schedule.batches:
+        for k in range(repeated.repeat):
+            batch = Batch(start=world.tick, work=repeated.work) if k else repeated
+            if batch.start < world.tick:
+                return Refusal(1, world.j, {None})
+            world.idle_until(batch.start)
+            refusal = world.broken(batch)
+            if refusal is not None:
+                return refusal
+            world.run(batch)
     return world.finish()

@@ -222,6 +222,13 @@ def mutate(draw: random.Random, instance: Instance, schedule: Schedule) -> Sched
     return Schedule(instance_sha256=instance.sha256, batches=tuple(Batch(**batch) for batch in batches))
 
 
+def fold(schedule: Schedule) -> Schedule:
+    """The schedule with equal batches, one right after the other, written as one that is repeated where it can be."""
+    batches: Mutable = [batch.model_dump() for batch in schedule.batches]
+    _fold(random.Random(0), None, batches)
+    return schedule.model_copy(update={"batches": tuple(Batch(**batch) for batch in batches)})
+
+
 def tighten(draw: random.Random, instance: Instance, peak: dict[str, int]) -> dict[str, Any]:
     """A change of the machine: one limit at what the schedule needs (`peak`) or just below, or one switch turned."""
     name = draw.choice([*peak, "hybrid", "chunked", "evict", "partial", "pause"])
@@ -323,6 +330,23 @@ def _split(draw: random.Random, instance: Instance, batches: Mutable) -> None:
     batches.insert(j, new)
 
 
+def _fold(draw: random.Random, instance: Instance | None, batches: Mutable) -> None:
+    """Let equal batches without moves, one after the other, become one that is repeated; valid if nothing idles."""
+    k = 0
+    while k + 1 < len(batches):
+        batch, following = batches[k], batches[k + 1]
+        if batch["work"] == following["work"] and not any(following[kind] for kind in DICTS if kind != "work"):
+            batch["repeat"] = batch.get("repeat", 1) + following.get("repeat", 1)
+            del batches[k + 1]
+        else:
+            k += 1
+
+
+def _repeat(draw: random.Random, instance: Instance, batches: Mutable) -> None:
+    batch = draw.choice(batches)
+    batch["repeat"] = batch.get("repeat", 1) + draw.choice([1, 1, 2, 5])
+
+
 def _delay_all(draw: random.Random, instance: Instance, batches: Mutable) -> None:
     """Open a gap in front of a batch: always valid where nothing must continue."""
     by = draw.randint(1, 5)
@@ -342,4 +366,5 @@ def _cut(draw: random.Random, instance: Instance, batches: Mutable) -> None:
 MUTATIONS = (
     _shift_start, _change_tokens, _change_tokens, _relocate, _delete_batch, _duplicate_batch, _change_kind,
     _remove_item, _remove_item, _add_item, _evict, _evict, _exchange, _split, _delay_all, _unknown_id, _cut,
+    _fold, _fold, _repeat,
 )  # fmt: skip

@@ -33,7 +33,9 @@ SEES_EVERYTHING = ("kvbound/cli/", "kvbound/__main__.py")
 INSIDE_FUNCTIONS = {"kvbound/builtin.py": ("costmodels", "importers")}
 """What a file may import where it is used, though not on loading: built-in instances need a cost model."""
 
-NOUNS = {"kvbound.cost", "kvbound.errors", "kvbound.instance", "kvbound.schedule", "kvbound.trace"}
+NOUNS = {
+    "kvbound.cost", "kvbound.errors", "kvbound.instance", "kvbound.schedule", "kvbound.state", "kvbound.trace",
+}  # fmt: skip
 HEAVY = ("torch", "triton", "gurobipy", "ortools", "highspy", "matplotlib")
 
 

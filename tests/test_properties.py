@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from kvbound import Instance, InvalidSchedule, Schedule, handlings, measures, objective_value, verify_schedule
 from tests.naive_executor import Outcome, Refusal, naive_verify
-from tests.random_schedules import mutate, random_instance, random_schedule, tighten
+from tests.random_schedules import fold, mutate, random_instance, random_schedule, tighten
 
 DETERMINISTIC = {"derandomize": True, "deadline": None, "database": None}
 MUTANTS = 12
@@ -73,6 +73,11 @@ def check_case(draw: random.Random, instance: Instance) -> Counter:
     schedule = random_schedule(draw, instance)
     assert agree(instance, schedule) == 0, "the random schedule is valid"
     seen: Counter = Counter(valid=1)
+    folded = fold(schedule)
+    if agree(instance, folded) == 0:
+        trace = verify_schedule(instance, folded)
+        assert agree(instance, trace.expanded()) == 0
+        seen["repeated"] += any(len(run.ends) > 1 for run in trace.runs)
     for _ in range(MUTANTS):
         seen[agree(instance, mutate(draw, instance, schedule))] += 1
     trace = verify_schedule(instance, schedule)
@@ -114,4 +119,5 @@ def test_fixed_seeds_meet_every_rule_and_accepted_mutants() -> None:
     missed = [rule for rule in range(1, 12) if not seen[rule]]
     assert not missed, f"no mutant breaks {missed}: {seen}"
     assert seen[0] > 100, seen
+    assert seen["repeated"] > 10, seen
     assert sum(seen[rule] for rule in range(1, 12)) > 400, seen

@@ -47,7 +47,7 @@ def batches_of(lives: Iterable[tuple[str, Actions, set[int]]]) -> tuple[list[int
         layer = layers[t]
         dropped += Counter(layer["drop"])
         if layer["work"] or layer["swap_out"] or layer["swap_in"]:
-            batches[t] = Batch(start=0, **(layer | {"drop": dict(dropped)}))
+            batches[t] = Batch.model_validate({"start": 0, **layer, "drop": dict(dropped)})
             dropped = Counter()
     return list(batches), list(batches.values())
 
