@@ -172,7 +172,7 @@ def test_a_bad_mixture_is_answered_in_one_line(file, text: str | bytes, message:
         ({"take": 0}, "--take is from 1 to 2, the number of all requests in the file, not 0"),
         ({"take": 3}, "--take is from 1 to 2"),
         ({"tick": Fraction(0)}, "a tick lasts more than 0 seconds, not 0"),
-        ({"rate": Fraction(-1)}, "the rate of arrivals is above 0 per second, not -1"),
+        ({"rate": Fraction(-1)}, "the rate of arrivals is from 1/1000000 to 1000000 per second, not -1"),
         ({"machine": Machine(memory=10)}, "request chat-aaaaaaaa can never fit: its last token needs 30 tokens"),
     ],
 )
