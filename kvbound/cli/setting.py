@@ -101,14 +101,16 @@ def _setting(cost: str, tick: str | None, machine: dict[str, Any]) -> Setting:
     return Setting(model.make(), seconds, model.machine, given)
 
 
-def fraction(option: str, text: str) -> Fraction:
-    """Read a positive number given as a whole number, a decimal or a fraction."""
+def fraction(option: str, text: str, *, zero: bool = False) -> Fraction:
+    """Read a number above 0 (or 0, if that is allowed), given as a whole number, a decimal or a fraction."""
     try:
-        value = Fraction(text) if NUMBER.fullmatch(text) else Fraction(0)
+        value = Fraction(text) if NUMBER.fullmatch(text) else None
     except ZeroDivisionError:
-        value = Fraction(0)
-    if value <= 0:
-        raise BadInput(f"{option} {text}: write a number above 0, such as 2, 0.5 or 1/40")
+        value = None
+    if value is None or (value == 0 and not zero):
+        raise BadInput(
+            f"{option} {text}: write a number {'of at least' if zero else 'above'} 0, such as 2, 0.5 or 1/40"
+        )
     return value
 
 
