@@ -6,6 +6,7 @@ import json
 import math
 import random
 import re
+import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
@@ -280,6 +281,18 @@ def test_the_command_streams_what_the_library_makes(tmp_path, handling: str) -> 
     assert payload["sizes"]["requests"] == 1100
 
 
+def test_memory_does_not_grow_with_the_number_of_requests(tmp_path) -> None:
+    def peak(n: int) -> int:
+        tracemalloc.start()
+        kvbound("generate", "fixed", "--n", n, "--out", tmp_path / "I.json")
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(10)  # what is loaded once
+    assert peak(12_000) < 1.2 * peak(3000)
+
+
 def test_the_command_writes_to_standard_output() -> None:
     done = kvbound("generate", "fixed", "--n", 2, "--prompt", 4, "--output", 3, "--out", "-", "--memory", 100)
     made = Instance.model_validate_json(done.stdout)
@@ -308,6 +321,7 @@ def test_every_cost_brings_its_tick_and_machine(tmp_path, cost: str) -> None:
         (["nothing", "--n", 1], "no kind of requests is called 'nothing'; there are infercept, "),
         (["fixed"], "give --n, the number of requests, or --rate and --minutes"),
         (["fixed", "--n", 0], "Invalid value for '--n'"),
+        (["fixed", "--n", 1, "--rate", "."], "--rate .: write a number above 0"),
         (["fixed", "--n", 1, "--rate", "fast"], "--rate fast: write a number above 0, such as 2, 0.5 or 1/40"),
         (["fixed", "--n", 1, "--rate", "1e999999999"], "--rate 1e999999999: write a number above 0"),
         (["fixed", "--n", 1, "--cv", "0"], "--cv 0: write a number above 0"),

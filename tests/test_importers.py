@@ -362,11 +362,11 @@ def test_a_cost_brings_its_tick_and_machine_and_every_key_can_be_changed(file, t
     assert [call.duration for call in read.requests[0].calls] == [500_000, 500_001]
     kvbound(
         "import", "infercept", path, "--memory", 90, "--host-memory", 80, "--batch-tokens", 60, "--prefill-tokens", 50,
-        "--block-size", 3, "--no-hybrid", "--no-chunked", "--evict", "--partial", "--no-pause", "--out", target,
+        "--batch-requests", 9, "--block-size", 3, "--no-hybrid", "--no-chunked", "--evict", "--partial", "--no-pause", "--out", target,
     )  # fmt: skip
     assert read_instance(target).machine == Machine(
-        memory=90, host_memory=80, batch_tokens=60, prefill_tokens=50, block=3, hybrid=False, chunked=False, evict=True,
-        partial=True, pause=False,
+        memory=90, host_memory=80, batch_tokens=60, prefill_tokens=50, batch_requests=9, block=3, hybrid=False,
+        chunked=False, evict=True, partial=True, pause=False,
     )  # fmt: skip
 
 
@@ -408,6 +408,7 @@ def test_agents_with_a_handling(file, tmp_path: Path) -> None:
         ("infercept", ["--minutes", 1, "--rate", 1, "--take", 1], "--take draws requests without replacement"),
         ("infercept", ["--prefill-tokens", 65], "the machine: prefill_tokens 65 exceeds batch_tokens 64"),
         ("infercept", ["--prefill-tokens", 0], "Invalid value for '--prefill-tokens'"),
+        ("infercept", ["--batch-requests", 0], "Invalid value for '--batch-requests'"),
         ("infercept", ["--block-size", "big"], "Invalid value for '--block-size'"),
         ("infercept", ["--evict", "yes"], "Got unexpected extra argument"),
         ("infercept", ["--no-chunked", "--batch-tokens", 5], "its prompt is a prefill of 12 tokens"),

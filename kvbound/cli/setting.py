@@ -19,7 +19,8 @@ from kvbound.errors import BadInput
 from kvbound.files import first_error
 from kvbound.instance import Machine
 
-NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,20})?([eE]-?[0-9]{1,2})?|[0-9]{1,15}/[0-9]{1,15}")
+NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?|[0-9]{1,15}/[0-9]{1,15}")
+"""Short enough that no one number takes long to read."""
 
 
 def _tokens(flag: str, least: int, help: str) -> Any:
@@ -35,6 +36,9 @@ MACHINE = {
     "host_memory": _tokens("--host-memory", 0, "swapped KV that the host holds"),
     "batch_tokens": _tokens("--batch-tokens", 1, "the most tokens in a batch"),
     "prefill_tokens": _tokens("--prefill-tokens", 1, "the most prefill tokens in a batch"),
+    "batch_requests": Annotated[
+        int | None, typer.Option("--batch-requests", min=1, metavar="N", help="the most requests in a batch")
+    ],
     "block": _tokens("--block-size", 1, "KV memory is given out in blocks of so many tokens"),
     "hybrid": _switch("hybrid", "prefill and decode in one batch"),
     "chunked": _switch("chunked", "a prefill may be split"),

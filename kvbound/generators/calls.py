@@ -31,17 +31,22 @@ class CallType:
         """
         calls = count(draw, self.calls)
         context = max(1, round(gamma(draw, self.context)))
-        decodes = [geometric(draw, self.decode) for _ in range(calls + 1)]
-        returns = [geometric(draw, self.returns + 1) - 1 for _ in range(calls)]
-        before = _mean_growth(decodes, returns)
-        if before > context:
-            decodes[:-1] = [max(1, math.floor(length * context / before)) for length in decodes[:-1]]
-            returns = [math.floor(length * context / before) for length in returns]
-            before = _mean_growth(decodes, returns)
+        decodes, returns = self._lengths(draw, calls, context)
         durations = [min(LIMIT, math.ceil(Fraction(lognormal(draw, self.seconds)) / tick)) for _ in range(calls)]
         ends = [Call(duration=d, returns=r, handling="free") for d, r in zip(durations, returns, strict=True)]
         segments = [Segment(decode=d, call=end) for d, end in zip(decodes, [*ends, None], strict=True)]
-        return Request(id=id, prompt=max(1, round(context - before)), segments=tuple(segments))
+        prompt = max(1, round(context - _mean_growth(decodes, returns)))
+        return Request(id=id, prompt=prompt, segments=tuple(segments))
+
+    def _lengths(self, draw: random.Random, calls: int, context: int) -> tuple[list[int], list[int]]:
+        """Draw what is decoded before each call and after the last one, and what the calls return."""
+        decodes = [geometric(draw, self.decode) for _ in range(calls + 1)]
+        returns = [geometric(draw, self.returns + 1) - 1 for _ in range(calls)]
+        shorter = context / max(context, _mean_growth(decodes, returns))
+        if shorter < 1:
+            decodes[:-1] = [max(1, math.floor(length * shorter)) for length in decodes[:-1]]
+            returns = [math.floor(length * shorter) for length in returns]
+        return decodes, returns
 
 
 def _mean_growth(decodes: list[int], returns: list[int]) -> float:
