@@ -362,7 +362,8 @@ def test_a_cost_brings_its_tick_and_machine_and_every_key_can_be_changed(file, t
     assert [call.duration for call in read.requests[0].calls] == [500_000, 500_001]
     kvbound(
         "import", "infercept", path, "--memory", 90, "--host-memory", 80, "--batch-tokens", 60, "--prefill-tokens", 50,
-        "--batch-requests", 9, "--block-size", 3, "--no-hybrid", "--no-chunked", "--evict", "--partial", "--no-pause", "--out", target,
+        "--batch-requests", 9, "--block-size", 3, "--no-hybrid", "--no-chunked",
+        "--evict", "--partial", "--no-pause", "--out", target,
     )  # fmt: skip
     assert read_instance(target).machine == Machine(
         memory=90, host_memory=80, batch_tokens=60, prefill_tokens=50, batch_requests=9, block=3, hybrid=False,
