@@ -6,8 +6,10 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -48,19 +50,28 @@ def check_writable(*targets: str | Path | None) -> None:
                 raise BadInput(f"{target}: cannot be written there")
 
 
-def write_text(target: str | Path, text: str) -> None:
-    """Write a file whole or not at all (`-`: standard output)."""
+@contextmanager
+def writing(target: str | Path) -> Iterator[TextIO]:
+    """Open a file to be written whole or not at all (`-`: standard output)."""
     if str(target) == "-":
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        yield sys.stdout
         return
     path = Path(target)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+        with partial.open("w", encoding="utf-8") as file:
+            yield file
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise BadInput(f"{target}: cannot be written: {error.strerror or error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(target: str | Path, text: str) -> None:
+    """Write a file whole or not at all (`-`: standard output)."""
+    with writing(target) as file:
+        file.write(text if text.endswith("\n") else text + "\n")
 
 
 def read_text(source: str | Path) -> str:

@@ -30,8 +30,14 @@ BELOW = {
 """What each package may import, besides itself."""
 
 SEES_EVERYTHING = ("kvbound/cli/", "kvbound/__main__.py")
-INSIDE_FUNCTIONS = {"kvbound/builtin.py": ("costmodels", "importers")}
-"""What a file may import where it is used, though not on loading: built-in instances need a cost model."""
+INSIDE_FUNCTIONS = {
+    "kvbound/builtin.py": ("costmodels", "importers"),
+    "kvbound/generators/__init__.py": ("costmodels",),
+}
+"""What a file may import where it is used, though not on loading: built-in instances need a cost model.
+
+Generated ones need a machine.
+"""
 
 NOUNS = {
     "kvbound.cost", "kvbound.errors", "kvbound.instance", "kvbound.schedule", "kvbound.state", "kvbound.trace",

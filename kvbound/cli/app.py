@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvbound import __version__
-from kvbound.cli import about, compare, demo, imports, instances, simulate, solve, verify
+from kvbound.cli import about, compare, demo, generate, imports, instances, simulate, solve, verify
 
 app = typer.Typer(
     name="kvbound",
@@ -42,4 +42,5 @@ app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("verify")(verify.verify)
 app.command("demo")(demo.demo)
+app.command("generate")(generate.generate)
 app.add_typer(imports.app, name="import")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from kvbound.cli.common import JsonOption, emit
+from kvbound.cli.handling import HANDLINGS, with_handling
+from kvbound.cli.setting import Setting, optional_fraction, takes_setting
 from kvbound.coarsen import coarsen
 from kvbound.errors import BadInput
 from kvbound.files import write_text
-from kvbound.importers import read_azure, read_infercept
-from kvbound.instance import Handling, Instance, Machine
+from kvbound.importers import contended_machine, read_agent_traces, read_azure, read_infercept
+from kvbound.importers.agent_traces import MACHINE as AGENTS_MACHINE
+from kvbound.importers.azure import MACHINE as AZURE_MACHINE
+from kvbound.instance import Instance
 
 app = typer.Typer(help="Turn a public trace into an instance file.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -24,37 +27,35 @@ TakeOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="so man
 BlockOption = Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="coarsen to blocks of so many tokens")]
 SlotOption = Annotated[int | None, typer.Option(min=1, metavar="TICKS", help="coarsen to slots of so many ticks")]
 RoundOption = Annotated[str, typer.Option("--round", metavar="relax|restrict", help="which way coarsening rounds")]
-TickOption = Annotated[str, typer.Option(metavar="SECONDS", help="length of a tick, a decode step, as a fraction")]
-MemoryOption = Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="KV memory of the device")]
-HostOption = Annotated[int | None, typer.Option(min=0, metavar="TOKENS", help="swapped KV that the host holds")]
-BatchOption = Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="the most tokens in a batch")]
-HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")
+SeedOption = Annotated[int, typer.Option(min=0, metavar="N", help="of all that is drawn")]
+HandlingOption = Annotated[str, typer.Option(metavar="|".join(HANDLINGS), help="of every call")]
 
 
 @app.command("infercept")
+@takes_setting
 def infercept(
     file: FileArgument,
     out: OutOption,
+    setting: Setting,
     take: TakeOption = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the draw of requests and arrivals")] = 0,
+    seed: SeedOption = 0,
     kind: Annotated[str | None, typer.Option(metavar="NAME", help="only requests of one augmentation")] = None,
     rate: Annotated[str | None, typer.Option(metavar="R", help="Poisson arrivals a second (default: all at 0)")] = None,
-    handling: Annotated[str, typer.Option(metavar="|".join(HANDLINGS), help="of every call")] = "min-waste",
+    minutes: Annotated[
+        str | None, typer.Option(metavar="T", help="draw with replacement, for so long (with --rate)")
+    ] = None,
+    handling: HandlingOption = "min-waste",
     block: BlockOption = None,
     slot: SlotOption = None,
     round_: RoundOption = "restrict",
-    tick: TickOption = "1/40",
-    memory: MemoryOption = None,
-    host_memory: HostOption = None,
-    batch_tokens: BatchOption = None,
     json: JsonOption = None,
 ) -> None:
     """Read the InferCept mixture: augmented requests with their calls."""
     instance = read_infercept(
-        file, take=take, seed=seed, augmentation=kind, rate=None if rate is None else fraction("--rate", rate),
-        tick=fraction("--tick", tick),
+        file, take=take, seed=seed, augmentation=kind, rate=optional_fraction("--rate", rate),
+        minutes=optional_fraction("--minutes", minutes), tick=setting.tick, cost=setting.cost,
+        machine=lambda requests: setting.machine(contended_machine(requests)),
     )  # fmt: skip
-    instance = _with_machine(instance, memory, host_memory, batch_tokens)
     if round_ == "relax":  # a bound is one for the handlings of the fine instance
         instance = _coarsen(with_handling(instance, handling), block, slot, round_)
     else:  # the choice of least waste then sees the coarse machine
@@ -63,51 +64,47 @@ def infercept(
 
 
 @app.command("azure")
+@takes_setting
 def azure(
     file: FileArgument,
     out: OutOption,
+    setting: Setting,
     take: TakeOption = None,
     block: BlockOption = None,
     slot: SlotOption = None,
     round_: RoundOption = "restrict",
-    tick: TickOption = "1/40",
-    memory: MemoryOption = None,
-    host_memory: HostOption = None,
-    batch_tokens: BatchOption = None,
     json: JsonOption = None,
 ) -> None:
     """Read an Azure LLM inference trace: arrivals, prompt and output lengths; `--take` takes the first rows."""
-    instance = read_azure(file, take=take, tick=fraction("--tick", tick))
-    instance = _with_machine(instance, memory, host_memory, batch_tokens)
+    machine = setting.machine(AZURE_MACHINE)
+    instance = read_azure(file, take=take, tick=setting.tick, cost=setting.cost, machine=machine)
     _finish(_coarsen(instance, block, slot, round_), out, json)
 
 
-def with_handling(instance: Instance, handling: str) -> Instance:
-    """Return the instance with one handling for all calls, or with InferCept's choice of least waste for each."""
-    from heuristics import with_min_waste_handlings
-
-    if handling not in HANDLINGS:
-        raise BadInput(f"--handling is one of {', '.join(HANDLINGS)}, not {handling!r}")
-    if handling in ("min-waste", "free"):
-        return with_min_waste_handlings(instance) if handling == "min-waste" else instance
-    return instance.with_calls_handled(cast(Handling, handling))
-
-
-def fraction(option: str, text: str) -> Fraction:
-    """Read a positive number given as a whole number, a decimal or a fraction."""
-    try:
-        value = Fraction(text) if len(text) <= 40 else Fraction(0)
-    except (ValueError, ZeroDivisionError):
-        value = Fraction(0)
-    if value <= 0:
-        raise BadInput(f"{option} {text}: write a number above 0, such as 2, 0.5 or 1/40")
-    return value
-
-
-def _with_machine(instance: Instance, memory: int | None, host: int | None, batch_tokens: int | None) -> Instance:
-    given = {"memory": memory, "host_memory": host, "batch_tokens": batch_tokens}
-    changes = {name: value for name, value in given.items() if value is not None}
-    return instance.replace(machine=Machine(**{**instance.machine.model_dump(), **changes})) if changes else instance
+@app.command("agent-traces")
+@takes_setting
+def agent_traces(
+    file: FileArgument,
+    out: OutOption,
+    setting: Setting,
+    take: TakeOption = None,
+    seed: SeedOption = 0,
+    drop_too_long: Annotated[
+        bool, typer.Option("--drop-too-long", help="leave out requests that exceed the memory, instead of refusing")
+    ] = False,
+    handling: HandlingOption = "min-waste",
+    json: JsonOption = None,
+) -> None:
+    """Read sessions of coding agents: each a request with a call between its rows. `--memory` is required."""
+    if "memory" not in setting.given:
+        raise BadInput(
+            "name the memory that you use, in tokens (--memory): contexts of coding agents reach 880,000 tokens"
+        )
+    instance = read_agent_traces(
+        file, machine=setting.machine(AGENTS_MACHINE), take=take, seed=seed, drop_too_long=drop_too_long,
+        tick=setting.tick, cost=setting.cost,
+    )  # fmt: skip
+    _finish(with_handling(instance, handling), out, json)
 
 
 def _coarsen(instance: Instance, block: int | None, slot: int | None, direction: str) -> Instance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.console import Console
 from kvbound.builtin import BUILTIN
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, load, table
 from kvbound.instance import Instance
+from kvbound.stream import Sizes, sizes_of
 
 
 def instances(json: JsonOption = None) -> None:
@@ -31,33 +33,29 @@ def facts(instance: Instance) -> dict[str, Any]:
     """Return the instance with its sizes, JSON-ready."""
     return {
         "instance_sha256": instance.sha256,
-        "sizes": {
-            "requests": len(instance.requests),
-            "calls": sum(len(request.calls) for request in instance.requests),
-            "prompt_tokens": sum(request.prompt for request in instance.requests),
-            "decode_tokens": sum(request.output for request in instance.requests),
-            "returned_tokens": sum(call.returns for request in instance.requests for call in request.calls),
-            "call_ticks": sum(request.call_time for request in instance.requests),
-            "largest_peak": max(request.peak for request in instance.requests),
-            "sum_of_peaks": sum(request.peak for request in instance.requests),
-        },
+        "sizes": asdict(sizes_of(instance)),
         "instance": instance.model_dump(mode="json"),
     }
 
 
 def show_instance(instance: Instance, console: Console) -> None:
     """Print an instance for people: its machine, its sizes, its first requests."""
-    machine, sizes = instance.machine, facts(instance)["sizes"]
-    console.print(f"[bold]{instance.name}[/bold]  (sha256 {instance.sha256[:16]}..)", soft_wrap=True)
+    show_head(instance, instance.sha256, sizes_of(instance), console)
+
+
+def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -> None:
+    """Print what `show_instance` does of an instance of which only the first requests are at hand."""
+    machine = instance.machine
+    console.print(f"[bold]{instance.name}[/bold]  (sha256 {sha256[:16]}..)", soft_wrap=True)
     console.print(
-        f"{sizes['requests']} requests with {sizes['calls']} calls; {sizes['prompt_tokens']} prompt, "
-        f"{sizes['decode_tokens']} decode and {sizes['returned_tokens']} returned tokens; "
-        f"{sizes['call_ticks']} ticks in calls; a tick is {instance.tick_seconds} s",
+        f"{sizes.requests} requests with {sizes.calls} calls; {sizes.prompt_tokens} prompt, "
+        f"{sizes.decode_tokens} decode and {sizes.returned_tokens} returned tokens; "
+        f"{sizes.call_ticks} ticks in calls; a tick is {instance.tick_seconds} s",
         soft_wrap=True,
     )
     console.print(
         f"KV memory {_limit(machine.memory)} in blocks of {machine.block}; host {_limit(machine.host_memory)}; "
-        f"largest peak {sizes['largest_peak']}, all peaks together {sizes['sum_of_peaks']}",
+        f"largest peak {sizes.largest_peak}, all peaks together {sizes.sum_of_peaks}",
         soft_wrap=True,
     )
     console.print(
@@ -76,8 +74,8 @@ def show_instance(instance: Instance, console: Console) -> None:
     console.print(
         table(("request", "arrival", "prompt", "decode and calls", "output", "peak"), rows, right=(1, 2, 4, 5))
     )
-    if len(instance.requests) > len(shown):
-        console.print(f".. and {len(instance.requests) - len(shown)} more requests")
+    if sizes.requests > len(shown):
+        console.print(f".. and {sizes.requests - len(shown)} more requests")
 
 
 def _limit(limit: int | None) -> str:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from kvbound.cost import Cost
 from kvbound.importers.table import Row, build_instance, check_take, check_tick, read_rows
 from kvbound.instance import Instance, Machine, Request, Segment
 
@@ -22,9 +23,14 @@ TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9
 
 
 def read_azure(
-    path: str | Path, *, take: int | None = None, tick: Fraction = TICK, machine: Machine = MACHINE
+    path: str | Path,
+    *,
+    take: int | None = None,
+    tick: Fraction = TICK,
+    cost: Cost = Cost.unit(),
+    machine: Machine = MACHINE,
 ) -> Instance:
-    """Return the first `take` rows of the file (None: all) as an instance: ticks of `tick` seconds, unit cost.
+    """Return the first `take` rows of the file (None: all) as an instance: ticks of `tick` seconds.
 
     A row is a request without calls; it arrives as many seconds after the first as its TIMESTAMP says, rounded up to
     whole ticks. Rows are in the order of the file, which has to be that of time.
@@ -42,7 +48,7 @@ def read_azure(
         before = since
         requests.append(_request(f"R{number}", row, row.ticks("TIMESTAMP", since, check_tick(tick))))
     name = Path(path).name if take is None else f"{Path(path).name}, first {take}"
-    return build_instance(path, name=name, tick_seconds=tick, machine=machine, requests=tuple(requests))
+    return build_instance(path, requests, machine, name=name, tick_seconds=tick, cost=cost)
 
 
 def _request(id: str, row: Row, arrival: int) -> Request:

@@ -6,15 +6,16 @@ says what each column is, where the data comes from and under which licence.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
+from kvbound.arrivals import arrivals
 from kvbound.coarsen import coarsen
+from kvbound.cost import Cost
 from kvbound.errors import BadInput
-from kvbound.importers.table import Row, build_instance, check_take, check_tick, read_rows
+from kvbound.importers.table import MachineFor, Row, build_instance, check_take, check_tick, grouped, read_rows
 from kvbound.instance import Call, Instance, Machine, Request, Segment
 
 COLUMNS = (
@@ -37,31 +38,46 @@ def read_infercept(
     seed: int = 0,
     augmentation: str | None = None,
     rate: Fraction | None = None,
+    minutes: Fraction | None = None,
     tick: Fraction = TICK,
-    machine: Machine | None = None,
+    cost: Cost = Cost.unit(),
+    machine: Machine | MachineFor | None = None,
 ) -> Instance:
-    """Return the requests of the file as a fine instance: tokens, and ticks of `tick` seconds, unit cost.
+    """Return the requests of the file as a fine instance: tokens, and ticks of `tick` seconds.
 
     Every call is `free`. A trailing call is dropped; a return of -2 counts as 0; call times are rounded up to whole
     ticks, because a scheduler sees a return at its next step. With `take`, that many requests are drawn without
     replacement by `random.Random(seed).sample`, in that order; `augmentation` first keeps those of one kind. All
-    arrive at tick 0, or, with `rate` (per second), as a Poisson process in the order drawn. `machine` is by default
-    `contended_machine` of the requests.
+    arrive at tick 0, or, with `rate` (per second), as a Poisson process in the order drawn. With `minutes` as well,
+    the process goes on for that long, and each request that arrives is drawn with replacement. `machine` is by
+    default `contended_machine` of the requests.
 
     Raises:
         BadInput: the file is not such a table (with line and column), or an argument is out of range.
     """
-    requests = [_request(rows, check_tick(tick)) for rows in _by_request(read_rows(path, COLUMNS), augmentation)]
-    chosen = _with_unique_ids(requests)
-    count = check_take(take, len(chosen), f"{augmentation or 'all'} requests in the file")
+    rows = _of_kind(read_rows(path, COLUMNS), augmentation)
+    requests = [
+        _request(segments, check_tick(tick))
+        for segments in grouped(rows, lambda row: row.label("request_key"), "segment", "request")
+    ]
+    there = _with_unique_ids(requests)
     draw = random.Random(seed)
-    if take is not None or rate is not None:
-        chosen = draw.sample(chosen, count)
-    if rate is not None:
-        chosen = _poisson(chosen, rate, tick, draw)
-    name = f"infercept:{Path(path).name}" if take is None else f"infercept:take={take},seed={seed}"
-    machine = machine or contended_machine(chosen)
-    return build_instance(path, name=name, tick_seconds=tick, machine=machine, requests=tuple(chosen))
+    if minutes is None:
+        count = check_take(take, len(there), f"{augmentation or 'all'} requests in the file")
+        chosen = there if take is None and rate is None else draw.sample(there, count)
+        when = list(zip(chosen, arrivals(draw, tick, rate=rate), strict=False))
+    else:
+        when = _drawn_anew(there, take, list(arrivals(draw, tick, rate=rate, minutes=minutes)), draw)
+    chosen = [request.replace(arrival=arrival) for request, arrival in when]
+    name = f"infercept:{_draw_name(path, take, seed, rate, minutes)}"
+    machine = machine or contended_machine
+    return build_instance(path, chosen, machine, name=name, tick_seconds=tick, cost=cost)
+
+
+def _draw_name(path: str | Path, take: int | None, seed: int, rate: Fraction | None, minutes: Fraction | None) -> str:
+    if minutes is not None:
+        return f"rate={rate},minutes={minutes},seed={seed}"
+    return Path(path).name if take is None else f"take={take},seed={seed}"
 
 
 def contended_machine(requests: Sequence[Request]) -> Machine:
@@ -89,27 +105,17 @@ def infercept_slice(path: str | Path, k: int, seed: int, direction: str = "restr
 # --- one request -----------------------------------------------------------------------------------------------------
 
 
-def _by_request(rows: Sequence[Row], augmentation: str | None) -> list[list[Row]]:
-    """Return the rows of each request in the order of their segments, the requests in the order of the file."""
+def _of_kind(rows: Sequence[Row], augmentation: str | None) -> list[Row]:
+    """Return the rows of one augmentation (None: all)."""
     kinds = {row.label("augmentation") for row in rows}
     if augmentation is not None and augmentation not in kinds:
         raise BadInput(f"no request has the augmentation {augmentation!r}; there are {', '.join(sorted(kinds))}")
-    found: dict[str, dict[int, Row]] = {}
-    for row in rows:
-        if augmentation in (None, row.text("augmentation")):
-            segments = found.setdefault(row.label("request_key"), {})
-            segment = row.whole("segment", 0)
-            if segment in segments:
-                row.refuse("segment", f"another: line {segments[segment].line} has the same one of that request")
-            segments[segment] = row
-    return [[segments[k] for k in sorted(segments)] for segments in found.values()]
+    return [row for row in rows if augmentation in (None, row.text("augmentation"))]
 
 
 def _request(rows: Sequence[Row], tick: Fraction) -> Request:
     """Return one request from its rows; a call that ends it is dropped."""
     for k, row in enumerate(rows):
-        if row.whole("segment", 0) != k:
-            row.refuse("segment", f"{k}, the next one of request {row.text('request_key')}")
         if k and row.text("initial_prompt_tokens"):
             row.refuse("initial_prompt_tokens", "empty but for segment 0")
     segments = [
@@ -140,13 +146,13 @@ def _with_unique_ids(requests: Sequence[Request]) -> list[Request]:
     return [request.replace(id=id) for request, id in zip(requests, short, strict=True)]
 
 
-def _poisson(requests: Sequence[Request], rate: Fraction, tick: Fraction, draw: random.Random) -> list[Request]:
-    """Let the requests arrive at `rate` per second, one after another, each at the tick after its draw."""
-    if rate <= 0:
-        raise BadInput(f"the rate of arrivals is above 0 per second, not {rate}")
-    seconds = Fraction(0)
-    arriving = []
-    for request in requests:
-        seconds += Fraction(draw.expovariate(float(rate)))
-        arriving.append(request.replace(arrival=math.ceil(seconds / tick)))
-    return arriving
+def _drawn_anew(
+    requests: Sequence[Request], take: int | None, times: Sequence[int], draw: random.Random
+) -> list[tuple[Request, int]]:
+    """Draw a request with replacement for each arrival, as InferCept's benchmark does; a number makes its id unique."""
+    if take is not None:
+        raise BadInput("--take draws requests without replacement, --minutes with; give one of them")
+    if not times:
+        raise BadInput("no request arrives within --minutes; give more minutes, or a higher --rate")
+    drawn = enumerate(draw.choices(requests, k=len(times)), 1)
+    return [(request.replace(id=f"{request.id}#{k}"), time) for (k, request), time in zip(drawn, times, strict=True)]

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +16,10 @@ from pydantic import ValidationError
 
 from kvbound.errors import BadInput
 from kvbound.files import first_error, read_text
-from kvbound.instance import LIMIT, Instance
+from kvbound.instance import LIMIT, Instance, Machine, Request
+
+MachineFor = Callable[[Sequence[Request]], Machine]
+"""Chooses the machine once the requests are known."""
 
 WHOLE = re.compile(r"-?[0-9]{1,15}")
 DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
@@ -35,9 +38,9 @@ class Row:
         return self.fields[column].strip()
 
     def label(self, column: str) -> str:
-        """Return the field as a name of 1 to 90 characters."""
-        if not 1 <= len(self.text(column)) <= 90:
-            self.refuse(column, "a name of 1 to 90 characters")
+        """Return the field as a name of 1 to 90 printable characters."""
+        if not (1 <= len(self.text(column)) <= 90 and self.text(column).isprintable()):
+            self.refuse(column, "a name of 1 to 90 printable characters")
         return self.text(column)
 
     def whole(self, column: str, least: int) -> int:
@@ -107,6 +110,25 @@ def _rows(source: str, header: list[str], reader: Any) -> Iterator[Row]:
         yield Row(source, reader.line_num, dict(zip(header, fields, strict=True)))
 
 
+def grouped(rows: Iterable[Row], key: Callable[[Row], Hashable], order: str, what: str) -> list[list[Row]]:
+    """Return the rows of each `what`, told apart by `key`, in their `order`: a column that counts 0, 1, .. in each.
+
+    They come in the order of the file. BadInput if a number is missing or stands twice.
+    """
+    found: dict[Hashable, dict[int, Row]] = {}
+    for row in rows:
+        numbered = found.setdefault(key(row), {})
+        number = row.whole(order, 0)
+        if number in numbered:
+            row.refuse(order, f"another: line {numbered[number].line} has the same one of that {what}")
+        numbered[number] = row
+    for numbered in found.values():
+        for k, number in enumerate(sorted(numbered)):
+            if number != k:
+                numbered[number].refuse(order, f"{k}, the next one of {what} {key(numbered[number])}")
+    return [[numbered[k] for k in range(len(numbered))] for numbered in found.values()]
+
+
 def check_tick(tick: Fraction) -> Fraction:
     """Return the tick, in seconds, or raise BadInput."""
     if tick <= 0:
@@ -123,9 +145,12 @@ def check_take(take: int | None, there: int, what: str) -> int:
     return take
 
 
-def build_instance(source: str | Path, **fields: Any) -> Instance:
+def build_instance(
+    source: str | Path, requests: Sequence[Request], machine: Machine | MachineFor, **fields: Any
+) -> Instance:
     """Return the instance; BadInput if the requests do not fit the machine."""
     try:
-        return Instance(**fields)
+        chosen = machine if isinstance(machine, Machine) else machine(requests)
+        return Instance(requests=tuple(requests), machine=chosen, **fields)
     except ValidationError as error:
         raise BadInput(f"{source}: {first_error(error)}") from None

@@ -1,0 +1,46 @@
+"""InferCept's profiled cost models: GPT-J-6B on one A100, and Vicuna-13B on two.
+
+A batch of S tokens takes c + a S milliseconds, whatever KV it reads; a token takes 0.04 ms from or to the host. All
+three are constants of the released benchmark and its solver (4e-5 s a token, for the 6B model). The host link moves
+bytes: a token of Vicuna-13B has 800 KiB of KV against 448 KiB, and is given 800/448 of the time, 1/14 ms. (Two devices
+with a link each could halve that.) The solver's 976 tokens that may be swapped for nothing are left out.
+
+A tick is 100 ns, at which every constant is a whole number over a divisor of 7 or 1.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+
+from kvbound.cost import Cost, CostFunction
+
+TICKS_PER_MILLISECOND = 10_000
+TRANSFER_6B = Fraction("0.04")
+"""Milliseconds a token, out or in."""
+KV_6B, KV_13B = 448 * 1024, 800 * 1024
+"""Bytes of KV a token: 2 (key and value) x layers x width x 2 bytes; 28 x 4096 and 40 x 5120."""
+
+
+def infercept_6b(overlapped: bool = True) -> Cost:
+    """Return 10 ms + 0.0463 ms a token for GPT-J-6B on an A100, transfers beside the work or (not overlapped) added."""
+    return _cost(Fraction(10), Fraction("0.0463"), TRANSFER_6B, overlapped)
+
+
+def infercept_13b(overlapped: bool = True) -> Cost:
+    """Return 15.4 ms + 0.0279 ms a token for Vicuna-13B on two A100, transfers beside the work or added to it."""
+    return _cost(Fraction("15.4"), Fraction("0.0279"), TRANSFER_6B * KV_13B / KV_6B, overlapped)
+
+
+def _cost(fixed: Fraction, token: Fraction, transfer: Fraction, overlapped: bool) -> Cost:
+    """Return the cost of these milliseconds: of a batch, of a token of it, and of a token moved."""
+    work = {"busy": fixed, "tokens": token}
+    moves = {"swap_out_tokens": transfer, "swap_in_tokens": transfer}
+    return Cost((_function(work), _function(moves)) if overlapped else (_function(work | moves),))
+
+
+def _function(milliseconds: dict[str, Fraction]) -> CostFunction:
+    ticks = {feature: value * TICKS_PER_MILLISECOND for feature, value in milliseconds.items()}
+    divisor = lcm(*(value.denominator for value in ticks.values()))
+    whole = {feature: int(value * divisor) for feature, value in ticks.items()}
+    return CostFunction.model_validate({"divisor": divisor, **whole})

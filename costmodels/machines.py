@@ -1,0 +1,46 @@
+"""The machines that the papers measured on: tokens of KV on the device and the host, and the budgets of a batch.
+
+The KV of the device is what the weights leave of 0.9 of its memory, in whole blocks; activations and what else lies
+there are not counted:
+
+    GPT-J-6B, one A100 with 40 GiB      0.9 x 40 GiB - 2 x 6,050,882,784 B = 26.55 GB at 448 KiB a token:  904 blocks
+    Vicuna-13B, two of them         2 x 0.9 x 40 GiB - 2 x 13,015,864,320 B = 51.28 GB at 800 KiB a token:  978 blocks
+"""
+
+from __future__ import annotations
+
+from costmodels.infercept import KV_6B, KV_13B
+from kvbound.instance import Machine
+
+GIB = 2**30
+BLOCK = 64
+"""Tokens a block, as InferCept's attention kernels take them on an A100."""
+PARAMETERS_6B, PARAMETERS_13B = 6_050_882_784, 13_015_864_320
+"""Of GPT-J-6B and Vicuna-13B, at 2 bytes each."""
+
+
+def _whole_blocks(size: int, token: int) -> int:
+    """Return the tokens of `token` bytes that `size` bytes hold in whole blocks."""
+    return size // (token * BLOCK) * BLOCK
+
+
+def _infercept(devices: int, parameters: int, token: int) -> Machine:
+    """Return InferCept's setting: 384 tokens a batch, 128 GiB of swap space, and all that a scheduler may do."""
+    left = devices * 40 * GIB * 9 // 10 - 2 * parameters
+    return Machine(
+        memory=_whole_blocks(left, token), block=BLOCK, host_memory=_whole_blocks(128 * GIB, token), batch_tokens=384,
+        evict=True, partial=True,
+    )  # fmt: skip
+
+
+GPT_J_6B = _infercept(1, PARAMETERS_6B, KV_6B)
+"""GPT-J-6B on an A100 with 40 GiB: 57,856 tokens, 299,584 on the host."""
+
+VICUNA_13B = _infercept(2, PARAMETERS_13B, KV_13B)
+"""Vicuna-13B on two A100 with 40 GiB: 62,592 tokens, 167,744 on the host (its swap space is taken as that of 6B)."""
+
+INFERMAX_7B = Machine(memory=100_000, host_memory=0, batch_tokens=4096, evict=True)
+"""INFERMAX's setting for Llama-2-7B: 100,000 tokens, 4,096 of them a batch, eviction by recomputation."""
+
+INFERMAX_70B = INFERMAX_7B.replace(batch_tokens=16_384)
+"""The same for Llama-2-70B: 16,384 tokens a batch."""

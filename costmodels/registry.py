@@ -1,0 +1,64 @@
+"""The cost models by name: what `--cost` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from costmodels.infercept import infercept_6b, infercept_13b
+from costmodels.infermax import infermax_7b, infermax_70b
+from costmodels.machines import GPT_J_6B, INFERMAX_7B, INFERMAX_70B, VICUNA_13B
+from kvbound.cost import Cost
+from kvbound.errors import BadInput
+from kvbound.instance import Machine
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """How long a batch takes: the coefficients, the tick that they count, the machine measured, what and from where."""
+
+    make: Callable[[], Cost]
+    tick: Fraction
+    """Seconds."""
+    machine: Machine | None
+    """None: the cost is of no machine."""
+    what: str
+    source: str
+
+
+NANOSECOND, TENTH_MICROSECOND = Fraction(1, 10**9), Fraction(1, 10**7)
+DECODE_STEP = Fraction(1, 40)
+
+COSTS: dict[str, CostModel] = {
+    "unit": CostModel(Cost.unit, DECODE_STEP, None, "every batch lasts one tick, 25 ms", "theory"),
+    "infermax-7b": CostModel(
+        infermax_7b, NANOSECOND, INFERMAX_7B, "Llama-2-7B on an A100, linear", "INFERMAX's released simulator"
+    ),
+    "infermax-70b": CostModel(
+        infermax_70b, NANOSECOND, INFERMAX_70B, "Llama-2-70B on four A100, linear", "INFERMAX's released simulator"
+    ),
+    "infercept-6b": CostModel(
+        infercept_6b, TENTH_MICROSECOND, GPT_J_6B, "GPT-J-6B on an A100, swaps beside the work",
+        "InferCept's released benchmark",
+    ),
+    "infercept-6b-sync": CostModel(
+        lambda: infercept_6b(overlapped=False), TENTH_MICROSECOND, GPT_J_6B, "the same, swaps before the work",
+        "InferCept's released benchmark",
+    ),
+    "infercept-13b": CostModel(
+        infercept_13b, TENTH_MICROSECOND, VICUNA_13B, "Vicuna-13B on two A100, swaps beside the work",
+        "InferCept's released benchmark",
+    ),
+    "infercept-13b-sync": CostModel(
+        lambda: infercept_13b(overlapped=False), TENTH_MICROSECOND, VICUNA_13B, "the same, swaps before the work",
+        "InferCept's released benchmark",
+    ),
+}  # fmt: skip
+
+
+def get_cost(name: str) -> CostModel:
+    """Return the cost model of that name, or raise BadInput."""
+    if name not in COSTS:
+        raise BadInput(f"no cost model is called {name!r}; there are {', '.join(COSTS)}")
+    return COSTS[name]

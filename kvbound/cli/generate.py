@@ -1,0 +1,74 @@
+"""`kvbound generate`: workloads drawn from what the papers publish of theirs, written one request after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import chain, islice
+from typing import Annotated, Any
+
+import typer
+
+from costmodels import GPT_J_6B
+from kvbound.cli.common import JsonOption, emit
+from kvbound.cli.handling import HANDLINGS, with_handling
+from kvbound.cli.instances import show_head
+from kvbound.cli.setting import Setting, fraction, optional_fraction, takes_setting
+from kvbound.files import check_writable
+from kvbound.generators import KINDS, Workload, instance_of
+from kvbound.instance import Instance
+from kvbound.stream import write_instance
+
+CHUNK = 1000
+"""Requests that are held at a time."""
+
+
+@takes_setting
+def generate(
+    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="of requests; docs/data.md describes them")],
+    out: Annotated[str, typer.Option(metavar="I.json", help="the instance file to write (-: standard output)")],
+    setting: Setting,
+    n: Annotated[int | None, typer.Option("--n", min=1, metavar="N", help="so many requests")] = None,
+    rate: Annotated[str | None, typer.Option(metavar="R", help="arrivals a second (default: all at 0)")] = None,
+    cv: Annotated[
+        str | None, typer.Option(metavar="C", help="Gamma gaps with this variation (default: Poisson)")
+    ] = None,
+    minutes: Annotated[str | None, typer.Option(metavar="T", help="arrivals for so long (with --rate)")] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of all that is drawn")] = 0,
+    share: Annotated[str | None, typer.Option(metavar="S", help="mixed: share without calls (1/2)")] = None,
+    prompt: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="fixed: of each request (1024)")] = None,
+    output: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="fixed: of each request (1024)")] = None,
+    mix: Annotated[str | None, typer.Option(metavar="A+B", help="infermax-mix: its two groups (siso+lilo)")] = None,
+    slo_ttft: Annotated[str | None, typer.Option(metavar="S", help="every request: seconds to its first token")] = None,
+    slo_normalized: Annotated[
+        str | None, typer.Option(metavar="S", help="every request: seconds of latency a token generated")
+    ] = None,
+    handling: Annotated[str, typer.Option(metavar="|".join(HANDLINGS), help="of every call")] = "min-waste",
+    json: JsonOption = None,
+) -> None:
+    """Draw a workload as the papers describe theirs."""
+    check_writable(out, json)
+    parameters: dict[str, Any] = {"prompt": prompt, "output": output, "mix": mix}
+    parameters["share"] = None if share is None else fraction("--share", share, zero=True)
+    workload = Workload(
+        kind, n=n, seed=seed, tick=setting.tick,
+        rate=optional_fraction("--rate", rate), cv=optional_fraction("--cv", cv),
+        minutes=optional_fraction("--minutes", minutes), slo_ttft=optional_fraction("--slo-ttft", slo_ttft),
+        slo_normalized=optional_fraction("--slo-normalized", slo_normalized),
+        parameters={name: value for name, value in parameters.items() if value is not None},
+    )  # fmt: skip
+    chunks = _chunks(workload, setting, handling)
+    first = next(chunks)
+    sha256, sizes = write_instance(
+        out, first, (request for part in chain([first], chunks) for request in part.requests)
+    )
+    if out != "-":
+        payload = {"instance": first.name, "instance_sha256": sha256, "sizes": asdict(sizes)}
+        emit(json, payload, lambda console: show_head(first, sha256, sizes, console))
+
+
+def _chunks(workload: Workload, setting: Setting, handling: str) -> Iterator[Instance]:
+    """Yield the workload in instances of at most CHUNK requests each."""
+    machine, requests = setting.machine(GPT_J_6B), workload.requests()
+    while chunk := tuple(islice(requests, CHUNK)):
+        yield with_handling(instance_of(workload, machine, setting.cost, chunk), handling)

@@ -1,0 +1,123 @@
+"""The options for a machine and a cost, which all commands that make instances share."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from costmodels import COSTS, get_cost
+from kvbound.cost import Cost
+from kvbound.errors import BadInput
+from kvbound.files import first_error
+from kvbound.instance import Machine
+
+NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?|[0-9]{1,15}/[0-9]{1,15}")
+"""Short enough that no one number takes long to read."""
+
+
+def _tokens(flag: str, least: int, help: str) -> Any:
+    return Annotated[int | None, typer.Option(flag, min=least, metavar="TOKENS", help=help)]
+
+
+def _switch(name: str, help: str) -> Any:
+    return Annotated[bool | None, typer.Option(f"--{name}/--no-{name}", help=help)]
+
+
+MACHINE = {
+    "memory": _tokens("--memory", 1, "KV memory of the device"),
+    "host_memory": _tokens("--host-memory", 0, "swapped KV that the host holds"),
+    "batch_tokens": _tokens("--batch-tokens", 1, "the most tokens in a batch"),
+    "prefill_tokens": _tokens("--prefill-tokens", 1, "the most prefill tokens in a batch"),
+    "batch_requests": Annotated[
+        int | None, typer.Option("--batch-requests", min=1, metavar="N", help="the most requests in a batch")
+    ],
+    "block": _tokens("--block-size", 1, "KV memory is given out in blocks of so many tokens"),
+    "hybrid": _switch("hybrid", "prefill and decode in one batch"),
+    "chunked": _switch("chunked", "a prefill may be split"),
+    "evict": _switch("evict", "KV may be dropped or swapped outside calls"),
+    "partial": _switch("partial", "also a part of a request's KV"),
+    "pause": _switch("pause", "a request that holds KV may sit out"),
+}
+"""The option of each key of the machine; what is not given is as the cost's machine, or the command, has it."""
+OPTIONS: dict[str, tuple[Any, str | None]] = {
+    "cost": (Annotated[str, typer.Option("--cost", metavar="|".join(COSTS), help="how long a batch takes")], "unit"),
+    "tick": (
+        Annotated[str | None, typer.Option("--tick", metavar="SECONDS", help="length of a tick (unit cost: 1/40)")],
+        None,
+    ),
+    **{name: (option, None) for name, option in MACHINE.items()},
+}
+"""All options of a setting, each with its default."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The cost, its tick in seconds, and the machine that a command was asked for."""
+
+    cost: Cost
+    tick: Fraction
+    measured: Machine | None
+    """The machine that the cost is of."""
+    given: dict[str, int | bool]
+    """The keys of the machine that were given."""
+
+    def machine(self, default: Machine) -> Machine:
+        """Return the cost's machine, or `default` if the cost is of none, with what was given changed in it."""
+        try:
+            return Machine(**{**(self.measured or default).model_dump(), **self.given})
+        except ValidationError as error:
+            raise BadInput(f"the machine: {first_error(error)}") from None
+
+
+def takes_setting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a setting, which it takes as one argument, `setting`."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "setting"]
+    for name, (option, default) in OPTIONS.items():
+        parameters.append(
+            inspect.Parameter(f"setting_{name}", inspect.Parameter.KEYWORD_ONLY, annotation=option, default=default)
+        )
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        values = {name: given.pop(f"setting_{name}") for name in OPTIONS}
+        command(setting=_setting(values.pop("cost"), values.pop("tick"), values), **given)
+
+    vars(wrapped)["__signature__"] = signature.replace(parameters=parameters)
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapped
+
+
+def _setting(cost: str, tick: str | None, machine: dict[str, Any]) -> Setting:
+    model = get_cost(cost)
+    if tick is not None and cost != "unit":
+        raise BadInput(f"--tick: a tick of the cost {cost} lasts {model.tick} s; leave --tick out")
+    seconds = model.tick if tick is None else fraction("--tick", tick)
+    given = {name: value for name, value in machine.items() if value is not None}
+    return Setting(model.make(), seconds, model.machine, given)
+
+
+def fraction(option: str, text: str, *, zero: bool = False) -> Fraction:
+    """Read a number above 0 (or 0, if that is allowed), given as a whole number, a decimal or a fraction."""
+    try:
+        value = Fraction(text) if NUMBER.fullmatch(text) else None
+    except ZeroDivisionError:
+        value = None
+    if value is None or (value == 0 and not zero):
+        raise BadInput(
+            f"{option} {text}: write a number {'of at least' if zero else 'above'} 0, such as 2, 0.5 or 1/40"
+        )
+    return value
+
+
+def optional_fraction(option: str, text: str | None) -> Fraction | None:
+    """Read a positive number that may be left out."""
+    return None if text is None else fraction(option, text)
