@@ -76,13 +76,10 @@ def _search(task: Task, send: Send) -> Done:
         time_limit=task.time_limit,
         memory_limit_mb=task.memory_limit,
         progress=progress,
-        found=lambda schedule: send(Found(schedule, None)),
+        found=lambda schedule, value: send(Found(schedule, value)),
         news=lambda: NEWS.value,
     )
-    if outcome.bound is not None:
-        send(Bound(outcome.bound))
-    if outcome.schedule is not None:
-        send(Found(outcome.schedule, None if NEWS.value == outcome.value else outcome.value))
+    send(Bound(outcome.bound))
     return Done(outcome.stopped, __version__)
 
 

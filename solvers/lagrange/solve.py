@@ -10,6 +10,7 @@ import numpy as np
 
 from kvbound import __version__
 from kvbound.metrics import objective_value
+from kvbound.schedule import Schedule
 from kvbound.validator import verify_schedule
 from solvers.lagrange.arcs import Arcs
 from solvers.lagrange.kernels import Array
@@ -113,7 +114,7 @@ class Lagrange:
             self.cutoff = int(objective_value(trace, self.task.objective))
             self.send(Found(schedule, self.cutoff))
 
-    def _schedule(self, ways: list[Array]):  # type: ignore[no-untyped-def]
+    def _schedule(self, ways: list[Array]) -> Schedule:
         packing = Packing(self.network, self.market.slots)
         for c, way in zip(self.owner, ways, strict=True):
             packing.add(c, way)
