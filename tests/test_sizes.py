@@ -15,7 +15,17 @@ from solvers import choice, driver
 from solvers.choice import choose
 from solvers.lagrange.network import Network
 from solvers.lagrange.prices import Market
-from solvers.lagrange.scope import BARRED, FAR, MOST_OPTIONS, MOST_SLOTS, UNIT, WAY, most_slots, why_not
+from solvers.lagrange.scope import (
+    BARRED,
+    FAR,
+    MOST_OPTIONS,
+    MOST_SLOTS,
+    UNIT,
+    WAY,
+    most_slots,
+    options_at_least,
+    why_not,
+)
 from solvers.lagrange.solve import Lagrange
 from solvers.pool import race
 from solvers.task import Bound, Done, Failed, Task
@@ -71,6 +81,27 @@ def test_lagrange_declines_what_it_could_not_hold(instance, reason):
         Network(instance, "weighted-flow-time")
     ways = choose(instance, "weighted-flow-time", "auto", "auto")
     assert all(way == ("search", "search") for way in ways.tasks)
+
+
+def test_the_estimate_of_options_exceeds_none():
+    fixed = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
+    instances = [
+        with_parts(2, 60),
+        with_parts(2, 330),
+        *(tiny_instance(s, **PROFILES["any"] | fixed) for s in range(40)),
+    ]
+    with_limits = 0
+    for instance in instances:
+        try:
+            network = Network(instance, "total-flow-time", exact=True)
+        except BadInput:
+            continue
+        most, limit = network.setting.most_partial or 0, instance.machine.prefill_limit
+        for c in network.classes:
+            least = options_at_least(c.requests[0], limit, most)
+            assert least <= len(c.options)
+            with_limits += least > c.requests[0].output
+    assert with_limits >= 3
 
 
 def test_all_that_is_summed_stays_below_62_bits():

@@ -79,8 +79,9 @@ def too_large(instance: Instance, objective: str) -> str | None:
         return f"takes weights of at most {WAY // (3 * slots * UNIT)} in {slots} slots, not {weight}"
     if tokens > MOST_TOKENS:
         return f"takes contexts of at most {MOST_TOKENS} tokens together, not {tokens}"
+    most = 0 if late_segments(instance) else make_setting(instance, objective).most_partial or 0
     for request in requests:
-        if options_at_least(instance, request) > MOST_OPTIONS:
+        if options_at_least(request, instance.machine.prefill_limit, most) > MOST_OPTIONS:
             return f"takes at most {MOST_OPTIONS} options a request, and {request.id} has more (coarser blocks: fewer)"
     return None
 
@@ -102,17 +103,13 @@ def _slots_alone(machine: Machine, request: Request) -> int:
     return request.call_time + request.output + refills
 
 
-def options_at_least(instance: Instance, request: Request) -> int:
+def options_at_least(request: Request, limit: int | None, most: int) -> int:
     """Return options that a request has at the least: one for each output, and one for each part of its prompt.
 
     From each amount of KV up to `most`, each part is one that has at most `limit` tokens and leaves at most `most`.
     """
-    limit = instance.machine.prefill_limit
-    most = 0 if late_segments(instance) else make_setting(instance, "total-flow-time").most_partial
-    if limit is None or most is None:
-        return request.output
     most = min(most, request.prompt - 1)
-    part = min(limit, most)
+    part = most if limit is None else min(limit, most)
     return request.output + part * (part + 1) // 2 + part * (most - part)
 
 
