@@ -17,7 +17,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.batch_clock import make_clock
+from formulations.batch_clock import TickClock, make_clock
 from formulations.batch_cost import BatchCost
 from formulations.batch_moves import BatchMoves
 from formulations.batch_objective import BatchObjective
@@ -94,6 +94,12 @@ class BatchBigM:
             *progress, *work, *batch, *([] if self.plain else tight), *self.moves.constraints(),
             *self.clock.constraints(), *self.cost.constraints(), *self.objective.constraints(),
         ]  # fmt: skip
+
+    @property
+    def times(self) -> TickClock:
+        """The clock, where the objective is one of time."""
+        assert isinstance(self.clock, TickClock)
+        return self.clock
 
     def _add(self, constraint: Callable[[], Rows]) -> None:
         rows = pyo.ConstraintList()
@@ -576,7 +582,7 @@ class BatchBigM:
             elif work or moves["swap_out"] or moves["swap_in"]:
                 made = {kind: dict(amounts) for kind, amounts in moves.items()}
                 batches.append(Batch.model_validate({"start": 0, "work": work, **made}))
-                ends += [self.clock.end_tick(j)] if self.paced else []
+                ends += [self.times.end_tick(j)] if self.paced else []
                 early = {kind: Counter() for kind in early}
         if self.paced:
             return end_at(self.instance, batches, ends).schedule

@@ -8,6 +8,7 @@ may consist of an ordered swap and an eviction), and `Starts` is used.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
@@ -31,11 +32,16 @@ def make_clock(program: BatchBigM, batches: int) -> Clock:
     """Choose the clock that fits."""
     if program.objective_name == "busy-time":
         return Order(program, batches)
-    slots = latest_end(program, batches) - Clock(program, batches).origin
+    slots = latest_end(program, batches) - first_arrival(program)
     orders = any(call.handling == "swap" for request in program.instance.requests for call in request.calls)
     if program.instance.cost.always_one_tick and not (orders and program.machine.evict):
         return Slots(program, slots) if slots <= LONG_WAITS * batches else Starts(program, batches)
     return Starts(program, batches)
+
+
+def first_arrival(program: BatchBigM) -> int:
+    """Return the first arrival: nothing happens before."""
+    return min(request.arrival for request in program.instance.requests)
 
 
 def latest_end(program: BatchBigM, batches: int) -> int:
@@ -53,17 +59,17 @@ def latest_end(program: BatchBigM, batches: int) -> int:
     return end if known is None else min(end, max(known))
 
 
-class Clock:
-    """What the three clocks share. `origin` is the first arrival: nothing happens before, and times count from it."""
+class Clock(ABC):
+    """What the three clocks share. `origin` is the first arrival, from which times count."""
 
     may_idle = False
     """Whether a batch may be idle that is followed by one that is not."""
 
     def __init__(self, program: BatchBigM, batches: int) -> None:
         self.program, self.model, self.batches = program, program.model, batches
-        self.origin = min(request.arrival for request in program.instance.requests)
+        self.origin = first_arrival(program)
 
-    def variables(self) -> None:
+    def variables(self) -> None:  # noqa: B027 - a clock may need none
         """Add the variables of the clock to the model."""
 
     def constraints(self) -> list[Callable[[], Rows]]:
@@ -105,9 +111,9 @@ class Clock:
             latest = latest_completions(program.instance, program.objective_name, program.upper_bound)
         return self.batches if latest is None else min(self.batches, (latest[i] - self.origin) // step)
 
+    @abstractmethod
     def returned(self, i: int, k: int, j: int) -> Any:
         """R: 1 if call k of request i has returned by the start of batch j; 0 is always allowed, and then it waits."""
-        raise NotImplementedError
 
     def milestones(self) -> range:
         """Return the batches up to which totals are worth bounding: all, as times depend on them."""
@@ -119,17 +125,21 @@ class Clock:
         ended = sum(self.program.ended(i, k, j - 1) - self.program.ended(i, k, j - 2) for k in range(len(ends)))
         return self.program.works(i, j - 1) - ended
 
+
+class TickClock(Clock):
+    """A clock by which tokens and batches have a time."""
+
+    @abstractmethod
     def time_of(self, i: int, q: int) -> Any:
         """Return when the batch ends that generates token q, from the origin, in the model's unit of time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self) -> Any:
         """Return when the last request is done, from the origin, in the model's unit of time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end_tick(self, j: int) -> int:
         """Return the tick at which batch j ends in the values of the variables."""
-        raise NotImplementedError
 
 
 class Order(Clock):
@@ -144,7 +154,7 @@ class Order(Clock):
         return self.program.batches[-1:]
 
 
-class Slots(Clock):
+class Slots(TickClock):
     """Batch j is slot j: calls and arrivals are shifts of the index, and times are counts of slots."""
 
     def __init__(self, program: BatchBigM, batches: int) -> None:
@@ -216,7 +226,7 @@ class Slots(Clock):
         return self.origin + j
 
 
-class Starts(Clock):
+class Starts(TickClock):
     """Batch j starts at t[j] and lasts D[j]; whether a call has returned by then is a variable R."""
 
     def __init__(self, program: BatchBigM, batches: int) -> None:

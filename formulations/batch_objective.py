@@ -57,7 +57,7 @@ class BatchObjective:
         """Return the time from the arrival to token q (the last one unless given)."""
         program = self.program
         token = program.chains[i].outputs if q is None else q
-        return program.clock.time_of(i, token) + (program.clock.origin - self.requests[i].arrival) / program.scale
+        return program.times.time_of(i, token) + (program.clock.origin - self.requests[i].arrival) / program.scale
 
     def longest_flow_time(self) -> Rows:
         """A variable is at least every flow time and (tightened) the end less the last arrival."""
@@ -67,7 +67,7 @@ class BatchObjective:
                 yield longest >= self.flow(i)
             if not program.plain and isinstance(program.clock, Starts):
                 last_arrival = max(request.arrival for request in self.requests)
-                yield longest >= program.clock.end() + (program.clock.origin - last_arrival) / program.scale
+                yield longest >= program.times.end() + (program.clock.origin - last_arrival) / program.scale
 
     # --- late requests -------------------------------------------------------------------------------------------
 
@@ -91,8 +91,8 @@ class BatchObjective:
         """Completion - first token <= limit + T late (TPOT times one token less than the output)."""
 
         def between(i: int) -> Any:
-            first = self.model.first_at[i] if i in self.model.first_at else self.program.clock.time_of(i, 1)
-            return self.program.clock.time_of(i, self.program.chains[i].outputs) - first
+            first = self.model.first_at[i] if i in self.model.first_at else self.program.times.time_of(i, 1)
+            return self.program.times.time_of(i, self.program.chains[i].outputs) - first
 
         return self._within(2, between)
 
@@ -109,11 +109,11 @@ class BatchObjective:
 
     def expression(self) -> Any:
         """Return what is minimised."""
-        program, clock = self.program, self.program.clock
+        program = self.program
         if self.name == "busy-time":
             return sum(program.cost.duration(j) for j in program.batches)
         if self.name == "makespan":
-            return clock.end() + clock.origin / program.scale
+            return program.times.end() + program.clock.origin / program.scale
         if self.name == "max-flow-time":
             return self.model.longest_flow[0]
         if self.name == "late-requests":

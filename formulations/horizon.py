@@ -188,6 +188,21 @@ def latest_first_tokens(instance: Instance, upper_bound: Value) -> list[int]:
     return _latest(instance, "total-ttft", upper_bound, [least_times(instance, c)[1] for c in chains(instance)])
 
 
+def least_value(instance: Instance, objective: str) -> Value:
+    """Return a lower bound on the objective: what it is if each request is alone, in integers of any size."""
+    times = [least_times(instance, chain) for chain in chains(instance)]
+    shares = [weights(request, objective) for request in instance.requests]
+    if check_objective(objective) == "busy-time":
+        return least_work(instance) * max(chain.batches for chain in chains(instance))
+    if objective == "makespan":
+        return max(request.arrival + time[-1] for request, time in zip(instance.requests, times, strict=True))
+    if objective == "max-flow-time":
+        return max(time[-1] for time in times)
+    counted = 1 if objective == "total-ttft" else -1
+    total = sum((share or 0) * time[counted] for share, time in zip(shares, times, strict=True))
+    return total if objective == "normalized-latency" else int(total)
+
+
 def _latest(instance: Instance, objective: str, upper_bound: Value, least: list[int]) -> list[int]:
     """What the others take at least is not left for a request."""
     shares = [(weights(request, objective) or Fraction(0)) for request in instance.requests]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -28,11 +29,20 @@ SECOND_AFTER = 1.5
 class Choice:
     """What will run, and why in words.
 
-    `tasks` are pairs of a formulation and its solver; those after the first start when `SECOND_AFTER` has passed.
+    `tasks` are pairs of a formulation and its solver; those after the first start when `SECOND_AFTER` has passed, and
+    the `reserve` once all of them have ended without an answer. `named`: the user named it, and hears if it declines.
     """
 
     tasks: tuple[tuple[str, str], ...]
     why: str
+    reserve: tuple[tuple[str, str], ...] = ()
+    named: bool = True
+
+    @property
+    def delays(self) -> list[tuple[tuple[str, str], float]]:
+        """Return what may run, each with the seconds after which it starts although others run."""
+        delays = [(task, SECOND_AFTER * (k > 0)) for k, task in enumerate(self.tasks)]
+        return delays + [(task, math.inf) for task in self.reserve]
 
 
 def choose(instance: Instance, objective: str, formulation: str, solver: str) -> Choice:
@@ -82,10 +92,11 @@ def _race(instance: Instance, objective: str, first: tuple[str, str], why: str) 
     """Let a second way run beside the first where there is a core for it."""
     has_ways, many = why_not(instance, objective) is None, len(instance.requests) > MANY
     second = LAGRANGE if first == SEARCH else REPAIR if has_ways and many else SEARCH
+    reserve = () if SEARCH in (first, second) else (SEARCH,)
     if cores() < 2 or (second == LAGRANGE and not has_ways):
-        return Choice((first,), why)
+        return Choice((first,), why, () if first == SEARCH else (SEARCH,), named=False)
     rival = {SEARCH: "the search", LAGRANGE: "branch and bound over prices", REPAIR: "destroy and repair"}[second]
-    return Choice((first, second), f"{why}; after {SECOND_AFTER} s {rival} runs beside it")
+    return Choice((first, second), f"{why}; after {SECOND_AFTER} s {rival} runs beside it", reserve, named=False)
 
 
 def cores() -> int:

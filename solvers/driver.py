@@ -18,7 +18,7 @@ from kvbound.metrics import Value, check_objective, objective_value
 from kvbound.result import BoundKind, Horizon, Result, SolverInfo
 from kvbound.schedule import Schedule
 from kvbound.validator import InvalidSchedule, verify_schedule
-from solvers.choice import SECOND_AFTER, choose
+from solvers.choice import choose
 from solvers.pool import race
 from solvers.registry import solver_version
 from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
@@ -77,12 +77,12 @@ def solve(
     if start is not None:
         run.accept(start)
     limit = NO_TIME_LIMIT if time_limit is None else max(0.1, time_limit - (time.monotonic() - started))
-    for k, (name, backend) in enumerate(choice.tasks):
+    for (name, backend), delay in choice.delays:
         task = Task(instance, objective, name, backend, None, upper_bound, start, limit, memory_limit, threads, seed)
         run.horizons[task.label] = _horizon(task, upper_bound)
-        run.tasks.append(replace(task, batches=run.horizons[task.label].batches, delay=SECOND_AFTER * (k > 0)))
+        run.tasks.append(replace(task, batches=run.horizons[task.label].batches, delay=delay))
     ends = race(run.tasks, run.receive, run.decided, tick=run.report, best_known=lambda: run.value)
-    return run.result(ends, choice.why)
+    return run.result(ends, choice.why, named=choice.named)
 
 
 def simulate_policy(
@@ -206,10 +206,14 @@ class _Run:
         if self.progress is not None:
             self.progress(self.value, self.bound, time.monotonic() - self.started)
 
-    def result(self, ends: list[Done | Failed], why: str) -> Result:
-        """Make the result; if no worker could even start on it, raise what the first one said."""
+    def result(self, ends: list[Done | Failed], why: str, *, named: bool = True) -> Result:
+        """Make the result; if no worker could even start on it, raise what the first one said.
+
+        Unless a way was named, a bound that was proved all the same is a result.
+        """
         failures = [end for end in ends if isinstance(end, Failed)]
-        if len(failures) == len(ends) and failures[0].why != "crash":
+        declined = len(failures) == len(ends) and failures[0].why != "crash"
+        if declined and (named or self.bound is None):
             raise (MissingTool if failures[0].why == "missing tool" else BadInput)(failures[0].message)
         stopped: str = self.decided() or next((end.stop for end in ends if isinstance(end, Done)), "solver failure")
         task = self.bounded_by or self.found_by or self.tasks[0]

@@ -81,6 +81,8 @@ def race(
             idle = all(worker.done is not None for worker in workers)
             while waiting and reason is None and (idle or now >= waiting[0].delay):
                 task = waiting.pop(0)
+                if workers and now >= task.time_limit:
+                    continue
                 workers.append(_start(replace(task, time_limit=max(0.1, task.time_limit - now)), inbox))
                 idle = False
             if idle:

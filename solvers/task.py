@@ -35,7 +35,7 @@ class Task:
     threads: int
     seed: int
     delay: float = 0.0
-    """Seconds after which it starts, unless all that started before has ended."""
+    """Seconds after which it starts; earlier once all that started before has ended."""
 
     @property
     def label(self) -> str:

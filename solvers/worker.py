@@ -63,12 +63,14 @@ def _runner(task: Task) -> Callable[[Task, Send], Done]:
 
 
 def _search(task: Task, send: Send) -> Done:
+    from formulations.horizon import least_value
     from solvers.search import search
 
     def progress(incumbent: Value | None, bound: Value | None) -> None:
         if bound is not None:
             send(Bound(bound))
 
+    send(Bound(least_value(task.instance, task.objective)))
     outcome = search(
         task.instance,
         task.objective,
@@ -76,13 +78,10 @@ def _search(task: Task, send: Send) -> Done:
         time_limit=task.time_limit,
         memory_limit_mb=task.memory_limit,
         progress=progress,
-        found=lambda schedule: send(Found(schedule, None)),
+        found=lambda schedule, value: send(Found(schedule, value)),
         news=lambda: NEWS.value,
     )
-    if outcome.bound is not None:
-        send(Bound(outcome.bound))
-    if outcome.schedule is not None:
-        send(Found(outcome.schedule, None if NEWS.value == outcome.value else outcome.value))
+    send(Bound(outcome.bound))
     return Done(outcome.stopped, __version__)
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 import solvers
-from kvbound import BadInput
+from kvbound import BadInput, objective_value, verify_schedule
 from kvbound.builtin import builtin_instance
 from solvers import choice
 from solvers.choice import choose
@@ -93,6 +93,18 @@ def test_the_search_looks_only_for_what_is_better_than_the_news():
     assert (told.value, told.bound, told.proved) == (29, 29, True)
     wrong = search(instance, "total-flow-time", news=lambda: 28)  # nobody has such a schedule: the search believes it
     assert wrong.bound == 28
+
+
+def test_a_claim_belongs_to_the_schedule_sent_with_it():
+    found = []
+
+    def receive(task, message):
+        if isinstance(message, Found):
+            found.append(message)
+
+    race([task()], receive, lambda: None, best_known=lambda: 29)  # news, which the search has no schedule for
+    values = [objective_value(verify_schedule(task().instance, f.schedule), "total-flow-time") for f in found]
+    assert values == [f.claimed for f in found] != []
 
 
 def test_repair_finds_but_does_not_prove():

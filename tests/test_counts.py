@@ -143,6 +143,31 @@ def test_no_bound_exceeds_the_cost_of_the_rest(seed):
     assert checked > 10
 
 
+def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
+    draw = np.random.default_rng(7)
+    for seed in range(300, 306):
+        model = count_model(like_requests(seed), "busy-time")
+        vectors = fitting_vectors(model, MOST)
+        best = search(like_requests(seed), "busy-time")
+        batches = len(best.schedule.batches)
+        for size in (10**4, 10**12, 2**62):
+            togo = Togo(vectors, size * draw.choice([-1, 1], len(model.pools)))
+            assert abs(togo.prices).max() <= min(size, 2**57)
+            try:
+                bound = togo.at_start(batches) + batches * model.batch
+            except MemoryError:
+                assert size > 10**12
+                continue
+            assert -(2**61) < bound <= best.value
+
+
+def test_costs_beyond_62_bits_stop_the_search():
+    vectors = fitting_vectors(count_model(like_requests(300), "busy-time"), MOST)
+    togo = Togo(vectors, np.full(len(vectors.model.pools), 2**62))
+    with pytest.raises(MemoryError, match="62 bits"):
+        togo.extend(1000)
+
+
 def test_a_stopped_search_keeps_a_valid_bound():
     instance = builtin_instance("identical:n=8,I=8,O=4,M=32")
     optimum = search(instance, "busy-time").value

@@ -147,9 +147,10 @@ def test_no_bound_on_the_way_exceeds_the_optimum(monkeypatch):
 
 def test_found_gets_schedules_that_improve():
     instance = builtin_instance("mars-figure1").with_free_calls()
-    schedules = []
-    outcome = search(instance, "total-flow-time", found=schedules.append)
-    values = [objective_value(verify_schedule(instance, schedule), "total-flow-time") for schedule in schedules]
+    found = []
+    outcome = search(instance, "total-flow-time", found=lambda *pair: found.append(pair))
+    values = [value for _, value in found]
+    assert values == [objective_value(verify_schedule(instance, schedule), "total-flow-time") for schedule, _ in found]
     assert values == sorted(set(values), reverse=True)
     assert len(values) > 1
     assert values[-1] == outcome.value == 27

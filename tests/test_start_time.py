@@ -16,7 +16,7 @@ from solvers.start_time.cliques import violated_cliques
 from solvers.start_time.configurations import Configurations, TooMany
 from solvers.start_time.lists import Lists
 from solvers.start_time.multipliers import Multipliers
-from solvers.start_time.network import Network
+from solvers.start_time.network import FAR, Network
 from solvers.start_time.prices import SCALE, Columns, Prices
 from solvers.start_time.problem import OBJECTIVES, Problem
 from solvers.start_time.program import relax
@@ -245,6 +245,24 @@ def test_no_price_bounds_more_than_the_optimum():
                 [(clique, int(draw.integers(0, SCALE))) for clique in cliques],
             )
             assert prices.bound(columns, alive)[0] <= best * SCALE
+
+
+def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
+    draw = np.random.default_rng(2)
+    for problem, ticks in small_problems(10):
+        columns = Columns(problem, ticks)
+        network = Network(Configurations(problem, 10_000), ticks)
+        best = optimum(problem, ticks)
+        alive = np.ones(len(columns), np.bool_)
+        cliques = violated_cliques(columns, np.full(len(columns), 0.4), np.zeros(len(columns)), alive)
+        rows = len(problem.kinds) + len(problem.limits) * ticks + len(cliques)
+        for size in (1e3, 1e9, 1e20, np.inf):
+            prices = Prices.rounded(columns, size * draw.choice([-1.0, 1.0], rows), cliques)
+            assert -(2**62) < prices.bound(columns, alive)[0] <= best * SCALE
+            sign = draw.choice([-1, 1], len(problem.kinds))
+            priced = Multipliers(columns, alive).price(network, sign * int(min(size, 2.0**62)))
+            assert -(2**62) < priced.bound <= best * SCALE
+            assert max(abs(int(v)) for values in priced.values for v in values) <= FAR
 
 
 def test_the_linear_program_keeps_the_columns_of_every_better_schedule():

@@ -11,21 +11,25 @@ import numpy.typing as npt
 from solvers.counts.model import Step
 from solvers.counts.vectors import Array, Line, Vectors
 
-NEVER = 2**58
+NEVER, LEAST = 2**58, -(2**60)
 
 
 class Togo:
     """The cheapest ways to empty the device in r batches, r = 0, 1, .., when pools trade at `prices`.
 
     A pull costs its work less the price of its pool, a drop the price of its pool. The batches' own cost is left out.
-    `check` is called before each batch.
+    `check` is called before each batch. Any prices are valid: those that could take a sum beyond 62 bits are cut, so
+    that all steps of a batch, and all requests, pay at most 2^57 in prices.
     """
 
     def __init__(self, vectors: Vectors, prices: Array, check: Callable[[], None] = lambda: None) -> None:
         self.vectors = vectors
-        self.prices = prices
+        model = vectors.model
+        lanes = model.memory // min(model.sizes)
+        most = 2**57 // (3 * lanes + sum(model.start))
+        self.prices: Array = np.clip(prices, -most, most)
         self.check = check
-        self.costs = [_cost(step, prices) for step in vectors.model.steps]
+        self.costs = [_cost(step, self.prices) for step in model.steps]
         end = np.full(len(vectors), NEVER, np.int64)
         end[0] = 0
         self.ends = [end]
@@ -33,12 +37,14 @@ class Togo:
         self._taken: list[list[npt.NDArray[np.uint8]]] = [[]]
 
     def extend(self, batches: int) -> None:
-        """Go on to that many batches to go."""
+        """Go on to that many batches to go; MemoryError where 64 bits do not hold their costs."""
         while len(self.ends) <= batches:
             self.check()
             stages = self.stages(len(self.ends))
             self._taken.append([np.packbits(a < b) for a, b in pairwise(stages)])
             self.ends.append(stages[0])
+            if stages[0].min() < LEAST:
+                raise MemoryError("prices of so many batches exceed 62 bits")
 
     def stages(self, togo: int) -> list[Array]:
         """Return the cost of every vector before each step of a batch, and after the last, with `togo` to go."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from solvers.lagrange.kernels import FAR, Array
+from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import Class, Network
-from solvers.lagrange.prices import UNIT
+from solvers.lagrange.scope import FAR, UNIT
 
 TAIL, HEAD, SLOT, SPAN, DEVICE, HOST, WORK, PREFILL, WORKERS, BLOCKS, TOKENS, COST, STARTS, OPTION = range(14)
 """Columns of the table: nodes, slots, uses (movable KV in blocks and tokens), cost in units of 1/UNIT, the segment of
@@ -152,11 +152,11 @@ def relax(table, live, part, node, source, rows, prices, limits, cost, ahead, ch
 
 
 @njit(cache=True)
-def improve(table, live, part, node, source, rows, start, limits, most, rounds, length):  # type: ignore[no-untyped-def]
+def improve(table, live, part, node, source, rows, start, limits, dearest, most, rounds, length):  # type: ignore[no-untyped-def]
     """Improve prices by a subgradient method; return the best bound, its prices, and how often each arc was taken.
 
-    `rows` are the (slot, resource) that may have a price. It ends once the bound exceeds `most` (FAR: some request has
-    no way left).
+    `rows` are the (slot, resource) that may have a price, at most `dearest`. It ends once the bound exceeds `most`
+    (FAR: some request has no way left).
     """
     best_prices, rounded, best = start.copy(), start.copy(), np.int64(-FAR)
     cost, choice = np.empty(live.shape[0], np.int64), np.empty(node[-1], np.int64)
@@ -193,7 +193,7 @@ def improve(table, live, part, node, source, rows, start, limits, most, rounds, 
             break
         step = length * max(most - bound, UNIT) / norm
         for k in range(rows.shape[0]):
-            price[k] = max(0.0, price[k] + step * direction[k])
+            price[k] = min(max(0.0, price[k] + step * direction[k]), float(dearest[rows[k, 1]]))
     return best, best_prices, weight
 
 

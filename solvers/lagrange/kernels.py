@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from solvers.lagrange.scope import FAR
+
 Array = Any
 """A numpy array of integers."""
-
-FAR = 2**60
-"""More than any way costs."""
 
 
 @njit(cache=True)

@@ -14,19 +14,13 @@ from formulations.arc_flow.setting import make_setting
 from kvbound.errors import BadInput
 from kvbound.instance import Instance, Request
 from solvers.lagrange.kernels import Array
-from solvers.lagrange.scope import check, late_segments, with_pause
-
-MOST_OPTIONS = 200_000
-"""A class with more options is refused: its shortest paths would take longer than they are worth."""
+from solvers.lagrange.scope import BARRED, MOST_OPTIONS, WAY, check, late_segments, most_slots, with_pause
 
 RESOURCES = ("device_memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
 """What the requests share in each slot; the names are those of the arc-flow model's constraints."""
 DEVICE, HOST = 0, 1
 PLACE_BLOCKS, PLACE_TOKENS = 5, 6
 """Columns of `Class.uses` beyond the resources: KV that lies on the device (blocks) or the host (tokens)."""
-
-BARRED = 2**42
-"""A toll that no way can pay."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +61,14 @@ class Class:
         """Return the rows of `uses` with KV that lies on the device or the host."""
         return np.nonzero(self.uses[:, PLACE_TOKENS])[0]
 
+    @property
+    def most(self) -> Array:
+        """Return the most that a request takes of each resource in a slot."""
+        uses = self.uses[:, : len(RESOURCES)].copy()
+        uses[:, DEVICE] += self.uses[:, PLACE_BLOCKS]
+        uses[:, HOST] += self.uses[:, PLACE_TOKENS]
+        return uses.max(axis=0)
+
     def after(self, slot: int, rows: int) -> Array:
         """Return (rows x states + 1) what is still to pay at the least from `slot`, `slot` + 1, .. without prices."""
         ticks = np.arange(slot, slot + rows)[:, None] - self.zero
@@ -76,6 +78,7 @@ class Class:
 class Network:
     """The classes of an instance, and the limits of what they share; slots count from the first arrival.
 
+    `most_slots` are looked at at the most; `dearest` is the highest price of each resource (`scope` says why).
     `is_late`: bounds leave out the token budgets, and each segment runs without a break up to its end (the relaxation
     `late segments` of docs/lagrange.md); it is used where it promises to be as good, unless `exact` is asked for.
     BadInput where a request's ways do not say all that counts.
@@ -97,6 +100,10 @@ class Network:
         self.limits = np.array([limit or 0 for limit in limits], np.int64)
         self.is_priced = self.is_limited & ([True, True, False, False, True] if self.is_late else [True] * 5)
         self.classes = [self._class(requests) for requests in alike(instance.requests)]
+        self.most_slots = most_slots(instance)
+        most = np.array([c.most for c in self.classes])
+        self.limits = np.minimum(self.limits, np.array([c.count for c in self.classes]) @ most)
+        self.dearest = WAY // (len(RESOURCES) * self.most_slots * np.maximum(1, most.max(axis=0)))
 
     def _class(self, requests: list[Request]) -> Class:
         request = requests[0]

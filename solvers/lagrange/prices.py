@@ -14,9 +14,7 @@ import numpy as np
 
 from solvers.lagrange.kernels import Array, add_use, cheap_options, cheapest_way, fill_ahead, fill_behind
 from solvers.lagrange.network import DEVICE, HOST, PLACE_BLOCKS, PLACE_TOKENS, RESOURCES, Class, Network
-
-UNIT = 1024
-"""Costs and prices are multiples of 1/UNIT of a tick."""
+from solvers.lagrange.scope import UNIT
 
 MOMENTUM = 0.6
 """How much of the last direction is kept."""
@@ -142,5 +140,5 @@ class Market:
             if norm == 0:
                 break
             step = length * max(upper_bound * UNIT - relaxed.bound, UNIT) / norm
-            prices = np.maximum(0, prices + step * direction)
+            prices = np.clip(prices + step * direction, 0, self.network.dearest)
         return best, best_prices

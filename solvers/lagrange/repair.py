@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from solvers.lagrange.kernels import Array, cheapest_way
-from solvers.lagrange.network import BARRED, Class
+from solvers.lagrange.network import Class
 from solvers.lagrange.packing import Packing
 from solvers.lagrange.prices import Market
+from solvers.lagrange.scope import BARRED
 
 HEAT, MOST_LOSS = 2.0, 8
 """How many ticks of loss are accepted at the start of a cycle, by and large in one move; and in all."""

@@ -1,13 +1,42 @@
-"""Which instances the method takes, and which relaxation it begins with."""
+"""Which instances the method takes, how large they may be, and which relaxation it begins with.
+
+No number exceeds 62 bits. Let T be the slots (`most_slots`), at most `MOST_SLOTS`, and u the most that a request of any
+kind takes of a resource in a slot.
+
+* A way of one request costs at most `WAY` units: it is its rate times at most 3 T ticks (T slots, and after them twice
+  what it takes alone), and `too_large` refuses what exceeds `WAY`. The prices that it pays are at most `WAY` more: a
+  price is never above `WAY` / (5 T u) (`Network.dearest`; any price gives a valid bound). So a way costs at most 2^43,
+  and `BARRED`, 2^44, is more than that.
+* The bars of all slots add up to T `BARRED`, at most `FAR`, 2^60.
+* There are at most 2^13 requests, so that the sum of their ways is at most 2^56. So is what all there is costs at these
+  prices: a limit counts as no more than all requests take together, at most 2^13 u in each of T slots.
+* A cutoff is at most `FAR`. No sum has more than two terms of that size, so all stay below 2^62.
+"""
 
 from __future__ import annotations
 
 from formulations.arc_flow.setting import make_setting
+from formulations.chains import chunks
 from kvbound.errors import BadInput
-from kvbound.instance import Instance
+from kvbound.instance import Instance, Machine, Request
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time")
 """Sums over requests of a rate times the time up to the end."""
+
+UNIT = 1024
+"""Costs and prices are multiples of 1/UNIT of a tick."""
+WAY = 2**42
+"""Units that the way of one request costs at most, and those that it pays at most in prices."""
+BARRED = 4 * WAY
+"""A toll that no way can pay."""
+FAR = 2**60
+"""More than any sum of ways costs."""
+
+MOST_SLOTS, MOST_REQUESTS = 2**16, 2**13
+MOST_TOKENS = 2**27
+"""Contexts of all requests together: sets of them are kept as bits, one for each token."""
+MOST_OPTIONS = 200_000
+"""A request with more options is refused: its shortest paths would take longer than they are worth."""
 
 
 def check(instance: Instance, objective: str) -> None:
@@ -32,7 +61,56 @@ def why_not(instance: Instance, objective: str) -> str | None:
     instance = with_pause(instance)
     if not make_setting(instance, objective).early_swaps:
         return "needs a host with room for all contexts where calls order swaps"
+    return too_large(instance, objective)
+
+
+def too_large(instance: Instance, objective: str) -> str | None:
+    """Say why an instance is too large (None: it is not)."""
+    requests, slots = instance.requests, most_slots(instance)
+    origin = min(request.arrival for request in requests)
+    needed = MARGIN + max(request.arrival - origin + _slots_alone(instance.machine, request) for request in requests)
+    weight = max(request.weight for request in requests) if objective == "weighted-flow-time" else 1
+    tokens = sum(request.peak for request in requests)
+    if len(requests) > MOST_REQUESTS:
+        return f"takes at most {MOST_REQUESTS} requests, not {len(requests)}"
+    if needed > slots:
+        return f"takes at most {MOST_SLOTS} slots, and one request alone may need {needed}"
+    if weight * 3 * slots * UNIT > WAY:
+        return f"takes weights of at most {WAY // (3 * slots * UNIT)} in {slots} slots, not {weight}"
+    if tokens > MOST_TOKENS:
+        return f"takes contexts of at most {MOST_TOKENS} tokens together, not {tokens}"
+    most = 0 if late_segments(instance) else make_setting(instance, objective).most_partial or 0
+    for request in requests:
+        if options_at_least(request, instance.machine.prefill_limit, most) > MOST_OPTIONS:
+            return f"takes at most {MOST_OPTIONS} options a request, and {request.id} has more (coarser blocks: fewer)"
     return None
+
+
+MARGIN = 32
+"""Slots looked at beyond those that a request needs alone."""
+
+
+def most_slots(instance: Instance) -> int:
+    """Return the slots that are looked at at the most: twice what the requests take one after another."""
+    arrivals = [request.arrival for request in instance.requests]
+    serial = max(arrivals) - min(arrivals) + sum(_slots_alone(instance.machine, r) for r in instance.requests)
+    return min(MOST_SLOTS, 2 * (serial + MARGIN))
+
+
+def _slots_alone(machine: Machine, request: Request) -> int:
+    """Return slots in which a request alone can be done, also if each call is followed by a refill."""
+    refills = len(request.segments) * (chunks(machine, request.peak) + 1)
+    return request.call_time + request.output + refills
+
+
+def options_at_least(request: Request, limit: int | None, most: int) -> int:
+    """Return options that a request has at the least: one for each output, and one for each part of its prompt.
+
+    From each amount of KV up to `most`, each part is one that has at most `limit` tokens and leaves at most `most`.
+    """
+    most = min(most, request.prompt - 1)
+    part = most if limit is None else min(limit, most)
+    return request.output + part * (part + 1) // 2 + part * (most - part)
 
 
 def with_pause(instance: Instance) -> Instance:

@@ -8,16 +8,20 @@ from functools import partial
 
 import numpy as np
 
+from formulations.horizon import least_value
 from kvbound import __version__
+from kvbound.errors import BadInput
 from kvbound.metrics import objective_value
+from kvbound.schedule import Schedule
 from kvbound.validator import verify_schedule
 from solvers.lagrange.arcs import Arcs
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import Class, Network
 from solvers.lagrange.packing import Packing
-from solvers.lagrange.prices import UNIT, Market
+from solvers.lagrange.prices import Market
 from solvers.lagrange.read import read_schedule
 from solvers.lagrange.repair import Repair
+from solvers.lagrange.scope import FAR, MARGIN, UNIT
 from solvers.lagrange.tree import Tree, fits
 from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task
 
@@ -44,8 +48,9 @@ class Lagrange:
         self.task, self.send = task, send
         self.started = time.monotonic()
         self.deadline = self.started + task.time_limit
-        self.cutoff = 2**40 if task.upper_bound is None else int(task.upper_bound)
+        self.cutoff = FAR // UNIT if task.upper_bound is None else min(int(task.upper_bound), FAR // UNIT)
         self.bound = 0
+        self._prove(int(least_value(task.instance, task.objective)))
         self._look_at(Network(task.instance, task.objective))
 
     def _look_at(self, network: Network) -> None:
@@ -59,7 +64,10 @@ class Lagrange:
         """Run until the bound meets the best schedule, or time is up."""
         self._solve()
         if self.network.is_late and not self.is_done():  # the budgets that were left out bind
-            self._look_at(Network(self.task.instance, self.task.objective, exact=True))
+            try:
+                self._look_at(Network(self.task.instance, self.task.objective, exact=True))
+            except BadInput:  # too many options; what is proved stays
+                return Done("memory limit", __version__)
             self._solve()
         return Done(self._why(), __version__)
 
@@ -113,7 +121,7 @@ class Lagrange:
             self.cutoff = int(objective_value(trace, self.task.objective))
             self.send(Found(schedule, self.cutoff))
 
-    def _schedule(self, ways: list[Array]):  # type: ignore[no-untyped-def]
+    def _schedule(self, ways: list[Array]) -> Schedule:
         packing = Packing(self.network, self.market.slots)
         for c, way in zip(self.owner, ways, strict=True):
             packing.add(c, way)
@@ -122,7 +130,7 @@ class Lagrange:
     # --- schedules -----------------------------------------------------------------------------------------------
 
     def _first_slots(self) -> int:
-        return 32 + max(c.zero + int(c.rest[0]) for c in self.network.classes)
+        return MARGIN + max(c.zero + int(c.rest[0]) for c in self.network.classes)
 
     def _construct(self) -> None:
         """Insert the requests one after another, in several orders; more slots where they do not suffice."""
@@ -130,6 +138,8 @@ class Lagrange:
         ends = [c.zero + int(c.rest[0]) for c in self.owner]
         for order in (sorted(n, key=ends.__getitem__), sorted(n, key=lambda i: self.owner[i].zero)):
             while not self.repair.construct(order, 0.0):
+                if self.market.slots == self.network.most_slots:
+                    raise MemoryError("no schedule in so many slots")
                 self._use_slots(2 * self.market.slots)
             self._found()
         ends = [int(way[-1, 0]) for way in self.repair.best_ways]
@@ -145,7 +155,8 @@ class Lagrange:
             self._found()
 
     def _use_slots(self, slots: int) -> None:
-        """Go on with another number of slots; ways and prices stay."""
+        """Go on with another number of slots, as far as there may be so many; ways and prices stay."""
+        slots = min(slots, self.network.most_slots)
         prices = self.prices[:slots]
         self.prices = np.vstack([prices, np.zeros((slots - len(prices), prices.shape[1]), np.int64)])
         self.market = Market(self.network, slots)
@@ -177,7 +188,10 @@ class Lagrange:
             _, self.prices = self.market.find_prices(self.cutoff, rounds, self.prices, stop)
 
     def _arcs(self) -> Arcs | None:
-        """Return the arcs that a better schedule may use, with so many slots that none leaves them; None: too many."""
+        """Return the arcs that a better schedule may use, with so many slots that none leaves them.
+
+        None: there are too many arcs or slots.
+        """
         while True:
             slack = (self.cutoff - 1) * UNIT - self.market.relax(self.prices).bound
             survivors = list(self.market.survivors(self.prices, slack))
@@ -185,6 +199,8 @@ class Lagrange:
                 return None
             if not any(self._leaves(c, rows) for c, rows in zip(self.network.classes, survivors, strict=True)):
                 return Arcs(self.network, self.market.slots, survivors)
+            if self.market.slots == self.network.most_slots:
+                return None
             self._use_slots(self.market.slots * 5 // 4 + 16)
 
     def _leaves(self, c: Class, rows: Array) -> bool:

@@ -16,7 +16,7 @@ from solvers.lagrange.arcs import DEVICE, SLOT, STARTS, TAIL, Arcs, can_exceed, 
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import Network
 from solvers.lagrange.packing import Packing
-from solvers.lagrange.prices import UNIT
+from solvers.lagrange.scope import UNIT
 
 STRONG = 8
 """Branchings that are tried before one is chosen."""
@@ -110,7 +110,7 @@ class Tree:
         priced = can_exceed(arcs.table, live, part, arcs.slots, network.limits, network.is_priced)
         prices = np.where(priced, prices, 0)
         shape = (arcs.table, live, part, arcs.node, arcs.source, np.argwhere(priced))
-        bound, prices, weight = improve(*shape, prices, network.limits, most, rounds, 0.2)
+        bound, prices, weight = improve(*shape, prices, network.limits, network.dearest, most, rounds, 0.2)
         if bound > most:
             return None
         bound, keep = within(*shape, prices, network.limits, most)

@@ -43,8 +43,11 @@ class Economy:
         self.cost = np.where(state["status"][owner] == WAITING, 0, state["rate"][owner]) * UNIT
         self.end = state["togo"][: self.states] * UNIT
         self.resources = _resources(table)
-        self.limits = np.array(list(self.resources.values()), np.int64)
         self.use = np.array([self._use(name)[order] for name in self.resources], np.int64).reshape(-1, len(order))
+        most = len(table.instance.requests) * self.use.max(axis=1, initial=1)
+        self.limits = np.minimum(np.array(list(self.resources.values()), np.int64), most)
+        self.dearest = 2**58 // (max(1, len(most)) * horizon * most)
+        """Prices at which all that is there, and so all that is taken, costs at most 2^58 in the slots together."""
 
     def _use(self, name: str) -> Array:
         """Return what every option takes of a resource, and every local state while the machine is idle."""
@@ -140,7 +143,7 @@ def priced(objective: Sum, table: Table, root: States, horizon: int, target: int
         length = int((excess * excess).sum())
         if bound >= target * UNIT or length == 0 or step < 0.01:
             break
-        prices = np.maximum(0, prices + step * (target * UNIT - bound) / length * excess)
+        prices = np.clip(prices + step * (target * UNIT - bound) / length * excess, 0, economy.dearest)
     return best
 
 

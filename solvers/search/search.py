@@ -71,7 +71,7 @@ def search(
     time_limit: float | None = None,
     memory_limit_mb: int | None = None,
     progress: Progress | None = None,
-    found: Callable[[Schedule], None] | None = None,
+    found: Callable[[Schedule, Value], None] | None = None,
     news: Callable[[], Value | None] = lambda: None,
     dominance: tuple[str, ...] = DOMINANCE,
 ) -> SearchOutcome:
@@ -83,7 +83,7 @@ def search(
         upper_bound: A schedule to improve on.
         time_limit: Seconds (None: no limit).
         memory_limit_mb: Memory for the states in MB (None: 4000).
-        found: Called with every schedule that is better than those before.
+        found: Called with every schedule that is better than those before, and its value.
         news: Asked for the value of a schedule that is known elsewhere; only better ones are then looked for, and
             `value` may be that of no schedule here.
         progress: Called with the best value and the lower bound, about five times a second.
@@ -120,7 +120,7 @@ class _Run:
         time_limit: float | None,
         memory_limit_mb: int | None,
         progress: Progress | None,
-        found: Callable[[Schedule], None] | None,
+        found: Callable[[Schedule, Value], None] | None,
         news: Callable[[], Value | None] = lambda: None,
     ) -> None:
         self.problem = problem
@@ -170,7 +170,7 @@ class _Run:
         if self.schedule is None or cost < self.best:
             self.schedule, self.best = schedule, cost
             if self.found is not None:
-                self.found(schedule)
+                self.found(schedule, value)
 
     def passes(self) -> None:
         """Make passes until one is exhaustive."""

@@ -1,4 +1,7 @@
-"""Better and better prices for starting a request, by subgradients; the network keeps every limit by itself."""
+"""Better and better prices for starting a request, by subgradients; the network keeps every limit by itself.
+
+Any prices are valid; those that sums in 64 bits could not hold are cut (`dearest`).
+"""
 
 from __future__ import annotations
 
@@ -54,10 +57,20 @@ class Multipliers:
         return cost
 
     def price(self, network: Network, assign: Array) -> Priced:
-        """Return the network under these prices."""
+        """Return the network under these prices, none of them beyond `dearest`."""
+        most = self.dearest(network)
+        assign = np.clip(assign, -most, most)
         cost, offset = self.cost(assign), int(assign @ self.counts)
         values = network.distances(cost)
         return Priced(assign, cost, values, offset, int(values[0][network.source]) + offset)
+
+    def dearest(self, network: Network) -> int:
+        """Return the highest price: all starts of a path, and all requests, pay a quarter of `FAR` at the most.
+
+        So what is paid along a path is above -FAR / 4, and all that costs at most a cutoff lies below `FAR`.
+        """
+        starts = len(network.layers) * int(network.starts.sum(axis=1).max(initial=1))
+        return FAR // 4 // max(starts, int(self.counts.sum()))
 
     def climb(
         self, network: Network, assign: Array, target: int, deadline: float, on_path: Callable[[list[Array]], None]

@@ -13,6 +13,10 @@ from solvers.start_time.problem import Array, Problem
 SCALE = 256
 """Prices are whole multiples of 1 / SCALE."""
 
+DEAREST = 1 << 42
+"""What a column pays at most at the prices of a kind, of all limits, and of all cliques: a sum over all requests, at
+most 2^14, stays below 2^62."""
+
 NEVER = 1 << 48
 """The reduced cost of a column that is excluded: more than any other, and small enough to be added up."""
 
@@ -110,6 +114,25 @@ class Prices:
     assign: Array
     limits: list[Array]
     cliques: list[tuple[Array, int]]
+
+    @staticmethod
+    def rounded(columns: Columns, duals: npt.NDArray[np.float64], cliques: list[Array]) -> Prices:
+        """Return the prices that row duals propose: whole, and none so high that a sum could exceed 64 bits."""
+        problem = columns.problem
+        kinds, limits, ticks = len(problem.kinds), len(problem.limits), columns.ticks
+        y = np.nan_to_num(np.rint(duals * SCALE))
+        prices = np.maximum(-y[kinds:], 0)
+        of_limits = prices[: limits * ticks].reshape(limits, ticks)
+        most = [
+            min(DEAREST // (limits * max(int(use.sum()) for use in uses)), (1 << 58) // (limits * ticks * limit))
+            for limit, uses in problem.limits
+        ]
+        fees = np.minimum(prices[limits * ticks :], DEAREST // max(1, len(cliques))).astype(np.int64)
+        return Prices(
+            np.clip(y[:kinds], -DEAREST, DEAREST).astype(np.int64),
+            [np.minimum(p, m).astype(np.int64) for p, m in zip(of_limits, most, strict=True)],
+            [(members, fee) for members, fee in zip(cliques, fees.tolist(), strict=True) if fee],
+        )
 
     def reduced(self, columns: Columns) -> Array:
         """Return the cost of each column, less its assignment price, plus what it takes at its prices."""

@@ -65,16 +65,8 @@ class Program:
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         solution = self.highs.getSolution()
-        y = np.rint(np.array(solution.row_dual) * SCALE).astype(np.int64)
-        kinds, ticks = len(self.columns.problem.kinds), self.columns.ticks
-        limits = len(self.columns.problem.limits)
-        prices = np.maximum(-y[kinds:], 0)
-        return np.array(solution.col_value), Prices(
-            y[:kinds],
-            list(prices[: limits * ticks].reshape(limits, ticks)),
-            [(members, int(price)) for members, price in zip(self.cliques, prices[limits * ticks :], strict=True)
-             if price],
-        )  # fmt: skip
+        prices = Prices.rounded(self.columns, np.array(solution.row_dual), self.cliques)
+        return np.array(solution.col_value), prices
 
     def _lp(self) -> Any:
         columns, problem = self.columns, self.columns.problem
