@@ -1,0 +1,73 @@
+"""`python -m benchmarks.fidelity [PAPER ..]`: measure the papers' claims, and write docs/fidelity.md.
+
+With names of papers only their claims are measured, printed and not written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks import fidelity
+from benchmarks.fidelity.claim import Claim
+from benchmarks.record import machine
+
+PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
+INTRODUCTION = """# Fidelity
+
+What the papers report of their schedulers, beside what the policies of that name do here, on the referee's clock. The
+papers measured real engines; here a batch lasts what a linear cost says. A claim holds if its order or direction is the
+same. `python -m benchmarks.fidelity` measures every row anew and writes this page. The policies are in
+[policies.md](policies.md), the workloads in [data.md](data.md).
+"""
+
+
+def papers() -> list[str]:
+    """Return the papers that have claims: the modules of this folder with a function `claims`."""
+    names = sorted(module.name for module in pkgutil.iter_modules(fidelity.__path__))
+    return [name for name in names if name not in ("__main__", "claim")]
+
+
+def measure(names: Iterable[str]) -> list[Claim]:
+    """Measure the claims of these papers."""
+    return [claim for name in names for claim in importlib.import_module(f"benchmarks.fidelity.{name}").claims()]
+
+
+def page(claims: Iterable[Claim]) -> str:
+    """Return the page: a table for each paper, and the reasons below it."""
+    parts = [INTRODUCTION]
+    by_paper: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_paper.setdefault(claim.paper.split(",")[0], []).append(claim)
+    for paper, rows in by_paper.items():
+        parts.append(f"## {paper}\n")
+        parts.append("| where | claim | paper | here | holds |\n|---|---|---|---|---|")
+        for row in rows:
+            where = row.paper.removeprefix(paper).strip(" ,")
+            parts.append(f"| {where} | {row.claim} | {row.theirs} | {row.ours} | {'yes' if row.holds else '**no**'} |")
+        parts.append("")
+        parts += [f"* {row.paper}: {row.setting}.{' ' + row.why if row.why else ''}" for row in rows]
+        parts.append("")
+    facts = machine()
+    parts.append(f"Measured on {facts['date']} with kvbound {facts['kvbound']}, Python {facts['python']}.")
+    return "\n".join(parts) + "\n"
+
+
+def main(names: list[str]) -> None:
+    """Measure, and write the page if nothing is named."""
+    unknown = sorted(set(names) - set(papers()))
+    if unknown:
+        sys.exit(f"no claims of {', '.join(unknown)}; there are {', '.join(papers())}")
+    text = page(measure(names or papers()))
+    if names:
+        print(text)
+    else:
+        PAGE.write_text(text, encoding="utf-8")
+        print(f"written to {PAGE}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
