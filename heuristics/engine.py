@@ -192,7 +192,8 @@ class _Run:
         if event is None:
             jobs = list(self.present.values())
             ids = ", ".join(job.id for job in jobs[:5]) + (", .." if len(jobs) > 5 else "")
-            raise self.fail(11, f"it waits although nothing is to come, and {ids} are not done")
+            stuck = "" if self.machine.evict else " (the machine does not evict)"
+            raise self.fail(11, f"it waits although nothing is to come, and {ids} are not done{stuck}")
         self.now = event
 
     # --- the batch -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from heuristics.engine import PolicyError, Unsuited, trace_policy
 from heuristics.fcfs import Fcfs
 from heuristics.mars_order import MarsOrder
+from heuristics.own import own_policy
 from heuristics.policy import Policy
 from heuristics.sarathi import Sarathi
 from heuristics.serial import Serial
@@ -27,7 +28,9 @@ POLICIES: dict[str, Policy] = {policy.name: policy for policy in (*STARTERS, Vll
 
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name; BadInput lists the names there are."""
+    """Return the policy of that name, or of a user's file (`FILE.py`, `FILE.py:CLASS`); BadInput if there is none."""
+    if name.endswith(".py") or ".py:" in name:
+        return own_policy(name)
     if name not in POLICIES:
         raise BadInput(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
     return POLICIES[name]
