@@ -23,6 +23,7 @@ from kvbound.cli.common import (
     table,
 )
 from kvbound.cli.measures import WindowOption, times_table, work_table
+from kvbound.cli.progress import working
 from kvbound.cli.setting import fraction
 from kvbound.errors import BadInput
 from kvbound.files import check_writable, write_text
@@ -78,7 +79,8 @@ def run_one(
     from solvers import simulate_policy
 
     try:
-        result = simulate_policy(instance, policy, objective, handling=handling)
+        with working(f"{policy} on {instance.name}"):
+            result = simulate_policy(instance, policy, objective, handling=handling)
     except (PolicyError, Unsuited) as error:
         if strict:
             raise
