@@ -13,6 +13,10 @@ from kvbound.schedule import Batch
 from kvbound.state import Stream
 from kvbound.trace import Phase
 
+NOTHING: dict[str, int] = {}
+FIELDS = set(Batch.model_fields)
+"""Shared by all batches: there may be hundreds of thousands of them."""
+
 
 class Plan:
     """Work and moves of the next batch, and what the budgets and the device memory still leave.
@@ -80,6 +84,10 @@ class Plan:
         self._whole = self.prefill_left
 
     # --- work ----------------------------------------------------------------------------------------------------
+
+    def takes(self, phase: Phase) -> bool:
+        """Whether the budgets, and the phase of the batch, leave anything for requests in a phase."""
+        return self.tokens_left > 0 and self.requests_left > 0 and (self.hybrid or self.phase in (None, phase))
 
     def chunk(self, job: Job) -> int:
         """Return the most tokens that the budgets leave for the request in this batch; 0 if it cannot take part.
@@ -221,7 +229,8 @@ class Plan:
             if not set(map(type, tokens_of.values())) <= {int}:
                 id, tokens = next((id, tokens) for id, tokens in tokens_of.items() if type(tokens) is not int)
                 raise TypeError(f"{part}.{id}: {tokens!r} is no integer")
-        return Batch.model_construct(None, start=start, repeat=1, **parts)
+        some = {part: tokens_of or NOTHING for part, tokens_of in parts.items()}
+        return Batch.model_construct(FIELDS, start=start, repeat=1, **some)
 
     def undo(self) -> None:
         """Let the jobs show their state as the execution has it."""

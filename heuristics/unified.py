@@ -158,7 +158,7 @@ class Unified(Policy):
 
     def fill_decoding(self, plan: Plan) -> None:
         """Let every running decode process its token; where memory lacks, evict from the back."""
-        jobs = self.order(self.decoding)
+        jobs = self.order(self.decoding) if plan.takes("decode") else []
         if not jobs or (self._unreserved_growth(jobs) <= self.available(plan) and plan.decode_on(jobs)):
             return
         for job in list(jobs):

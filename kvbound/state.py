@@ -18,7 +18,7 @@ class RequestState:
     """
 
     __slots__ = ("blocks", "call", "computed", "device", "handling", "host", "joined", "known", "left", "position",
-                 "request", "segment", "status", "trace", "window")  # fmt: skip
+                 "request", "segment", "status", "ticket", "trace", "window")  # fmt: skip
 
     def __init__(self, position: int, request: Request) -> None:
         self.position = position
@@ -36,6 +36,7 @@ class RequestState:
         self.handling = ""  # what the instance asks for the latest call
         self.window = False  # between the start of the latest call and the next work
         self.joined = -1  # its first step in the stream; -1: not in it
+        self.ticket = -1  # which of all that joined the stream; -1: not in it
 
 
 class Stream:
@@ -59,7 +60,8 @@ class Stream:
         self._clock = Clock()
         self._block = block
         self._phases: Counter[int] = Counter()  # (m - step) mod block: how many need a block when that is -step
-        self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last step, position, first step, state
+        self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last step, position, ticket, state
+        self._tickets = 0
 
     def __len__(self) -> int:
         return len(self.members)
@@ -67,12 +69,13 @@ class Stream:
     def join(self, state: RequestState) -> None:
         """Let a request decode on from the next step."""
         state.joined = self.steps
+        state.ticket = self._tickets = self._tickets + 1
         self.members[state.request.id] = state
         self.kv += state.device
         self.blocks += state.blocks
         if self._block > 1:
             self._phases[(state.device - self.steps) % self._block] += 1
-        heappush(self._ends, (self.steps + state.left - 1, state.position, self.steps, state))
+        heappush(self._ends, (self.steps + state.left - 1, state.position, state.ticket, state))
 
     def leave(self, state: RequestState) -> None:
         """Take a request out, before the next step, and bring its state up to date."""
@@ -91,7 +94,7 @@ class Stream:
             state.left -= steps
             state.computed = max(state.computed, state.device)
             state.blocks = -(-state.device // self._block)
-        state.joined = -1
+        state.joined = state.ticket = -1
         self.kv -= state.device
         self.blocks -= state.blocks
 
@@ -111,7 +114,7 @@ class Stream:
     def until_end(self) -> int:
         """Return the number of steps up to the first that ends a segment, that one included."""
         ends = self._ends
-        while ends[0][3].joined != ends[0][2]:
+        while ends[0][3].ticket != ends[0][2]:  # it has left since
             heappop(ends)
         return ends[0][0] - self.steps + 1
 
