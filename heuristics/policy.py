@@ -19,10 +19,10 @@ class Policy(ABC):
     called before each run.
     """
 
-    name: ClassVar[str]
-    rule: ClassVar[str]
+    name: str
+    rule: str
     """The rule in one line."""
-    source: ClassVar[str]
+    source: str
     """Where it is from."""
     knows: ClassVar[Knows] = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"

@@ -6,12 +6,15 @@ from collections.abc import Iterable
 
 from heuristics.engine import PolicyError, Unsuited, trace_policy
 from heuristics.fcfs import Fcfs
+from heuristics.infermax import Infermax, InfermaxHistogram
 from heuristics.mars_order import MarsOrder
 from heuristics.policy import Policy
+from heuristics.rank import RankI, RankO, RankOrg, Srpt
 from heuristics.sarathi import Sarathi
 from heuristics.serial import Serial
 from heuristics.sjf import Sjf
 from heuristics.sjf_api import SjfApi
+from heuristics.table_1 import table_1
 from heuristics.vllm import Vllm
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
@@ -24,6 +27,10 @@ STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in (*STARTERS, Vllm(), Sarathi())}
 """Every policy, by the name that commands use."""
+
+# INFERMAX, and the references
+POLICIES |= {policy.name: policy for policy in table_1()}
+POLICIES |= {policy.name: policy for policy in (RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram(), Srpt())}
 
 
 def get_policy(name: str) -> Policy:

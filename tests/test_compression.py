@@ -79,5 +79,5 @@ def test_a_prefill_of_one_token_is_not_repeated() -> None:
         Request(id="B", arrival=1, prompt=1, segments=(Segment(decode=4),)),
     )
     instance = Instance(machine=Machine(memory=20, evict=True), requests=requests)
-    short = trace_policy(instance, POLICIES["vllm"]).schedule
+    short = trace_policy(instance, POLICIES["vllm-ef"])
     assert [batch.work for batch in short.expanded().batches[:3]] == [{"A": 3}, {"B": 1}, {"A": 1, "B": 1}]
