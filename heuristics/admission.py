@@ -59,6 +59,13 @@ class Admission:
         """Whether the peak of its segment fits beside what the others hold."""
         return self._free is None or self._outlooks[job.index].end_blocks[job.segment] - job.blocks <= self._free
 
+    def leaves(self, going: Sequence[Job]) -> bool:
+        """Whether the segment of each of these, who process a token in this batch, fits beside what all hold after it."""
+        return self._free is None or all(
+            self._outlooks[job.index].end_blocks[job.segment] - self._machine.blocks(job.device + 1) <= self._free
+            for job in going
+        )
+
     def admits(self, job: Job, tokens: int) -> bool:
         """Whether the request, whose segment fits, may process `tokens` so that everyone can still finish."""
         if isinstance(self._device, Bank):
