@@ -62,7 +62,8 @@ class Ranked(Policy):
         self._new: list[Job] = []  # as well, and not asked yet
         self._settled = False  # whether all of _waiting were blocked when last asked, and nothing was released since
         self._longest = 0  # no waiting request has more tokens to process
-        self._safe = (0, 0)  # batches in which all decodes that hold memory since the first can go on: from, to
+        self._idle: set[int] = set()  # holders that were blocked when last asked, as _waiting
+        self._safe = (0, 0)  # batches in which all other holders, as far as they still hold memory, can go on: from, to
 
     def decide(self, view: View, plan: Plan) -> None:
         """Take the ready requests in order of their key."""
@@ -78,7 +79,7 @@ class Ranked(Policy):
         """Return for how many batches all decodes can go on, if everybody else is blocked and stays so."""
         if not view.machine.pause or not self._settled or not self._whole(plan, 0):
             return 1
-        going = [job for job in self._holders.values() if job.id in plan.work]
+        going = [job for i, job in self._holders.items() if i not in self._idle]
         return 1 + self._horizon(going, view.batch + 1, plan)
 
     # --- what has happened ---------------------------------------------------------------------------------------
@@ -116,9 +117,10 @@ class Ranked(Policy):
         if not self._waiting:
             self._longest = 0
 
-    def _candidate(self, job: Job, plan: Plan) -> Candidate:
+    def _candidate(self, job: Job, plan: Plan, *, blocks: bool = False) -> Candidate:
+        """Return the request with its key; with `blocks` its peak is what it needs beside the blocks that it holds."""
         assert plan.truth is not None  # for mypy: the policy is not online
-        peak = plan.truth[job.index].end_blocks[job.segment]
+        peak = plan.truth[job.index].end_blocks[job.segment] - blocks * job.blocks
         return Candidate(self.key(job), not job.worked, job.arrival, job.index, job, peak)
 
     def _resting(self) -> list[Job]:
@@ -128,13 +130,18 @@ class Ranked(Policy):
     # --- without asking everybody --------------------------------------------------------------------------------
 
     def _go_on(self, view: View, plan: Plan) -> bool:
-        """Decide the batch if all who hold memory decode on, whoever joins them; return whether it is decided."""
-        going = list(self._holders.values())
+        """Decide the batch if all who were not blocked decode on, whoever joins; return whether it is decided."""
+        going = [job for i, job in self._holders.items() if i not in self._idle]
         if not (view.machine.hybrid and self._can_go_on(going, view.batch, plan)):
             return False
         free = LIMIT if plan.free_blocks is None else plan.free_blocks
         new = [self._candidate(job, plan) for job in self._new]
-        asked = [*new] if self._settled else [*new, *self._waiting]
+        asked = [*new]
+        if not self._settled:
+            idle = [self._candidate(self._holders[i], plan, blocks=True) for i in self._idle]
+            if any(candidate.job.host for candidate in idle):
+                return False
+            asked += [*idle, *self._waiting]
         fitting = sorted(candidate for candidate in asked if candidate.peak <= free)
         joining = self._joining(fitting, going, plan) if fitting else []
         if joining is None or not plan.decode_on(going):
@@ -143,6 +150,7 @@ class Ranked(Policy):
             plan.take(candidate.job)
         if joining:
             self._safe = (0, 0)
+            self._idle -= {candidate.position for candidate in joining}
         self._settled = True
         self._file(new, joining)
         return True
@@ -159,21 +167,19 @@ class Ranked(Policy):
         return first <= batch < last or self._horizon(going, batch, plan) > 0
 
     def _horizon(self, going: list[Job], batch: int, plan: Plan) -> int:
-        """Return for how many batches from `batch` on all of these can go on; keep it if they are all who hold KV."""
+        """Return for how many batches from `batch` on all of these, who are not idle, can go on; keep it."""
         batches = LIMIT
         limit = plan.machine.block_limit
         if limit is not None:
             assert plan.truth is not None  # for mypy: the policy is not online
-            ids = {job.index for job in going}
-            resting = [*self._resting(), *(job for i, job in self._holders.items() if i not in ids)]
+            resting = [*self._resting(), *(self._holders[i] for i in self._idle)]
             batches = Stretch(limit, plan.machine.block, going, resting, plan.truth).longest()
-        if len(going) == len(self._holders):
-            self._safe = batch, batch + batches
+        self._safe = batch, batch + batches
         return batches
 
     def _joining(self, fitting: list[Candidate], going: list[Job], plan: Plan) -> list[Candidate] | None:
         """Return which of these join the decodes; None if that depends on their places in the order."""
-        holders = [*self._resting(), *going]
+        holders = [*self._resting(), *self._holders.values()]
         early, late = plan.new_test(holders), plan.new_test(holders)
         for job in going:
             late.take(job, 1)
@@ -218,6 +224,7 @@ class Ranked(Policy):
                 taken.append(candidate)
             elif tokens < job.missing:
                 self._settled = False
+        self._idle = set(self._holders) - {candidate.position for candidate in taken}
         self._file(new, taken)
 
 
