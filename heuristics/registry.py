@@ -8,7 +8,9 @@ from heuristics.engine import PolicyError, Unsuited, trace_policy
 from heuristics.fcfs import Fcfs
 from heuristics.infermax import Infermax, InfermaxHistogram
 from heuristics.mars_order import MarsOrder
+from heuristics.mc_sf import McSf, MemoryArea
 from heuristics.policy import Policy
+from heuristics.random_order import RandomOrder
 from heuristics.rank import RankI, RankO, RankOrg, Srpt
 from heuristics.sarathi import Sarathi
 from heuristics.serial import Serial
@@ -30,11 +32,14 @@ POLICIES: dict[str, Policy] = {policy.name: policy for policy in (*STARTERS, Vll
 
 # INFERMAX, and the references
 POLICIES |= {policy.name: policy for policy in table_1()}
-POLICIES |= {policy.name: policy for policy in (RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram(), Srpt())}
+POLICIES |= {policy.name: policy for policy in (RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram())}
+POLICIES |= {policy.name: policy for policy in (Srpt(), McSf(), MemoryArea(), RandomOrder())}
 
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name; BadInput lists the names there are."""
+    """Return the policy of that name, or `random:SEED`; BadInput lists the names there are."""
+    if name.startswith("random:") and name.removeprefix("random:").isdecimal():
+        return RandomOrder(int(name.removeprefix("random:")))
     if name not in POLICIES:
         raise BadInput(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
     return POLICIES[name]
