@@ -6,12 +6,13 @@ from heuristics.min_waste import with_min_waste_handlings
 from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.ranked import Ranked
-from heuristics.registry import POLICIES, best_schedule, get_policy
+from heuristics.registry import POLICIES, STARTERS, best_schedule, get_policy
 from heuristics.unified import Unified
 from heuristics.view import View
 
 __all__ = [
     "POLICIES",
+    "STARTERS",
     "Job",
     "NotKnown",
     "Plan",

@@ -50,7 +50,6 @@ class Plan:
         self._owed_prefills = sum(job.phase == "prefill" for job in view.must_work)
         self._closed = False  # without hybrid and pause: a request prefills in parts, and so alone
         self._view = view
-        self._batch = view.batch
         self._stream = stream
         self._touched: list[Job] = []
         self._outlooks = outlooks
@@ -140,10 +139,10 @@ class Plan:
         self._closed |= not (whole or self.hybrid or self.machine.pause)
 
     def decode_on(self, jobs: Sequence[Job]) -> bool:
-        """Let all of these, which decoded on in the batch before, process a token, or none if not all of them can.
+        """Let all of these decodes process a token, or none if not all of them can.
 
         The same as `take` for each, and faster: a batch of many decodes is decided at once. False, too, if one of them
-        did not decode on, or if the budgets, the phase or the blocks lack anything.
+        has not generated a token with its latest work, or if the budgets, the phase or the blocks lack anything.
         """
         members = self._stream.members
         count = len(jobs)
@@ -171,7 +170,7 @@ class Plan:
         """Return the blocks that the next token of each takes."""
         block = self.machine.block
         if len(jobs) == len(self._stream):
-            return self._stream.growth(self._batch)
+            return self._stream.growth()
         return len(jobs) if block == 1 else sum(job.device % block == 0 for job in jobs)
 
     def fill(self, jobs: Iterable[Job]) -> None:

@@ -9,6 +9,7 @@ from heuristics.fcfs import Fcfs
 from heuristics.infermax import Infermax, InfermaxHistogram
 from heuristics.mars_order import MarsOrder
 from heuristics.mc_sf import McSf, MemoryArea
+from heuristics.own import own_policy
 from heuristics.policy import Policy
 from heuristics.random_order import RandomOrder
 from heuristics.rank import RankI, RankO, RankOrg, Srpt
@@ -37,9 +38,11 @@ POLICIES |= {policy.name: policy for policy in (Srpt(), McSf(), MemoryArea(), Ra
 
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name, or `random:SEED`; BadInput lists the names there are."""
+    """Return the policy of that name, `random:SEED`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`), or BadInput."""
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
+    if name.endswith(".py") or ".py:" in name:
+        return own_policy(name)
     if name not in POLICIES:
         raise BadInput(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
     return POLICIES[name]
