@@ -73,7 +73,8 @@ def leak(policy: Policy, instance: Instance, draw: random.Random) -> tuple[bool,
         trace = trace_policy(instance, policy)
     except Unsuited:
         return None
-    tick = draw.choice(trace.batches).start + draw.randint(0, 3)
+    last = max(request.arrival for request in instance.requests)
+    tick = draw.randrange(last) if last and draw.random() < 0.7 else draw.choice(trace.batches).start
     others = (other_request(r, trace, tick, draw, policy.knows == "online") for r in trace.requests)
     changed = trace_policy(instance.replace(requests=tuple(others)), policy)
     return decided(trace, tick) != decided(changed, tick), changed.expanded().batches != trace.expanded().batches
@@ -85,13 +86,15 @@ def test_what_is_hidden_changes_nothing_that_was_decided(name: str) -> None:
     ran = different = 0
     for instance in instances(range(50)):
         for _ in range(2):
+            if not instance.machine.evict and name in ("vllm", "sarathi"):
+                continue  # they may be stuck there
             seen = leak(get_policy(name), instance, draw)
             if seen is not None:
                 assert not seen[0], instance.machine
                 ran += 1
                 different += seen[1]
     assert ran >= 80
-    assert different >= 30
+    assert different >= 30, "the changes hardly ever matter"
 
 
 class Peeking(Unified):
@@ -106,10 +109,11 @@ class Peeking(Unified):
 class Foresighted(Peeking):
     """Says that it knows predictions, and looks at who is to come."""
 
-    knows = "predictions"
+    name, knows = "foresighted", "predictions"
 
     def key(self, job: Job) -> int:
-        return -job.arrival if any(state.request.prompt > 9 for state in job._execution.states.values()) else 0
+        later = sum(state.request.prompt for state in job._execution.states.values() if state.request.arrival)
+        return job.prompt * (-1) ** later
 
 
 @pytest.mark.parametrize("policy", [Peeking(), Foresighted()], ids=lambda policy: policy.name)
