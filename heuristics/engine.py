@@ -257,8 +257,8 @@ class _Run:
     def repeat(self, view: View, plan: Plan) -> int:
         """Repeat a batch of decodes up to the next event, as long as the policy would; return how often."""
         event = self.next_event()
-        if event is not None and event <= self.execution.end:
-            return 0
+        if (event is not None and event <= self.execution.end) or self.execution.runs[-1].features.any_prefill:
+            return 0  # a prefill of one token, too, is no decode that goes on
         with self.blaming_the_policy():
             most = self.policy.steady(view, plan) - 1
         repeats = self.execution.stretch(plan.work, most, event) if most > 0 else 0

@@ -61,6 +61,11 @@ class Plan:
         self._admission: Admission | None = None
 
     @property
+    def truth(self) -> list[Outlook] | None:
+        """What truly lies ahead of each request, for the admission test (None for an online policy)."""
+        return self._outlooks
+
+    @property
     def phase(self) -> Phase | None:
         """Phase of what was taken first, or else of what must work: of the whole batch, without `hybrid`."""
         return self._phase or next((job.phase for job in self._owed.values()), None)
@@ -199,6 +204,20 @@ class Plan:
         test, tokens = self._test(), self.chunk(job)
         return tokens > 0 and test.segment_fits(job) and test.admits(job, tokens)
 
+    def test_among(self, holders: Sequence[Job]) -> Admission:
+        """Make the admission test of this batch, given all that hold KV or room on the host, and return it.
+
+        NotKnown for an online policy. Without this, the test looks for the holders among all that are present.
+        """
+        self._admission = self.new_test(holders)
+        return self._admission
+
+    def new_test(self, holders: Sequence[Job]) -> Admission:
+        """Return an admission test on paper: `take` does not know of it. NotKnown for an online policy."""
+        if self._outlooks is None:
+            raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
+        return Admission(self.machine, self._outlooks, holders, self.free_blocks, self._taken)
+
     # --- moves ---------------------------------------------------------------------------------------------------
 
     def drop(self, job: Job, tokens: int | None = None) -> None:
@@ -271,8 +290,4 @@ class Plan:
 
     def _test(self) -> Admission:
         """Return the admission test, made when it is first asked and after moves anew."""
-        if self._outlooks is None:
-            raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
-        if self._admission is None:
-            self._admission = Admission(self.machine, self._outlooks, self._view.jobs, self.free_blocks, self._taken)
-        return self._admission
+        return self.test_among(self._view.jobs) if self._admission is None else self._admission
