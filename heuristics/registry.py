@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from heuristics.engine import PolicyError, Unsuited, trace_policy
 from heuristics.fcfs import Fcfs
 from heuristics.mars import Lamps, Mars, MarsFcfs
+from heuristics.mars_as_released import MarsAsReleased
 from heuristics.mars_order import MarsOrder
 from heuristics.policy import Policy
 from heuristics.sarathi import Sarathi
@@ -26,7 +27,7 @@ STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in (*STARTERS, Vllm(), Sarathi())}
 """Every policy, by the name that commands use."""
 
-_PREDICTIVE: tuple[Policy, ...] = (Mars(), MarsFcfs(), Lamps())
+_PREDICTIVE: tuple[Policy, ...] = (Mars(), MarsFcfs(), Lamps(), MarsAsReleased())
 POLICIES |= {policy.name: policy for policy in _PREDICTIVE}  # MARS, LAMPS and AugServe
 
 
