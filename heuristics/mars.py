@@ -1,4 +1,4 @@
-"""MARS and LAMPS: calls are handled as predicted before anything is scheduled; the least memory over time goes first."""
+"""MARS and LAMPS: calls are handled as predicted before scheduling; the least memory over time goes first."""
 
 from __future__ import annotations
 

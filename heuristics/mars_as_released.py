@@ -30,8 +30,8 @@ class MarsAsReleased(Unified):
     requests that hold KV by this policy's choice, those of less than the largest waste are dropped if they are to be
     recomputed; the one of the largest waste is the first to be evicted, whatever its handling, as a whole.
 
-    *Order*: the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a) if not, M(x) being
-    n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c), with b the blocks
+    *Order*: the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a) if not, M(x)
+    being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c), with b the blocks
     of prompt and predicted output, a those of the predicted output and the return. It is computed anew for each batch,
     or in each (`skip` + 1)-th: a request that came in between has score -1, and goes first. Admission stops at the
     first that lacks memory after the paused target was dropped; memory is given out chunk by chunk.
@@ -140,7 +140,7 @@ class MarsAsReleased(Unified):
             super().evict(job, plan)
 
     def _target(self, plan: Plan) -> Job | None:
-        """Return the paused request that goes first; another one is chosen in the next batch, or if this has no work."""
+        """Return the paused request that goes first; the next is chosen in the next batch, or if this has no work."""
         if not self.targets and not plan.work:
             self.while_paused(plan)
         return self.targets[-1] if self.targets else None

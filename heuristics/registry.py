@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from heuristics.augserve import AugServe, AugServeAsPrinted, AugServeBatching
 from heuristics.engine import PolicyError, Unsuited, trace_policy
 from heuristics.fcfs import Fcfs
 from heuristics.mars import Lamps, Mars, MarsFcfs
@@ -27,7 +28,15 @@ STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in (*STARTERS, Vllm(), Sarathi())}
 """Every policy, by the name that commands use."""
 
-_PREDICTIVE: tuple[Policy, ...] = (Mars(), MarsFcfs(), Lamps(), MarsAsReleased())
+_PREDICTIVE: tuple[Policy, ...] = (
+    Mars(),
+    MarsFcfs(),
+    Lamps(),
+    MarsAsReleased(),
+    AugServe(),
+    AugServeAsPrinted(),
+    AugServeBatching(),
+)
 POLICIES |= {policy.name: policy for policy in _PREDICTIVE}  # MARS, LAMPS and AugServe
 
 

@@ -29,6 +29,10 @@ def simulate(
     policy: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all", help="`kvbound policies` lists them")],
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
+    predictions: Annotated[
+        str, typer.Option(metavar="TEXT", help="what policies believe: exact, noise:P, types or bins:NxW")
+    ] = "exact",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the noise")] = 0,
     schedule: ScheduleOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -40,7 +44,10 @@ def simulate(
     names = policy_names(policy)
     if schedule is not None and len(names) > 1:
         raise BadInput(f"--schedule takes the schedule of one policy, {len(names)} are run")
-    results = [simulate_policy(loaded, name, objective, handling=handling) for name in names]
+    results = [
+        simulate_policy(loaded, name, objective, handling=handling, predictions=predictions, seed=seed)
+        for name in names
+    ]
     if schedule is not None and results[0].schedule is not None:
         write_text(schedule, results[0].schedule.to_json())
     rows = [result.to_json() for result in results]
