@@ -31,8 +31,8 @@ class MarsAsReleased(Unified):
     recomputed; the one of the largest waste is the first to be evicted, whatever its handling, as a whole.
 
     *Order*: the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a) if not, M(x)
-    being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c), with b the blocks
-    of prompt and predicted output, a those of the predicted output and the return. It is computed anew for each batch,
+    being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c), with b the
+    blocks of prompt and predicted output, a those of predicted output and return. It is computed anew for each batch,
     or in each (`skip` + 1)-th: a request that came in between has score -1, and goes first. Admission stops at the
     first that lacks memory after the paused target was dropped; memory is given out chunk by chunk.
 
