@@ -139,7 +139,7 @@ class _Run:
         """Run to the end and return the batches."""
         batches: list[Batch] = []
         with self.blaming_the_policy():
-            self.policy.start(View(self.machine, self.instance.cost))
+            self.policy.start(View(self.machine, self.instance.cost, tick_seconds=self.instance.tick_seconds))
         while self.to_come or self.present:
             view = self.look()
             plan = Plan(view, self.free_blocks(), self.free_host(), self.outlooks, self.execution.stream)
@@ -195,6 +195,7 @@ class _Run:
             ended=ended,
             present=self.present.values(),
             continuing=lambda: [self.jobs[state.position] for state in self.execution.continuing],
+            tick_seconds=self.instance.tick_seconds,
         )
 
     def free_blocks(self) -> int | None:

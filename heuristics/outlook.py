@@ -13,8 +13,8 @@ class Outlook:
     A call whose handling is free counts as preserve: nothing is known to be given back.
     """
 
-    __slots__ = ("alone", "area", "calls", "decode", "durations", "end", "end_blocks", "handlings", "host_claim", "host_next",
-                 "peak", "release_blocks", "releases", "ticks")  # fmt: skip
+    __slots__ = ("alone", "area", "calls", "decode", "durations", "end", "end_blocks", "handlings", "host_claim",
+                 "host_next", "peak", "release_blocks", "releases", "returns", "ticks")  # fmt: skip
 
     def __init__(self, request: Request, alone: Alone) -> None:
         segments = request.segments
@@ -23,6 +23,7 @@ class Outlook:
         self.peak = request.peak
         self.decode = [segment.decode for segment in segments]
         self.durations = [call.duration for call in request.calls]
+        self.returns = [call.returns for call in request.calls]
         self.handlings = [call.handling for call in request.calls]
         self.end = [request.context_at_call(k) for k in range(last)] + [request.peak]
         """KV tokens held when the segment ends."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from heuristics.augserve import AugServe, AugServeAsPrinted, AugServeBatching
 from heuristics.engine import PolicyError, Unsuited, trace_policy
 from heuristics.fcfs import Fcfs
 from heuristics.infermax import Infermax, InfermaxHistogram
+from heuristics.mars import Lamps, Mars, MarsFcfs
+from heuristics.mars_as_released import MarsAsReleased
 from heuristics.mars_order import MarsOrder
 from heuristics.mc_sf import McSf, MemoryArea
 from heuristics.own import own_policy
@@ -35,6 +38,16 @@ POLICIES: dict[str, Policy] = {policy.name: policy for policy in (*STARTERS, Vll
 POLICIES |= {policy.name: policy for policy in table_1()}
 POLICIES |= {policy.name: policy for policy in (RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram())}
 POLICIES |= {policy.name: policy for policy in (Srpt(), McSf(), MemoryArea(), RandomOrder())}
+_PREDICTIVE: tuple[Policy, ...] = (
+    Mars(),
+    MarsFcfs(),
+    Lamps(),
+    MarsAsReleased(),
+    AugServe(),
+    AugServeAsPrinted(),
+    AugServeBatching(),
+)
+POLICIES |= {policy.name: policy for policy in _PREDICTIVE}  # MARS, LAMPS and AugServe
 
 
 def get_policy(name: str) -> Policy:

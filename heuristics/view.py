@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from heuristics.job import Job
 from kvbound.cost import Cost
@@ -35,6 +36,8 @@ class View:
     present: Iterable[Job] = ()
     """Those that have arrived and are not done, in order of arrival."""
     continuing: Callable[[], list[Job]] = list
+    tick_seconds: Fraction = Fraction(1)
+    """Seconds a tick, for rules with constants of their own."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:

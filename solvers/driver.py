@@ -11,6 +11,7 @@ from typing import Any
 import kvbound
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule, get_policy, run_policy, trace_policy
+from heuristics.predictions import predictions as believed
 from kvbound.coarsen import fine_bound
 from kvbound.errors import BadInput, MissingTool
 from kvbound.instance import Instance
@@ -86,14 +87,23 @@ def solve(
 
 
 def simulate_policy(
-    instance: Instance, policy: str, objective: str = "total-flow-time", *, handling: str = "as-given"
+    instance: Instance,
+    policy: str,
+    objective: str = "total-flow-time",
+    *,
+    handling: str = "as-given",
+    predictions: str = "exact",
+    seed: int = 0,
 ) -> Result:
-    """Return the schedule of a policy as a result, executed by the referee (no bound)."""
+    """Return the schedule of a policy as a result, executed by the referee (no bound).
+
+    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`.
+    """
     started = time.monotonic()
     check_objective(objective)
     instance = free_calls(instance, handling)
     chosen = get_policy(policy)
-    schedule = run_policy(instance, chosen)
+    schedule = run_policy(instance, chosen, believed(predictions, instance, seed))
     seconds = time.monotonic() - started
     info = SolverInfo("policy", kvbound.__version__)
     return Result(

@@ -46,6 +46,10 @@ def simulate(
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
     window: WindowOption = None,
+    predictions: Annotated[
+        str, typer.Option(metavar="TEXT", help="what policies believe: exact, noise:P, types or bins:NxW")
+    ] = "exact",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the noise")] = 0,
     schedule: ScheduleOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -56,7 +60,10 @@ def simulate(
     stop = None if window is None else fraction("--window", window)
     if schedule is not None and len(names) > 1:
         raise BadInput(f"--schedule takes the schedule of one policy, {len(names)} are run")
-    runs = [run_one(loaded, name, objective, handling, stop, strict=policy != "all") for name in names]
+    runs = [
+        run_one(loaded, name, objective, handling, stop, strict=policy != "all", predictions=predictions, seed=seed)
+        for name in names
+    ]
     if schedule is not None and runs[0].schedule is not None:
         write_text(schedule, runs[0].schedule.to_json())
     emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, len(loaded.requests)))
@@ -72,7 +79,15 @@ class Simulation:
 
 
 def run_one(
-    instance: Instance, policy: str, objective: str, handling: str, window: Fraction | None, *, strict: bool
+    instance: Instance,
+    policy: str,
+    objective: str,
+    handling: str,
+    window: Fraction | None,
+    *,
+    strict: bool,
+    predictions: str = "exact",
+    seed: int = 0,
 ) -> Simulation:
     """Run a policy; what keeps it from running is raised if `strict`, and else stands in its row under `error`."""
     from heuristics import PolicyError, Unsuited
@@ -80,7 +95,7 @@ def run_one(
 
     try:
         with working(f"{policy} on {instance.name}"):
-            result = simulate_policy(instance, policy, objective, handling=handling)
+            result = simulate_policy(instance, policy, objective, handling=handling, predictions=predictions, seed=seed)
     except (PolicyError, Unsuited) as error:
         if strict:
             raise
