@@ -12,7 +12,7 @@ from heuristics.infercept import InferceptProfiled
 from heuristics.infercept_as_released import InferceptAsReleased
 from heuristics.infercept_steps import ByDuration
 from heuristics.intercept import forward, hidden
-from heuristics.registry import INFERCEPT
+from heuristics.registry import FAMILIES
 from kvbound import Batch, Cost, CostFunction, Features, Instance, Machine, Request, measures
 from kvbound.generators import generate
 from kvbound.metrics import completions, handlings
@@ -303,7 +303,7 @@ def test_online_estimates_do_not_see_durations() -> None:
         assert [b for b in longer if b.start < end] == [b for b in shorter if b.start < end]
 
 
-@pytest.mark.parametrize("name", [policy.name for policy in INFERCEPT])
+@pytest.mark.parametrize("name", [policy.name for policy in FAMILIES["InferCept"]])
 def test_each_runs_where_types_differ_and_predictions_are_wrong(name: str) -> None:
     """The instances of the tests of repetition, with the types of the mixture and calls believed twice as long."""
     for seed in range(25):
@@ -321,7 +321,7 @@ def test_each_runs_where_types_differ_and_predictions_are_wrong(name: str) -> No
         assert len(completions(trace)) == len(typed)
 
 
-@pytest.mark.parametrize("name", [policy.name for policy in INFERCEPT])
+@pytest.mark.parametrize("name", [policy.name for policy in FAMILIES["InferCept"]])
 def test_a_machine_without_evictions_is_refused(name: str) -> None:
     with pytest.raises(Unsuited, match="it needs a machine with evict"):
         run_policy(two(5, evict=False), get_policy(name))
