@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import big_m, exact, identical, referee, slices, start_time
+from benchmarks import big_m, exact, identical, referee, simulate, slices, start_time
 from benchmarks.record import save
 
 BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "exact": exact.run,
     "big_m": big_m.run,
     "identical": identical.run,
+    "simulate": simulate.run,
     "slices": slices.run,
     "start_time": start_time.run,
 }

@@ -4,13 +4,15 @@ from heuristics.engine import PolicyError, Unsuited, run_policy, trace_policy
 from heuristics.job import Job, NotKnown
 from heuristics.min_waste import with_min_waste_handlings
 from heuristics.plan import Plan
-from heuristics.policy import Policy, Ranked
-from heuristics.registry import POLICIES, best_schedule, get_policy
+from heuristics.policy import Policy
+from heuristics.ranked import Ranked
+from heuristics.registry import POLICIES, STARTERS, best_schedule, get_policy
 from heuristics.unified import Unified
 from heuristics.view import View
 
 __all__ = [
     "POLICIES",
+    "STARTERS",
     "Job",
     "NotKnown",
     "Plan",

@@ -48,16 +48,30 @@ class Admission:
                 self._device = Lockstep(machine.block_limit, machine.block, holdings)
                 for job, tokens in taken:
                     self._device.add(job.index, self._runner(job, tokens))
-        self._host: Bank | None = None
-        if machine.host_memory is not None:
+        self._jobs = jobs
+        self._host_bank: Bank | None = None
+
+    def _host(self) -> Bank:
+        """Return the host's bank, made when somebody's room there is to change for the first time."""
+        if self._host_bank is None:
+            assert self._machine.host_memory is not None  # for mypy: its callers look
             reserved = {
-                job.index: (self._reserved(job), self._host_claim(job)) for job in jobs if job.blocks or job.host
+                job.index: (self._reserved(job), self._host_claim(job)) for job in self._jobs if job.blocks or job.host
             }
-            self._host = Bank(machine.host_memory, {i: holding for i, holding in reserved.items() if holding[0]})
+            held = {i: holding for i, holding in reserved.items() if holding[0]}
+            self._host_bank = Bank(self._machine.host_memory, held)
+        return self._host_bank
 
     def segment_fits(self, job: Job) -> bool:
         """Whether the peak of its segment fits beside what the others hold."""
         return self._free is None or self._outlooks[job.index].end_blocks[job.segment] - job.blocks <= self._free
+
+    def leaves(self, going: Sequence[Job]) -> bool:
+        """Whether the segment of each of these, who process a token in this batch, fits beside what all hold after it."""
+        return self._free is None or all(
+            self._outlooks[job.index].end_blocks[job.segment] - self._machine.blocks(job.device + 1) <= self._free
+            for job in going
+        )
 
     def admits(self, job: Job, tokens: int) -> bool:
         """Whether the request, whose segment fits, may process `tokens` so that everyone can still finish."""
@@ -66,13 +80,16 @@ class Admission:
                 return False
         elif self._device is not None and not self._device.admits(job.index, self._runner(job, tokens)):
             return False
-        return self._host is None or self._host.admits(job.index, self._host_growth(job), self._host_claim(job))
+        growth = self._host_growth(job)
+        if growth <= 0 or self._machine.host_memory is None:
+            return True
+        return self._host().admits(job.index, growth, self._host_claim(job))
 
     def take(self, job: Job, tokens: int) -> None:
         """Let the request process `tokens`."""
         reserved = self._host_growth(job)
-        if reserved and self._host is not None:
-            self._host.grow(job.index, reserved, self._host_claim(job))
+        if reserved and self._machine.host_memory is not None:
+            self._host().grow(job.index, reserved, self._host_claim(job))
         growth = self._growth(job, tokens)
         if isinstance(self._device, Lockstep):
             self._device.add(job.index, self._runner(job, tokens))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +20,9 @@ from kvbound.schedule import Batch, Schedule
 from kvbound.state import DONE
 from kvbound.trace import Trace
 from kvbound.validator import Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
+
+DECISION_SECONDS = 20.0
+"""A policy that takes longer than this, up to twice that, over one decision is ended."""
 
 
 class Unsuited(BadInput):
@@ -61,7 +66,7 @@ def trace_policy(
         raise Unsuited(f"policy {policy.name} cannot run on {instance.name}: {reason}")
     handled = _handled(instance, policy, predictions)
     run = _Run(handled, policy, believed_requests(handled, predictions), compress)
-    with garbage_collection_paused():
+    with garbage_collection_paused(), _Watch(run, DECISION_SECONDS):
         batches = run.batches()
     schedule = Schedule.model_construct(instance_sha256=instance.sha256, batches=tuple(batches))
     if handled is instance:
@@ -77,6 +82,34 @@ def _handled(instance: Instance, policy: Policy, predictions: Instance | None) -
     if policy.free_calls == "preserve":
         return fix_free_calls(instance, lambda request, k: "preserve")
     return with_min_waste_handlings(instance, predictions)
+
+
+class _Watch:
+    """Ends a decision that does not return: the alarm looks every now and then whether it is still the same one.
+
+    Only in the main thread, where Python handles signals, and where there are alarms; elsewhere nothing is watched.
+    """
+
+    def __init__(self, run: _Run, seconds: float) -> None:
+        self.run, self.seconds = run, seconds
+        self.seen = -1
+
+    def __enter__(self) -> None:
+        self.on = threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
+        if self.on:
+            self.handler = signal.signal(signal.SIGALRM, self.look)
+            signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
+
+    def look(self, *_: object) -> None:
+        """Raise if the decision that was being made at the last alarm is still being made."""
+        if self.run.deciding and self.seen == self.run.decisions:
+            raise TimeoutError(f"it has not decided within {self.seconds:g} s")
+        self.seen = self.run.decisions
+
+    def __exit__(self, *_: object) -> None:
+        if self.on:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self.handler)
 
 
 class _Run:
@@ -97,6 +130,8 @@ class _Run:
         self.present: dict[int, Job] = {}  # arrived and not done, by index, in order of arrival
         self.called: list[Job] = []  # in a call that the batch before has started
         self.ended: list[Job] = []  # done in the batch before
+        self.decisions = 0
+        self.deciding = False
         self.now = 0
         self.quiet = 0  # batches since a token was generated
 
@@ -121,10 +156,14 @@ class _Run:
     @contextmanager
     def blaming_the_policy(self) -> Iterator[None]:
         """Turn whatever the policy raises into one clear error."""
+        self.decisions += 1
+        self.deciding = True
         try:
             yield
         except Exception as error:
             raise self.fail(None, f"{type(error).__name__}: {error}") from error
+        finally:
+            self.deciding = False
 
     def fail(self, rule: int | None, detail: str) -> PolicyError:
         return PolicyError(self.policy.name, self.execution.count, rule, detail)
@@ -193,7 +232,8 @@ class _Run:
         if event is None:
             jobs = list(self.present.values())
             ids = ", ".join(job.id for job in jobs[:5]) + (", .." if len(jobs) > 5 else "")
-            raise self.fail(11, f"it waits although nothing is to come, and {ids} are not done")
+            stuck = "" if self.machine.evict else " (the machine does not evict)"
+            raise self.fail(11, f"it waits although nothing is to come, and {ids} are not done{stuck}")
         self.now = event
 
     # --- the batch -----------------------------------------------------------------------------------------------
@@ -218,8 +258,8 @@ class _Run:
     def repeat(self, view: View, plan: Plan) -> int:
         """Repeat a batch of decodes up to the next event, as long as the policy would; return how often."""
         event = self.next_event()
-        if event is not None and event <= self.execution.end:
-            return 0
+        if (event is not None and event <= self.execution.end) or self.execution.runs[-1].features.any_prefill:
+            return 0  # a prefill of one token, too, is no decode that goes on
         with self.blaming_the_policy():
             most = self.policy.steady(view, plan) - 1
         repeats = self.execution.stretch(plan.work, most, event) if most > 0 else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heuristics.job import Job
-from heuristics.policy import Ranked
+from heuristics.ranked import Ranked
 
 
 class Fcfs(Ranked):

@@ -56,7 +56,7 @@ class Job:
     def _decoded(self) -> int:
         """Return the tokens decoded since it joined the stream."""
         joined = self._state.joined
-        return 0 if joined < 0 else self._execution.count - joined
+        return 0 if joined < 0 else self._execution.stream.steps - joined
 
     # --- what everybody may know ---------------------------------------------------------------------------------
 
@@ -120,10 +120,11 @@ class Job:
     @property
     def worked(self) -> bool:
         """Whether it worked in the batch before."""
-        if self._state.joined >= 0:
-            return True
+        before = self._execution.count - 1
+        if self._decoded():
+            return self._execution.stream.batch == before
         spans = self._state.trace.spans
-        return bool(spans) and spans[-1].batch + spans[-1].length == self._execution.count
+        return bool(spans) and spans[-1].last == before
 
     @property
     def missing(self) -> int:

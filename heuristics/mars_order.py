@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heuristics.job import Job
-from heuristics.policy import Ranked
+from heuristics.ranked import Ranked
 from kvbound.errors import BadInput
 
 

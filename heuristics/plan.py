@@ -13,6 +13,10 @@ from kvbound.schedule import Batch
 from kvbound.state import Stream
 from kvbound.trace import Phase
 
+NOTHING: dict[str, int] = {}
+FIELDS = set(Batch.model_fields)
+"""Shared by all batches: there may be hundreds of thousands of them."""
+
 
 class Plan:
     """Work and moves of the next batch, and what the budgets and the device memory still leave.
@@ -50,12 +54,16 @@ class Plan:
         self._owed_prefills = sum(job.phase == "prefill" for job in view.must_work)
         self._closed = False  # without hybrid and pause: a request prefills in parts, and so alone
         self._view = view
-        self._batch = view.batch
         self._stream = stream
         self._touched: list[Job] = []
         self._outlooks = outlooks
         self._taken: list[tuple[Job, int]] = []
         self._admission: Admission | None = None
+
+    @property
+    def truth(self) -> list[Outlook] | None:
+        """What truly lies ahead of each request, for the admission test (None for an online policy)."""
+        return self._outlooks
 
     @property
     def phase(self) -> Phase | None:
@@ -81,6 +89,10 @@ class Plan:
         self._whole = self.prefill_left
 
     # --- work ----------------------------------------------------------------------------------------------------
+
+    def takes(self, phase: Phase) -> bool:
+        """Whether the budgets, and the phase of the batch, leave anything for requests in a phase."""
+        return self.tokens_left > 0 and self.requests_left > 0 and (self.hybrid or self.phase in (None, phase))
 
     def chunk(self, job: Job) -> int:
         """Return the most tokens that the budgets leave for the request in this batch; 0 if it cannot take part.
@@ -135,10 +147,10 @@ class Plan:
         self._closed |= not (whole or self.hybrid or self.machine.pause)
 
     def decode_on(self, jobs: Sequence[Job]) -> bool:
-        """Let all of these, which decoded on in the batch before, process a token, or none if not all of them can.
+        """Let all of these decodes process a token, or none if not all of them can.
 
         The same as `take` for each, and faster: a batch of many decodes is decided at once. False, too, if one of them
-        did not decode on, or if the budgets, the phase or the blocks lack anything.
+        has not generated a token with its latest work, or if the budgets, the phase or the blocks lack anything.
         """
         members = self._stream.members
         count = len(jobs)
@@ -166,7 +178,7 @@ class Plan:
         """Return the blocks that the next token of each takes."""
         block = self.machine.block
         if len(jobs) == len(self._stream):
-            return self._stream.growth(self._batch)
+            return self._stream.growth()
         return len(jobs) if block == 1 else sum(job.device % block == 0 for job in jobs)
 
     def fill(self, jobs: Iterable[Job]) -> None:
@@ -191,6 +203,20 @@ class Plan:
         """
         test, tokens = self._test(), self.chunk(job)
         return tokens > 0 and test.segment_fits(job) and test.admits(job, tokens)
+
+    def test_among(self, holders: Sequence[Job]) -> Admission:
+        """Make the admission test of this batch, given all that hold KV or room on the host, and return it.
+
+        NotKnown for an online policy. Without this, the test looks for the holders among all that are present.
+        """
+        self._admission = self.new_test(holders)
+        return self._admission
+
+    def new_test(self, holders: Sequence[Job]) -> Admission:
+        """Return an admission test on paper: `take` does not know of it. NotKnown for an online policy."""
+        if self._outlooks is None:
+            raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
+        return Admission(self.machine, self._outlooks, holders, self.free_blocks, self._taken)
 
     # --- moves ---------------------------------------------------------------------------------------------------
 
@@ -222,7 +248,8 @@ class Plan:
             if not set(map(type, tokens_of.values())) <= {int}:
                 id, tokens = next((id, tokens) for id, tokens in tokens_of.items() if type(tokens) is not int)
                 raise TypeError(f"{part}.{id}: {tokens!r} is no integer")
-        return Batch.model_construct(None, start=start, repeat=1, **parts)
+        some = {part: tokens_of or NOTHING for part, tokens_of in parts.items()}
+        return Batch.model_construct(FIELDS, start=start, repeat=1, **some)
 
     def undo(self) -> None:
         """Let the jobs show their state as the execution has it."""
@@ -263,8 +290,4 @@ class Plan:
 
     def _test(self) -> Admission:
         """Return the admission test, made when it is first asked and after moves anew."""
-        if self._outlooks is None:
-            raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
-        if self._admission is None:
-            self._admission = Admission(self.machine, self._outlooks, self._view.jobs, self.free_blocks, self._taken)
-        return self._admission
+        return self.test_among(self._view.jobs) if self._admission is None else self._admission

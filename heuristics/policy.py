@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from operator import attrgetter
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from heuristics.job import Job, Knows
+from heuristics.job import Knows
 from heuristics.plan import Plan
 from heuristics.view import View
 from kvbound.instance import Machine
@@ -19,10 +18,10 @@ class Policy(ABC):
     called before each run.
     """
 
-    name: ClassVar[str]
-    rule: ClassVar[str]
+    name: str
+    rule: str
     """The rule in one line."""
-    source: ClassVar[str]
+    source: str
     """Where it is from."""
     knows: ClassVar[Knows] = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
@@ -47,22 +46,3 @@ class Policy(ABC):
         engine then repeats the batch without asking; by default it asks for every batch.
         """
         return 1
-
-
-class Ranked(Policy):
-    """Figure 1's rule: at every batch boundary, requests are taken in order of a key, as far as they are admitted.
-
-    Blocked requests are skipped. A running request may be preempted, and keeps its memory. At equal keys the running
-    request goes on, and then the earlier arrival. `Plan.fill` says who is admitted.
-    """
-
-    knows: ClassVar[Knows] = "predictions"  # the admission test needs the sizes, whatever the key needs
-
-    def decide(self, view: View, plan: Plan) -> None:
-        """Take the ready requests in order of their key."""
-        running_first = sorted(view.ready, key=attrgetter("worked"), reverse=True)
-        plan.fill(sorted(running_first, key=self.key))  # stable: at equal keys in the order before
-
-    @abstractmethod
-    def key(self, job: Job) -> Any:
-        """Return the key of a ready request; the smallest goes first."""

@@ -7,14 +7,20 @@ from collections.abc import Iterable
 from heuristics.augserve import AugServe, AugServeAsPrinted, AugServeBatching
 from heuristics.engine import PolicyError, Unsuited, trace_policy
 from heuristics.fcfs import Fcfs
+from heuristics.infermax import Infermax, InfermaxHistogram
 from heuristics.mars import Lamps, Mars, MarsFcfs
 from heuristics.mars_as_released import MarsAsReleased
 from heuristics.mars_order import MarsOrder
+from heuristics.mc_sf import McSf, MemoryArea
+from heuristics.own import own_policy
 from heuristics.policy import Policy
+from heuristics.random_order import RandomOrder
+from heuristics.rank import RankI, RankO, RankOrg, Srpt
 from heuristics.sarathi import Sarathi
 from heuristics.serial import Serial
 from heuristics.sjf import Sjf
 from heuristics.sjf_api import SjfApi
+from heuristics.table_1 import table_1
 from heuristics.vllm import Vllm
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
@@ -28,6 +34,10 @@ STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in (*STARTERS, Vllm(), Sarathi())}
 """Every policy, by the name that commands use."""
 
+# INFERMAX, and the references
+POLICIES |= {policy.name: policy for policy in table_1()}
+POLICIES |= {policy.name: policy for policy in (RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram())}
+POLICIES |= {policy.name: policy for policy in (Srpt(), McSf(), MemoryArea(), RandomOrder())}
 _PREDICTIVE: tuple[Policy, ...] = (
     Mars(),
     MarsFcfs(),
@@ -41,7 +51,11 @@ POLICIES |= {policy.name: policy for policy in _PREDICTIVE}  # MARS, LAMPS and A
 
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name; BadInput lists the names there are."""
+    """Return the policy of that name, `random:SEED`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`), or BadInput."""
+    if name.startswith("random:") and name.removeprefix("random:").isdecimal():
+        return RandomOrder(int(name.removeprefix("random:")))
+    if name.endswith(".py") or ".py:" in name:
+        return own_policy(name)
     if name not in POLICIES:
         raise BadInput(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
     return POLICIES[name]

@@ -154,13 +154,16 @@ class Unified(Policy):
         for job in ready:
             self.prefilling.remove(job)
             self.run(job)
-        self.reserved = {i: (job, most) for i, (job, most) in self.reserved.items() if 0 < job.device + job.host < most}
+        self.reserved = {
+            i: (job, most) for i, (job, most) in self.reserved.items() if job.device and job.device + job.host < most
+        }
 
     def fill_decoding(self, plan: Plan) -> None:
         """Let every running decode process its token; where memory lacks, evict from the back."""
-        jobs = self.order(self.decoding)
+        jobs = self.decoding if plan.takes("decode") else []
         if not jobs or (self._unreserved_growth(jobs) <= self.available(plan) and plan.decode_on(jobs)):
-            return
+            return  # all of them decode, so their order does not matter
+        jobs = self.order(jobs)
         for job in list(jobs):
             if job.index not in self._evicted and plan.chunk(job):
                 self._take_or_evict(job, 1, jobs, plan)

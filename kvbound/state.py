@@ -6,7 +6,7 @@ from collections import Counter
 from heapq import heappop, heappush
 
 from kvbound.instance import Request
-from kvbound.trace import CallTrace, RequestTrace, Span
+from kvbound.trace import CallTrace, Clock, RequestTrace, Span
 
 READY, CALLING, DONE = range(3)
 
@@ -18,7 +18,7 @@ class RequestState:
     """
 
     __slots__ = ("blocks", "call", "computed", "device", "handling", "host", "joined", "known", "left", "position",
-                 "request", "segment", "status", "trace", "window")  # fmt: skip
+                 "request", "segment", "status", "ticket", "trace", "window")  # fmt: skip
 
     def __init__(self, position: int, request: Request) -> None:
         self.position = position
@@ -35,14 +35,16 @@ class RequestState:
         self.call: CallTrace | None = None  # the latest call
         self.handling = ""  # what the instance asks for the latest call
         self.window = False  # between the start of the latest call and the next work
-        self.joined = -1  # the first batch in the stream; -1: not in it
+        self.joined = -1  # its first step in the stream; -1: not in it
+        self.ticket = -1  # which of all that joined the stream; -1: not in it
 
 
 class Stream:
     """The decodes that go on: requests that generated a token in the batch before, and whose segment did not end.
 
-    In every batch each of them processes and generates one token; one that does not has to `leave` first. What they
-    hold together is kept in sums, so that a batch costs no more for having many of them.
+    In each step all of them process and generate one token; one that does not has to `leave` first. A batch in which
+    none of them works is no step: they pause together. What they hold together is kept in sums, so that a batch costs
+    no more for having many of them.
     """
 
     def __init__(self, block: int) -> None:
@@ -51,61 +53,76 @@ class Stream:
         """Tokens that they hold on the device."""
         self.blocks = 0
         """Device blocks that they hold."""
+        self.steps = 0
+        """Steps made so far."""
+        self.batch = -1
+        """The batch of the latest step."""
+        self._clock = Clock()
         self._block = block
-        self._phases: Counter[int] = Counter()  # (m - batch) mod block: how many need a block when that is -batch
-        self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last batch, position, first batch, state
+        self._phases: Counter[int] = Counter()  # (m - step) mod block: how many need a block when that is -step
+        self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last step, position, ticket, state
+        self._tickets = 0
 
     def __len__(self) -> int:
         return len(self.members)
 
-    def join(self, state: RequestState, batch: int) -> None:
-        """Let a request decode on from `batch`."""
-        state.joined = batch
+    def join(self, state: RequestState) -> None:
+        """Let a request decode on from the next step."""
+        state.joined = self.steps
+        state.ticket = self._tickets = self._tickets + 1
         self.members[state.request.id] = state
         self.kv += state.device
         self.blocks += state.blocks
         if self._block > 1:
-            self._phases[(state.device - batch) % self._block] += 1
-        heappush(self._ends, (batch + state.left - 1, state.position, batch, state))
+            self._phases[(state.device - self.steps) % self._block] += 1
+        heappush(self._ends, (self.steps + state.left - 1, state.position, state.ticket, state))
 
-    def leave(self, state: RequestState, batch: int) -> None:
-        """Take a request out, before `batch`, and bring its state up to date."""
+    def leave(self, state: RequestState) -> None:
+        """Take a request out, before the next step, and bring its state up to date."""
         del self.members[state.request.id]
-        steps = batch - state.joined
+        steps, first = self.steps - state.joined, state.joined
         if self._block > 1:
-            self._phases[(state.device - state.joined) % self._block] -= 1
+            self._phases[(state.device - first) % self._block] -= 1
         if steps:
-            state.trace.spans.append(Span(state.joined, steps, state.device, 1, "decode", 0, True))
+            batch = self._clock.batch(first)
+            paused = self._clock.batch(self.steps - 1) - batch >= steps
+            state.trace.spans.append(
+                Span(batch, steps, state.device, 1, "decode", 0, True, first, self._clock if paused else None)
+            )
             state.device += steps
             state.known += steps
             state.left -= steps
             state.computed = max(state.computed, state.device)
             state.blocks = -(-state.device // self._block)
-        state.joined = -1
+        state.joined = state.ticket = -1
         self.kv -= state.device
         self.blocks -= state.blocks
 
-    def growth(self, batch: int) -> int:
-        """Return the device blocks that they need in `batch` beside those they hold."""
-        return len(self.members) if self._block == 1 else self._phases[-batch % self._block]
+    def growth(self, ahead: int = 0) -> int:
+        """Return the device blocks that they need in the next step (or `ahead` after it) beside those they hold."""
+        return len(self.members) if self._block == 1 else self._phases[-(self.steps + ahead) % self._block]
 
-    def advance(self, batches: int, growth: int) -> None:
-        """Let them process a token in each of `batches` batches, for which they take `growth` blocks."""
-        self.kv += batches * len(self.members)
+    def advance(self, steps: int, growth: int, batch: int) -> None:
+        """Let them make steps in `batch` and those after it, for which they take `growth` blocks."""
+        if batch != self.batch + 1 or not self.steps:
+            self._clock.resume(self.steps, batch)
+        self.batch = batch + steps - 1
+        self.steps += steps
+        self.kv += steps * len(self.members)
         self.blocks += growth
 
-    def first_end(self) -> int:
-        """Return the first batch in which a segment ends (there is one)."""
+    def until_end(self) -> int:
+        """Return the number of steps up to the first that ends a segment, that one included."""
         ends = self._ends
-        while ends[0][3].joined != ends[0][2]:
+        while ends[0][3].ticket != ends[0][2]:  # it has left since
             heappop(ends)
-        return ends[0][0]
+        return ends[0][0] - self.steps + 1
 
-    def ending(self, batch: int) -> list[RequestState]:
-        """Take out, and return, those whose segment ends in `batch`, after it."""
+    def ended(self) -> list[RequestState]:
+        """Take out, and return, those whose segment the latest step has ended."""
         ended: list[RequestState] = []
-        while self.members and self.first_end() == batch:
+        while self.members and self.until_end() == 0:
             state = heappop(self._ends)[3]
-            self.leave(state, batch + 1)
+            self.leave(state)
             ended.append(state)
         return ended

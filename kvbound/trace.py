@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -68,8 +69,29 @@ class Step(NamedTuple):
     generated: bool
 
 
+class Clock:
+    """Which batch each step of the stream of decodes was in: one after another, but for those in which it paused."""
+
+    def __init__(self) -> None:
+        self._steps: list[int] = []  # the steps before which it paused, and the batches they were in
+        self._batches: list[int] = []
+
+    def resume(self, step: int, batch: int) -> None:
+        """Note that `step` is in `batch`, and those after it in the batches after it."""
+        self._steps.append(step)
+        self._batches.append(batch)
+
+    def batch(self, step: int) -> int:
+        """Return the batch of a step."""
+        k = bisect_right(self._steps, step) - 1
+        return self._batches[k] + step - self._steps[k]
+
+
 class Span(NamedTuple):
-    """The work of one request in `length` batches, one right after the other; more than one only for decodes."""
+    """The work of one request in `length` batches of the same kind; more than one only for decodes.
+
+    With a `clock` they are the batches of `step` and of those after it, otherwise `batch` and those after it.
+    """
 
     batch: int
     length: int
@@ -78,11 +100,20 @@ class Span(NamedTuple):
     phase: Phase
     recomputed: int
     generated: bool
+    step: int = 0
+    clock: Clock | None = None
+
+    @property
+    def last(self) -> int:
+        """The last of its batches."""
+        more = self.length - 1
+        return self.batch + more if self.clock is None else self.clock.batch(self.step + more)
 
     def steps(self) -> Iterator[Step]:
         """Yield the work in each of the batches."""
         for i in range(self.length):
-            yield Step(self.batch + i, self.resident + i, self.tokens, self.phase, self.recomputed, self.generated)
+            batch = self.batch + i if self.clock is None else self.clock.batch(self.step + i)
+            yield Step(batch, self.resident + i, self.tokens, self.phase, self.recomputed, self.generated)
 
 
 class Move(NamedTuple):

@@ -98,6 +98,7 @@ class Execution:
         self.end = 0  # end of the previous batch
         self.passed = 0  # the memory held is accounted for up to here
         self.stream = Stream(self.machine.block)
+        self.streams = False  # the stream works in this batch
         self.unfinished: list[RequestState] = []  # worked in the previous batch, and have not processed all
         self.due: list[RequestState] = []  # their call was started by the previous batch and orders a move
         self.ended: list[RequestState] = []  # the previous batch ended their segment
@@ -112,7 +113,7 @@ class Execution:
 
     @property
     def continuing(self) -> list[RequestState]:
-        """Those that worked in the previous batch, which did not end their segment."""
+        """Those that worked in the previous batch and did not end their segment, on a machine without `pause`."""
         return [*self.stream.members.values(), *self.unfinished]
 
     def execute(self, batch: Batch) -> None:
@@ -201,7 +202,7 @@ class Execution:
     def make_move(self, kind: MoveKind, state: RequestState, tokens: int) -> _MoveMade:
         """Make one move; KV stays a prefix: [0, m) on the device, [m, m + h) on the host."""
         if state.joined >= 0:
-            self.stream.leave(state, self.count)
+            self.stream.leave(state)
         available = {"drop": state.device + state.host, "swap_out": state.device, "swap_in": state.host}[kind]
         moved = max(0, min(tokens, available))
         from_host = {"drop": min(state.host, moved), "swap_out": -moved, "swap_in": moved}[kind]
@@ -280,13 +281,15 @@ class Execution:
     def read_work(self, batch: Batch, moves: list[_MoveMade]) -> list[_Work]:
         """Read the work of the batch under R2 (readiness), R3 (work) and R4 (residence), but for the stream.
 
-        One in the stream has a single token to process, and is ready; one that does anything else leaves it.
+        One in the stream has a single token to process, and is ready; one that does anything else leaves it, unless
+        all of them pause.
         """
         members = self.stream.members
         others = {id: tokens for id, tokens in batch.work.items() if tokens != 1 or id not in members}
+        self.streams = len(others) < len(batch.work)
         if len(batch.work) < len(others) + len(members):
-            for id in [id for id in members if id in others or id not in batch.work]:
-                self.stream.leave(members[id], self.count)
+            for id in [id for id in members if id in others or (self.streams and id not in batch.work)]:
+                self.stream.leave(members[id])
         evicted = {
             move.state.request.id: move for move in moves if move.kind != "swap_in" and not self.allowed_by_rule_9(move)
         }
@@ -326,7 +329,7 @@ class Execution:
 
     def rule_5_budgets(self, works: list[_Work]) -> None:
         """R5: tokens, prefill tokens and requests of a batch; one phase only without `hybrid`."""
-        machine, stream = self.machine, len(self.stream)
+        machine, stream = self.machine, len(self.stream) if self.streams else 0
         tokens = stream + sum(tokens for _, tokens, _, _ in works)
         prefill_tokens = sum(tokens for _, tokens, decode, _ in works if not decode)
         if machine.batch_tokens is not None and tokens > machine.batch_tokens:
@@ -349,7 +352,8 @@ class Execution:
 
     def rule_6_device_memory(self, works: list[_Work]) -> None:
         """R6: the blocks of all requests, after the moves and the growth, are at most the memory."""
-        growth = self.stream.growth(self.count) + sum(blocks - state.blocks for state, _, _, blocks in works)
+        growth = self.stream.growth() if self.streams else 0
+        growth += sum(blocks - state.blocks for state, _, _, blocks in works)
         blocks = self.blocks + growth
         memory, block = self.machine.memory, self.machine.block
         if memory is not None and blocks * block > memory:
@@ -365,7 +369,7 @@ class Execution:
         for state in self.states.values():
             if state.status != DONE:
                 if state.joined >= 0:
-                    self.stream.leave(state, self.count)
+                    self.stream.leave(state)
                 left = state.left + sum(s.decode for s in state.request.segments[state.segment + 1 :])
                 detail = f"it is not done at the end: {left} tokens are still to be generated"
                 raise InvalidSchedule(11, self.count, state.request.id, detail)
@@ -380,11 +384,13 @@ class Execution:
         features = self.features(works, moves)
         duration = self.cost.duration(features)
         self.end = self.passed = start + duration
-        idle = self.blocks - self.stream.blocks  # of requests that do not work
+        idle = self.blocks  # of requests that do not work
         refilling = 0
-        growth = self.stream.growth(j)
-        self.stream.advance(1, growth)
-        self.blocks += growth
+        if self.streams:
+            idle -= self.stream.blocks
+            growth = self.stream.growth()
+            self.stream.advance(1, growth, j)
+            self.blocks += growth
         for state, _, _, blocks in works:
             idle -= state.blocks
             self.blocks += blocks - state.blocks
@@ -401,12 +407,12 @@ class Execution:
         self.due = []
         self.ended = []
         self.unfinished = []
-        for state in self.stream.ending(j):
+        for state in self.stream.ended() if self.streams else ():
             self.end_segment(state)
         joining = [state for state, tokens, decode, _ in works if self.work(state, tokens, decode)]
         self.count += 1
         for state in joining:
-            self.stream.join(state, self.count)
+            self.stream.join(state)
         self.runs.append(Run(start, (self.end,), features, (device,), self.blocks * block, self.host))
 
     def work(self, state: RequestState, tokens: int, decode: bool) -> bool:
@@ -438,15 +444,21 @@ class Execution:
         that ends a segment, before one that lacks memory, and with the first that ends at `until` or later.
         """
         stream, block = self.stream, self.machine.block
-        if self.due or self.unfinished or work.keys() != stream.members.keys() or set(work.values()) != {1}:
+        if (
+            self.due
+            or self.unfinished
+            or not self.streams
+            or work.keys() != stream.members.keys()
+            or set(work.values()) != {1}
+        ):
             return 0
         features = self.features([], [])
-        last = min(self.count + most - 1, stream.first_end())
+        most = min(most, stream.until_end())
         start, blocks, limit = self.end, self.blocks, self.machine.block_limit
         ends: list[int] = []
         devices: list[int] = []
-        for j, duration in zip(range(self.count, last + 1), self.cost.durations(features), strict=False):
-            blocks += stream.growth(j)
+        for step, duration in zip(range(most), self.cost.durations(features), strict=False):
+            blocks += stream.growth(step)
             if limit is not None and blocks > limit:
                 break
             self.end += duration
@@ -461,11 +473,11 @@ class Execution:
         self.waste.calls += self.calling_blocks * block * (self.end - start)
         self.waste.queued += (idle - self.calling_blocks) * block * (self.end - start)
         grown = devices[-1] // block - self.blocks
-        stream.advance(len(ends), grown)
+        stream.advance(len(ends), grown, self.count)
         self.blocks += grown
         self.count += len(ends) - 1
         self.ended = []
-        for state in stream.ending(self.count):
+        for state in stream.ended():
             self.end_segment(state)
         self.count += 1
         self.runs.append(Run(start, ends, features, devices, self.blocks * block, self.host))
@@ -473,8 +485,8 @@ class Execution:
 
     def features(self, works: list[_Work], moves: list[_MoveMade]) -> Features:
         """Count what the cost depends on."""
-        tokens = generated = decodes = len(self.stream)
-        decode_kv = self.stream.kv
+        tokens = generated = decodes = len(self.stream) if self.streams else 0
+        decode_kv = self.stream.kv if self.streams else 0
         prefill_kv = pairs = prefills = 0
         for state, count, decode, _ in works:
             resident = state.device

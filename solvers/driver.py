@@ -102,10 +102,13 @@ def simulate_policy(
     started = time.monotonic()
     check_objective(objective)
     instance = free_calls(instance, handling)
-    schedule = run_policy(instance, get_policy(policy), believed(predictions, instance, seed))
+    chosen = get_policy(policy)
+    schedule = run_policy(instance, chosen, believed(predictions, instance, seed))
     seconds = time.monotonic() - started
     info = SolverInfo("policy", kvbound.__version__)
-    return Result(instance, objective, schedule=schedule, solver=info, policy=policy, seconds=seconds, stopped="ended")
+    return Result(
+        instance, objective, schedule=schedule, solver=info, policy=chosen.name, seconds=seconds, stopped="ended"
+    )
 
 
 def free_calls(instance: Instance, handling: str) -> Instance:

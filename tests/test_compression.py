@@ -70,3 +70,14 @@ def test_what_is_repeated_is_what_would_be_decided(name: str) -> None:
         repeated += any(batch.repeat > 1 for batch in short.schedule.batches)
     assert ran >= 50
     assert repeated >= 20 or POLICIES[name].steady.__qualname__ == "Policy.steady"
+
+
+def test_a_prefill_of_one_token_is_not_repeated() -> None:
+    """With prefills first, B's only prompt token is a batch by itself, although A could decode; then both decode."""
+    requests = (
+        Request(id="A", prompt=3, segments=(Segment(decode=4),)),
+        Request(id="B", arrival=1, prompt=1, segments=(Segment(decode=4),)),
+    )
+    instance = Instance(machine=Machine(memory=20, evict=True), requests=requests)
+    short = trace_policy(instance, POLICIES["vllm-ef"])
+    assert [batch.work for batch in short.expanded().batches[:3]] == [{"A": 3}, {"B": 1}, {"A": 1, "B": 1}]

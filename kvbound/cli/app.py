@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvbound import __version__
-from kvbound.cli import about, compare, demo, generate, imports, instances, simulate, solve, verify
+from kvbound.cli import about, compare, demo, generate, imports, instances, load, simulate, solve, verify
 
 app = typer.Typer(
     name="kvbound",
@@ -40,6 +40,7 @@ app.command("policies")(about.policies)
 app.command("solve")(solve.solve)
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
+app.command("load")(load.load_sweep)
 app.command("verify")(verify.verify)
 app.command("demo")(demo.demo)
 app.command("generate")(generate.generate)

@@ -22,30 +22,55 @@ from kvbound.cli.common import (
     load,
     table,
 )
+from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import SolveProgress
-from kvbound.cli.simulate import policy_names
+from kvbound.cli.setting import fraction
+from kvbound.cli.simulate import FEW, Simulation, decimal, policy_names, run_one
 from kvbound.cli.solve import between
+from kvbound.errors import BadInput
 from kvbound.files import check_writable
 from kvbound.instance import Instance
 from kvbound.result import Result
+from kvbound.summary import summary
 
+NEVER_EVICT = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
+MAY_EVICT = ("vllm", "sarathi")
+"""The usual policies: those of the first line, and where the machine evicts those of the second."""
+DRAWABLE = 200
+"""Requests up to which schedules are drawn."""
+SOLVABLE = 200
+"""Requests up to which the optimum is looked for unless it is asked for, or not."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
 SHORT = {"as-given": "as given", "free": "free"}
 
 
 def compare(
     instance: InstanceArgument,
-    policies: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all")] = "all",
+    policies: Annotated[
+        str, typer.Option(metavar="NAME[,NAME..]|usual|all", help="usual: some of each paper; docs/policies.md")
+    ] = "usual",
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 60,
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
+    optimum: Annotated[
+        bool | None,
+        typer.Option("--optimum/--no-optimum", help=f"look for the optimum (default: up to {SOLVABLE} requests)"),
+    ] = None,
+    window: WindowOption = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
     """Say how far each policy is from the best schedule there is."""
     check_writable(plot, json)
-    comparison = compare_policies(load(instance), policy_names(policies), objective, handling, time_limit, threads)
+    loaded, stop = load(instance), None if window is None else fraction("--window", window)
+    solve = len(loaded.requests) <= SOLVABLE if optimum is None else optimum
+    usual = ",".join((*NEVER_EVICT, *MAY_EVICT) if loaded.machine.evict else NEVER_EVICT)
+    names = policy_names(usual if policies == "usual" else policies)
+    strict = policies not in ("usual", "all")
+    comparison = compare_policies(
+        loaded, names, objective, handling, time_limit, threads, solve=solve, window=stop, strict=strict
+    )
     if plot is not None:
         comparison.draw(plot)
     emit(json, {"rows": comparison.rows()}, comparison.show)
@@ -53,19 +78,31 @@ def compare(
 
 
 def compare_policies(
-    instance: Instance, policies: list[str], objective: str, handling: str, time_limit: float, threads: int = 1
+    instance: Instance,
+    policies: list[str],
+    objective: str,
+    handling: str,
+    time_limit: float,
+    threads: int = 1,
+    *,
+    solve: bool = True,
+    window: Fraction | None = None,
+    strict: bool = True,
 ) -> Comparison:
-    """Run the policies and solve for the optimum: with handlings as given, and with free ones where they differ."""
+    """Run the policies and solve for the optimum: with handlings as given, and with free ones where they differ.
+
+    `window` is what `kvbound.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so.
+    """
     import solvers
 
-    results = [solvers.simulate_policy(instance, name, objective, handling=handling) for name in policies]
+    runs = [run_one(instance, name, objective, handling, window, strict=strict) for name in policies]
     optima: dict[str, Result] = {}
-    for kind in _kinds(instance, handling):
+    for kind in _kinds(instance, handling) if solve else ():
         with SolveProgress(f"{instance.name}: optimum, {WORDS[kind]}") as progress:
             optima[kind] = solvers.solve(
                 instance, objective, handling=kind, time_limit=time_limit, threads=threads, progress=progress
             )
-    return Comparison(instance, objective, results, optima)
+    return Comparison(instance, objective, runs, optima)
 
 
 def _kinds(instance: Instance, handling: str) -> list[str]:
@@ -82,7 +119,7 @@ class Comparison:
 
     instance: Instance
     objective: str
-    policies: list[Result]
+    policies: list[Simulation]
     optima: dict[str, Result]
 
     @property
@@ -92,15 +129,18 @@ class Comparison:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
-        labelled = [(result.policy or "", result) for result in self.policies]
-        labelled += [(f"{_name(optimum)}, {SHORT[kind]}", optimum) for kind, optimum in self.optima.items()]
+        rows = [(run.row["policy"], run.row) for run in self.policies]
+        rows += [
+            (f"{_name(optimum)}, {SHORT[kind]}", {**optimum.to_json(), **_measured(optimum)})
+            for kind, optimum in self.optima.items()
+        ]
         return [
             {
                 "label": label,
-                **result.to_json(),
-                "ratio_to_bound": {kind: _ratio(result, optimum) for kind, optimum in self.optima.items()},
+                **row,
+                "ratio_to_bound": {kind: _ratio(row["value"], optimum) for kind, optimum in self.optima.items()},
             }
-            for label, result in labelled
+            for label, row in rows
         ]
 
     def show(self, console: Console) -> None:
@@ -111,6 +151,14 @@ class Comparison:
         console.print(f"[bold]{self.instance.name}[/bold], {self.objective}", soft_wrap=True)
         cells = [self._cells(row) for row in rows]
         console.print(table([*columns, "handling of calls"], cells, right=range(1, len(columns))))
+        measured = [(row["label"], row["measures"]) for row in rows if row.get("measures")]
+        if len(self.instance.requests) > FEW and measured:
+            for made in (times_table(measured), work_table(measured)):
+                console.print()
+                console.print(made)
+        if not self.optima:
+            console.print("no optimum was looked for (--optimum does)")
+            return
         console.print(
             "/: the value over the optimum (over the lower bound, where that is all there is)", soft_wrap=True
         )
@@ -125,18 +173,23 @@ class Comparison:
             decimal(row["mean"]),
             in_seconds(per_request, row),
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
-            handling_text(row),
+            row.get("error") or handling_text(row),
         ]
 
     def draw(self, path: str) -> None:
         """Draw every schedule, one column each, on the same axes."""
         from kvbound.plots import compare_schedules
 
-        results = [*self.policies, *self.optima.values()]
+        if len(self.instance.requests) > DRAWABLE:
+            raise BadInput(
+                f"--plot draws up to {DRAWABLE} requests, {self.instance.name} has {len(self.instance.requests)}; "
+                "kvbound load draws measures"
+            )
+        traces = [run.trace for run in self.policies] + [optimum.trace for optimum in self.optima.values()]
         columns = [
-            (f"{row['label']}\n{_value_text(row)}", result.trace)
-            for result, row in zip(results, self.rows(), strict=True)
-            if result.trace is not None
+            (f"{row['label']}\n{_value_text(row)}", trace)
+            for trace, row in zip(traces, self.rows(), strict=True)
+            if trace is not None
         ]
         compare_schedules(columns, path=path)
 
@@ -145,10 +198,14 @@ def _name(optimum: Result) -> str:
     return "optimum" if optimum.status == "optimal" else "best found"
 
 
-def _ratio(result: Result, optimum: Result) -> str | None:
-    if result.value is None or optimum.bound is None or optimum.bound <= 0:
+def _measured(optimum: Result) -> dict[str, Any]:
+    return {} if optimum.trace is None else {"measures": summary(optimum.trace)}
+
+
+def _ratio(value: int | str | None, optimum: Result) -> str | None:
+    if value is None or optimum.bound is None or optimum.bound <= 0:
         return None
-    return str(Fraction(result.value) / Fraction(optimum.bound))
+    return str(Fraction(value) / Fraction(optimum.bound))
 
 
 def _verdict(kind: str, optimum: Result) -> str:
@@ -160,8 +217,3 @@ def _verdict(kind: str, optimum: Result) -> str:
 
 def _value_text(row: dict[str, Any]) -> str:
     return f"{row['objective']} {row['value']}" if row["mean"] is None else f"mean {decimal(row['mean'])}"
-
-
-def decimal(text: str | None) -> str | None:
-    """Write a fraction for people."""
-    return None if text is None else f"{float(Fraction(text)):.4g}"

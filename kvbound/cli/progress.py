@@ -1,7 +1,10 @@
-"""The progress display of a solve: best value, best bound, gap; on a terminal, once it takes longer than a second."""
+"""Progress displays: on a terminal, once something takes longer than a second."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
 from types import TracebackType
 
 from rich.status import Status
@@ -36,6 +39,24 @@ class SolveProgress:
     ) -> None:
         if self.status is not None:
             self.status.stop()
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show that something is being done; on a terminal, once it takes longer than a second."""
+    console = progress_console()
+    if console is None:
+        yield
+        return
+    status = Status(f"{what} ..", console=console)
+    timer = Timer(1, status.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
 
 
 def _show(value: Value | None) -> str:

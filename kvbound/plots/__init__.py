@@ -1,4 +1,4 @@
-"""Pictures of schedules: who runs when (Gantt), the memory below it, schedules side by side, values against a bound.
+"""Pictures: who runs when (Gantt) above the memory, schedules side by side, values against a bound, load sweeps.
 
 Every drawing takes the object and an optional matplotlib `Axes`, and returns the `Axes`; `compare_schedules` composes
 them into a `Figure`; `save` writes a figure and `render` gives its bytes, the same ones each time. Nothing here uses
@@ -8,7 +8,8 @@ pyplot or changes matplotlib's global settings, and matplotlib is imported at th
 from kvbound.plots.compare import compare_schedules
 from kvbound.plots.gantt import gantt
 from kvbound.plots.ladder import ladder
+from kvbound.plots.load import plot_load
 from kvbound.plots.memory import memory
 from kvbound.plots.style import render, save
 
-__all__ = ["compare_schedules", "gantt", "ladder", "memory", "render", "save"]
+__all__ = ["compare_schedules", "gantt", "ladder", "memory", "plot_load", "render", "save"]

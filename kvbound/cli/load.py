@@ -1,0 +1,101 @@
+"""`kvbound load`: policies at several loads, as a table, a CSV file and a plot like those of the papers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, emit, load, table
+from kvbound.cli.measures import SHORT, TIMES, WindowOption
+from kvbound.cli.progress import working
+from kvbound.cli.setting import fraction
+from kvbound.cli.simulate import policy_names
+from kvbound.errors import BadInput
+from kvbound.files import check_writable, write_text
+
+SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
+           "normalized_latency_without_calls")  # fmt: skip
+PARTS = ("mean", "p50", "p95", "p99", "max")
+COUNTS = ("requests", "unfinished", "requests_per_second", "tokens_per_second", "goodput_per_second", "slo_attainment",
+          "batches", "evictions", "recomputed_share", "tokens_swapped_out", "tokens_swapped_in")  # fmt: skip
+MOST_JOBS = 64
+
+
+def load_sweep(
+    instance: InstanceArgument,
+    policies: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all", help="`kvbound policies` lists them")],
+    factors: Annotated[str, typer.Option(metavar="F[,F..]", help="arrivals come so many times as fast")] = "1/2,1,2",
+    handling: HandlingOption = "as-given",
+    window: WindowOption = None,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, metavar="N", help="processes at once")] = 1,
+    csv_file: Annotated[str | None, typer.Option("--csv", metavar="OUT.csv", help="write every measure there")] = None,
+    plot: PlotOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Run policies on the same requests at several loads."""
+    from heuristics.load import load_rows
+    from solvers.driver import free_calls
+
+    check_writable(csv_file, plot, json)
+    loaded = free_calls(load(instance), handling)
+    multiples = [fraction("--factors", text.strip()) for text in factors.split(",")]
+    stop = None if window is None else fraction("--window", window)
+    rows: list[dict[str, Any]] = []
+    with working(f"{loaded.name} at {len(multiples)} loads"):
+        rows += load_rows(loaded, policy_names(policies), multiples, window=stop, jobs=jobs)
+    if plot is not None and all("error" in row for row in rows):
+        raise BadInput(f"there is nothing to draw: {rows[0]['error']}")
+    if csv_file is not None:
+        write_text(csv_file, as_csv(rows))
+    if plot is not None:
+        from kvbound.plots import plot_load
+
+        plot_load(rows, path=plot)
+    emit(json, {"instance": loaded.name, "rows": rows}, lambda console: _show(console, rows))
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows as CSV with a header: a column for every measure (spreads as `measure_part`), seconds."""
+    columns = ["factor", "rate", "policy", "error", *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
+    columns += [f"waste_{part}" for part in ("total", "calls", "queued", "transfer", "recomputation")]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: row.get(key) for key in columns[:4]} | _flat(row.get("measures") or {}))
+    return out.getvalue()
+
+
+def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {name: measured[name] for name in COUNTS if name in measured}
+    for name in SPREADS:
+        flat |= {f"{name}_{part}": value for part, value in (measured.get(name) or {}).items()}
+    return flat | {f"waste_{part}": share for part, share in (measured.get("waste_share") or {}).items()}
+
+
+def _show(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    names = [(name, part) for name, part in TIMES if part in ("mean", "p99") or name.startswith("normalized")]
+    columns = ["load", "rate/s", "policy", *(f"{SHORT[name]} {part}" for name, part in names), "good/s", ""]
+    cells = [
+        [
+            str(Fraction(row["factor"])),
+            None if row["rate"] is None else f"{row['rate']:.4g}",
+            row["policy"],
+            *(_cell(row, name, part) for name, part in names),
+            f"{row['measures']['goodput_per_second']:.4g}" if "measures" in row else None,
+            row.get("error", ""),
+        ]
+        for row in rows
+    ]
+    console.print(table(columns, cells, right=(0, 1, *range(3, len(columns) - 1))))
+
+
+def _cell(row: Mapping[str, Any], name: str, part: str) -> str | None:
+    spread = row.get("measures", {}).get(name)
+    return None if spread is None else f"{spread[part]:.4g}"
