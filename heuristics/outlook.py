@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heuristics.alone import Alone, Effort
-from kvbound.instance import Request, Segment
+from kvbound.instance import LIMIT, Request, Segment
 
 
 class Outlook:
@@ -20,13 +20,15 @@ class Outlook:
         segments = request.segments
         last = len(segments) - 1
         self.alone = alone
-        self.peak = request.peak
+        machine = alone.machine
+        most = LIMIT if machine.block_limit is None else machine.block_limit * machine.block
+        self.peak = min(most, request.peak)
         self.decode = [segment.decode for segment in segments]
         self.durations = [call.duration for call in request.calls]
         self.returns = [call.returns for call in request.calls]
         self.handlings = [call.handling for call in request.calls]
-        self.end = [request.context_at_call(k) for k in range(last)] + [request.peak]
-        """KV tokens held when the segment ends."""
+        self.end = [min(most, request.context_at_call(k)) for k in range(last)] + [self.peak]
+        """KV tokens held when the segment ends; nobody is believed to hold more than the device does."""
         self.end_blocks = [alone.machine.blocks(tokens) for tokens in self.end]
         """The device blocks of these tokens."""
         self.release_blocks = list(self.end_blocks)

@@ -7,6 +7,10 @@ from collections.abc import Iterable
 from heuristics.augserve import AugServe, AugServeAsPrinted, AugServeBatching
 from heuristics.engine import PolicyError, Unsuited, trace_policy
 from heuristics.fcfs import Fcfs
+from heuristics.improved_discard import ImprovedDiscard
+from heuristics.infercept import Infercept, InferceptElapsed, InferceptProfiled
+from heuristics.infercept_as_released import InferceptAsReleased
+from heuristics.infercept_steps import BudgetedSwap, ByDuration, ByType, ChunkedDiscard
 from heuristics.infermax import Infermax, InfermaxHistogram
 from heuristics.mars import Lamps, Mars, MarsFcfs
 from heuristics.mars_as_released import MarsAsReleased
@@ -14,12 +18,14 @@ from heuristics.mars_order import MarsOrder
 from heuristics.mc_sf import McSf, MemoryArea
 from heuristics.own import own_policy
 from heuristics.policy import Policy
+from heuristics.preserve import Preserve
 from heuristics.random_order import RandomOrder
 from heuristics.rank import RankI, RankO, RankOrg, Srpt
 from heuristics.sarathi import Sarathi
 from heuristics.serial import Serial
 from heuristics.sjf import Sjf
 from heuristics.sjf_api import SjfApi
+from heuristics.swap import Swap
 from heuristics.table_1 import table_1
 from heuristics.vllm import Vllm
 from kvbound.errors import BadInput
@@ -31,27 +37,32 @@ from kvbound.trace import Trace
 STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 """Policies that never evict and run on every machine; the best of them is where a solve starts."""
 
-POLICIES: dict[str, Policy] = {policy.name: policy for policy in (*STARTERS, Vllm(), Sarathi())}
-"""Every policy, by the name that commands use."""
+FAMILIES: dict[str, tuple[Policy, ...]] = {
+    "the rule of Figure 1": STARTERS,
+    "INFERMAX": (
+        Vllm(), Sarathi(), *table_1(), RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram(),
+    ),
+    "InferCept": (
+        ImprovedDiscard(), Preserve(), Swap(),
+        ChunkedDiscard(), BudgetedSwap(), ByType(),
+        Infercept(), InferceptProfiled(), InferceptElapsed(), InferceptAsReleased(),
+        ByDuration("infercept-hs", discard_from=None), ByDuration("infercept-hd", swap_from=None), ByDuration(),
+    ),
+    "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
+    "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
+    "references": (Srpt(), McSf(), MemoryArea(), RandomOrder()),
+}  # fmt: skip
+"""Every policy, by what it is from."""
 
-# INFERMAX, and the references
-POLICIES |= {policy.name: policy for policy in table_1()}
-POLICIES |= {policy.name: policy for policy in (RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram())}
-POLICIES |= {policy.name: policy for policy in (Srpt(), McSf(), MemoryArea(), RandomOrder())}
-_PREDICTIVE: tuple[Policy, ...] = (
-    Mars(),
-    MarsFcfs(),
-    Lamps(),
-    MarsAsReleased(),
-    AugServe(),
-    AugServeAsPrinted(),
-    AugServeBatching(),
-)
-POLICIES |= {policy.name: policy for policy in _PREDICTIVE}  # MARS, LAMPS and AugServe
+POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
+"""Every policy, by the name that commands use."""
 
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name, `random:SEED`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`), or BadInput."""
+    """Return the policy of that name, `random:SEED`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`).
+
+    BadInput if there is none.
+    """
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
     if name.endswith(".py") or ".py:" in name:

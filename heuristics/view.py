@@ -37,7 +37,7 @@ class View:
     """Those that have arrived and are not done, in order of arrival."""
     continuing: Callable[[], list[Job]] = list
     tick_seconds: Fraction = Fraction(1)
-    """Seconds a tick, for rules with constants of their own."""
+    """Seconds of a tick, for rules that are given in seconds."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:

@@ -1,0 +1,165 @@
+"""InferCept: calls preserve, discard or swap as wastes least device memory, decided anew for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+from heuristics.intercept import Intercept, call_time, forward, kind
+from heuristics.job import Job, Knows
+from heuristics.plan import Plan
+from heuristics.view import View
+from kvbound.cost import Features
+from kvbound.instance import LIMIT
+
+
+class Infercept(Intercept):
+    """Requests in calls swap in order of their waste, as the limit allows; the others keep their KV or drop it.
+
+    The waste of one with C tokens, of which m are on the device, is the lesser of
+
+        preserve (2)    T m                                    T: how long its call lasts, as `expected` says
+        discard  (4)    n F(B + c) C / 2 + n (F(B + c) - F(B)) C_o
+
+    where B requests run with C_o tokens of KV together, c = S - B tokens are left for chunks (at least 1), n = ceil(C
+    / c) chunks refill it, and F are the ticks of a batch of so many tokens. It is dropped if that wastes less (5). Once
+    a part of it is on the host it is not dropped: the rest stays until the limit takes it.
+
+    Guarantee: nothing is known. Running time: O(r + p log p) for a batch with r running requests and p in calls that
+    hold KV, O(log n) for what happens.
+    Source: InferCept, Section 4; equations (2), (4), (5).
+    """
+
+    name = "infercept"
+    rule = "decodes, chunks and swap-ins by original arrival; calls swap as a batch hides, else as wastes least"
+    source = "InferCept (arXiv 2402.01869), Section 4"
+    knows: Knows = "predictions"  # type: ignore[misc]
+
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        self.wastes: dict[int, tuple[int, int]] = {}
+        self.now = 0
+
+    def expected(self, job: Job) -> int:
+        """Return T_INT, the ticks that its call is expected to last: as predicted, from its start on."""
+        return call_time(job)
+
+    def decide(self, view: View, plan: Plan) -> None:
+        """Fill the batch."""
+        self.now = view.now
+        super().decide(view, plan)
+
+    def look_at_calls(self, plan: Plan) -> None:
+        """Compute the wastes of all that hold KV in a call, and decide."""
+        self.wastes = dict(self._wastes())
+        super().look_at_calls(plan)
+
+    def _wastes(self) -> Iterable[tuple[int, tuple[int, int]]]:
+        """Yield twice the waste of preserving and of discarding each, in token-ticks."""
+        running = [*self.decoding, *self.prefilling]
+        size, others = len(running), sum(job.device for job in running)
+        chunk = max(1, self.saturation - size)
+        full = self.ticks(size + chunk)
+        added = full - self.ticks(size)
+        for i, job in self.holding.items():
+            context = job.device + job.host
+            n = -(-context // chunk)
+            yield i, (2 * self.expected(job) * job.device, n * (full * context + 2 * added * others))
+
+    def ticks(self, tokens: int) -> int:
+        """Return F: the ticks of a batch of so many tokens."""
+        return self.cost.duration(forward(tokens)) if tokens else 0
+
+    def ranked(self, jobs: Iterable[Job]) -> list[Job]:
+        """Return them by waste, the most first."""
+        return sorted(jobs, key=lambda job: (-min(self.wastes[job.index]), job.arrival, job.index))
+
+    def gives_up(self, job: Job) -> bool:
+        """Whether discarding wastes less (5)."""
+        preserve, discard = self.wastes[job.index]
+        return discard < preserve
+
+
+class InferceptElapsed(Infercept):
+    """InferCept where nothing is known of calls: one is expected to last as long as it has lasted.
+
+    Guarantee: nothing is known. Running time: as infercept. Source: InferCept, Section 4.4.
+    """
+
+    name = "infercept-elapsed"
+    rule = "as infercept, with the time that a call has lasted so far for its duration"
+    source = "InferCept (arXiv 2402.01869), Section 4.4"
+    knows: Knows = "online"  # type: ignore[misc]
+
+    def expected(self, job: Job) -> int:
+        """Return the ticks since its call started."""
+        return self.elapsed(job)
+
+    def elapsed(self, job: Job) -> int:
+        """Return the ticks since its call started."""
+        assert job.call_start is not None  # for mypy: it is in a call
+        return self.now - job.call_start
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches no call has lasted long enough to be dropped.
+
+        The waste of discarding grows as the others decode; that of now is too little, so that this is at most what it
+        could be.
+        """
+        most = super().steady(view, plan)
+        ticks = [self.patience(job) for job in self.holding.values() if not job.host]
+        return most if not ticks else min(most, batches_until(min(ticks), view, plan, self.decoding))
+
+    def patience(self, job: Job) -> int:
+        """Return the first tick at which its call would be dropped, were the waste of discarding that of now."""
+        assert job.call_start is not None  # for mypy: it is in a call
+        return job.call_start + self.wastes[job.index][1] // (2 * job.device) + 1
+
+
+class InferceptProfiled(InferceptElapsed):
+    """InferCept with the mean duration of the calls of the same type that have returned; until one has, the elapsed.
+
+    A call that returns in the middle of a batch is seen to last up to its end.
+
+    Guarantee: nothing is known. Running time: as infercept. Source: InferCept, Sections 2.2 and 4.4.
+    """
+
+    name = "infercept-profiled"
+    rule = "as infercept, with the mean of the calls of its type so far for a call's duration"
+    source = "InferCept (arXiv 2402.01869), Sections 2.2 and 4.4"
+
+    def start(self, view: View) -> None:
+        """Begin without a profile."""
+        super().start(view)
+        self.profile: dict[str, tuple[int, int]] = {}  # calls that have returned, and their ticks
+
+    def at_return(self, job: Job, now: int) -> None:
+        """Count its call."""
+        calls, ticks = self.profile.get(kind(job), (0, 0))
+        self.profile[kind(job)] = calls + 1, ticks + self.elapsed(job)
+        super().at_return(job, now)
+
+    def expected(self, job: Job) -> int:
+        """Return the mean of its type, rounded down."""
+        calls, ticks = self.profile.get(kind(job), (0, 0))
+        return ticks // calls if calls else self.elapsed(job)
+
+    def patience(self, job: Job) -> int:
+        """Return the first tick at which its call would be dropped: never, where only events change the mean."""
+        return LIMIT if kind(job) in self.profile else super().patience(job)
+
+
+def batches_until(tick: int, view: View, plan: Plan, decoding: list[Job]) -> int:
+    """Return how many batches of these decodes start before `tick`, the first of them at `view.now`."""
+    r = len(plan.work)
+    kv = sum(job.device for job in decoding) - r  # as the first batch read it
+    features = Features(busy=1, any_decode=1, tokens=r, generated=r, decode_requests=r, decode_kv=max(0, kv))
+    if tick >= LIMIT:
+        return LIMIT
+    start = view.now
+    for batches, ticks in zip(count(1), view.cost.durations(features), strict=False):
+        start += ticks
+        if start >= tick:
+            return batches
+    raise AssertionError("the durations have no end")
