@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from heuristics.coming import NO_CALL, Coming, coming_call
+from heuristics.coming import NO_CALL, Coming, coming_call, lacking
 from heuristics.job import Job
 from heuristics.plan import Plan
 from heuristics.unified import Unified
@@ -63,12 +63,8 @@ class AugServe(Unified):
         self.target_max = target_max
 
     def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine."""
-        if not machine.evict and machine.memory is not None:
-            return "it evicts running requests, and the machine does not"
-        if not machine.pause or not machine.chunked:
-            return "its token limit shrinks with the memory: the machine has to pause requests and to split prefills"
-        return super().why_not(machine)
+        """Say why it cannot run on a machine: it evicts, its token limit may pause requests, and split prefills."""
+        return lacking(machine)
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

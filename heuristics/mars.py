@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Any, ClassVar
 
-from heuristics.coming import NO_CALL, Coming, coming_call
+from heuristics.coming import NO_CALL, Coming, coming_call, lacking
 from heuristics.job import Job
 from heuristics.min_waste import call_waste
 from heuristics.patience import Patience
@@ -53,10 +53,8 @@ class Mars(Unified):
         self.threshold = threshold
 
     def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine."""
-        if not machine.evict and machine.memory is not None:
-            return "it evicts running requests, and the machine does not"
-        return super().why_not(machine)
+        """Say why it cannot run on a machine: it evicts, pauses and splits prefills."""
+        return lacking(machine)
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
@@ -148,13 +146,6 @@ class Mars(Unified):
         super().run(job)
         self.scores[job.index] = self.score(job)
 
-    def fill_decoding(self, plan: Plan) -> None:
-        """Let every running decode process its token; the order matters only if not all of them can."""
-        jobs = self.decoding
-        if not jobs or (self._unreserved_growth(jobs) <= self.available(plan) and plan.decode_on(jobs)):
-            return
-        super().fill_decoding(plan)
-
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches nobody's patience ends, no score is refreshed, and memory is as reserved."""
         if self.ranked and len(plan.work) < len(self.decoding) + len(self.prefilling):
@@ -172,11 +163,9 @@ def least_waste(job: Job, call: Coming) -> tuple[Handling, int]:
     waste = call_waste(alone, call.context, call.duration)
     if call.handling != "free":
         return call.handling, int(getattr(waste, call.handling))
-    options: list[tuple[int, int, Handling]] = [(waste.preserve, 0, "preserve")]
+    options: list[tuple[int, int, Handling]] = [(waste.preserve, 0, "preserve"), (waste.discard, 2, "discard")]
     if machine.host_memory is None or call.context <= machine.host_memory:
         options.append((waste.swap, 1, "swap"))
-    if machine.chunked or machine.prefill_limit is None or call.context + 1 + call.returns <= machine.prefill_limit:
-        options.append((waste.discard, 2, "discard"))
     least, _, handling = min(options)
     return handling, least
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from heuristics.coming import Coming, coming_call
+from heuristics.coming import Coming, coming_call, lacking
 from heuristics.job import Job
 from heuristics.patience import Patience
 from heuristics.plan import Plan
@@ -56,10 +56,8 @@ class MarsAsReleased(Unified):
         self.threshold = threshold
 
     def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine."""
-        if not machine.evict and machine.memory is not None:
-            return "it evicts running requests, and the machine does not"
-        return super().why_not(machine)
+        """Say why it cannot run on a machine: it evicts, pauses and splits prefills."""
+        return lacking(machine)
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

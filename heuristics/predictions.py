@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from kvbound.errors import BadInput
 from kvbound.files import first_error
-from kvbound.instance import Instance, Request, Segment
+from kvbound.instance import LIMIT, Instance, Request, Segment
 
 KINDS = "exact, noise:P, types or bins:NxW"
 NOISE = re.compile(r"noise:([0-9]{1,3}(?:\.[0-9]{1,9})?)")
@@ -34,7 +34,8 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
     the first dash) the type's mean lengths, durations and returns; `bins:NxW` gives each decode length as the centre
     of its bin, of N bins of W tokens, and the rest exactly.
 
-    The machine of the result has no limits, so that no guess is too large for it.
+    A guess with which a request would not fit into the memory alone is known to be wrong, and cut from its end. The
+    machine of the result has no limits.
 
     Raises:
         BadInput: the text is none of these.
@@ -45,9 +46,13 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
     if guess is None:
         raise BadInput(f"predictions are {KINDS}, not {text!r}")
     unlimited = instance.machine.replace(memory=None, host_memory=None)
+    limit, block = instance.machine.block_limit, instance.machine.block
     try:
         requests = tuple(
-            request.replace(segments=tuple(guess(request, segment) for segment in request.segments))
+            _cut(
+                request.replace(segments=tuple(guess(request, segment) for segment in request.segments)),
+                LIMIT if limit is None else limit * block,
+            )
             for request in instance.requests
         )
         return instance.replace(requests=requests, machine=unlimited)
@@ -103,6 +108,24 @@ def by_type(requests: Iterable[Request]) -> Guess:
         return segment.replace(decode=max(1, decode), call=call)
 
     return guess
+
+
+def _cut(request: Request, memory: int) -> Request:
+    """Return the request with less to generate, and then to be returned, so that it holds no more than the memory."""
+    excess = request.peak - memory
+    segments = list(request.segments)
+    for k in reversed(range(len(segments))):
+        if excess <= 0:
+            break
+        shorter = min(excess, segments[k].decode - 1)
+        segments[k] = segments[k].replace(decode=segments[k].decode - shorter)
+        excess -= shorter
+        call = segments[k].call
+        if call is not None and excess > 0:
+            returned = min(excess, call.returns)
+            segments[k] = segments[k].replace(call=call.replace(returns=call.returns - returned))
+            excess -= returned
+    return request.replace(segments=tuple(segments))
 
 
 def _type(request: Request) -> str:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from heuristics import Plan, Unsuited, View, get_policy, run_policy, trace_policy
+from heuristics import Plan, View, run_policy, trace_policy
 from heuristics.augserve import AugServe, AugServeAsPrinted, AugServeBatching
 from heuristics.job import Job
 from kvbound import Cost, CostFunction, Instance, Machine, Request
@@ -148,14 +148,3 @@ def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(paramet
         for made in (AugServe, AugServeBatching):
             long, short = (trace_policy(instance, made(**parameters), compress=c) for c in (False, True))  # type: ignore[arg-type]
             assert short.expanded().batches == long.schedule.batches, seed
-
-
-@pytest.mark.parametrize("name", ["augserve", "augserve-as-printed", "augserve-batching"])
-def test_machines_that_it_cannot_use(name: str) -> None:
-    for machine, reason in (
-        (Machine(memory=60), "it evicts running requests, and the machine does not"),
-        (Machine(memory=60, evict=True, pause=False), "its token limit shrinks with the memory: the machine has to"),
-        (Machine(memory=60, evict=True, chunked=False), "its token limit shrinks with the memory: the machine has to"),
-    ):
-        with pytest.raises(Unsuited, match=reason):
-            run_policy(Instance(machine=machine, requests=(simple("A", 3, 2),)), get_policy(name))

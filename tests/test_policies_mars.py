@@ -182,10 +182,14 @@ def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy:
             assert short.expanded().batches == long.schedule.batches, seed
 
 
-@pytest.mark.parametrize("name", ["mars", "mars-fcfs", "lamps", "mars-as-released"])
-def test_a_machine_without_eviction_is_refused(name: str) -> None:
-    with pytest.raises(Unsuited, match="it evicts running requests, and the machine does not"):
+@pytest.mark.parametrize("name", ["mars", "mars-fcfs", "lamps", "mars-as-released", "augserve"])
+def test_a_machine_that_lacks_what_it_needs_is_refused(name: str) -> None:
+    with pytest.raises(Unsuited, match=r"it needs a machine with evict$"):
         run_policy(mars(), get_policy(name))
+    machine = Machine(memory=9, evict=True, pause=False, chunked=False)
+    lacking = Instance(machine=machine, requests=(simple("A", 3, 2),))
+    with pytest.raises(Unsuited, match=r"it needs a machine with pause and chunked$"):
+        run_policy(lacking, get_policy(name))
 
 
 # --- as released -------------------------------------------------------------------------------------------------

@@ -77,11 +77,15 @@ def test_noise_is_seeded_in_proportion_and_cut_at_the_least() -> None:
     assert shown(predictions("noise:0", many)) == shown(many)
 
 
-def test_a_guess_may_be_too_large_for_the_machine() -> None:
+def test_a_guess_that_is_too_large_for_the_machine_is_cut() -> None:
     tight = FOUR.replace(machine=Machine(memory=600, evict=True))
-    guess = predictions("noise:9", tight, seed=1)
+    wide, guess = (predictions("noise:9", instance, seed=1) for instance in (FOUR, tight))
+    assert wide is not None
     assert guess is not None
-    assert max(request.peak for request in guess.requests) > 600
+    cut = {r.id for r in wide.requests if r.peak > 600}
+    assert cut
+    assert all(guess.request(id).peak == 600 for id in cut)
+    assert [r for r in guess.requests if r.id not in cut] == [r for r in wide.requests if r.id not in cut]
     assert set(completions(trace_policy(tight, POLICIES["mars"], guess))) == set(tight.index)
 
 
