@@ -25,7 +25,14 @@ class Table1(Unified):
     source = "INFERMAX (arXiv 2411.07447), Table 1"
 
     def __init__(
-        self, name: str, rule: str, *, prefill_first: bool, hybrid: bool, chunked: bool, prefill_tokens: int | None = None
+        self,
+        name: str,
+        rule: str,
+        *,
+        prefill_first: bool,
+        hybrid: bool,
+        chunked: bool,
+        prefill_tokens: int | None = None,
     ) -> None:
         self.name = name
         self.rule = rule
@@ -161,7 +168,9 @@ def table_1() -> list[Table1]:
         if name not in ("vllm", "sarathi")
     ]
     free = [
-        EvictionFree(f"{name}-ef", f"{rule}; admitted once the most KV it will ever hold is free (hypothetical)", **switches)
+        EvictionFree(
+            f"{name}-ef", f"{rule}; admitted once the most KV it will ever hold is free (hypothetical)", **switches
+        )
         for name, (rule, switches) in _ROWS.items()
     ]
     return [*rows, *free]

@@ -202,7 +202,9 @@ def test_later_arrivals_do_not_change_earlier_decisions(name: str) -> None:
             else request.replace(arrival=last + 3, prompt=1, segments=(Segment(decode=1),))
             for request in instance.requests
         )  # fmt: skip
-        now, then = (trace_policy(i, get_policy(name)).expanded() for i in (instance, instance.replace(requests=others)))
+        now, then = (
+            trace_policy(i, get_policy(name)).expanded() for i in (instance, instance.replace(requests=others))
+        )
         assert before(now.batches, last) == before(then.batches, last)
         compared += len(before(now.batches, last))
     assert compared > 100
