@@ -67,7 +67,7 @@ class Admission:
         return self._free is None or self._outlooks[job.index].end_blocks[job.segment] - job.blocks <= self._free
 
     def leaves(self, going: Sequence[Job]) -> bool:
-        """Whether the segment of each of these, who process a token in this batch, fits beside what all hold after it."""
+        """Whether the segment of each of these, who process a token in this batch, fits beside what all hold then."""
         return self._free is None or all(
             self._outlooks[job.index].end_blocks[job.segment] - self._machine.blocks(job.device + 1) <= self._free
             for job in going

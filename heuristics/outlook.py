@@ -13,8 +13,8 @@ class Outlook:
     A call whose handling is free counts as preserve: nothing is known to be given back.
     """
 
-    __slots__ = ("alone", "area", "calls", "decode", "durations", "end", "end_blocks", "handlings", "host_claim", "host_next",
-                 "peak", "release_blocks", "releases", "ticks")  # fmt: skip
+    __slots__ = ("alone", "area", "calls", "decode", "durations", "end", "end_blocks", "handlings", "host_claim",
+                 "host_next", "peak", "release_blocks", "releases", "ticks")  # fmt: skip
 
     def __init__(self, request: Request, alone: Alone) -> None:
         segments = request.segments

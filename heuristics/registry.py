@@ -38,7 +38,7 @@ POLICIES |= {policy.name: policy for policy in (Srpt(), McSf(), MemoryArea(), Ra
 
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name, `random:SEED`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`), or BadInput."""
+    """Return the policy of that name, `random:SEED`, or of a user's file (`FILE.py`, `FILE.py:CLASS`), or BadInput."""
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
     if name.endswith(".py") or ".py:" in name:
