@@ -210,8 +210,8 @@ def eviction_free() -> Iterator[Claim]:
         ", ".join(f"{ratio:.3g}" for ratio in later.values()) + " times",
         later["vllm"] > 10 and later["sarathi-c"] > 10,
         setting,
-        why="Sarathi's factor falls from 1049 at I = 1 over 55 at I = 32 to 1.5 at I = 128 and 1.0 at 512: P = 512 admits "
-        "512 requests of one token a batch. The paper's 1.7 is like our larger I",
+        why="Sarathi's factor falls from 1049 at I = 1 over 55 at I = 32 to 1.5 at I = 128 and 1.0 at 512: P = 512 "
+        "admits 512 requests of one token a batch. The paper's 1.7 is like our larger I",
     )
     lower = {
         p: max(uniform(p, prompt, 1024, 1024).tpot / uniform(f"{p}-ef", prompt, 1024, 1024).tpot for prompt in LENGTHS)
@@ -351,7 +351,7 @@ def figure_15() -> Iterator[Claim]:
             "INFERMAX, Section 5.1, Figure 15",
             rule,
             "close",
-            f"{which} at most {100 * near - 100:.1f} % above the proved optimum, the other up to {100 * far - 100:.1f} %",
+            f"{which} at most {100 * near - 100:.1f} % above the optimum, the other up to {100 * far - 100:.1f} %",
             near < 1.1 and far > near,
             "infermax-figure15, I of 1, 2, 4 .. 1024, busy-time",
         )
@@ -394,6 +394,6 @@ def section_6(path: Path) -> Iterator[Claim]:
         ", ".join(f"{name} {rows[name].latency:,.0f} s" for name in RESERVING),
         rows[best].latency < free,
         setting,
-        why="Reservations of the true lengths are worth as much as sorting here; with P = 512, or whole prefills first, "
-        "they are not",
+        why="Reservations of the true lengths are worth as much as sorting here; with P = 512, or whole prefills "
+        "first, they are not",
     )
