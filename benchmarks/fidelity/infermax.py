@@ -32,9 +32,8 @@ GROUPS = {
 DEPLOYABLE, RESERVING = ("vllm", "sarathi", "sarathi-c"), ("vllm-ef", "sarathi-ef", "sarathi-c-ef")
 SORTING = ("infermax", "infermax-histogram")
 WHY_1000 = (
-    "Here vLLM never gains (I of 256 and more evict nobody) and Sarathi gains at most 1 % (I of 1 and 2). Likely: "
-    "what a refill costs in this model, a batch with a prefill for nearly every eviction, outweighs the fuller batches. Where between M of 100 and 10,000 "
-    "evictions stop paying is the paper's 1,000 or more, and less here"
+    "Here vLLM never gains (I of 256 and more evict nobody) and Sarathi gains at most 1 % (I of 1 and 2). Likely: the "
+    "refills, a batch with a prefill for nearly every eviction, outweigh the fuller batches in this cost model"
 )
 WHY_RANKS = (
     "LILO fills memory under all three orders, which then evict equally often (344 to 379 times). With 256 requests "
