@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from heuristics.coming import NO_CALL, Coming, coming_call, lacking
+from heuristics.coming import NO_CALL, Coming, coming_call
 from heuristics.job import Job
 from heuristics.plan import Plan
 from heuristics.unified import Unified
 from heuristics.view import View
-from kvbound.instance import Handling, Machine
+from kvbound.instance import Handling
 
 
 class AugServe(Unified):
@@ -44,6 +44,7 @@ class AugServe(Unified):
     name = "augserve"
     rule = "least predicted cost, less what waiting takes off; swapped before waiting; token limit by free memory"
     source = "AugServe (arXiv 2512.04013), Sections 4.3 and 4.4, Algorithm 1"
+    needs = ("evict", "pause", "chunked")
     knows = "predictions"
     ranked: ClassVar[bool] = True
     """Whether the queues are in order of the value, or of the arrival."""
@@ -61,10 +62,6 @@ class AugServe(Unified):
         self.alpha, self.gamma = alpha, gamma
         self.beta_low, self.beta_high = beta_low, beta_high
         self.target_max = target_max
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: it evicts, its token limit may pause requests, and split prefills."""
-        return lacking(machine)
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

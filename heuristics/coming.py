@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from heuristics.job import Job
-from kvbound.instance import Handling, Machine
+from kvbound.instance import Handling
 
 
 class Coming(NamedTuple):
@@ -31,9 +31,3 @@ def coming_call(job: Job) -> Coming:
     if k >= len(ahead.durations):
         return NO_CALL
     return Coming(job.known + job.left - 1, ahead.durations[k], ahead.returns[k], ahead.handlings[k])
-
-
-def lacking(machine: Machine) -> str | None:
-    """Say what a machine lacks for engines that evict, pause and split prefills (None: nothing)."""
-    missing = [switch for switch in ("evict", "pause", "chunked") if not getattr(machine, switch)]
-    return f"it needs a machine with {' and '.join(missing)}" if missing else None

@@ -6,7 +6,6 @@ from typing import Any
 
 from heuristics.job import Job
 from heuristics.vllm import Vllm
-from kvbound.instance import Machine
 
 
 class ImprovedDiscard(Vllm):
@@ -19,10 +18,6 @@ class ImprovedDiscard(Vllm):
     name = "improved-discard"
     rule = "as vllm; calls discard, and requeue by original arrival"
     source = "InferCept (arXiv 2402.01869), Section 3.2: ImprovedDiscard"
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: without `evict` running requests may block one another."""
-        return super().why_not(machine) or (None if machine.evict else "it needs a machine with evict")
 
     def return_key(self, job: Job, now: int) -> Any:
         """Return the original arrival."""

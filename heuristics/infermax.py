@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from heuristics.job import Job
 from heuristics.plan import Plan
-from heuristics.table_1 import needs_eviction
 from heuristics.unified import Unified
 from heuristics.view import View
-from kvbound.instance import Machine
 
 
 class Infermax(Unified):
@@ -26,10 +24,6 @@ class Infermax(Unified):
 
     def __init__(self, prefill_tokens: int | None = None) -> None:
         self.prefill_tokens = prefill_tokens
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: it evicts."""
-        return super().why_not(machine) or needs_eviction(machine)
 
     def order(self, jobs: list[Job]) -> list[Job]:
         """Return the running requests, those with most KV first, and of equal ones the earlier."""

@@ -9,7 +9,7 @@ from heuristics.plan import Plan
 from heuristics.unified import Unified
 from heuristics.view import View
 from kvbound.cost import Cost, CostFunction, Features
-from kvbound.instance import LIMIT, Machine
+from kvbound.instance import LIMIT
 
 TRANSFERS = {"swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins"}
 
@@ -31,6 +31,7 @@ class Intercept(Unified):
     """
 
     batch_tokens = 384  # the saturation point S of InferCept's two models, where the machine gives no smaller
+    needs = ("evict", "pause", "chunked")
     swaps: bool = True
     """Whether KV is swapped at all."""
 
@@ -44,11 +45,6 @@ class Intercept(Unified):
         self.limit = self.in_left = self.out_left = 0
         self.unsent = False  # somebody is not swapped out as the limit does not take it
         self.ran = 0  # how many ran as the calls were looked at
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: it evicts, pauses and splits prefills."""
-        missing = [switch for switch in ("evict", "pause", "chunked") if not getattr(machine, switch)]
-        return f"it needs a machine with {' and '.join(missing)}" if missing else None
 
     # --- calls ---------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Any, ClassVar
 
-from heuristics.coming import NO_CALL, Coming, coming_call, lacking
+from heuristics.coming import NO_CALL, Coming, coming_call
 from heuristics.job import Job
 from heuristics.min_waste import call_waste
 from heuristics.patience import Patience
 from heuristics.plan import Plan
 from heuristics.unified import Entry, Unified
 from heuristics.view import View
-from kvbound.instance import Handling, Machine
+from kvbound.instance import Handling
 
 Key = tuple[bool, int, int]
 
@@ -42,6 +42,7 @@ class Mars(Unified):
         "least; starving after 100 batches"
     )
     source = "MARS (arXiv 2410.18248), Section 3, Algorithm 1"
+    needs = ("evict", "pause", "chunked")
     knows = "predictions"
     ranked: ClassVar[bool] = True
     """Whether the queue is in order of the score, or of the arrival."""
@@ -51,10 +52,6 @@ class Mars(Unified):
     def __init__(self, refresh: int = 1, threshold: int = 100) -> None:
         self.refresh = refresh
         self.threshold = threshold
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: it evicts, pauses and splits prefills."""
-        return lacking(machine)
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from heuristics.coming import Coming, coming_call, lacking
+from heuristics.coming import Coming, coming_call
 from heuristics.job import Job
 from heuristics.patience import Patience
 from heuristics.plan import Plan
 from heuristics.scored_line import BATCH, BLOCK, Row, ScoredLine
 from heuristics.unified import Entry, Unified
 from heuristics.view import View
-from kvbound.instance import Machine
 
 UNIT = Fraction(1, 10**7)
 """Seconds; the constants are whole numbers of it."""
@@ -49,15 +48,12 @@ class MarsAsReleased(Unified):
     name = "mars-as-released"
     rule = "MARS's released score for who waits, first come first served for who runs; calls preserve or recompute"
     source = "MARS's released code (arXiv 2410.18248)"
+    needs = ("evict", "pause", "chunked")
     knows = "predictions"
 
     def __init__(self, skip: int = 0, threshold: int = 100) -> None:
         self.skip = skip
         self.threshold = threshold
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: it evicts, pauses and splits prefills."""
-        return lacking(machine)
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

@@ -9,9 +9,7 @@ from typing import Any
 
 from heuristics.job import Job
 from heuristics.plan import Plan
-from heuristics.table_1 import needs_eviction
 from heuristics.unified import Entry, Unified
-from kvbound.instance import Machine
 
 
 class Ranking(Unified):
@@ -24,10 +22,6 @@ class Ranking(Unified):
 
     The rank of a waiting request must not change, and that of a running one must not rise.
     """
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: it evicts."""
-        return super().why_not(machine) or needs_eviction(machine)
 
     @abstractmethod
     def rank(self, job: Job) -> Any:

@@ -8,7 +8,7 @@ from heuristics.job import Job
 from heuristics.plan import Plan
 from heuristics.unified import Unified
 from heuristics.view import View
-from kvbound.instance import LIMIT, Machine
+from kvbound.instance import LIMIT
 
 
 class Table1(Unified):
@@ -41,10 +41,6 @@ class Table1(Unified):
         self.chunked = chunked
         self.prefill_tokens = prefill_tokens
 
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: it evicts."""
-        return super().why_not(machine) or needs_eviction(machine)
-
     def return_key(self, job: Job, now: int) -> Any:
         """Return the tick of the return where prefills go first, else the arrival."""
         return now if self.prefill_first else self.key(job)
@@ -63,10 +59,7 @@ class EvictionFree(Table1):
 
     knows = "predictions"
     source = "INFERMAX (arXiv 2411.07447), Section 4.1: eviction-free"
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: as a row of Table 1, but it does not evict."""
-        return Unified.why_not(self, machine)
+    needs = ("pause",)
 
     def start(self, view: View) -> None:
         """Begin with nobody admitted."""
@@ -122,13 +115,6 @@ class EvictionFree(Table1):
 
     def _release(self, job: Job) -> None:
         self._committed -= self.admitted.pop(job.index, (job, 0))[1]
-
-
-def needs_eviction(machine: Machine) -> str | None:
-    """Say why a policy that evicts running requests and lets others wait cannot run on a machine (None: it can)."""
-    if machine.memory is not None and not machine.evict:
-        return "it evicts, and the machine does not"
-    return None if machine.pause else "it stops running requests, and the machine does not pause"
 
 
 _ROWS: dict[str, tuple[str, dict[str, Any]]] = {

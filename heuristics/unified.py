@@ -47,6 +47,8 @@ class Unified(Policy):
     """C, the most tokens in a batch (None: what the machine takes)."""
     prefill_first: bool = False
     """Whether prefills go before decodes."""
+    needs: ClassVar[tuple[str, ...]] = ("evict", "pause")
+    """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
     handling: Handling = "discard"
     """What happens to the KV of a call that the instance leaves free."""
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
@@ -65,10 +67,10 @@ class Unified(Policy):
         self._evicted: set[int] = set()
 
     def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: without `pause`, running requests cannot stop for prefills."""
-        if not machine.pause and not (self.hybrid and machine.hybrid):
-            return "it stops decodes for prefills, and the machine does not pause"
-        return None
+        """Say why it cannot run on a machine: it evicts where memory lacks, and lets running requests wait."""
+        enough = machine.memory is None
+        missing = [name for name in self.needs if not getattr(machine, name) and not (enough and name == "evict")]
+        return f"it needs a machine with {' and '.join(missing)}" if missing else None
 
     # --- what a policy decides -----------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def test_a_policy_that_cannot_run_has_a_row_that_says_so() -> None:
     instance = builtin_instance("hindsight").replace(machine=Machine(memory=30, pause=False, chunked=False))
     rows = list(load_rows(instance, ["fcfs", "vllm"], [Fraction(1)]))
     assert "measures" in rows[0]
-    assert "does not pause" in rows[1]["error"]
+    assert "needs a machine with evict and pause" in rows[1]["error"]
 
 
 def test_the_command_writes_a_table_a_csv_and_a_picture(tmp_path) -> None:

@@ -75,4 +75,4 @@ def test_a_decision_that_does_not_return_is_ended(monkeypatch, tmp_path) -> None
     )
     monkeypatch.setattr(engine, "DECISION_SECONDS", 0.1)
     with pytest.raises(PolicyError, match="policy smallest fails in batch 0: TimeoutError: it has not decided within"):
-        run_policy(builtin_instance("mars-figure1"), get_policy(str(tmp_path / "mine.py")))
+        run_policy(builtin_instance("infermax-figure15:I=4"), get_policy(str(tmp_path / "mine.py")))

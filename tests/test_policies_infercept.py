@@ -324,4 +324,4 @@ def test_each_runs_where_types_differ_and_predictions_are_wrong(name: str) -> No
 @pytest.mark.parametrize("name", [policy.name for policy in FAMILIES["InferCept"]])
 def test_a_machine_without_evictions_is_refused(name: str) -> None:
     with pytest.raises(Unsuited, match="it needs a machine with evict"):
-        run_policy(two(5, evict=False), get_policy(name))
+        run_policy(two(5, evict=False, memory=100), get_policy(name))

@@ -34,7 +34,7 @@ from kvbound.result import Result
 from kvbound.summary import summary
 
 NEVER_EVICT = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
-MAY_EVICT = ("vllm", "sarathi")
+MAY_EVICT = ("vllm", "sarathi", "infermax", "infercept", "mars", "augserve")
 """The usual policies: those of the first line, and where the machine evicts those of the second."""
 DRAWABLE = 200
 """Requests up to which schedules are drawn."""
