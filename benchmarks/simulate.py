@@ -27,6 +27,10 @@ SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1))
 LINEAR = ("vllm", "sarathi")
 """Policies whose time is measured at shares of the trace."""
 RATES = (1, 2, 3, 4, 5)
+CALLS = ("vllm", "sarathi", "preserve", "infercept", "mars", "augserve", "mc-sf")
+"""Policies that are measured on the mixture at every rate; the others at the highest one."""
+AGENTS = ("vllm", "preserve", "infercept", "mars", "augserve")
+"""Those measured on the agents' sessions; one that discards in chunks makes millions of batches there."""
 AGENT_MEMORY = 1_000_000
 
 
@@ -43,8 +47,9 @@ def cases(folder: Path) -> Iterator[tuple[str, str]]:
     for cost in ("infermax-7b", "infermax-70b"):
         yield from ((f"azure {cost} 1", policy) for policy in POLICIES)
     yield from ((f"azure infermax-7b {share}", policy) for policy in LINEAR for share in SHARES[:-1])
-    yield from ((f"infercept {rate}", policy) for rate in RATES for policy in POLICIES)
-    yield from (("agents", policy) for policy in POLICIES)
+    yield from ((f"infercept {rate}", policy) for rate in RATES[:-1] for policy in CALLS)
+    yield from ((f"infercept {RATES[-1]}", policy) for policy in POLICIES)
+    yield from (("agents", policy) for policy in AGENTS)
 
 
 def trace(name: str) -> Instance:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -38,11 +38,11 @@ class Run(NamedTuple):
     """Batches of the same decodes, one right after the other; a single batch of any kind is a run of one."""
 
     start: int
-    ends: tuple[int, ...] | list[int]
+    ends: Sequence[int]
     """Tick at which each of the batches ends."""
     features: Features
     """Those of the first; from each batch to the next the KV read grows by a token for each decode."""
-    devices: tuple[int, ...] | list[int]
+    devices: Sequence[int]
     """Device memory during each of the batches."""
     device_after: int
     host: int

@@ -7,7 +7,8 @@ It speaks only the nouns: no solver, no formulation and no policy is imported he
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -480,7 +481,7 @@ class Execution:
         for state in stream.ended():
             self.end_segment(state)
         self.count += 1
-        self.runs.append(Run(start, ends, features, devices, self.blocks * block, self.host))
+        self.runs.append(Run(start, _packed(ends), features, _packed(devices), self.blocks * block, self.host))
         return len(ends)
 
     def features(self, works: list[_Work], moves: list[_MoveMade]) -> Features:
@@ -554,3 +555,8 @@ class Execution:
             self.due.append(state)
         state.segment += 1
         state.left = state.request.segments[state.segment].decode
+
+
+def _packed(numbers: list[int]) -> Sequence[int]:
+    """Return the numbers in a quarter of the memory, where they fit into 64 bits."""
+    return array("q", numbers) if len(numbers) > 1 and numbers[-1] < 2**63 else numbers
