@@ -14,6 +14,10 @@ PAPER = "AugServe (arXiv 2512.04013)"
 MINUTES = 5
 BUSY = 9
 """Requests a second at which memory is short for AugServe."""
+WELL_SERVED = (
+    "The other serves this load as well: chunks and preserved or swapped KV leave memory free here. The likely reason is "
+    "the machine, which is larger for its model than the paper's."
+)
 
 
 def claims() -> list[Claim]:
@@ -26,47 +30,54 @@ def baselines() -> list[str]:
 
 
 def by_rate() -> list[Claim]:
-    theirs = {2: "0.22 and 0.27 -> 0.60", 3: "0.15 and 0.21 -> 0.57", 4: "0.11 and 0.16 -> 0.51"}
+    """Measure at the paper's rates, and at one where memory is as short here as it was there."""
+    theirs = {2: (0.22, 0.27, 0.60), 3: (0.15, 0.21, 0.57), 4: (0.11, 0.16, 0.51), BUSY: None}
     return [
-        goodput(
-            mixture(rate, MINUTES), f"Table 3, rate {rate}", figures,
+        claim
+        for rate, figures in theirs.items()
+        for claim in goodput(
+            mixture(rate, MINUTES), f"Table 3, rate {rate}" if figures else f"Table 3, at rate {BUSY}", figures,
             f"InferCept mixture, {rate} a second for {MINUTES} minutes, GPT-J-6B cost and machine, seed 1",
         )
-        for rate, figures in theirs.items()
     ]  # fmt: skip
 
 
 def by_burstiness() -> list[Claim]:
     theirs = {
-        (2, "1"): "0.22 and 0.28 -> 0.87",
-        (2, "2"): "0.05 and 0.08 -> 0.47",
-        (3, "1"): "0.15 and 0.20 -> 1.16",
-        (3, "2"): "0.04 and 0.06 -> 0.35",
+        (2, "1"): (0.22, 0.28, 0.87),
+        (2, "2"): (0.05, 0.08, 0.47),
+        (3, "1"): (0.15, 0.20, 1.16),
+        (3, "2"): (0.04, 0.06, 0.35),
     }
     return [
-        goodput(
+        claim
+        for (rate, cv), figures in theirs.items()
+        for claim in goodput(
             bursts(rate, Fraction(cv), MINUTES), f"Table 6, rate {rate}, CV {cv}", figures,
             f"drawn after InferCept's Table 1, {rate} a second with CV {cv} for {MINUTES} minutes, GPT-J-6B cost and "
             "machine, seed 1",
         )
-        for (rate, cv), figures in theirs.items()
     ]  # fmt: skip
 
 
-def goodput(instance: Instance, where: str, theirs: str, setting: str) -> Claim:
-    names = baselines()
-    others = [feel(instance, name, MINUTES).goodput for name in names]
+def goodput(instance: Instance, where: str, theirs: tuple[float, float, float] | None, setting: str) -> list[Claim]:
+    """Compare with each of the two that the paper compares with."""
     ours = feel(instance, "augserve", MINUTES).goodput
-    figures = " and ".join(f"{other:.3f}" for other in others)
-    return Claim(
-        paper=f"{PAPER}, {where}",
-        claim=f"goodput in requests a second, {' and '.join(names)} -> AugServe",
-        theirs=theirs,
-        ours=f"{figures} -> {ours:.3f}",
-        holds=ours > max(others),
-        setting=setting,
-        why="" if ours > 1.1 * max(others) else "At this rate memory is not short here, and nobody has to wait.",
-    )
+    made = []
+    for k, name in enumerate(baselines()):
+        other = feel(instance, name, MINUTES).goodput
+        made.append(
+            Claim(
+                paper=f"{PAPER}, {where}",
+                claim=f"goodput in requests a second, {name} -> AugServe",
+                theirs="rises" if theirs is None else f"{theirs[k]:.2f} -> {theirs[2]:.2f}",
+                ours=f"{other:.3f} -> {ours:.3f}",
+                holds=ours > other,
+                setting=setting,
+                why="" if ours > 1.1 * other else WELL_SERVED,
+            )
+        )
+    return made
 
 
 def first_token() -> Claim:
