@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from heuristics.admission import Admission
+from heuristics.bank import Holding
 from heuristics.job import Job, NotKnown
 from heuristics.outlook import Outlook
 from heuristics.view import View
@@ -146,6 +147,10 @@ class Plan:
         self._phase = self._phase or phase
         self._closed |= not (whole or self.hybrid or self.machine.pause)
 
+    def goes_on(self, job: Job) -> bool:
+        """Whether it generated a token with its latest work and decodes on, so that `decode_on` may take it."""
+        return job.id in self._stream.members
+
     def decode_on(self, jobs: Sequence[Job]) -> bool:
         """Let all of these decodes process a token, or none if not all of them can.
 
@@ -204,19 +209,20 @@ class Plan:
         test, tokens = self._test(), self.chunk(job)
         return tokens > 0 and test.segment_fits(job) and test.admits(job, tokens)
 
-    def test_among(self, holders: Sequence[Job]) -> Admission:
+    def test_among(self, holders: Sequence[Job], holdings: dict[int, Holding] | None = None) -> Admission:
         """Make the admission test of this batch, given all that hold KV or room on the host, and return it.
 
-        NotKnown for an online policy. Without this, the test looks for the holders among all that are present.
+        `holdings`, if known, are the device blocks that they hold, with the claims. NotKnown for an online policy.
+        Without this, the test looks for the holders among all that are present.
         """
-        self._admission = self.new_test(holders)
+        self._admission = self.new_test(holders, holdings)
         return self._admission
 
-    def new_test(self, holders: Sequence[Job]) -> Admission:
+    def new_test(self, holders: Sequence[Job], holdings: dict[int, Holding] | None = None) -> Admission:
         """Return an admission test on paper: `take` does not know of it. NotKnown for an online policy."""
         if self._outlooks is None:
             raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
-        return Admission(self.machine, self._outlooks, holders, self.free_blocks, self._taken)
+        return Admission(self.machine, self._outlooks, holders, self.free_blocks, self._taken, holdings)
 
     # --- moves ---------------------------------------------------------------------------------------------------
 
