@@ -101,15 +101,17 @@ class Admission:
         if self._free is not None:
             self._free -= growth
 
-    def decodes(self, job: Job) -> bool:
-        """Let a request that decodes on process a token if it is admitted; return whether it is. It must pause."""
+    def decodes(self, job: Job, tokens: int) -> bool:
+        """Let a request that decodes on, and holds so many tokens, process one if it is admitted; return whether it is.
+
+        Only where the machine pauses.
+        """
         if self._free is None:
             return True
-        device, block = job.device, self._machine.block
-        held = -(-device // block)
-        if self._outlooks[job.index].end_blocks[job.segment] - held > self._free:
+        block = self._machine.block
+        if self._outlooks[job.index].end_blocks[job.segment] - -(-tokens // block) > self._free:
             return False
-        if device % block == 0:
+        if tokens % block == 0:
             assert isinstance(self._device, Bank)  # for mypy: there is a limit
             if not self._device.grows(job.index):
                 return False

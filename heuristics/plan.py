@@ -147,9 +147,19 @@ class Plan:
         self._phase = self._phase or phase
         self._closed |= not (whole or self.hybrid or self.machine.pause)
 
-    def goes_on(self, job: Job) -> bool:
-        """Whether it generated a token with its latest work and decodes on, so that `decode_on` may take it."""
-        return job.id in self._stream.members
+    def decoding(self, jobs: Iterable[Job]) -> list[int]:
+        """Return the tokens that each holds if it generated one with its latest work and decodes on, and otherwise 0.
+
+        Those are whom `decode_on` may take.
+        """
+        members, steps = self._stream.members, self._stream.steps
+        states = [members.get(job.id) for job in jobs]
+        return [0 if state is None else state.device + steps - state.joined for state in states]
+
+    @property
+    def stepped(self) -> bool:
+        """Whether all who are decoding on worked in the batch before."""
+        return self._stream.batch == self._view.batch - 1
 
     def decode_on(self, jobs: Sequence[Job]) -> bool:
         """Let all of these decodes process a token, or none if not all of them can.

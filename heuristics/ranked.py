@@ -13,7 +13,6 @@ import numpy as np
 from heuristics.admission import Admission
 from heuristics.bank import Holding, is_safe
 from heuristics.job import Job
-from heuristics.outlook import Outlook
 from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.view import View
@@ -114,8 +113,9 @@ class Ranked(Policy):
         if not (self._waiting or self._idle):
             self._longest = 0
 
-    def _candidate(self, job: Job) -> Candidate:
-        return Candidate(self.key(job), not job.worked, job.arrival, job.index, job)
+    def _candidate(self, job: Job, *, worked: bool = False) -> Candidate:
+        """Return the request with its key; `worked` if that is known."""
+        return Candidate(self.key(job), not (worked or job.worked), job.arrival, job.index, job)
 
     def _holding(self, job: Job, plan: Plan) -> Holding:
         """Return the device blocks that the request holds, and its claim."""
@@ -160,7 +160,7 @@ class Ranked(Policy):
     def _can_go_on(self, going: list[Job], batch: int, plan: Plan) -> bool:
         """Whether all of these decode, and can go on in this batch."""
         first, last = self._safe
-        if first == last == batch or not self._whole(plan, len(going)) or not all(map(plan.goes_on, going)):
+        if first == last == batch or not self._whole(plan, len(going)) or not all(plan.decoding(going)):
             return False
         return first <= batch < last or self._horizon(going, batch, plan) > 0
 
@@ -171,7 +171,12 @@ class Ranked(Policy):
         if limit is not None:
             assert plan.truth is not None  # for mypy: the policy is not online
             resting = [*(self._holding(job, plan) for job in self._resting()), *self._idle.values()]
-            batches = Stretch(limit, plan.machine.block, going, resting, plan.truth).longest()
+            held = [tokens or job.device for job, tokens in zip(going, plan.decoding(going), strict=True)]
+            lot = [
+                (tokens, plan.truth[job.index].end[job.segment], plan.truth[job.index].release_blocks[job.segment])
+                for job, tokens in zip(going, held, strict=True)
+            ]
+            batches = Stretch(limit, plan.machine.block, lot, resting).longest()
         self._safe = batch, batch + batches
         return batches
 
@@ -204,20 +209,29 @@ class Ranked(Policy):
         """Ask in order all who may be admitted; take who is."""
         new = [self._candidate(job) for job in self._new]
         going = [job for i, job in self._holders.items() if i not in self._idle]
-        hot = [*map(self._candidate, going), *new]
-        tokens = sum(1 if plan.goes_on(candidate.job) else candidate.job.missing for candidate in hot)
+        held = dict(zip(going, plan.decoding(going), strict=True))
+        stepped = plan.stepped
+        hot = [*(self._candidate(job, worked=stepped and tokens > 0) for job, tokens in held.items()), *new]
+        others = [*(job for job, tokens in held.items() if not tokens), *self._new]
         # Who comes back gives its room on the host to others.
-        back = any(candidate.job.host for candidate in hot if not plan.goes_on(candidate.job))
-        skip = self._settled and not back and self._whole(plan, tokens)
+        back = any(job.host for job in others)
+        more = len(going) + sum(job.missing for job in others)
+        skip = self._settled and not back and self._whole(plan, more)
         resting = self._resting()
-        holdings = {job.index: self._holding(job, plan) for job in [*resting, *going]} | self._idle
+        holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
+        truth, block = plan.truth, plan.machine.block
+        assert truth is not None  # for mypy: the policy is not online
+        for job, tokens in held.items():
+            claim = truth[job.index].release_blocks[job.segment]
+            holdings[job.index] = -(-tokens // block) if tokens else job.blocks, claim
         if not skip:
             hot += [self._candidate(self._holders[i]) for i in self._idle]
             self._idle, self._longest = {}, self._waiting.longest
         test = plan.test_among([*resting, *self._holders.values()], holdings)
         self._safe = (0, 0)
         self._settled = plan.hybrid
-        taken = self._sweep(sorted(hot), test, plan, wait=skip)
+        decoding = {job.index: tokens for job, tokens in held.items() if tokens and plan.hybrid}
+        taken = self._sweep(sorted(hot), decoding, test, plan, wait=skip)
         positions = {candidate.position for candidate in taken}
         for candidate in hot:
             i, job = candidate.position, candidate.job
@@ -226,10 +240,12 @@ class Ranked(Policy):
                 self._longest = max(self._longest, job.missing)
         self._file(new, taken, plan)
 
-    def _sweep(self, hot: list[Candidate], test: Admission, plan: Plan, *, wait: bool) -> list[Candidate]:
+    def _sweep(
+        self, hot: list[Candidate], decoding: dict[int, int], test: Admission, plan: Plan, *, wait: bool
+    ) -> list[Candidate]:
         """Take who is admitted of these, and of those who wait unless all of these `wait`, in order; return them.
 
-        Decodes that go on are noted in the test one by one, and taken together.
+        Those `decoding` on are given with the tokens that they hold; noted in the test one by one, taken together.
         """
         taken: list[Candidate] = []
         decodes: list[Job] = []
@@ -249,13 +265,15 @@ class Ranked(Policy):
                 candidate = hot[k]
                 k += 1
             job = candidate.job
-            if plan.hybrid and plan.goes_on(job):
-                if test.decodes(job):
+            held = decoding.get(candidate.position)
+            if held is not None:
+                if test.decodes(job, held):
                     decodes.append(job)
                     taken.append(candidate)
                 continue
-            plan.decode_on(decodes)
-            decodes = []
+            if decodes:
+                plan.decode_on(decodes)
+                decodes = []
             tokens = plan.chunk(job) if test.segment_fits(job) else job.missing
             if tokens and test.segment_fits(job) and test.admits(job, tokens):
                 self._settled &= not job.host  # room on the host comes back
@@ -331,14 +349,12 @@ class Stretch:
     """Decodes that go on together, beside others that hold memory: for how many batches that stays safe."""
 
     def __init__(
-        self, capacity: int, block: int, going: Iterable[Job], resting: Iterable[Holding], truth: list[Outlook]
+        self, capacity: int, block: int, going: list[tuple[int, int, int]], resting: Iterable[Holding]
     ) -> None:
+        """Take those who go on: tokens held, tokens held at the segment's end, and claim in blocks; and the others."""
         self._capacity = capacity
         self._block = block
-        self._going = [
-            (job.device, truth[job.index].end[job.segment], truth[job.index].release_blocks[job.segment])
-            for job in going
-        ]
+        self._going = going
         self._resting = [holding for holding in resting if holding[0]]
         self._last = max((end - device for device, end, _ in self._going), default=0)
 
