@@ -126,17 +126,17 @@ class Plan:
         """Whether the device has blocks free for `tokens` more of the request, KV on the host included."""
         return self.free_blocks is None or self._growth(job, tokens) <= self.free_blocks
 
-    def take(self, job: Job, tokens: int | None = None) -> None:
+    def take(self, job: Job, tokens: int | None = None, *, noted: bool = False) -> None:
         """Let the request process `tokens` (None: what the budgets leave); KV on the host is brought back first.
 
-        ValueError if it has been taken already.
+        `noted`: the admission test of this batch knows of it. ValueError if it has been taken already.
         """
         if job.id in self.work:
             raise ValueError(f"request {job.id} has been taken into this batch already")
         if tokens is None:
             tokens = self.chunk(job) or job.missing  # too many: the referee names the budget that lacks them
         phase, whole = job.phase, tokens == job.missing
-        if self._admission is not None:
+        if self._admission is not None and not noted:
             self._admission.take(job, tokens)
         if job.host:
             self._move(self.swapped_in, job, job.host, job.device + job.host, 0)

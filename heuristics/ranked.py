@@ -63,6 +63,7 @@ class Ranked(Policy):
         self._settled = False  # whether all of _waiting and _idle are blocked until something is released
         self._longest = 0  # none of _waiting and _idle has more tokens to process
         self._idle: dict[int, Holding] = {}  # holders that were blocked when last asked, and their device blocks
+        self._stopped: dict[int, int] = {}  # of _idle those who would decode, with the tokens that they hold
         self._safe = (0, 0)  # batches in which all other holders, as far as they still hold memory, can go on: from, to
 
     def decide(self, view: View, plan: Plan) -> None:
@@ -230,14 +231,18 @@ class Ranked(Policy):
         test = plan.test_among([*resting, *self._holders.values()], holdings)
         self._safe = (0, 0)
         self._settled = plan.hybrid
-        decoding = {job.index: tokens for job, tokens in held.items() if tokens and plan.hybrid}
+        decoding = {job.index: tokens for job, tokens in held.items() if tokens} | self._stopped if plan.hybrid else {}
         taken = self._sweep(sorted(hot), decoding, test, plan, wait=skip)
         positions = {candidate.position for candidate in taken}
         for candidate in hot:
             i, job = candidate.position, candidate.job
-            if i in self._holders and i not in positions:
-                self._idle[i] = holdings[i] if i in holdings else self._holding(job, plan)
-                self._longest = max(self._longest, job.missing)
+            if i in positions:
+                self._stopped.pop(i, None)
+            elif i in self._holders:
+                self._idle[i] = holdings[i]
+                if i not in self._stopped and job.phase == "decode" and not job.host:
+                    self._stopped[i] = job.device
+                self._longest = max(self._longest, 1 if i in self._stopped else job.missing)
         self._file(new, taken, plan)
 
     def _sweep(
@@ -245,10 +250,19 @@ class Ranked(Policy):
     ) -> list[Candidate]:
         """Take who is admitted of these, and of those who wait unless all of these `wait`, in order; return them.
 
-        Those `decoding` on are given with the tokens that they hold; noted in the test one by one, taken together.
+        Those `decoding` are given with the tokens that they hold; noted in the test one by one, and taken together.
         """
         taken: list[Candidate] = []
         decodes: list[Job] = []
+
+        def take_decodes() -> None:
+            on = plan.decoding(decodes)  # who has stopped does not, unless all who decode have
+            plan.decode_on([job for job, tokens in zip(decodes, on, strict=True) if tokens])
+            for job, tokens in zip(decodes, on, strict=True):
+                if not tokens:
+                    plan.take(job, 1, noted=True)
+            decodes.clear()
+
         budget = min(plan.tokens_left, plan.requests_left)
         passing = [] if wait else self._waiting.passing(0, test, plan, len(hot))
         gone: list[int] = []
@@ -267,13 +281,12 @@ class Ranked(Policy):
             job = candidate.job
             held = decoding.get(candidate.position)
             if held is not None:
-                if test.decodes(job, held):
+                if test.decodes(job, held):  # one token, which the budgets leave
                     decodes.append(job)
                     taken.append(candidate)
                 continue
             if decodes:
-                plan.decode_on(decodes)
-                decodes = []
+                take_decodes()
             tokens = plan.chunk(job) if test.segment_fits(job) else job.missing
             if tokens and test.segment_fits(job) and test.admits(job, tokens):
                 self._settled &= not job.host  # room on the host comes back
@@ -289,7 +302,7 @@ class Ranked(Policy):
             elif tokens < job.missing:
                 self._settled = False
             budget = min(plan.tokens_left, plan.requests_left)
-        plan.decode_on(decodes)
+        take_decodes()
         self._waiting.remove(gone)
         return taken
 
@@ -342,7 +355,8 @@ class Waiting:
         places = np.flatnonzero(table[0] <= free)
         _, claims, growths, missing = table[:, places]
         growths = np.where(missing <= left - others, growths, 1)
-        return (start + places[test.may_grow(growths, claims)]).tolist()
+        passing: list[int] = (start + places[test.may_grow(growths, claims)]).tolist()
+        return passing
 
 
 class Stretch:

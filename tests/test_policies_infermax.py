@@ -252,7 +252,7 @@ def test_the_fast_way_decides_the_same(policy: type[Ranked], monkeypatch: pytest
 
 
 def scarce(seed: int) -> Instance:
-    """Up to 40 requests in the memory of a few, with all handlings, tight budgets and hosts, and machines that pause."""
+    """Up to 40 requests in the memory of a few, all handlings, tight budgets and hosts, on machines that pause."""
     draw = random.Random(seed)
     given = crowded_instance(seed, 40) if seed % 2 else serving(seed)
     if seed % 2 == 0:  # three of each, at times close to one another, and calls of all handlings
