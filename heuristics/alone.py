@@ -25,6 +25,7 @@ class Alone:
     def __init__(self, machine: Machine, cost: Cost) -> None:
         self.machine = machine
         self.cost = cost
+        self._decode_ticks: dict[int, int] = {}  # of a decode batch, by the resident KV
 
     def others(self, context: int) -> int:
         """Return the KV of other requests beside `context` tokens in a full memory (0 where memory has no limit)."""
@@ -41,8 +42,10 @@ class Alone:
     def decode(self, resident: int, tokens: int) -> Effort:
         """Return the effort of `tokens` decode batches."""
         middle = resident + tokens // 2
-        features = Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=middle)
-        ticks = self.cost.duration(features)
+        ticks = self._decode_ticks.get(middle)
+        if ticks is None:
+            features = Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=middle)
+            ticks = self._decode_ticks[middle] = self.cost.duration(features)
         return Effort(tokens * ticks, ticks * (tokens * resident + tokens * (tokens + 1) // 2))
 
     def prefill(self, resident: int, tokens: int) -> Effort:

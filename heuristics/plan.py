@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from heuristics.admission import Admission
+from heuristics.bank import Holding
 from heuristics.job import Job, NotKnown
 from heuristics.outlook import Outlook
 from heuristics.view import View
@@ -125,17 +126,17 @@ class Plan:
         """Whether the device has blocks free for `tokens` more of the request, KV on the host included."""
         return self.free_blocks is None or self._growth(job, tokens) <= self.free_blocks
 
-    def take(self, job: Job, tokens: int | None = None) -> None:
+    def take(self, job: Job, tokens: int | None = None, *, noted: bool = False) -> None:
         """Let the request process `tokens` (None: what the budgets leave); KV on the host is brought back first.
 
-        ValueError if it has been taken already.
+        `noted`: the admission test of this batch knows of it. ValueError if it has been taken already.
         """
         if job.id in self.work:
             raise ValueError(f"request {job.id} has been taken into this batch already")
         if tokens is None:
             tokens = self.chunk(job) or job.missing  # too many: the referee names the budget that lacks them
         phase, whole = job.phase, tokens == job.missing
-        if self._admission is not None:
+        if self._admission is not None and not noted:
             self._admission.take(job, tokens)
         if job.host:
             self._move(self.swapped_in, job, job.host, job.device + job.host, 0)
@@ -145,6 +146,20 @@ class Plan:
         self._pay(job, phase, tokens)
         self._phase = self._phase or phase
         self._closed |= not (whole or self.hybrid or self.machine.pause)
+
+    def decoding(self, jobs: Iterable[Job]) -> list[int]:
+        """Return the tokens that each holds if it generated one with its latest work and decodes on, and otherwise 0.
+
+        Those are whom `decode_on` may take.
+        """
+        members, steps = self._stream.members, self._stream.steps
+        states = [members.get(job.id) for job in jobs]
+        return [0 if state is None else state.device + steps - state.joined for state in states]
+
+    @property
+    def stepped(self) -> bool:
+        """Whether all who are decoding on worked in the batch before."""
+        return self._stream.batch == self._view.batch - 1
 
     def decode_on(self, jobs: Sequence[Job]) -> bool:
         """Let all of these decodes process a token, or none if not all of them can.
@@ -204,19 +219,20 @@ class Plan:
         test, tokens = self._test(), self.chunk(job)
         return tokens > 0 and test.segment_fits(job) and test.admits(job, tokens)
 
-    def test_among(self, holders: Sequence[Job]) -> Admission:
+    def test_among(self, holders: Sequence[Job], holdings: dict[int, Holding] | None = None) -> Admission:
         """Make the admission test of this batch, given all that hold KV or room on the host, and return it.
 
-        NotKnown for an online policy. Without this, the test looks for the holders among all that are present.
+        `holdings`, if known, are the device blocks that they hold, with the claims. NotKnown for an online policy.
+        Without this, the test looks for the holders among all that are present.
         """
-        self._admission = self.new_test(holders)
+        self._admission = self.new_test(holders, holdings)
         return self._admission
 
-    def new_test(self, holders: Sequence[Job]) -> Admission:
+    def new_test(self, holders: Sequence[Job], holdings: dict[int, Holding] | None = None) -> Admission:
         """Return an admission test on paper: `take` does not know of it. NotKnown for an online policy."""
         if self._outlooks is None:
             raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
-        return Admission(self.machine, self._outlooks, holders, self.free_blocks, self._taken)
+        return Admission(self.machine, self._outlooks, holders, self.free_blocks, self._taken, holdings)
 
     # --- moves ---------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,11 @@ class RandomOrder(Ranked):
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
         self.name = f"random:{seed}" if seed else "random"
+        self._drawn: dict[str, int] = {}
 
     def key(self, job: Job) -> int:
         """Return the number drawn for the request."""
-        return random.Random(f"{self.seed}:{job.id}").getrandbits(64)
+        number = self._drawn.get(job.id)
+        if number is None:
+            number = self._drawn[job.id] = random.Random(f"{self.seed}:{job.id}").getrandbits(64)
+        return number

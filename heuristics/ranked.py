@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from heuristics.bank import is_safe
+import numpy as np
+
+from heuristics.admission import Admission
+from heuristics.bank import Holding, is_safe
 from heuristics.job import Job
-from heuristics.outlook import Outlook
 from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.view import View
@@ -26,8 +28,6 @@ class Candidate(NamedTuple):
     arrival: int
     position: int
     job: Job
-    peak: int
-    """Device blocks that it holds at the end of its segment."""
 
 
 class Ranked(Policy):
@@ -44,8 +44,8 @@ class Ranked(Policy):
     * if all decodes can go on for k batches, in the state after them, they can in each of these batches, in any order;
     * who is admitted after the growth of all decodes is admitted before it, and who is not before it, is not after it.
 
-    Where this does not settle the batch, all who hold memory, and all who have room for their segment, are asked in
-    order (`_ask`); on machines without `pause` everybody is.
+    Where this does not settle the batch, those who may be admitted are asked in order (`_ask`). Of those who wait these
+    are found in a table, all at once (`Waiting`). On machines without `pause` everybody is asked.
     """
 
     knows = "predictions"  # the admission test needs the sizes, whatever the key needs
@@ -58,11 +58,12 @@ class Ranked(Policy):
         """Begin with nobody."""
         self._holders: dict[int, Job] = {}  # ready, and with KV
         self._calling: dict[int, Job] = {}
-        self._waiting: list[Candidate] = []  # ready, and without KV, in order
+        self._waiting = Waiting()  # ready, and without KV
         self._new: list[Job] = []  # as well, and not asked yet
-        self._settled = False  # whether all of _waiting were blocked when last asked, and nothing was released since
-        self._longest = 0  # no waiting request has more tokens to process
-        self._idle: set[int] = set()  # holders that were blocked when last asked, as _waiting
+        self._settled = False  # whether all of _waiting and _idle are blocked until something is released
+        self._longest = 0  # none of _waiting and _idle has more tokens to process
+        self._idle: dict[int, Holding] = {}  # holders that were blocked when last asked, and their device blocks
+        self._stopped: dict[int, int] = {}  # of _idle those who would decode, with the tokens that they hold
         self._safe = (0, 0)  # batches in which all other holders, as far as they still hold memory, can go on: from, to
 
     def decide(self, view: View, plan: Plan) -> None:
@@ -101,27 +102,26 @@ class Ranked(Policy):
                 self._new.append(job)
         self._new += view.arrived
 
-    def _file(self, new: list[Candidate], taken: list[Candidate]) -> None:
+    def _file(self, new: list[Candidate], taken: list[Candidate], plan: Plan) -> None:
         """Let those who have been taken hold memory, and the other new ones wait."""
-        positions = {candidate.position for candidate in taken}
-        for candidate in new:
-            if candidate.position not in positions:
-                insort(self._waiting, candidate._replace(paused=True))
-                self._longest = max(self._longest, candidate.job.missing)
-        fresh = {candidate.position for candidate in new}
         for candidate in taken:
-            if candidate.position not in self._holders and candidate.position not in fresh:
-                del self._waiting[bisect_left(self._waiting, candidate)]
             self._holders[candidate.position] = candidate.job
+        for candidate in new:
+            if candidate.position not in self._holders:
+                self._waiting.add(candidate._replace(paused=True), plan)
+                self._longest = max(self._longest, candidate.job.missing)
         self._new = []
-        if not self._waiting:
+        if not (self._waiting or self._idle):
             self._longest = 0
 
-    def _candidate(self, job: Job, plan: Plan, *, blocks: bool = False) -> Candidate:
-        """Return the request with its key; with `blocks` its peak is what it needs beside the blocks that it holds."""
+    def _candidate(self, job: Job, *, worked: bool = False) -> Candidate:
+        """Return the request with its key; `worked` if that is known."""
+        return Candidate(self.key(job), not (worked or job.worked), job.arrival, job.index, job)
+
+    def _holding(self, job: Job, plan: Plan) -> Holding:
+        """Return the device blocks that the request holds, and its claim."""
         assert plan.truth is not None  # for mypy: the policy is not online
-        peak = plan.truth[job.index].end_blocks[job.segment] - blocks * job.blocks
-        return Candidate(self.key(job), not job.worked, job.arrival, job.index, job, peak)
+        return job.blocks, plan.truth[job.index].release_blocks[job.segment]
 
     def _resting(self) -> list[Job]:
         """Return those in calls that hold KV, or room on the host."""
@@ -132,38 +132,37 @@ class Ranked(Policy):
     def _go_on(self, view: View, plan: Plan) -> bool:
         """Decide the batch if all who were not blocked decode on, whoever joins; return whether it is decided."""
         going = [job for i, job in self._holders.items() if i not in self._idle]
+        if not (self._settled or not (self._idle or self._waiting)):
+            return False
         if not (view.machine.hybrid and self._can_go_on(going, view.batch, plan)):
             return False
-        free = LIMIT if plan.free_blocks is None else plan.free_blocks
-        new = [self._candidate(job, plan) for job in self._new]
-        asked = [*new]
-        if not self._settled:
-            idle = [self._candidate(self._holders[i], plan, blocks=True) for i in self._idle]
-            if any(candidate.job.host for candidate in idle):
-                return False
-            asked += [*idle, *self._waiting]
-        fitting = sorted(candidate for candidate in asked if candidate.peak <= free)
-        joining = self._joining(fitting, going, plan) if fitting else []
+        new = [self._candidate(job) for job in self._new]
+        joining = self._joining(sorted(new), going, plan) if new else []
         if joining is None or not plan.decode_on(going):
             return False
         for candidate in joining:
             plan.take(candidate.job)
         if joining:
             self._safe = (0, 0)
-            self._idle -= {candidate.position for candidate in joining}
         self._settled = True
-        self._file(new, joining)
+        self._file(new, joining, plan)
         return True
 
+    def _most(self, plan: Plan) -> int:
+        """Return a bound on the tokens that any of those who are blocked, and whose segment fits, has to process."""
+        if plan.free_blocks is None:
+            return self._longest
+        return min(self._longest, (plan.free_blocks + 1) * plan.machine.block)
+
     def _whole(self, plan: Plan, more: int) -> bool:
-        """Whether the budgets leave any waiting request all its tokens, once `more` have been taken."""
-        return min(plan.tokens_left, plan.prefill_left) - more >= self._longest and plan.requests_left > more
+        """Whether the budgets leave any of those who are blocked all its tokens, once `more` have been taken."""
+        return min(plan.tokens_left, plan.prefill_left) - more >= self._most(plan) and plan.requests_left > more
 
     def _can_go_on(self, going: list[Job], batch: int, plan: Plan) -> bool:
         """Whether all of these decode, and can go on in this batch."""
-        if any(job.missing != 1 or job.host or not job.device for job in going) or not self._whole(plan, len(going)):
-            return False
         first, last = self._safe
+        if first == last == batch or not self._whole(plan, len(going)) or not all(plan.decoding(going)):
+            return False
         return first <= batch < last or self._horizon(going, batch, plan) > 0
 
     def _horizon(self, going: list[Job], batch: int, plan: Plan) -> int:
@@ -172,12 +171,17 @@ class Ranked(Policy):
         limit = plan.machine.block_limit
         if limit is not None:
             assert plan.truth is not None  # for mypy: the policy is not online
-            resting = [*self._resting(), *(self._holders[i] for i in self._idle)]
-            batches = Stretch(limit, plan.machine.block, going, resting, plan.truth).longest()
+            resting = [*(self._holding(job, plan) for job in self._resting()), *self._idle.values()]
+            held = [tokens or job.device for job, tokens in zip(going, plan.decoding(going), strict=True)]
+            lot = [
+                (tokens, plan.truth[job.index].end[job.segment], plan.truth[job.index].release_blocks[job.segment])
+                for job, tokens in zip(going, held, strict=True)
+            ]
+            batches = Stretch(limit, plan.machine.block, lot, resting).longest()
         self._safe = batch, batch + batches
         return batches
 
-    def _joining(self, fitting: list[Candidate], going: list[Job], plan: Plan) -> list[Candidate] | None:
+    def _joining(self, new: list[Candidate], going: list[Job], plan: Plan) -> list[Candidate] | None:
         """Return which of these join the decodes; None if that depends on their places in the order."""
         holders = [*self._resting(), *self._holders.values()]
         early, late = plan.new_test(holders), plan.new_test(holders)
@@ -185,62 +189,187 @@ class Ranked(Policy):
             late.take(job, 1)
         joining: list[Candidate] = []
         tokens = min(plan.tokens_left, plan.prefill_left) - len(going)
-        for candidate in fitting:
+        for candidate in new:
             job, missing = candidate.job, candidate.job.missing
+            if not early.segment_fits(job):
+                continue
             if missing > tokens or len(going) + len(joining) >= plan.requests_left:
                 return None
             if late.segment_fits(job) and late.admits(job, missing):
                 late.take(job, missing)
                 joining.append(candidate)
                 tokens -= missing
-            elif early.segment_fits(job) and early.admits(job, missing):
+            elif early.admits(job, missing):
                 return None
-        enough = tokens >= self._longest and len(going) + len(joining) < plan.requests_left
+        enough = tokens >= self._most(plan) and len(going) + len(joining) < plan.requests_left
         return joining if enough and late.leaves(going) else None
 
     # --- in order ------------------------------------------------------------------------------------------------
 
     def _ask(self, plan: Plan) -> None:
-        """Ask in order all who hold memory, and all others whose segment may fit; take who is admitted."""
-        new = [self._candidate(job, plan) for job in self._new]
-        hot = [*(self._candidate(job, plan) for job in self._holders.values()), *new]
-        free = LIMIT if plan.free_blocks is None else plan.free_blocks
-        back = any(candidate.job.host for candidate in hot)  # who comes back gives its room on the host to others
-        if back or not (self._settled and self._whole(plan, sum(candidate.job.missing for candidate in hot))):
-            hot += [candidate for candidate in self._waiting if candidate.peak <= free]
-        test = plan.test_among([*self._resting(), *self._holders.values()])
+        """Ask in order all who may be admitted; take who is."""
+        new = [self._candidate(job) for job in self._new]
+        going = [job for i, job in self._holders.items() if i not in self._idle]
+        held = dict(zip(going, plan.decoding(going), strict=True))
+        stepped = plan.stepped
+        hot = [*(self._candidate(job, worked=stepped and tokens > 0) for job, tokens in held.items()), *new]
+        others = [*(job for job, tokens in held.items() if not tokens), *self._new]
+        # Who comes back gives its room on the host to others.
+        back = any(job.host for job in others)
+        more = len(going) + sum(job.missing for job in others)
+        skip = self._settled and not back and self._whole(plan, more)
+        resting = self._resting()
+        holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
+        truth, block = plan.truth, plan.machine.block
+        assert truth is not None  # for mypy: the policy is not online
+        for job, tokens in held.items():
+            claim = truth[job.index].release_blocks[job.segment]
+            holdings[job.index] = -(-tokens // block) if tokens else job.blocks, claim
+        if not skip:
+            hot += [self._candidate(self._holders[i]) for i in self._idle]
+            self._idle, self._longest = {}, self._waiting.longest
+        test = plan.test_among([*resting, *self._holders.values()], holdings)
         self._safe = (0, 0)
         self._settled = plan.hybrid
-        taken = []
-        for candidate in sorted(hot):
-            if plan.tokens_left < 1 or plan.requests_left < 1:
+        decoding = {job.index: tokens for job, tokens in held.items() if tokens} | self._stopped if plan.hybrid else {}
+        taken = self._sweep(sorted(hot), decoding, test, plan, wait=skip)
+        positions = {candidate.position for candidate in taken}
+        for candidate in hot:
+            i, job = candidate.position, candidate.job
+            if i in positions:
+                self._stopped.pop(i, None)
+            elif i in self._holders:
+                self._idle[i] = holdings[i]
+                if i not in self._stopped and job.phase == "decode" and not job.host:
+                    self._stopped[i] = job.device
+                self._longest = max(self._longest, 1 if i in self._stopped else job.missing)
+        self._file(new, taken, plan)
+
+    def _sweep(
+        self, hot: list[Candidate], decoding: dict[int, int], test: Admission, plan: Plan, *, wait: bool
+    ) -> list[Candidate]:
+        """Take who is admitted of these, and of those who wait unless all of these `wait`, in order; return them.
+
+        Those `decoding` are given with the tokens that they hold; noted in the test one by one, and taken together.
+        """
+        taken: list[Candidate] = []
+        decodes: list[Job] = []
+
+        def take_decodes() -> None:
+            on = plan.decoding(decodes)  # who has stopped does not, unless all who decode have
+            plan.decode_on([job for job, tokens in zip(decodes, on, strict=True) if tokens])
+            for job, tokens in zip(decodes, on, strict=True):
+                if not tokens:
+                    plan.take(job, 1, noted=True)
+            decodes.clear()
+
+        budget = min(plan.tokens_left, plan.requests_left)
+        passing = [] if wait else self._waiting.passing(0, test, plan, len(hot))
+        gone: list[int] = []
+        k = at = 0
+        while k < len(hot) or at < len(passing):
+            if budget - len(decodes) < 1:
                 self._settled = False
                 break
+            waits = at < len(passing) and (k == len(hot) or self._waiting.order[passing[at]] < hot[k])
+            if waits:
+                candidate = self._waiting.order[passing[at]]
+                at += 1
+            else:
+                candidate = hot[k]
+                k += 1
             job = candidate.job
+            held = decoding.get(candidate.position)
+            if held is not None:
+                if test.decodes(job, held):  # one token, which the budgets leave
+                    decodes.append(job)
+                    taken.append(candidate)
+                continue
+            if decodes:
+                take_decodes()
             tokens = plan.chunk(job) if test.segment_fits(job) else job.missing
             if tokens and test.segment_fits(job) and test.admits(job, tokens):
                 self._settled &= not job.host  # room on the host comes back
                 plan.take(job, tokens)
                 taken.append(candidate)
+                start = passing[at - 1] + 1 if waits else 0
+                if waits:
+                    gone.append(start - 1)
+                if not wait and (waits or tokens > 1):
+                    start = start or bisect_left(self._waiting.order, candidate)
+                    passing, at = self._waiting.passing(start, test, plan, len(hot) - k), 0
+                    self._settled &= min(plan.tokens_left, plan.prefill_left) > 0
             elif tokens < job.missing:
                 self._settled = False
-        self._idle = set(self._holders) - {candidate.position for candidate in taken}
-        self._file(new, taken)
+            budget = min(plan.tokens_left, plan.requests_left)
+        take_decodes()
+        self._waiting.remove(gone)
+        return taken
+
+
+class Waiting:
+    """Those who are ready and hold nothing, in order, with a table of what they need."""
+
+    def __init__(self) -> None:
+        self.order: list[Candidate] = []
+        self._table = np.zeros((4, 0), dtype=np.int64)  # peak, claim and first growth in blocks; tokens to process
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that one of them has to process."""
+        return int(self._table[3].max()) if self.order else 0
+
+    def add(self, candidate: Candidate, plan: Plan) -> None:
+        """Let one more wait."""
+        assert plan.truth is not None  # for mypy: the policy is not online
+        job = candidate.job
+        ahead, k, missing = plan.truth[job.index], job.segment, job.missing
+        row = ahead.end_blocks[k], ahead.release_blocks[k], plan.machine.blocks(missing), missing
+        place = bisect_left(self.order, candidate)
+        self.order.insert(place, candidate)
+        self._table = np.insert(self._table, place, [min(LIMIT, value) for value in row], axis=1)
+
+    def remove(self, places: list[int]) -> None:
+        """Take out those at these places, which ascend."""
+        for place in reversed(places):
+            del self.order[place]
+        if places:
+            self._table = np.delete(self._table, places, axis=1)
+
+    def passing(self, start: int, test: Admission, plan: Plan, others: int) -> list[int]:
+        """Return the places, from `start` on, of those whom neither their segment nor the device's bank blocks now.
+
+        All others stay blocked while `others` more take a token each: a state with more in use admits nobody else. Who
+        may get a part only of its tokens, or none, counts with a single block.
+        """
+        left = min(plan.tokens_left, plan.prefill_left)
+        if left < 1 or start == len(self.order):
+            return []
+        table = self._table[:, start:]
+        free = plan.free_blocks
+        if free is None:
+            return list(range(start, len(self.order)))
+        places = np.flatnonzero(table[0] <= free)
+        _, claims, growths, missing = table[:, places]
+        growths = np.where(missing <= left - others, growths, 1)
+        passing: list[int] = (start + places[test.may_grow(growths, claims)]).tolist()
+        return passing
 
 
 class Stretch:
     """Decodes that go on together, beside others that hold memory: for how many batches that stays safe."""
 
     def __init__(
-        self, capacity: int, block: int, going: Iterable[Job], resting: Iterable[Job], truth: list[Outlook]
+        self, capacity: int, block: int, going: list[tuple[int, int, int]], resting: Iterable[Holding]
     ) -> None:
+        """Take those who go on: tokens held, tokens held at the segment's end, and claim in blocks; and the others."""
         self._capacity = capacity
         self._block = block
-        self._going = [
-            (job.device, truth[job.index].end[job.segment], truth[job.index].release_blocks[job.segment])
-            for job in going
-        ]
-        self._resting = [(job.blocks, truth[job.index].release_blocks[job.segment]) for job in resting if job.blocks]
+        self._going = going
+        self._resting = [holding for holding in resting if holding[0]]
         self._last = max((end - device for device, end, _ in self._going), default=0)
 
     def longest(self) -> int:

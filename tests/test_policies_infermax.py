@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from operator import attrgetter
+from typing import Any
 
 import pytest
 
 from heuristics import Plan, Ranked, Unsuited, View, get_policy, run_policy, trace_policy
 from heuristics.fcfs import Fcfs
 from heuristics.mars_order import MarsOrder
+from heuristics.random_order import RandomOrder
+from heuristics.ranked import Waiting
 from heuristics.sjf import Sjf
 from heuristics.sjf_api import SjfApi
 from kvbound import BadInput, Call, Instance, Machine, Request, Segment
@@ -246,3 +249,61 @@ def test_the_fast_way_decides_the_same(policy: type[Ranked], monkeypatch: pytest
             repeated += any(batch.repeat > 1 for batch in fast.schedule.batches)
     assert min(ways.values()) > 300
     assert repeated > 50
+
+
+def scarce(seed: int) -> Instance:
+    """Up to 40 requests in the memory of a few, all handlings, tight budgets and hosts, on machines that pause."""
+    draw = random.Random(seed)
+    given = crowded_instance(seed, 40) if seed % 2 else serving(seed)
+    if seed % 2 == 0:  # three of each, at times close to one another, and calls of all handlings
+        given = given.replace(
+            requests=tuple(
+                request.replace(id=f"{request.id}-{k}", arrival=request.arrival + draw.randint(0, 9))
+                for request in with_handlings(given, draw)
+                for k in range(3)
+            )
+        )
+    machine = given.machine
+    largest = max(-(-request.peak // machine.block) for request in given.requests) * machine.block
+    memory = draw.choice([machine.memory, largest, largest + draw.randint(0, 2 * largest)])
+    budget = draw.choice([machine.batch_tokens, machine.batch_tokens, None])
+    return given.replace(
+        machine=machine.replace(memory=memory, batch_tokens=budget, pause=True, hybrid=draw.random() < 0.9)
+    )
+
+
+def with_handlings(given: Instance, draw: random.Random) -> list[Request]:
+    """Return the requests, their calls handled at random, and no swap that the host cannot hold."""
+    handlings = ["preserve", "discard", "free"] + ["swap"] * (given.machine.host_memory is None)
+
+    def handled(segment: Segment) -> Segment:
+        call = segment.call
+        return segment.replace(call=call and call.replace(handling=draw.choice(handlings)))
+
+    return [r.replace(segments=tuple(map(handled, r.segments))) for r in given.requests]
+
+
+@pytest.mark.parametrize("policy", [Fcfs, Sjf, SjfApi, MarsOrder, RandomOrder])
+def test_the_table_of_those_who_wait_decides_the_same(policy: type[Ranked], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 240 instances in which many wait for scarce memory; some are passed over unasked, and some are not."""
+    seen = {"passed over": 0, "asked": 0, "blocks": 0, "skipped": 0}
+    passing, sweep = Waiting.passing, Ranked._sweep
+
+    def counted(self: Waiting, start: int, test: Any, plan: Plan, others: int) -> list[int]:
+        places = passing(self, start, test, plan, others)
+        seen["asked"] += len(places)
+        seen["passed over"] += len(self) - start - len(places)
+        seen["blocks"] += plan.machine.block > 1
+        return places
+
+    def swept(self: Ranked, *given: Any, wait: bool) -> Any:
+        seen["skipped"] += wait and len(self._idle) > 0
+        return sweep(self, *given, wait=wait)
+
+    monkeypatch.setattr(Waiting, "passing", counted)
+    monkeypatch.setattr(Ranked, "_sweep", swept)
+    for seed in range(240):
+        given = scarce(seed)
+        plain = trace_policy(given, plainly(policy), compress=False)
+        assert trace_policy(given, policy()).expanded().batches == plain.schedule.batches, seed
+    assert min(seen.values()) > 300, seen
