@@ -15,8 +15,8 @@ MINUTES = 5
 BUSY = 9
 """Requests a second at which memory is short for AugServe."""
 WELL_SERVED = (
-    "The other serves this load as well: chunks and preserved or swapped KV leave memory free here. The likely reason is "
-    "the machine, which is larger for its model than the paper's."
+    "The other serves this load as well: chunks, and KV preserved or swapped, leave memory free here. The likely "
+    "reason is the machine, which is larger for its model than the paper's."
 )
 
 
