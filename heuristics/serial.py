@@ -5,6 +5,7 @@ from __future__ import annotations
 from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.view import View
+from kvbound.instance import LIMIT
 
 
 class Serial(Policy):
@@ -13,7 +14,7 @@ class Serial(Policy):
     While it is in a call, the machine waits. Free calls preserve: nobody else needs the memory.
 
     Guarantee: it succeeds on every instance, because every request fits alone. Nothing better is known.
-    Running time: O(n) for a batch, with n requests present.
+    Running time: O(1) for a batch.
     Source: the argument that every instance is feasible.
     """
 
@@ -25,5 +26,10 @@ class Serial(Policy):
 
     def decide(self, view: View, plan: Plan) -> None:
         """Let the earliest request work, unless it is in a call."""
-        if view.jobs and not view.jobs[0].calling:
-            plan.take(view.jobs[0])
+        first = next(iter(view.present), None)
+        if first is not None and not first.calling:
+            plan.take(first)
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return the most there is: it goes on with the request until that calls or ends."""
+        return LIMIT

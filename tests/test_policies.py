@@ -86,7 +86,7 @@ def test_the_order_of_mars_is_its_key_and_can_be_given() -> None:
 def test_serial_is_one_after_another() -> None:
     trace = trace_policy(mars(), get_policy("serial"))
     assert completions(trace) == {"R1": 8, "R2": 8 + 10, "R3": 18 + 4}
-    assert [sorted(batch.work) for batch in trace.schedule.batches][:6] == [["R1"]] * 6
+    assert [sorted(batch.work) for batch in trace.expanded().batches][:6] == [["R1"]] * 6
 
 
 # --- every instance ----------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_outputs_to_come_do_not_change_what_an_online_policy_does(name: str) -> 
             for request in instance.requests
         )
         now, then = (
-            trace_policy(instance.replace(machine=machine, requests=requests), get_policy(name))
+            trace_policy(instance.replace(machine=machine, requests=requests), get_policy(name), compress=False)
             for requests in (instance.requests, longer)
         )
         first = min(completions(now).values())
@@ -423,6 +423,12 @@ def test_the_registry_says_what_each_policy_is() -> None:
         assert all(word in (type(policy).__doc__ or "") for word in ("Guarantee", "Running time", "Source"))
     with pytest.raises(BadInput, match="no policy is called 'lifo'; there are fcfs, sjf, sjf-api, mars-order, serial"):
         get_policy("lifo")
+
+
+def test_the_best_schedule_has_every_batch_written_out() -> None:
+    long = Instance(machine=Machine(memory=99), requests=(simple(1, 30), simple(1, 40, id="B")))
+    assert any(batch.repeat > 1 for batch in run_policy(long, get_policy("fcfs")).batches)
+    assert all(batch.repeat == 1 for batch in best_schedule(long, "makespan")[1].batches)
 
 
 def test_the_best_schedule() -> None:
