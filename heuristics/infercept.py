@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
+from typing import ClassVar
 
 from heuristics.intercept import Intercept, call_time, forward, kind
 from heuristics.job import Job, Knows
@@ -33,7 +34,7 @@ class Infercept(Intercept):
     name = "infercept"
     rule = "decodes, chunks and swap-ins by original arrival; calls swap as a batch hides, else as wastes least"
     source = "InferCept (arXiv 2402.01869), Section 4"
-    knows: Knows = "predictions"  # type: ignore[misc]
+    knows: ClassVar[Knows] = "predictions"
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
@@ -90,7 +91,7 @@ class InferceptElapsed(Infercept):
     name = "infercept-elapsed"
     rule = "as infercept, with the time that a call has lasted so far for its duration"
     source = "InferCept (arXiv 2402.01869), Section 4.4"
-    knows: Knows = "online"  # type: ignore[misc]
+    knows: ClassVar[Knows] = "online"
 
     def expected(self, job: Job) -> int:
         """Return the ticks since its call started."""
