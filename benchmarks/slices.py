@@ -14,7 +14,7 @@ from typing import Any
 
 import solvers
 from benchmarks.record import timed
-from formulations.chains import chains, least_times
+from kvbound.chains import chains, least_times
 from kvbound.errors import BadInput
 from kvbound.importers import read_infercept
 from kvbound.instance import Call, Instance, Machine, Request, Segment

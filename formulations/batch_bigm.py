@@ -22,8 +22,8 @@ from formulations.batch_cost import BatchCost
 from formulations.batch_moves import BatchMoves
 from formulations.batch_objective import BatchObjective
 from formulations.batch_start import BatchStart
-from formulations.chains import chains, least_work
 from formulations.timing import end_at, is_paced, start_early
+from kvbound.chains import chains, least_work
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.metrics import OBJECTIVES, Value

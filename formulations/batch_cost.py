@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
 
-from formulations.chains import apart, least_batch, longest_batch
+from kvbound.chains import apart, least_batch, longest_batch
 from kvbound.cost import Features
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from formulations.chains import Chain, chains, chunks, least_batch, least_times, least_work, may_swap
+from kvbound.chains import Chain, chains, chunks, least_batch, least_times, least_work, may_swap
 from kvbound.cost import CostFunction
 from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request
-from kvbound.metrics import Value, check_objective
+from kvbound.instance import Instance
+from kvbound.metrics import Value, check_objective, weight
 from kvbound.result import Horizon
 
 
@@ -162,16 +162,6 @@ def least_total(instance: Instance, function: CostFunction) -> int:
     return total
 
 
-def weights(request: Request, objective: str) -> Fraction | None:
-    """Return what a tick of the flow time (for total-ttft: of the TTFT) of a request adds to a sum; None: no sum."""
-    return {
-        "total-flow-time": Fraction(1),
-        "total-ttft": Fraction(1),
-        "weighted-flow-time": Fraction(request.weight),
-        "normalized-latency": Fraction(1, request.output),
-    }.get(objective)
-
-
 def latest_completions(instance: Instance, objective: str, upper_bound: Value) -> list[int] | None:
     """Return for each request the tick by which it is done in every schedule of at most `upper_bound`, or None."""
     if objective == "makespan":
@@ -188,24 +178,9 @@ def latest_first_tokens(instance: Instance, upper_bound: Value) -> list[int]:
     return _latest(instance, "total-ttft", upper_bound, [least_times(instance, c)[1] for c in chains(instance)])
 
 
-def least_value(instance: Instance, objective: str) -> Value:
-    """Return a lower bound on the objective: what it is if each request is alone, in integers of any size."""
-    times = [least_times(instance, chain) for chain in chains(instance)]
-    shares = [weights(request, objective) for request in instance.requests]
-    if check_objective(objective) == "busy-time":
-        return least_work(instance) * max(chain.batches for chain in chains(instance))
-    if objective == "makespan":
-        return max(request.arrival + time[-1] for request, time in zip(instance.requests, times, strict=True))
-    if objective == "max-flow-time":
-        return max(time[-1] for time in times)
-    counted = 1 if objective == "total-ttft" else -1
-    total = sum((share or 0) * time[counted] for share, time in zip(shares, times, strict=True))
-    return total if objective == "normalized-latency" else int(total)
-
-
 def _latest(instance: Instance, objective: str, upper_bound: Value, least: list[int]) -> list[int]:
     """What the others take at least is not left for a request."""
-    shares = [(weights(request, objective) or Fraction(0)) for request in instance.requests]
+    shares = [weight(request, objective) for request in instance.requests]
     slack = Fraction(upper_bound) - sum(share * time for share, time in zip(shares, least, strict=True))
     return [
         request.arrival + int((slack + share * time) / share)

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from kvbound.errors import BadInput
+from kvbound.instance import Request
 from kvbound.trace import RequestTrace, Trace
 
 Value = int | Fraction
@@ -102,6 +103,16 @@ OBJECTIVES: dict[str, Callable[[Trace], Value]] = {
 
 SUMS = ("total-flow-time", "weighted-flow-time", "total-ttft", "normalized-latency")
 """Objectives that are sums over requests, so that a mean makes sense."""
+
+
+def weight(request: Request, objective: str) -> Fraction:
+    """Return what a tick of the flow time (for total-ttft: of the TTFT) of a request adds to an objective of `SUMS`."""
+    return {
+        "total-flow-time": Fraction(1),
+        "total-ttft": Fraction(1),
+        "weighted-flow-time": Fraction(request.weight),
+        "normalized-latency": Fraction(1, request.output),
+    }[objective]
 
 
 def objective_value(trace: Trace, objective: str) -> Value:

@@ -63,14 +63,14 @@ def _runner(task: Task) -> Callable[[Task, Send], Done]:
 
 
 def _search(task: Task, send: Send) -> Done:
-    from formulations.horizon import least_value
+    from kvbound.certificates import Alone
     from solvers.search import search
 
     def progress(incumbent: Value | None, bound: Value | None) -> None:
         if bound is not None:
             send(Bound(bound))
 
-    send(Bound(least_value(task.instance, task.objective)))
+    send(Bound(Alone().value(task.instance, task.objective)))
     outcome = search(
         task.instance,
         task.objective,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import solvers
-from formulations.horizon import least_value
 from kvbound import OBJECTIVES, BadInput, Machine
 from kvbound.builtin import builtin_instance
+from kvbound.certificates import Alone
 from kvbound.instance import Call, Instance, Request, Segment
 from solvers import choice, driver
 from solvers.choice import choose
@@ -178,7 +178,7 @@ def test_auto_proves_what_the_search_alone_proves(instance, objective, value):
 )
 def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objective):
     result = solvers.solve(instance, objective, time_limit=3)
-    assert least_value(instance, objective) <= result.bound <= result.value
+    assert Alone().value(instance, objective) <= result.bound <= result.value
     assert not any("code" in line for line in result.extra.get("failed", []))
 
 
@@ -205,7 +205,7 @@ def test_the_search_runs_if_all_others_decline(monkeypatch):
         result = solvers.solve(instance, time_limit=90, memory_limit=2000)
     assert [type(end) for end in ends] == [Failed, Failed, Done]
     assert len([line for line in result.extra["failed"] if "options" in line]) == 2
-    assert least_value(instance, "total-flow-time") <= result.bound <= result.value
+    assert Alone().value(instance, "total-flow-time") <= result.bound <= result.value
     with pytest.raises(BadInput, match="options"):
         solvers.solve(instance, formulation="arc-flow", solver="lagrange", time_limit=90)
 
@@ -225,4 +225,4 @@ def test_alone_nothing_is_better(objective):
             optimum, _ = exhaustive_optimum(instance, objective, max_states=1500)
         except TooManyStates:
             continue
-        assert least_value(instance, objective) <= optimum, instance.name
+        assert Alone().value(instance, objective) <= optimum, instance.name

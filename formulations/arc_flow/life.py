@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from formulations.arc_flow.setting import Setting
-from formulations.chains import Chain
+from kvbound.chains import Chain
 from kvbound.instance import Machine, Request
 
 

@@ -16,7 +16,7 @@ kind takes of a resource in a slot.
 from __future__ import annotations
 
 from formulations.arc_flow.setting import make_setting
-from formulations.chains import chunks
+from kvbound.chains import chunks
 from kvbound.errors import BadInput
 from kvbound.instance import Instance, Machine, Request
 

@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from formulations.horizon import least_value
 from kvbound import __version__
+from kvbound.certificates import Alone
 from kvbound.errors import BadInput
 from kvbound.metrics import objective_value
 from kvbound.schedule import Schedule
@@ -50,7 +50,7 @@ class Lagrange:
         self.deadline = self.started + task.time_limit
         self.cutoff = FAR // UNIT if task.upper_bound is None else min(int(task.upper_bound), FAR // UNIT)
         self.bound = 0
-        self._prove(int(least_value(task.instance, task.objective)))
+        self._prove(int(Alone().value(task.instance, task.objective)))
         self._look_at(Network(task.instance, task.objective))
 
     def _look_at(self, network: Network) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from formulations.chains import refill_pays
 from formulations.timing import is_paced
+from kvbound.chains import refill_pays
 from kvbound.instance import Instance
 
 DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls", "counts")

@@ -1,0 +1,5 @@
+"""Lower bounds that scale: each method proposes the numbers of a proof, and `kvbound.certificates` checks them."""
+
+from bounds.ladder import METHODS, Method, Rung, bound, climb
+
+__all__ = ["METHODS", "Method", "Rung", "bound", "climb"]

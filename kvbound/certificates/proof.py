@@ -1,0 +1,28 @@
+"""What every proof of a lower bound has in common."""
+
+from __future__ import annotations
+
+from kvbound.instance import Instance, Noun
+from kvbound.metrics import Value
+
+
+class InvalidCertificate(Exception):  # noqa: N818 - as InvalidSchedule
+    """A certificate that does not prove what it claims; the text says why, in one line."""
+
+
+class Proof(Noun):
+    """An argument for a lower bound, as numbers that anyone can follow; each kind has a file of its own."""
+
+    kind: str
+
+    def value(self, instance: Instance, objective: str) -> Value:
+        """Return the lower bound that these numbers prove, recomputed exactly from the instance.
+
+        Raises InvalidCertificate if the argument does not hold for such an instance or objective.
+        """
+        raise NotImplementedError
+
+    @property
+    def why(self) -> str:
+        """The argument in words."""
+        raise NotImplementedError
