@@ -6,23 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from bounds.slots import propose_prices, propose_windows
+from bounds.task import Task
 from kvbound.certificates import Alone, Certificate, InvalidCertificate, Proof, certify
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.metrics import Value, check_objective
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a method is given: the instance, the objective, and when to stop (by `time.monotonic`).
-
-    `upper` is the value of a schedule, if one is known: it only says where a proof may stop.
-    """
-
-    instance: Instance
-    objective: str
-    deadline: float
-    upper: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +39,8 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("alone", "all that requests share", lambda task: Alone()),
+        Method("prices", "that ways of requests are whole, and breaks within segments", propose_prices),
+        Method("windows", "the same, but that ends of large requests are apart", propose_windows),
     )
 }  # fmt: skip
 """Every method, the cheapest first."""
@@ -68,14 +59,18 @@ def climb(
 ) -> Iterator[Rung]:
     """Yield what each method proves, one after another (`method`: only that one), until `upper` is proved optimal.
 
+    `time_limit` is in seconds, divided among the methods: what one leaves, those after it get.
+
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
     check_objective(objective)
     if method not in ("auto", *METHODS):
         raise BadInput(f"no bound is called {method!r}; there are auto, {', '.join(METHODS)}")
-    task = Task(instance, objective, time.monotonic() + time_limit, upper)
-    for chosen in METHODS.values() if method == "auto" else (METHODS[method],):
-        rung = _try(chosen, task)
+    chosen = list(METHODS.values()) if method == "auto" else [METHODS[method]]
+    end = time.monotonic() + time_limit
+    for k, each in enumerate(chosen):
+        share = (end - time.monotonic()) / (len(chosen) - k)
+        rung = _try(each, Task(instance, objective, time.monotonic() + share, upper))
         if rung.certificate is None and method != "auto":
             raise BadInput(f"{method}: {rung.why_not}")
         yield rung

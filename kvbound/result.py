@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
+from kvbound.certificates import Certificate
 from kvbound.instance import Instance
 from kvbound.metrics import SUMS, Value, completions, handlings, objective_value
 from kvbound.schedule import Schedule
@@ -66,6 +67,8 @@ class Result:
     stopped: str = ""
     """Why it stopped, in words: "proved", "time limit", "interrupted", "memory limit", .."""
     infeasible: bool = False
+    certificate: Certificate | None = None
+    """The proof of the bound, or of a weaker one; anyone can check it (`verify_certificate`)."""
     extra: dict[str, Any] = field(default_factory=dict)
     trace: Trace | None = field(init=False, default=None)
     value: Value | None = field(init=False, default=None)

@@ -1,9 +1,10 @@
 """Certificates of lower bounds, and the checker: exact, without any solver (`docs/certificates.md`)."""
 
 from kvbound.certificates.alone import Alone
-from kvbound.certificates.certificate import AnyProof, Certificate, certify, verify_certificate
+from kvbound.certificates.certificate import AnyProof, Certificate, certify, read_certificate, verify_certificate
 from kvbound.certificates.coarse import Coarse
 from kvbound.certificates.parts import Parts
+from kvbound.certificates.prices import Prices, Windows
 from kvbound.certificates.proof import InvalidCertificate, Proof
 
 __all__ = [
@@ -13,7 +14,10 @@ __all__ = [
     "Coarse",
     "InvalidCertificate",
     "Parts",
+    "Prices",
     "Proof",
+    "Windows",
     "certify",
+    "read_certificate",
     "verify_certificate",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -12,11 +13,13 @@ import kvbound
 from kvbound.certificates.alone import Alone
 from kvbound.certificates.coarse import Coarse
 from kvbound.certificates.parts import Part, Parts
+from kvbound.certificates.prices import Prices
 from kvbound.certificates.proof import InvalidCertificate, Proof
+from kvbound.files import parse, read_text
 from kvbound.instance import Instance, Name, Noun
 from kvbound.metrics import Value, check_objective
 
-AnyProof = Annotated[Alone | Coarse | Parts, Field(discriminator="kind")]
+AnyProof = Annotated[Alone | Coarse | Parts | Prices, Field(discriminator="kind")]
 """Every kind of proof that a file may hold."""
 
 HORIZON = "no batches are counted: the argument holds for schedules of any length"
@@ -51,6 +54,11 @@ class Certificate(Noun):
         return self.model_dump_json()
 
 
+def read_certificate(source: str | Path) -> Certificate:
+    """Read a certificate file (`-`: standard input). BadInput says what is wrong with it."""
+    return parse(Certificate, read_text(source), str(source))
+
+
 def certify(instance: Instance, objective: str, proof: Proof) -> Certificate:
     """Return the certificate of the bound that a proof gives (InvalidCertificate if it gives none)."""
     return Certificate.model_validate(
@@ -79,7 +87,10 @@ def verify_certificate(instance: Instance, certificate: Certificate) -> Value:
         raise InvalidCertificate(
             f"it is of another instance: {certificate.instance_sha256[:12]}.., not {instance.sha256[:12]}.."
         )
-    proved = rounded(certificate.proof.value(instance, objective), objective)
+    try:
+        proved = rounded(certificate.proof.value(instance, objective), objective)
+    except RecursionError:
+        raise InvalidCertificate("its proof is nested too deeply") from None
     if certificate.value > proved:
         raise InvalidCertificate(f"it claims {certificate.bound}, but proves {proved} only")
     return proved

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvbound import __version__
-from kvbound.cli import about, compare, demo, generate, imports, instances, load, simulate, solve, verify
+from kvbound.cli import about, bound, compare, demo, generate, imports, instances, load, simulate, solve, verify
 
 app = typer.Typer(
     name="kvbound",
@@ -38,6 +38,7 @@ app.command("show")(instances.show)
 app.command("solvers")(about.solvers)
 app.command("policies")(about.policies)
 app.command("solve")(solve.solve)
+app.command("bound")(bound.bound)
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("load")(load.load_sweep)

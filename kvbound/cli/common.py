@@ -29,6 +29,9 @@ HandlingOption = Annotated[
 ]
 TimeLimitOption = Annotated[float | None, typer.Option(min=0.1, metavar="S", help="seconds that a solve may take")]
 ScheduleOption = Annotated[str | None, typer.Option(metavar="OUT.json", help="write the schedule there")]
+CertificateOption = Annotated[
+    str | None, typer.Option(metavar="OUT.json", help="write the certificate of the bound there")
+]
 PlotOption = Annotated[str | None, typer.Option(metavar="OUT.svg", help="draw it (svg, png or pdf)")]
 
 

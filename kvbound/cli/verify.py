@@ -1,4 +1,4 @@
-"""`kvbound verify`: the referee."""
+"""`kvbound verify`: the referee of schedules, and the checker of certificates."""
 
 from __future__ import annotations
 
@@ -8,24 +8,32 @@ import typer
 from rich.console import Console
 
 from kvbound import InvalidSchedule, Trace, handlings, measures, verify_schedule
+from kvbound.certificates import InvalidCertificate, read_certificate, verify_certificate
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, load, table
+from kvbound.cli.progress import working
+from kvbound.errors import BadInput
 from kvbound.files import check_writable, read_schedule
 from kvbound.instance import Instance
 from kvbound.metrics import OBJECTIVES
-from kvbound.schedule import Schedule
 
 
 def verify(
     instance: InstanceArgument,
-    schedule: Annotated[str, typer.Option(metavar="S.json", help="the schedule file")],
+    schedule: Annotated[str | None, typer.Option(metavar="S.json", help="a schedule file")] = None,
+    certificate: Annotated[str | None, typer.Option(metavar="C.json", help="the certificate of a bound")] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
-    """Execute a schedule exactly: the first rule broken, or everything that is measured."""
+    """Execute a schedule exactly, or recompute what a certificate proves; no solver is called."""
     check_writable(plot, json)
+    if (schedule is None) == (certificate is None):
+        raise BadInput("verify takes --schedule S.json or --certificate C.json, one of them")
+    if certificate is not None:
+        return _certificate(instance, certificate, plot, json)
+    assert schedule is not None
     judged = read_schedule(schedule)
-    loaded = match_handling(load(instance), judged)
+    loaded = match_handling(load(instance), judged.instance_sha256)
     try:
         trace = verify_schedule(loaded, judged)
     except InvalidSchedule as broken:
@@ -42,10 +50,29 @@ def verify(
     return 0
 
 
-def match_handling(instance: Instance, schedule: Schedule) -> Instance:
-    """Return the instance with free calls if that is the one for which the schedule was made (`--handling free`)."""
+def _certificate(instance: str, file: str, plot: str | None, json: str | None) -> int:
+    if plot is not None:
+        raise BadInput("--plot draws a schedule; a certificate has none")
+    judged = read_certificate(file)
+    loaded = match_handling(load(instance), judged.instance_sha256)
+    facts = {"instance": loaded.name, "objective": judged.objective, "claimed": judged.bound}
+    try:
+        with working(f"checking {file}"):
+            proved = verify_certificate(loaded, judged)
+    except InvalidCertificate as broken:
+        line = f"invalid: {broken}"
+        emit(json, {"valid": False, **facts, "detail": str(broken)}, lambda console: console.print(line))
+        return EXIT_FAILED
+    payload = {"valid": True, **facts, "bound": str(proved), "kind": judged.proof.kind, "why": judged.proof.why}
+    line = f"valid: {judged.objective} of {loaded.name} is at least {proved} ({judged.proof.why})"
+    emit(json, payload, lambda console: console.print(line, soft_wrap=True))
+    return 0
+
+
+def match_handling(instance: Instance, sha256: str) -> Instance:
+    """Return the instance with free calls if that is the one meant (`--handling free`)."""
     free = instance.with_free_calls()
-    return free if schedule.instance_sha256 == free.sha256 else instance
+    return free if sha256 == free.sha256 else instance
 
 
 def _show(trace: Trace, console: Console) -> None:

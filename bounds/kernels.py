@@ -1,0 +1,159 @@
+"""Compiled: cheapest ways of requests through priced slots, in floating point; they only propose prices.
+
+What `kvbound/certificates/ways.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
+first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `ways.Course`; all prices are per slot.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+CONTEXT, DECODE, PAUSE, PRESERVED, COUNT, LEAST, EARLIEST = range(7)
+KEPT, NEED, SLOTS = range(3)
+FAR = 1e300
+
+
+@njit(cache=True)
+def fill_least(price, earliest, least):  # type: ignore[no-untyped-def]
+    """Fill `least` with the least price since slot `earliest` (0 before)."""
+    low = FAR
+    for t in range(len(price)):
+        if t >= earliest:
+            low = min(low, price[t])
+            least[t] = low
+        else:
+            least[t] = 0.0
+
+
+@njit(cache=True)
+def after(c, k, legs, starts, best, held, lows, stride, slots, rate, release, toll):  # type: ignore[no-untyped-def]
+    """Return the cost of what follows segment k that ends before slot c, and the start of the next one."""
+    if k == len(legs) - 1:
+        fee = toll[c - 1] if 0 < c <= slots else 0.0
+        return rate * (c - release) + fee, 0
+    least, chosen = FAR, 0
+    for s in range(legs[k + 1, COUNT]):
+        first = c + legs[k, PAUSE] + starts[k + 1, s, SLOTS] - 1
+        if first < slots:
+            cost = best[k + 1, s, (max(first - lows[k + 1, s], 0) + stride - 1) // stride]
+        else:
+            cost = held[k + 1, s, slots] + rate * (first + legs[k + 1, LEAST] + 1 - release)
+        cost -= held[k + 1, s, min(c, slots)]
+        if cost < least:
+            least, chosen = cost, s
+    return least, chosen
+
+
+@njit(cache=True)
+def walk(legs, starts, part, block, arrival, rate, device, host, tokens, requests, sums, moments, toll, stride, way):  # type: ignore[no-untyped-def]
+    """Fill `way` [k, 3] with (first slot, start, kept since) of each segment on the cheapest way; return its cost.
+
+    Segments from the slot after the last one on have their first token at their earliest.
+    """
+    slots, K = len(device), len(legs)
+    width = slots // stride + 2
+    best = np.empty((K, 2, width))
+    where = np.empty((K, 2, width), np.int64)
+    held = np.zeros((K, 2, slots + 1))
+    fee = np.zeros((K, 2, slots))
+    lows = np.zeros((K, 2), np.int64)
+    least_tokens, least_requests = np.zeros(slots), np.zeros(slots)
+    work = np.zeros(slots + 1)
+    priced, hosted = tokens.any() or requests.any(), host.any()
+    for k in range(K - 1, -1, -1):
+        context, decode = legs[k, CONTEXT], legs[k, DECODE]
+        if priced:
+            fill_least(tokens, legs[k, EARLIEST], least_tokens)
+            fill_least(requests, legs[k, EARLIEST], least_requests)
+            for t in range(slots):
+                work[t + 1] = work[t] + least_tokens[t] + least_requests[t]
+        for s in range(legs[k, COUNT]):
+            kept, need, count = starts[k, s, KEPT], starts[k, s, NEED], starts[k, s, SLOTS]
+            if kept > 0 and (hosted or legs[k, PRESERVED]):
+                blocks = -(-kept // block)
+                for t in range(legs[k - 1, EARLIEST], slots):
+                    price = device[t] * blocks
+                    if not legs[k, PRESERVED]:
+                        price = min(price, host[t] * kept)
+                    fee[k, s, t] = price
+                    held[k, s, t + 1] = held[k, s, t] + price
+            low = min(slots, legs[k, EARLIEST] + count - 1)
+            lows[k, s] = low
+            points = (slots - 1 - low) // stride + 1 if low < slots else 0
+            beyond, _ = after(slots + decode, k, legs, starts, best, held, lows, stride, slots, rate, arrival, toll)
+            best[k, s, points] = beyond + held[k, s, max(slots - count + 1, 0)]
+            where[k, s, points] = slots
+            for i in range(points - 1, -1, -1):
+                f = low + i * stride
+                end = min(f + decode, slots)
+                cost, _ = after(f + decode, k, legs, starts, best, held, lows, stride, slots, rate, arrival, toll)
+                if block == 1:
+                    cost += (context - f) * (sums[end] - sums[f]) + moments[end] - moments[f]
+                else:
+                    cost += -(-context // block) * (sums[end] - sums[f])
+                    for j in range(block - (context - 1) % block, decode, block):
+                        cost += sums[end] - sums[min(f + j, slots)]
+                cost += need * least_tokens[f] + count * least_requests[f] + work[end] - work[f + 1]
+                cost += held[k, s, max(f - count + 1, 0)]
+                for j in range(1, min(count, f + 1)):
+                    there = context - j * part
+                    cost += fee[k, s, f - j] if there <= kept else device[f - j] * -(-there // block)
+                if cost < best[k, s, i + 1]:
+                    best[k, s, i], where[k, s, i] = cost, f
+                else:
+                    best[k, s, i], where[k, s, i] = best[k, s, i + 1], where[k, s, i + 1]
+    first = arrival + starts[0, 0, SLOTS] - 1
+    if first >= slots:
+        for k in range(K):
+            way[k, 0] = slots
+        return rate * (first + legs[0, LEAST] + 1 - arrival)
+    c, s = arrival, 0
+    for k in range(K):
+        first = c + (legs[k - 1, PAUSE] if k else 0) + starts[k, s, SLOTS] - 1
+        f = slots
+        if first < slots:
+            f = where[k, s, (max(first - lows[k, s], 0) + stride - 1) // stride]
+        way[k, 0], way[k, 1], way[k, 2] = f, s, min(c, slots)
+        c = f + legs[k, DECODE]
+        if k < K - 1:
+            _, s = after(c, k, legs, starts, best, held, lows, stride, slots, rate, arrival, toll)
+    return best[0, 0, (max(arrival + starts[0, 0, SLOTS] - 1 - lows[0, 0], 0) + stride - 1) // stride]
+
+
+@njit(cache=True)
+def add_use(legs, starts, part, block, way, prices, use):  # type: ignore[no-untyped-def]
+    """Add what a way takes to `use` [4, slots], the rows of `prices`; return its last slot."""
+    device, host = use[0], use[1]
+    slots = len(device)
+    for k in range(len(legs)):
+        f, s, since = way[k, 0], way[k, 1], way[k, 2]
+        context, kept, need, count = legs[k, CONTEXT], starts[k, s, KEPT], starts[k, s, NEED], starts[k, s, SLOTS]
+        for t in range(since if kept else max(f - count + 1, 0), min(f, slots)):
+            there = context - (f - t) * part if t > f - count else 0
+            if there > kept:
+                device[t] += -(-there // block)
+            elif kept:
+                blocks = -(-kept // block)
+                if not legs[k, PRESERVED] and prices[1, t] * kept < prices[0, t] * blocks:
+                    host[t] += kept
+                else:
+                    device[t] += blocks
+        for j in range(min(legs[k, DECODE], slots - f)):
+            device[f + j] += -(-(context + j) // block)
+        charge(use[2], prices[2], legs[k, EARLIEST], f, legs[k, DECODE], need)
+        charge(use[3], prices[3], legs[k, EARLIEST], f, legs[k, DECODE], count)
+    return way[len(legs) - 1, 0] + legs[len(legs) - 1, DECODE] - 1
+
+
+@njit(cache=True)
+def charge(use, prices, earliest, first, decode, need):  # type: ignore[no-untyped-def]
+    """Add `need` at the first slot and one at each later; each where its price was least since `earliest`."""
+    slots, cheapest, low = len(use), earliest, FAR
+    for t in range(earliest, min(first + decode, slots)):
+        if prices[t] <= low:
+            cheapest, low = t, prices[t]
+        if t == first:
+            use[cheapest] += need
+        elif t > first:
+            use[cheapest] += 1

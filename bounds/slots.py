@@ -1,0 +1,72 @@
+"""The methods that price slots of time: `prices`, and `windows` for machines that hold hardly two large requests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bounds.ascent import ascend
+from bounds.generate import generate
+from bounds.prices import DEVICE, Market, Oracle, Point, first_prices, proof_of
+from bounds.task import Task
+from kvbound.certificates import Prices, Windows
+from kvbound.certificates.prices import why_not
+from kvbound.errors import BadInput
+from kvbound.instance import Instance
+
+PIECES = 320
+"""Prices change at most so often where requests make calls."""
+STRIDES = 3
+"""So many first slots are looked at in each piece."""
+MOST_SLOTS = 400_000
+"""Slots beyond which arrays of prices for every request would take too long: coarsen first."""
+
+
+def propose_prices(task: Task) -> Prices:
+    """Return prices of the limits of each slot."""
+    return _propose(task, ())
+
+
+def propose_windows(task: Task) -> Prices:
+    """Return prices of the limits, and of the windows around the ends of large requests.
+
+    Raises BadInput where no two requests are too large for each other.
+    """
+    windows = large_ends(task.instance)
+    if windows is None:
+        raise BadInput("windows of ends need requests whose last tokens take more than half of the memory")
+    return _propose(task, (windows,))
+
+
+def large_ends(instance: Instance) -> Windows | None:
+    """Return the windows for requests above half of the memory, shifted so that no prompt shortens them."""
+    limit = instance.machine.block_limit
+    if limit is None or why_not(instance, "total-flow-time") is not None:
+        return None
+    before = max(instance.machine.blocks(request.peak) - request.segments[-1].decode for request in instance.requests)
+    shift = limit // 2
+    windows = Windows(most=1, shift=shift, reach=max(1, shift - before), price=())
+    large = [r for r in instance.requests if windows.sides(instance.machine, r) is not None]
+    return windows if len(large) > 1 else None
+
+
+def _propose(task: Task, windows: tuple[Windows, ...]) -> Prices:
+    market = Market(task.instance, task.objective, windows)
+    first, slots = first_prices(market, MOST_SLOTS)
+    if slots > MOST_SLOTS:
+        raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
+    calls = any(request.calls for request in task.instance.requests)
+    piece = max(1, slots // PIECES) if calls else 1
+    oracle = Oracle(market, slots, piece, max(1, piece // STRIDES))
+    start = np.zeros(oracle.room.shape)
+    start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
+    begin = [oracle.evaluate(np.zeros(oracle.room.shape)), oracle.evaluate(start)]
+    if calls:
+        best = generate(oracle, begin, task.deadline)
+    else:
+        best = _ascend(oracle, begin[0] if windows else max(begin, key=lambda point: point.bound), task)
+    return proof_of(market, oracle.spread(best.prices))
+
+
+def _ascend(oracle: Oracle, begin: Point, task: Task) -> Point:
+    target = begin.bound * 1.1 if task.upper is None else float(task.upper)
+    return ascend(oracle, begin, target, task.deadline)
