@@ -1,4 +1,4 @@
-"""Prices of slots: whatever they are, they prove no more than the optimum, and rows of windows hold in every schedule."""
+"""Prices of slots prove no more than the optimum, whatever they are, and rows of windows hold in every schedule."""
 
 import random
 
