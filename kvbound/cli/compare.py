@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
+from kvbound.cli.bound import climb
 from kvbound.cli.common import (
     HandlingOption,
     InstanceArgument,
@@ -26,12 +27,15 @@ from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import SolveProgress
 from kvbound.cli.setting import fraction
 from kvbound.cli.simulate import FEW, Simulation, decimal, policy_names, run_one
-from kvbound.cli.solve import between
+from kvbound.cli.solve import between, stronger
 from kvbound.errors import BadInput
 from kvbound.files import check_writable
 from kvbound.instance import Instance
 from kvbound.result import Result
 from kvbound.summary import summary
+
+Against = Literal["optimum", "bound"] | None
+"""What policies are measured against."""
 
 NEVER_EVICT = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
 MAY_EVICT = ("vllm", "sarathi", "infermax", "infercept", "mars", "augserve")
@@ -39,7 +43,9 @@ MAY_EVICT = ("vllm", "sarathi", "infermax", "infercept", "mars", "augserve")
 DRAWABLE = 200
 """Requests up to which schedules are drawn."""
 SOLVABLE = 200
-"""Requests up to which the optimum is looked for unless it is asked for, or not."""
+"""Requests up to which the optimum is looked for unless it is asked for, or not; beyond, a bound."""
+OPEN = 0.01
+"""Where an optimum stays open by more than this fraction, the ladder of bounds is tried as well."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
 SHORT = {"as-given": "as given", "free": "free"}
 
@@ -55,7 +61,10 @@ def compare(
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     optimum: Annotated[
         bool | None,
-        typer.Option("--optimum/--no-optimum", help=f"look for the optimum (default: up to {SOLVABLE} requests)"),
+        typer.Option(
+            "--optimum/--no-optimum",
+            help=f"look for it, or for nothing (default: beyond {SOLVABLE} requests a lower bound)",
+        ),
     ] = None,
     window: WindowOption = None,
     plot: PlotOption = None,
@@ -64,12 +73,14 @@ def compare(
     """Say how far each policy is from the best schedule there is."""
     check_writable(plot, json)
     loaded, stop = load(instance), None if window is None else fraction("--window", window)
-    solve = len(loaded.requests) <= SOLVABLE if optimum is None else optimum
+    against: Against = "optimum" if len(loaded.requests) <= SOLVABLE else "bound"
+    if optimum is not None:
+        against = "optimum" if optimum else None
     usual = ",".join((*NEVER_EVICT, *MAY_EVICT) if loaded.machine.evict else NEVER_EVICT)
     names = policy_names(usual if policies == "usual" else policies)
     strict = policies not in ("usual", "all")
     comparison = compare_policies(
-        loaded, names, objective, handling, time_limit, threads, solve=solve, window=stop, strict=strict
+        loaded, names, objective, handling, time_limit, threads, against=against, window=stop, strict=strict
     )
     if plot is not None:
         comparison.draw(plot)
@@ -85,24 +96,35 @@ def compare_policies(
     time_limit: float,
     threads: int = 1,
     *,
-    solve: bool = True,
+    against: Against = "optimum",
     window: Fraction | None = None,
     strict: bool = True,
 ) -> Comparison:
-    """Run the policies and solve for the optimum: with handlings as given, and with free ones where they differ.
+    """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
 
-    `window` is what `kvbound.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so.
+    That is the optimum (with the ladder of bounds where it stays open), the best lower bound, or nothing. `window` is
+    what `kvbound.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so.
     """
-    import solvers
-
     runs = [run_one(instance, name, objective, handling, window, strict=strict) for name in policies]
     optima: dict[str, Result] = {}
-    for kind in _kinds(instance, handling) if solve else ():
-        with SolveProgress(f"{instance.name}: optimum, {WORDS[kind]}") as progress:
-            optima[kind] = solvers.solve(
-                instance, objective, handling=kind, time_limit=time_limit, threads=threads, progress=progress
-            )
+    for kind in _kinds(instance, handling) if against else ():
+        freed = instance.with_free_calls() if kind == "free" else instance
+        if against == "bound":
+            optima[kind] = climb(freed, objective, time_limit=time_limit)
+        else:
+            optima[kind] = _optimum(freed, objective, WORDS[kind], time_limit, threads)
     return Comparison(instance, objective, runs, optima)
+
+
+def _optimum(instance: Instance, objective: str, what: str, time_limit: float, threads: int) -> Result:
+    """Return the best schedule and bound; where they stay apart, with what the ladder adds in half the time again."""
+    import solvers
+
+    with SolveProgress(f"{instance.name}: optimum, {what}") as progress:
+        found = solvers.solve(instance, objective, time_limit=time_limit, threads=threads, progress=progress)
+    if found.status == "optimal" or found.stopped == "interrupted" or (found.gap is not None and found.gap < OPEN):
+        return found
+    return stronger(found, climb(instance, objective, time_limit=time_limit / 2, upper=found.value))
 
 
 def _kinds(instance: Instance, handling: str) -> list[str]:
@@ -115,7 +137,7 @@ def _kinds(instance: Instance, handling: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Policies and optima on one instance; `optima` is by handling."""
+    """Policies on one instance, and the optima or bounds that they are measured against, by handling."""
 
     instance: Instance
     objective: str
@@ -157,7 +179,7 @@ class Comparison:
                 console.print()
                 console.print(made)
         if not self.optima:
-            console.print("no optimum was looked for (--optimum does)")
+            console.print("nothing to measure against was looked for (--optimum does)")
             return
         console.print(
             "/: the value over the optimum (over the lower bound, where that is all there is)", soft_wrap=True
@@ -195,6 +217,8 @@ class Comparison:
 
 
 def _name(optimum: Result) -> str:
+    if optimum.value is None:
+        return "lower bound"
     return "optimum" if optimum.status == "optimal" else "best found"
 
 
@@ -212,7 +236,13 @@ def _verdict(kind: str, optimum: Result) -> str:
     if optimum.status == "optimal":
         assert optimum.horizon is not None
         return f"{WORDS[kind]}: {optimum.value} is proved optimal in {optimum.seconds:.2f} s ({optimum.horizon.why})"
+    if optimum.value is None:
+        return f"{WORDS[kind]}: no schedule is below {optimum.bound} ({optimum.formulation}: {_why(optimum)})"
     return f"{WORDS[kind]}: not proved ({optimum.stopped}); {between(optimum)}"
+
+
+def _why(optimum: Result) -> str:
+    return "nothing was proved" if optimum.certificate is None else optimum.certificate.why
 
 
 def _value_text(row: dict[str, Any]) -> str:

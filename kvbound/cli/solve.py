@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated
 
@@ -10,8 +11,10 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
+from kvbound.cli.bound import climb
 from kvbound.cli.common import (
     RESULT_COLUMNS,
+    CertificateOption,
     HandlingOption,
     InstanceArgument,
     JsonOption,
@@ -30,7 +33,10 @@ from kvbound.errors import BadInput
 from kvbound.files import check_writable, write_text
 from kvbound.instance import Instance
 from kvbound.metrics import Value
-from kvbound.result import Result
+from kvbound.result import Horizon, Result
+
+CERTIFY = 60.0
+"""Seconds for a certificate where no time limit was given."""
 
 
 def solve(
@@ -50,13 +56,14 @@ def solve(
     seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
     memory_limit: Annotated[int, typer.Option(min=100, metavar="MIB", help="of each worker process")] = 8000,
     schedule: ScheduleOption = None,
+    certificate: CertificateOption = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
     """Find the best schedule there is, and prove it."""
     import solvers
 
-    check_writable(schedule, plot, json)
+    check_writable(schedule, certificate, plot, json)
     loaded = load(instance)
     target = None if better_than is None else target_of(better_than, loaded, objective, handling)
     with SolveProgress(f"solving {loaded.name}") as progress:
@@ -65,6 +72,10 @@ def solve(
             gap=gap, target=target, warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit,
             progress=progress,
         )  # fmt: skip
+    if certificate is not None:
+        result = with_certificate(result, CERTIFY if time_limit is None else time_limit)
+        if result.certificate is not None:
+            write_text(certificate, result.certificate.to_json())
     if schedule is not None and result.schedule is not None:
         write_text(schedule, result.schedule.to_json())
     if plot is not None and result.trace is not None:
@@ -73,6 +84,25 @@ def solve(
         compare_schedules([(f"{result.status}: {result.value}", result.trace)], path=plot)
     emit(json, result.to_json(), lambda console: show(result, console))
     return exit_code(result, gap)
+
+
+def with_certificate(result: Result, time_limit: float) -> Result:
+    """Return the result with the best certificate of its bound that the ladder of `bounds` finds in the time."""
+    if result.certificate is not None and result.certificate.value == result.bound:
+        return result
+    climbed = climb(result.instance, result.objective, time_limit=time_limit, upper=result.value)
+    return stronger(result, climbed)
+
+
+def stronger(result: Result, climbed: Result) -> Result:
+    """Return the result with the bound of `climbed` where that is better, and the better certificate."""
+    known = [r.certificate for r in (result, climbed) if r.certificate is not None]
+    best = max(known, key=lambda certificate: certificate.value, default=None)
+    extra = result.extra | {"ladder": climbed.extra["ladder"]}
+    if best is None or (result.bound is not None and best.value < result.bound):
+        return replace(result, certificate=best, extra=extra)
+    horizon = Horizon(0, True, best.horizon)
+    return replace(result, bound=best.value, bound_kind="certificate", horizon=horizon, certificate=best, extra=extra)
 
 
 def target_of(text: str, instance: Instance, objective: str, handling: str) -> Value:
@@ -110,6 +140,8 @@ def show(result: Result, console: Console) -> None:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
         console.print(f"stopped: {result.stopped}; {between(result)}")
+    if result.certificate is not None:
+        console.print(f"certified, for anyone to check: at least {result.certificate.value}")
     if row.get("fine_bound") is not None:
         assert result.instance.coarsening is not None
         tick = result.instance.coarsening.fine_tick_seconds
