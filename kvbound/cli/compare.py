@@ -68,10 +68,13 @@ def compare(
     ] = None,
     window: WindowOption = None,
     plot: PlotOption = None,
+    ladder: Annotated[
+        str | None, typer.Option(metavar="OUT.svg", help="draw values and bounds on one axis (svg, png or pdf)")
+    ] = None,
     json: JsonOption = None,
 ) -> int:
     """Say how far each policy is from the best schedule there is."""
-    check_writable(plot, json)
+    check_writable(plot, ladder, json)
     loaded, stop = load(instance), None if window is None else fraction("--window", window)
     against: Against = "optimum" if len(loaded.requests) <= SOLVABLE else "bound"
     if optimum is not None:
@@ -84,6 +87,8 @@ def compare(
     )
     if plot is not None:
         comparison.draw(plot)
+    if ladder is not None:
+        comparison.draw_ladder(ladder)
     emit(json, {"rows": comparison.rows()}, comparison.show)
     return EXIT_INTERRUPTED if comparison.interrupted else 0
 
@@ -214,6 +219,30 @@ class Comparison:
             if trace is not None
         ]
         compare_schedules(columns, path=path)
+
+    def draw_ladder(self, path: str) -> None:
+        """Draw policies, best schedules and all bounds on one axis, a group for each handling."""
+        from kvbound.plots import ladder, save
+
+        rows = []
+        for kind, optimum in self.optima.items():
+            mine = [{**run.row, "label": run.row["policy"]} for run in self.policies]
+            mine += [{**optimum.to_json(), "label": _name(optimum)}] if optimum.value is not None else []
+            group = {"group": WORDS[kind], "instance_sha256": optimum.instance.sha256}
+            rows += [{**row, **group} for row in mine + _rungs(optimum)]
+        if not rows:
+            raise BadInput("--ladder draws values beside bounds; --no-optimum leaves none")
+        save(ladder(rows).figure.figure, path)
+
+
+def _rungs(optimum: Result) -> list[dict[str, Any]]:
+    """Return a row for each bound of the ladder, the lowest first; without a ladder, for the bound that was proved."""
+    row = {**optimum.to_json(), "value": None}
+    rungs = [rung for rung in optimum.extra.get("ladder", []) if rung["bound"] is not None]
+    if not rungs:
+        return [{**row, "label": "bound"}] if optimum.value is not None else []
+    rungs.sort(key=lambda rung: Fraction(rung["bound"]))
+    return [{**row, "label": f"bound: {rung['method']}", "bound": rung["bound"]} for rung in rungs]
 
 
 def _name(optimum: Result) -> str:
