@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from bounds.shares import propose_shares
 from kvbound.certificates import Alone, Certificate, InvalidCertificate, Proof, certify
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
@@ -50,6 +51,10 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("alone", "all that requests share", lambda task: Alone()),
+        Method("unlimited-memory", "memory; that a token's batches come one after another where time is shared",
+               lambda task: propose_shares(task.instance, task.objective, task.deadline, memory=False)),
+        Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
+               lambda task: propose_shares(task.instance, task.objective, task.deadline)),
     )
 }  # fmt: skip
 """Every method, the cheapest first."""

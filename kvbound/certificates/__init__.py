@@ -5,6 +5,7 @@ from kvbound.certificates.certificate import AnyProof, Certificate, certify, ver
 from kvbound.certificates.coarse import Coarse
 from kvbound.certificates.parts import Parts
 from kvbound.certificates.proof import InvalidCertificate, Proof
+from kvbound.certificates.shares import Shares
 
 __all__ = [
     "Alone",
@@ -14,6 +15,7 @@ __all__ = [
     "InvalidCertificate",
     "Parts",
     "Proof",
+    "Shares",
     "certify",
     "verify_certificate",
 ]

@@ -13,10 +13,11 @@ from kvbound.certificates.alone import Alone
 from kvbound.certificates.coarse import Coarse
 from kvbound.certificates.parts import Part, Parts
 from kvbound.certificates.proof import InvalidCertificate, Proof
+from kvbound.certificates.shares import Shares
 from kvbound.instance import Instance, Name, Noun
 from kvbound.metrics import Value, check_objective
 
-AnyProof = Annotated[Alone | Coarse | Parts, Field(discriminator="kind")]
+AnyProof = Annotated[Alone | Coarse | Parts | Shares, Field(discriminator="kind")]
 """Every kind of proof that a file may hold."""
 
 HORIZON = "no batches are counted: the argument holds for schedules of any length"
