@@ -96,7 +96,7 @@ class _Search:
             flows, _ = Market(self.instance, proof).flows(self.objective, weights)
             old = proof.alone or (0,) * len(flows)
             goal = [UNIT * (alone > shared) for _, shared, alone in flows]
-            proof = proof.replace(alone=tuple(a + (b - a) * 2 // (k + 3) for a, b in zip(old, goal, strict=True)))
+            proof = proof.replace(alone=tuple(a + (b - a) * 2 // (k + 2) for a, b in zip(old, goal, strict=True)))
             self.try_all([proof])
 
 
