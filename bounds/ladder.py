@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from bounds.shares import propose_shares
 from bounds.slots import propose_prices, propose_windows
 from bounds.task import Task
 from kvbound.certificates import Alone, Certificate, InvalidCertificate, Proof, certify
@@ -39,6 +40,10 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("alone", "all that requests share", lambda task: Alone()),
+        Method("unlimited-memory", "memory; that a token's batches come one after another where time is shared",
+               lambda task: propose_shares(task, memory=False)),
+        Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
+               propose_shares),
         Method("prices", "that ways of requests are whole, and breaks within segments", propose_prices),
         Method("windows", "the same, but that ends of large requests are apart", propose_windows),
     )

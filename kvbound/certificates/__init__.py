@@ -6,6 +6,7 @@ from kvbound.certificates.coarse import Coarse
 from kvbound.certificates.parts import Parts
 from kvbound.certificates.prices import Prices, Windows
 from kvbound.certificates.proof import InvalidCertificate, Proof
+from kvbound.certificates.shares import Shares
 
 __all__ = [
     "Alone",
@@ -16,6 +17,7 @@ __all__ = [
     "Parts",
     "Prices",
     "Proof",
+    "Shares",
     "Windows",
     "certify",
     "read_certificate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from kvbound.certificates.proof import Proof
@@ -26,7 +27,7 @@ class Alone(Proof):
         if objective == "max-flow-time":
             return max(time[-1] for time in times)
         if objective == "late-requests":
-            return sum(_is_late(request, time) for request, time in zip(instance.requests, times, strict=True))
+            return sum(is_late_alone(request, time) for request, time in zip(instance.requests, times, strict=True))
         counted = 1 if objective == "total-ttft" else -1
         return sum(weight(r, objective) * time[counted] for r, time in zip(instance.requests, times, strict=True))
 
@@ -36,7 +37,7 @@ class Alone(Proof):
         return "no request is faster than alone: its batches, each of least duration, and its calls"
 
 
-def _is_late(request: Request, least: list[int]) -> bool:
+def is_late_alone(request: Request, least: Sequence[int]) -> bool:
     """Whether an SLO is exceeded even alone; `least[q]` ticks pass at the least until token q."""
     slo, first, last = request.slo, least[1], least[-1]
     return slo is not None and (

@@ -15,11 +15,12 @@ from kvbound.certificates.coarse import Coarse
 from kvbound.certificates.parts import Part, Parts
 from kvbound.certificates.prices import Prices
 from kvbound.certificates.proof import InvalidCertificate, Proof
+from kvbound.certificates.shares import Shares
 from kvbound.files import parse, read_text
 from kvbound.instance import Instance, Name, Noun
 from kvbound.metrics import Value, check_objective
 
-AnyProof = Annotated[Alone | Coarse | Parts | Prices, Field(discriminator="kind")]
+AnyProof = Annotated[Alone | Coarse | Parts | Prices | Shares, Field(discriminator="kind")]
 """Every kind of proof that a file may hold."""
 
 HORIZON = "no batches are counted: the argument holds for schedules of any length"

@@ -1,0 +1,120 @@
+"""Shares of time: which lines of the cost to weigh, and what the fixed part of a batch is shared by."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import combinations
+
+from bounds.task import Task
+from kvbound.certificates.one_machine import least_late
+from kvbound.certificates.shares import UNIT, Market, Shares, most_prefill
+from kvbound.certificates.steps import lines
+from kvbound.instance import Instance
+from kvbound.metrics import SUMS, Value, weight
+
+RESOURCES = ("memory", "tokens", "prefill_tokens", "requests")
+ROUNDS = 8
+"""Times that a proof is improved, at the most."""
+MOST_WINDOWS = 40
+"""Ticks between which windows of time are sought."""
+
+
+def propose_shares(task: Task, memory: bool = True) -> Shares:
+    """Return the best found of: a line of the cost and a resource, mixtures of two, and requests taken alone.
+
+    Without `memory` nothing is shared by memory, which gives a bound for a device that never fills up. The search
+    stops at the deadline; at least one proof is tried.
+    """
+    instance, objective = task.instance, task.objective
+    search = _Search(instance, objective, task.deadline)
+    search.try_all(corners(instance, memory))
+    search.try_all(_mixtures(search.tried))
+    if objective in SUMS:
+        search.take_alone()
+    if objective == "late-requests":
+        search.try_all([search.best.replace(windows=windows(instance, search.best))])
+    return search.best
+
+
+def corners(instance: Instance, memory: bool = True) -> Iterator[Shares]:
+    """Yield a proof for each line of the cost and each resource that is limited."""
+    machine, count = instance.machine, len(lines(instance.cost))
+    held, prefills = (machine.block_limit, most_prefill(instance)) if memory else (None, machine.prefill_limit)
+    limits = (held, machine.batch_tokens, prefills, machine.batch_requests)
+    limited = [{name: UNIT} for name, limit in zip(RESOURCES, limits, strict=True) if limit is not None]
+    for k in range(count):
+        for shared in limited or [{}]:
+            yield Shares(functions=tuple(UNIT * (i == k) for i in range(count))).replace(**shared)
+
+
+def _mixtures(tried: list[tuple[Value, Shares]]) -> Iterator[Shares]:
+    """Yield mixtures of the best proofs, half and half and by quarters."""
+    best = [proof for _, proof in sorted(tried, key=lambda pair: pair[0], reverse=True)[:3]]
+    for first, second in combinations(best, 2):
+        for part in (2, 1, 3):
+            yield _mixture(first, second, part)
+
+
+def _mixture(first: Shares, second: Shares, part: int) -> Shares:
+    """Return `part` quarters of the first proof and the rest of the second."""
+
+    def mix(a: int, b: int) -> int:
+        return (part * a + (4 - part) * b) // 4
+
+    functions = tuple(mix(a, b) for a, b in zip(first.functions, second.functions, strict=True))
+    return first.replace(
+        functions=functions, **{name: mix(getattr(first, name), getattr(second, name)) for name in RESOURCES}
+    )
+
+
+class _Search:
+    """What has been tried, until the deadline."""
+
+    def __init__(self, instance: Instance, objective: str, deadline: float) -> None:
+        self.instance, self.objective, self.deadline = instance, objective, deadline
+        self.tried: list[tuple[Value, Shares]] = []
+
+    @property
+    def best(self) -> Shares:
+        """The first of the proofs with the largest bound."""
+        return max(self.tried, key=lambda pair: pair[0])[1]
+
+    def try_all(self, proofs: Iterator[Shares] | list[Shares]) -> None:
+        """Evaluate proofs while there is time."""
+        for proof in proofs:
+            if self.tried and time.monotonic() > self.deadline:
+                return
+            self.tried.append((proof.value(self.instance, self.objective), proof))
+
+    def take_alone(self) -> None:
+        """Let requests count alone for which that is more, step by step (a Frank-Wolfe method)."""
+        weights = [weight(request, self.objective) for request in self.instance.requests]
+        proof = self.best
+        for k in range(ROUNDS):
+            if time.monotonic() > self.deadline:
+                return
+            flows, _ = Market(self.instance, proof).flows(self.objective, weights)
+            old = proof.alone or (0,) * len(flows)
+            goal = [UNIT * (alone > shared) for _, shared, alone in flows]
+            proof = proof.replace(alone=tuple(a + (b - a) * 2 // (k + 2) for a, b in zip(old, goal, strict=True)))
+            self.try_all([proof])
+
+
+def windows(instance: Instance, proof: Shares) -> tuple[tuple[int, int], ...]:
+    """Return disjoint windows of time, among some, in which the most requests must be late by the shares."""
+    _, all_jobs, bits = Market(instance, proof).jobs()
+    jobs = [(arrival, *dues[0]) for arrival, dues in all_jobs if dues]
+    ends = sorted({tick for arrival, due, _ in jobs for tick in (arrival, due)})
+    grid = ends[:: 1 + len(ends) // MOST_WINDOWS]
+    best: list[tuple[int, tuple[tuple[int, int], ...]]] = [(0, ())]
+    for k, end in enumerate(grid[1:], 1):
+        best.append(best[-1])
+        inside = [job for job in jobs if job[1] <= end]
+        for start in grid[:k]:
+            late = least_late([((due - start) << bits, work) for arrival, due, work in inside if arrival >= start])
+            before, chosen = best[bisect_left(grid, start)]
+            if before + late > best[k][0]:
+                best[k] = (before + late, (*chosen, (start, end)))
+    return best[-1][1]
