@@ -258,7 +258,7 @@ def test_numbers_too_large_are_refused():
         (alike(1, 10**12, 1, None), "request R0 is too large"),
         (alike(1, 1, 10**12, None), "request R0 generates more than"),
         (alike(1, 10**6, 1, None).replace(cost=huge), "too large for shares"),
-        (alike(3, 1, 9_000_000, None), "are more than 20000000"),
+        (alike(3, 1, 9_000_000, None), "are more than 10000000"),
     ):
         with pytest.raises(InvalidCertificate, match=text):
             Shares(functions=(UNIT, 0)).value(instance, "makespan")

@@ -19,7 +19,7 @@ from kvbound.instance import Instance, Request
 
 Integers = npt.NDArray[np.int64]
 
-MOST_STEPS = 20_000_000
+MOST_STEPS = 10_000_000
 """Output tokens of an instance, at the most."""
 MOST_KV = 2**30
 """Tokens of KV of one request, so that its square is far below 2^62."""
@@ -87,7 +87,7 @@ class Steps:
     `context` is the KV that is resident when the token is generated. Of it at most `kept` has been there since the
     token before. `waits` ticks of a call lie between the two. Where `drops`, KV may be dropped in between.
 
-    Raises InvalidCertificate for more than 20 million steps, or a request with more than 2^30 tokens of KV.
+    Raises InvalidCertificate for more than 10 million steps, or a request with more than 2^30 tokens of KV.
     """
 
     def __init__(self, instance: Instance) -> None:
