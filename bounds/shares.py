@@ -9,14 +9,15 @@ from itertools import combinations
 
 from bounds.task import Task
 from kvbound.certificates.one_machine import least_late
-from kvbound.certificates.shares import UNIT, Market, Shares, most_prefill
+from kvbound.certificates.shares import RESOURCES, UNIT, Market, Shares, most_prefill
 from kvbound.certificates.steps import lines
 from kvbound.instance import Instance
 from kvbound.metrics import SUMS, Value, weight
 
-RESOURCES = ("memory", "tokens", "prefill_tokens", "requests")
 ROUNDS = 8
 """Times that a proof is improved, at the most."""
+MOST_PACKS = 12
+"""Requests that fit together, at the most, for it to matter that they are whole."""
 MOST_WINDOWS = 40
 """Ticks between which windows of time are sought."""
 
@@ -42,11 +43,23 @@ def corners(instance: Instance, memory: bool = True) -> Iterator[Shares]:
     """Yield a proof for each line of the cost and each resource that is limited."""
     machine, count = instance.machine, len(lines(instance.cost))
     held, prefills = (machine.block_limit, most_prefill(instance)) if memory else (None, machine.prefill_limit)
-    limits = (held, machine.batch_tokens, prefills, machine.batch_requests)
+    limits = (held, None, machine.batch_tokens, prefills, machine.batch_requests)
     limited = [{name: UNIT} for name, limit in zip(RESOURCES, limits, strict=True) if limit is not None]
+    limited += [{"packing": UNIT, "packs": packs} for packs in range(1, 1 + (_fit(instance) if memory else 0))]
     for k in range(count):
         for shared in limited or [{}]:
             yield Shares(functions=tuple(UNIT * (i == k) for i in range(count))).replace(**shared)
+
+
+def _fit(instance: Instance) -> int:
+    """Return how many requests fit together as they begin, 0 if so many that whole numbers of them hardly matter."""
+    machine, requests = instance.machine, instance.requests
+    if machine.block_limit is None:
+        return 0
+    ends = sum(machine.blocks(request.peak) for request in requests)
+    starts = sum(machine.blocks(request.prompt) for request in requests)
+    hold = machine.block_limit * len(requests)
+    return min(MOST_PACKS, hold // starts) if hold // ends <= MOST_PACKS else 0
 
 
 def _mixtures(tried: list[tuple[Value, Shares]]) -> Iterator[Shares]:
@@ -64,9 +77,9 @@ def _mixture(first: Shares, second: Shares, part: int) -> Shares:
         return (part * a + (4 - part) * b) // 4
 
     functions = tuple(mix(a, b) for a, b in zip(first.functions, second.functions, strict=True))
-    return first.replace(
-        functions=functions, **{name: mix(getattr(first, name), getattr(second, name)) for name in RESOURCES}
-    )
+    packs = first.packs if first.packing else second.packs
+    parts = {name: mix(getattr(first, name), getattr(second, name)) for name in RESOURCES}
+    return first.replace(functions=functions, packs=packs, **parts)
 
 
 class _Search:

@@ -25,6 +25,9 @@ UNIT = 1024
 MOST_PIECES = 300_000
 """Steps of a request are taken together until about so many pieces are left."""
 
+RESOURCES = ("memory", "packing", "tokens", "prefill_tokens", "requests")
+"""What the fixed part of a batch can be shared by."""
+
 Part = Annotated[int, Field(ge=0, le=UNIT)]
 Tick = Annotated[int, Field(ge=0, le=LIMIT)]
 
@@ -34,7 +37,8 @@ class Shares(Proof):
 
     `functions` weighs the lines that the duration is never below, in their order (`steps.lines`), in 1024ths of at
     most 1 altogether. The fixed part of a batch is shared by the blocks of `memory`, the `tokens`, the
-    `prefill_tokens` and the `requests` in it: these four are the 1024ths of it that each divides.
+    `prefill_tokens` and the `requests` in it, and by their `packing`: these five are the 1024ths of it that each
+    divides. Packing counts the memory that a request takes in a batch by the dual feasible function of number `packs`.
 
     For sums over requests, `alone` are the 1024ths of each request's time that count as if it was alone (all 0 if
     left out). For late-requests, `windows` are disjoint spans of time in which to look for requests that are too many.
@@ -46,6 +50,8 @@ class Shares(Proof):
     tokens: Part = 0
     prefill_tokens: Part = 0
     requests: Part = 0
+    packing: Part = 0
+    packs: Annotated[int, Field(ge=1, le=1000)] = 1
     alone: Annotated[tuple[Part, ...], Field(max_length=1_000_000)] = ()
     windows: Annotated[tuple[tuple[Tick, Tick], ...], Field(max_length=100_000)] = ()
 
@@ -68,7 +74,7 @@ class Shares(Proof):
     def _check(self, instance: Instance) -> None:
         if len(self.functions) != len(lines(instance.cost)):
             raise InvalidCertificate(f"there are {len(lines(instance.cost))} lines, not {len(self.functions)}")
-        if sum(self.functions) > UNIT or self.memory + self.tokens + self.prefill_tokens + self.requests > UNIT:
+        if sum(self.functions) > UNIT or sum(getattr(self, name) for name in RESOURCES) > UNIT:
             raise InvalidCertificate(f"parts of one thing add up to more than {UNIT} 1024ths")
         if len(self.alone) not in (0, len(instance.requests)):
             raise InvalidCertificate(f"alone has {len(self.alone)} parts for {len(instance.requests)} requests")
@@ -78,8 +84,10 @@ class Shares(Proof):
     def share(self, instance: Instance, base: Fraction) -> dict[str, Fraction]:
         """Return prices at which what fits into a batch pays at most `base`, by their names in `Prices`."""
         machine = instance.machine
+        blocks = machine.block_limit
         given = {
-            "blocks": (self.memory, machine.block_limit),
+            "blocks": (self.memory, blocks),
+            "packed": (self.packing, None if blocks is None else blocks * self.packs),
             "tokens": (self.tokens, machine.batch_tokens),
             "prefill_tokens": (self.prefill_tokens, most_prefill(instance)),
             "requests": (self.requests, machine.batch_requests),
@@ -94,7 +102,7 @@ class Shares(Proof):
     @property
     def why(self) -> str:
         """The argument in words."""
-        parts = {name: getattr(self, name) for name in ("memory", "tokens", "prefill_tokens", "requests")}
+        parts = {name: getattr(self, name) for name in RESOURCES}
         shared = ", ".join(f"{part / UNIT:.0%} by {name}" for name, part in parts.items() if part) or "by nothing"
         return f"requests share the time of batches, their fixed part {shared}, and time runs once"
 
@@ -112,7 +120,7 @@ class Market:
 
     def __init__(self, instance: Instance, proof: Shares) -> None:
         self.instance, self.proof = instance, proof
-        self.steps = Steps(instance)
+        self.steps = Steps(instance, proof.packs)
         self.mixed = _mixture(instance.cost, proof.functions)
         self.arrivals = [request.arrival for request in instance.requests]
         ticks = self.steps.ticks(instance)
@@ -140,7 +148,8 @@ class Market:
         """Return the prices of all work, and the fixed part of as many batches as there are at the least."""
         base, prefill, prices = self.mixed
         work, bits = self.work(Fraction(0), prices)
-        return Fraction(sum(self.steps.sums(work)), 2**bits) + base * self.batches() + prefill * self.prefills()
+        shared = Fraction(sum(self.steps.sums(work)), 2**bits) + base * self.batches() + prefill * self.prefills()
+        return max(shared, Fraction(max(self.steps.sums(self.own))))
 
     def prefills(self) -> int:
         """Return the least number of batches with a prefill."""
@@ -160,7 +169,7 @@ class Market:
         work, bits = self.work(Fraction(1))
         done = self._since_arrival(self.steps.batches)
         pieces = self._pieces(work, bits, done - self.steps.batches, self._after(done), [0] * len(self.arrivals))
-        return -(-largest(pieces) // (1 << bits))
+        return max(-(-largest(pieces) // (1 << bits)), int(done.max()))
 
     def last(self, *, by_flow: bool) -> Fraction:
         """Return the least of the largest completion (`by_flow`: flow time), by tails (Jackson)."""
@@ -169,7 +178,9 @@ class Market:
         if by_flow:
             after = after - np.repeat(np.array(self.arrivals, dtype=np.int64), np.diff(self.steps.first))
         pieces = self._pieces(work, bits, self.done - self.own, after, self.arrivals)
-        return Fraction(largest(pieces), 2**bits)
+        starts = [0] * len(self.arrivals) if by_flow else self.arrivals
+        longest = max(start + int(self.done[end - 1]) for start, end in zip(starts, self.steps.first[1:], strict=True))
+        return max(Fraction(largest(pieces), 2**bits), Fraction(longest))
 
     def _after(self, done: Integers) -> Integers:
         """Return what is left of the request after each step."""

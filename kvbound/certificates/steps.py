@@ -19,7 +19,7 @@ from kvbound.instance import Instance, Request
 
 Integers = npt.NDArray[np.int64]
 
-MOST_STEPS = 20_000_000
+MOST_STEPS = 10_000_000
 """Output tokens of an instance, at the most."""
 MOST_KV = 2**30
 """Tokens of KV of one request, so that its square is far below 2^62."""
@@ -28,7 +28,10 @@ MOST = 2**62
 
 
 class Prices(NamedTuple):
-    """What is paid for each unit of what a request does; blocks are those that it holds in batches it works in."""
+    """What is paid for each unit of what a request does; blocks are those that it holds in batches it works in.
+
+    `packed` is paid for each 1 / (packs * blocks in all) of the memory that the last of them count for.
+    """
 
     tokens: int = 0
     generated: int = 0
@@ -39,6 +42,7 @@ class Prices(NamedTuple):
     prefill_pairs: int = 0
     prefill_tokens: int = 0
     blocks: int = 0
+    packed: int = 0
 
 
 class Line(NamedTuple):
@@ -87,12 +91,15 @@ class Steps:
     `context` is the KV that is resident when the token is generated. Of it at most `kept` has been there since the
     token before. `waits` ticks of a call lie between the two. Where `drops`, KV may be dropped in between.
 
-    Raises InvalidCertificate for more than 20 million steps, or a request with more than 2^30 tokens of KV.
+    `packs` is the number k of the dual feasible function by which `Prices.packed` counts: of blocks that fit together
+    in the memory these counts add up to at most packs * blocks in all, and more than half of it counts as all if k = 1.
+
+    Raises InvalidCertificate for more than 10 million steps, or a request with more than 2^30 tokens of KV.
     """
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, packs: int = 1) -> None:
         requests = instance.requests
-        self.machine = instance.machine
+        self.machine, self.packs = instance.machine, packs
         self.first = np.cumsum([0, *(_checked(request).output for request in requests)], dtype=np.int64)
         if self.first[-1] > MOST_STEPS:
             raise InvalidCertificate(f"{self.first[-1]} output tokens are more than {MOST_STEPS}")
@@ -137,6 +144,7 @@ class Steps:
         peak = int(self.context.max())
         parts = peak // self.limit + 2
         one = peak * (prices.tokens + prices.prefill_tokens + prices.decode_kv + prices.prefill_kv)
+        one += prices.packed * (self.packs + 1) * (peak + 1)
         one += prices.generated + prices.decode_requests + parts * prices.prefill_requests
         return self.longest * (one + prices.prefill_pairs * peak**2 + prices.blocks * (parts + 1) * (peak + 1))
 
@@ -172,6 +180,8 @@ class Steps:
         if prices.blocks:
             rest = np.maximum(0, parts - 1) * end - self.limit * (parts * (parts - 1) // 2)
             total += prices.blocks * (np.where(parts > 0, self._blocks(end), 0) + self._blocks(rest))
+        if prices.packed:
+            total += prices.packed * self._packed(self._blocks(self.context))
         if last:
             total += prices.decode_requests + prices.decode_kv * (self.context - 1)
             total += prices.blocks * self._blocks(self.context)
@@ -179,6 +189,11 @@ class Steps:
 
     def _blocks(self, tokens: Integers) -> Integers:
         return -(-tokens // min(self.machine.block, MOST_KV))
+
+    def _packed(self, blocks: Integers) -> Integers:
+        """Return packs * limit * u(blocks / limit), where u(x) = floor((k + 1) x) / k, or x if (k + 1) x is whole."""
+        limit, times = self.machine.block_limit or 1, (self.packs + 1) * blocks
+        return np.where(times % limit == 0, self.packs * blocks, times // limit * limit)
 
     def ticks(self, instance: Instance) -> Integers:
         """Return how long the batches last in which a request works for each token, at the least.
