@@ -33,11 +33,14 @@ class Tables:
         self.rate: Array = np.array([_rate(request, objective) for request in requests])
         """What a slot of delay costs, as floats; exact values are the referee's."""
         self.by_first_token = objective == "total-ttft"
-        self.area: Array = np.array([_area(each) for each in rows], float) / self.rate
+        self.area: Array = np.array([_area(each) for each in rows], float) / machine.block / self.rate
         self.pieces = max(sum(2 * min(row[0], MOST_PARTS) + MOST_PLACES + 1 for row in each) for each in rows)
         """Pieces that a request is kept in at the most."""
         self.switches = machine.block, int(machine.chunked), int(machine.pause), MOST_PARTS
-        self.limits = _limits(instance)
+        self.limits, most = _limits(instance)
+        self.has_budgets = bool((self.limits[2:] < most[2:]).any())
+        """Whether the tokens or requests of a batch are limited."""
+        self.peak_blocks: Array = np.array([machine.blocks(request.peak) for request in requests])
 
     def gear(self, slots: int) -> Array:
         """Return the numbers that the kernels call `gear`."""
@@ -70,11 +73,13 @@ def _area(rows: list[tuple[int, int, int, int, int]]) -> float:
     return float(sum(context * decode + decode * (decode - 1) // 2 for context, decode, *_ in rows))
 
 
-def _limits(instance: Instance) -> Array:
-    """Return the limits of a slot; no limit is as much as all requests together can take."""
+def _limits(instance: Instance) -> tuple[Array, Array]:
+    """Return the limits of a slot, and as much as all requests together can take: that is the limit where none is."""
     machine, requests = instance.machine, instance.requests
     tokens = sum(request.peak + 1 for request in requests)
     blocks = sum(machine.blocks(request.peak) for request in requests)
-    most = (blocks, tokens, tokens, tokens, len(requests))
-    limits = machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_limit, machine.batch_requests
-    return np.array([m if limit is None else min(m, limit) for limit, m in zip(limits, most, strict=True)])
+    most = np.array((blocks, tokens, tokens, tokens, len(requests)))
+    limits = (
+        machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_limit, machine.batch_requests
+    )  # fmt: skip
+    return np.array([m if limit is None else min(m, limit) for limit, m in zip(limits, most, strict=True)]), most
