@@ -1,4 +1,4 @@
-"""Better schedules by large neighbourhoods: take a few requests out and put each back where it fits, again and again."""
+"""Better schedules by large neighbourhoods: take a few requests out and put each back where it fits."""
 
 from solvers.neighbourhoods.improve import improve
 from solvers.neighbourhoods.scope import OBJECTIVES, why_not

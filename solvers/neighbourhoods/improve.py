@@ -14,7 +14,7 @@ from kvbound.schedule import Schedule
 from kvbound.trace import Trace
 from kvbound.validator import verify_schedule
 from solvers.neighbourhoods import search
-from solvers.neighbourhoods.kernels import END
+from solvers.neighbourhoods.kernels import END, use
 from solvers.neighbourhoods.read import read_pieces, read_schedule
 from solvers.neighbourhoods.rigid import Soft, is_rigid
 from solvers.neighbourhoods.scope import why_not
@@ -43,7 +43,8 @@ def improve(
     """Return a schedule that the referee passes and that is at least as good as `schedule`.
 
     The search takes `seconds`, or less where it comes down to the value `target`. With `rounds` it makes so many moves
-    instead, however long they take; then it is deterministic. Compiling, once per machine, and writing the schedule are not counted.
+    instead, however long they take; then it is deterministic. Compiling, once per machine, and writing the schedule
+    are not counted.
 
     Raises:
         BadInput: the instance or the objective is none that `scope.why_not` lets pass.
@@ -70,7 +71,7 @@ class Search:
         self.slots = ends + ends // 8 + 64
         self.room = self.tables.room(self.slots)
         for plan, count in zip(self.plan, self.count, strict=True):
-            search.use(self.room, self.tables.switches[0], plan, count, -1)
+            use(self.room, self.tables.switches[0], plan, count, -1)
         self.best_plan, self.best_count, self.best = self.plan.copy(), self.count.copy(), np.inf
         search.seed_draws(seed)
         self._anneal(0, 1.0, 1.0)
@@ -106,7 +107,7 @@ class Search:
 
     def _anneal(self, rounds: int, hot: float, cold: float) -> None:
         t, heat = self.tables, float(self.tables.rate.mean())
-        self.best, _ = search.anneal(
+        self.best = search.anneal(
             rounds, hot * heat, cold * heat, self.room, t.gear(self.slots), t.arrival, t.segments, t.first, t.rate,
             t.by_first_token, t.area, self.plan, self.count, self.best_plan, self.best_count, self.best, LARGEST,
         )  # fmt: skip

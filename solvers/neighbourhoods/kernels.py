@@ -30,7 +30,7 @@ def use(room, block, pieces, count, sign):  # type: ignore[no-untyped-def]
             else:
                 grown = resident + t - begin if kind == DECODE else resident
                 room[DEVICE, t] += sign * ((grown + block - 1) // block)
-            if kind == PREFILL or kind == DECODE:
+            if kind in (PREFILL, DECODE):
                 room[TOKENS, t] += sign * tokens
                 room[REQUESTS, t] += sign
             if kind == PREFILL:
@@ -65,10 +65,8 @@ def fit(room, gear, ready, earliest, context, decode, before, parts):  # type: i
             continue
         fine_from, fine_to = t + 1, first + decode
         here = room[DEVICE, t] * block
-        if here < context or room[TOKENS, t] < 1 or room[REQUESTS, t] < 1:
-            first = t + 1
-        else:
-            first = context + t - here
+        never = here < context or room[TOKENS, t] < 1 or room[REQUESTS, t] < 1
+        first = t + 1 if never else context + t - here
     return -1, 0
 
 
@@ -178,7 +176,7 @@ def insert(room, gear, arrival, segments, most, host_first, pieces, parts, bound
         over = arrival if k == 0 else bounds[k - 1] + segments[k - 1, 1]
         ready = over + segments[k, 2]
         first, count, blocked = -1, 0, -1
-        if handling == PRESERVE or handling == SWAP or handling == FREE:
+        if handling in (PRESERVE, SWAP, FREE):
             kept = context - segments[k, 3]
             first, found = fit(room, gear, ready, max(ready, bounds[k]), context, decode, kept, parts)
             if first >= 0:
@@ -189,7 +187,7 @@ def insert(room, gear, arrival, segments, most, host_first, pieces, parts, bound
                     blocked = -1 if handling == FREE else blocked  # it can be dropped instead
                 else:
                     count = write(pieces, count, first, context, decode, kept, parts, found)
-        if (handling == FIRST or handling == DISCARD or handling == FREE) and first != max(ready, bounds[k]):
+        if handling in (FIRST, DISCARD, FREE) and first != max(ready, bounds[k]):
             again, found = fit(room, gear, ready, max(ready, bounds[k]), context, decode, 0, parts)
             if again >= 0 and (first < 0 or again < first):
                 first = again

@@ -63,30 +63,38 @@ def events(pieces: list[Row], segments: list[Row]) -> Iterator[Event]:
 def read_pieces(trace: Trace, tables: Tables) -> tuple[Array, Array]:
     """Return the plan of every request in an executed schedule whose batches last one tick, and the counts."""
     starts = [batch.start - tables.origin for batch in trace.batches]
-    rows = [_pieces(request, starts) for request in trace.requests]
+    ends: Array = tables.segments[:, 0] + tables.segments[:, 1] - 1
+    rows = [
+        _pieces(request, starts, set(ends[tables.first[i] : tables.first[i + 1]].tolist()))
+        for i, request in enumerate(trace.requests)
+    ]
     plan = np.zeros((len(rows), max(tables.pieces, *map(len, rows), 1), 5), np.int64)
     for i, each in enumerate(rows):
         plan[i, : len(each)] = each
     return plan, np.array([len(each) for each in rows])
 
 
-def _pieces(request: RequestTrace, starts: list[int]) -> list[Row]:
+def _pieces(request: RequestTrace, starts: list[int], ends: set[int]) -> list[Row]:
     """Return the pieces of one request; KV that lies somewhere until it is moved is a piece too.
 
+    `ends` are the tokens resident where its segments end: a decode after that is another piece.
     A move is made as soon as the batch before its own has ended, so that ordered ones come right after the call began.
     """
-    steps = [(step.batch, 1, "work", step.tokens, step.phase) for step in request.steps]
-    moves = [(move.batch, 0, move.kind, move.tokens, "") for move in request.moves]
+    doings: list[tuple[int, int, str, int, str]] = [
+        *((move.batch, 0, move.kind, move.tokens, "") for move in request.moves),
+        *((step.batch, 1, "work", step.tokens, step.phase) for step in request.steps),
+    ]
     rows: list[Row] = []
     resident, place, now = 0, HELD, 0
-    for batch, is_work, kind, tokens, phase in sorted(steps + moves, key=lambda event: event[:2]):
+    for batch, is_work, kind, tokens, phase in sorted(doings, key=lambda doing: doing[:2]):
         t = starts[batch] if is_work else starts[batch - 1] + 1
         if resident and t > now:
             rows.append((place, now, t, resident, 0))
         now = t + is_work
         if is_work:
             resident += tokens
-            _work(rows, DECODE if phase == "decode" else PREFILL, t, resident, tokens)
+            goes_on = resident - 1 not in ends
+            _work(rows, DECODE if phase == "decode" else PREFILL, t, resident, tokens, goes_on)
         elif kind == "drop":
             resident, place = 0, HELD
         else:
@@ -94,9 +102,9 @@ def _pieces(request: RequestTrace, starts: list[int]) -> list[Row]:
     return rows
 
 
-def _work(rows: list[Row], kind: int, t: int, resident: int, tokens: int) -> None:
+def _work(rows: list[Row], kind: int, t: int, resident: int, tokens: int, goes_on: bool) -> None:
     """Append a slot of work, or let the decode that it goes on with last longer."""
-    if rows and rows[-1][0] == kind == DECODE and rows[-1][2] == t:
+    if goes_on and rows and rows[-1][0] == kind == DECODE and rows[-1][2] == t:
         rows[-1] = (*rows[-1][:2], t + 1, *rows[-1][3:])
     else:
         rows.append((kind, t, t + 1, resident, tokens))

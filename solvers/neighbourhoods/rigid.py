@@ -64,9 +64,10 @@ class Soft:
         )  # fmt: skip
 
     def order(self) -> tuple[Array, Array]:
-        """Return an order in which to insert the requests, and from when on each: those that fit at their start first."""
+        """Return an order in which to insert the requests, those that fit first, and from when on each."""
         room = np.full(len(self.over), self.tables.limits[0])
-        early, late = [], []
+        early: list[int] = []
+        late: list[int] = []
         for i in self.rank.tolist():
             window = room[self.start[i] : self.start[i] + self.length[i]]
             fits = bool((window >= self.blocks(i)).all())
