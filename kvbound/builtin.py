@@ -77,13 +77,15 @@ def infermax_figure15(I: int) -> Instance:  # noqa: E741 - the paper's letter, a
     )
 
 
-def hindsight(n: int, M: int, seed: int, P: int | None = None) -> Instance:
+def hindsight(n: int, M: int, seed: int, P: int | None = None, T: int | None = None) -> Instance:
     """Return an instance of the theory family: all at tick 0, one batch a tick, no eviction, no chunks, no pause.
 
-    No request needs more than `P` tokens of memory in all, `M` unless given.
+    No request needs more than `P` tokens of memory in all, `M` unless given. With `T`, each arrives at a tick of its
+    own from 0 to `T`, which is drawn right after its prompt and output.
     """
-    name = f"hindsight:n={n},M={M}{'' if P is None else f',P={P}'},seed={seed}"
-    return _theory_family(name, n, M, M if P is None else P, random.Random(seed))
+    given = "".join(f",{key}={value}" for key, value in (("P", P), ("T", T)) if value is not None)
+    name = f"hindsight:n={n},M={M}{given},seed={seed}"
+    return _theory_family(name, n, M, M if P is None else P, random.Random(seed), T)
 
 
 def identical(n: int, I: int, O: int, M: int) -> Instance:  # noqa: E741 - the letters of `infermax-figure15`
@@ -109,12 +111,13 @@ def hindsight_benchmark(seed: int) -> Instance:
     return _theory_family(f"hindsight-benchmark:seed={seed}", n, M, M, draw)
 
 
-def _theory_family(name: str, n: int, M: int, P: int, draw: random.Random) -> Instance:
+def _theory_family(name: str, n: int, M: int, P: int, draw: random.Random, T: int | None = None) -> Instance:
     requests = []
     for i in range(1, n + 1):
         s = draw.randint(1, 5)
         o = draw.randint(1, P - s)
-        requests.append(Request(id=f"R{i}", prompt=s + 1, segments=(Segment(decode=o),)))
+        arrival = 0 if T is None else draw.randint(0, T)
+        requests.append(Request(id=f"R{i}", arrival=arrival, prompt=s + 1, segments=(Segment(decode=o),)))
     return Instance(
         name=name,
         machine=Machine(memory=M, host_memory=0, chunked=False, evict=False, pause=False),
@@ -161,8 +164,9 @@ BUILTIN: dict[str, Builtin] = {
     ),
     "hindsight": Builtin(
         hindsight, {"n": 14, "M": 30, "seed": 14},
-        "the theory family: unit batches, one token a request and batch; P=.. limits the peaks, which is M otherwise",
-        "Jaillet et al., arXiv 2502.07115", ("P",),
+        "the theory family: unit batches, one token a request and batch; P=.. limits the peaks, which is M otherwise; "
+        "with T=.. they arrive at ticks from 0 to T, all at 0 otherwise",
+        "Jaillet et al., arXiv 2502.07115", ("P", "T"),
     ),
     "hindsight-benchmark": Builtin(
         hindsight_benchmark, {"seed": 2}, "the theory family, 40 to 60 requests, memory 30 to 50",

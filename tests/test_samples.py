@@ -1,6 +1,7 @@
 """The shipped samples are what the documented commands make of the public data, and are what the demo promises."""
 
 import os
+import random
 import re
 import shlex
 import sys
@@ -82,3 +83,15 @@ def test_the_theory_family_draws_in_the_documented_order():
     assert (len(benchmark.requests), benchmark.machine.memory) == (42, 31)
     assert all(request.peak <= 31 for request in benchmark.requests)
     assert set(BUILTIN) >= {"mars-figure1", "infermax-figure15", "hindsight", "hindsight-benchmark"}
+
+
+def test_arrivals_of_the_theory_family_are_drawn_after_each_request():
+    online = builtin_instance("hindsight:n=40,M=30,P=12,T=9,seed=1")
+    draw = random.Random(1)
+    for request in online.requests:
+        s = draw.randint(1, 5)
+        output = draw.randint(1, 12 - s)
+        assert (request.prompt, request.output, request.arrival) == (s + 1, output, draw.randint(0, 9))
+    assert {request.arrival for request in online.requests} == set(range(10))
+    assert builtin_instance(online.name).sha256 == online.sha256
+    assert {request.arrival for request in builtin_instance("hindsight:n=40,M=30,P=12,seed=1").requests} == {0}

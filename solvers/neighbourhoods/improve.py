@@ -1,0 +1,129 @@
+"""Better schedules by destroy and repair: see `docs/neighbourhoods.md`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from kvbound.errors import BadInput
+from kvbound.instance import Instance
+from kvbound.metrics import objective_value
+from kvbound.schedule import Schedule
+from kvbound.trace import Trace
+from kvbound.validator import verify_schedule
+from solvers.neighbourhoods import search
+from solvers.neighbourhoods.kernels import END, use
+from solvers.neighbourhoods.read import read_pieces, read_schedule
+from solvers.neighbourhoods.rigid import Soft, is_rigid
+from solvers.neighbourhoods.scope import why_not
+from solvers.neighbourhoods.tables import Tables
+
+CHUNK = 0.2
+"""Seconds between two looks at the clock."""
+HOT, COLD = 5.0, 0.3
+"""Slots of delay that a move may bring by and large, at the start and at the end."""
+SOFT = 0.8
+"""The share of a search over rigid requests in which memory may be exceeded."""
+LARGEST = 6
+"""Requests that a move takes out at the most."""
+
+
+def improve(
+    instance: Instance,
+    objective: str,
+    schedule: Schedule,
+    *,
+    seconds: float,
+    seed: int,
+    target: int | None = None,
+    rounds: int | None = None,
+) -> Schedule:
+    """Return a schedule that the referee passes and that is at least as good as `schedule`.
+
+    The search takes `seconds`, or less where it comes down to the value `target`. With `rounds` it makes so many moves
+    instead, however long they take; then it is deterministic. Compiling, once per machine, and writing the schedule
+    are not counted.
+
+    Raises:
+        BadInput: the instance or the objective is none that `scope.why_not` lets pass.
+        InvalidSchedule: `schedule` breaks a rule.
+    """
+    reason = why_not(instance, objective)
+    if reason is not None:
+        raise BadInput(f"improving schedules does not go with {reason}; use the schedule as it is")
+    given = verify_schedule(instance, schedule)
+    run = Search(given, objective, seed)
+    run.run(seconds, rounds, target)
+    found = read_schedule(instance, run.tables, run.best_plan, run.best_count)
+    values = [objective_value(trace, objective) for trace in (verify_schedule(instance, found), given)]
+    return found if values[0] < values[1] else schedule
+
+
+class Search:
+    """A schedule in pieces, and the best one found so far."""
+
+    def __init__(self, given: Trace, objective: str, seed: int) -> None:
+        self.tables = Tables(given.instance, objective)
+        self.plan, self.count = read_pieces(given, self.tables)
+        ends = int(self.plan[:, :, END].max())
+        self.slots = ends + ends // 8 + 64
+        self.room = self.tables.room(self.slots)
+        for plan, count in zip(self.plan, self.count, strict=True):
+            use(self.room, self.tables.switches[0], plan, count, -1)
+        self.best_plan, self.best_count, self.best = self.plan.copy(), self.count.copy(), np.inf
+        search.seed_draws(seed)
+        self._anneal(0, 1.0, 1.0)
+
+    def value(self) -> float:
+        """Return the objective of the best schedule found, but for what does not depend on the schedule."""
+        tables = self.tables
+        return self.best - float(tables.rate @ tables.arrival)
+
+    def run(self, seconds: float, rounds: int | None, target: int | None) -> None:
+        """Search until time is up, `rounds` moves are made, or the value is at most `target`."""
+        hot = HOT
+        if is_rigid(self.tables):
+            hot = COLD
+            self._soften(SOFT * seconds, rounds and int(SOFT * rounds))
+            seconds, rounds = (1 - SOFT) * seconds, rounds and rounds - int(SOFT * rounds)
+        for now, share, then in steps(seconds, rounds):
+            if target is not None and self.value() <= target + 1e-6:
+                break
+            self._anneal(now, hot * (COLD / hot) ** share, hot * (COLD / hot) ** then)
+
+    def _soften(self, seconds: float, rounds: int | None) -> None:
+        soft = Soft(self.tables, self.plan, self.slots)
+        soft.run(0, 0.0, 0.0)
+        for now, share, then in steps(seconds, rounds):
+            soft.run(now, share, then)
+        order, release = soft.order()
+        t, room = self.tables, self.tables.room(self.slots)
+        plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
+        if search.build(order, room, t.gear(self.slots), release, t.segments, t.first, plan, count):
+            self.plan, self.count, self.room = plan, count, room
+            self._anneal(0, 1.0, 1.0)
+
+    def _anneal(self, rounds: int, hot: float, cold: float) -> None:
+        t, heat = self.tables, float(self.tables.rate.mean())
+        self.best = search.anneal(
+            rounds, hot * heat, cold * heat, self.room, t.gear(self.slots), t.arrival, t.segments, t.first, t.rate,
+            t.by_first_token, t.area, self.plan, self.count, self.best_plan, self.best_count, self.best, LARGEST,
+        )  # fmt: skip
+
+
+def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, float]]:
+    """Yield how many moves to make next, and the shares of the search before and after them, until it is over.
+
+    With `rounds`, these do not depend on the clock, and all are made in one step.
+    """
+    if rounds is not None:
+        yield rounds, 0.0, 1.0
+        return
+    began, made, now = time.monotonic(), 0, 1_000
+    while (passed := time.monotonic() - began) < seconds:
+        if made:
+            now = int(made / passed * min(CHUNK, seconds - passed)) + 1
+        yield now, passed / seconds, min(1.0, (passed + CHUNK) / seconds)
+        made += now

@@ -1,0 +1,207 @@
+"""Where one request fits beside the others, compiled.
+
+All amounts are 64-bit integers. `room[r, t]` is what slot t still offers of resource r: DEVICE in blocks, the others in
+tokens or requests. What a request does is a list of pieces, rows (kind, begin, end, resident, tokens) for the slots
+begin to end - 1: `resident` is the KV after the growth of the first of them, `tokens` what each of them processes. A
+decode grows by one token a slot; kinds HELD and HOSTED only keep their KV. `gear` are five numbers: slots, block,
+whether prefills may be split, whether a request may sit out, and the most parts of a prefill.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+DEVICE, HOST, TOKENS, PREFILL_TOKENS, REQUESTS = range(5)
+PREFILL, DECODE, HELD, HOSTED = range(4)
+FIRST, PRESERVE, DISCARD, SWAP, FREE = range(5)
+"""What came before a segment: the arrival, or a call with its handling."""
+KIND, BEGIN, END, RESIDENT, WORK = range(5)
+
+
+@njit(cache=True)
+def use(room, block, pieces, count, sign):  # type: ignore[no-untyped-def]
+    """Take what `pieces` need from the room (sign -1), or give it back (sign 1)."""
+    for p in range(count):
+        kind, begin, end = pieces[p, KIND], pieces[p, BEGIN], pieces[p, END]
+        resident, tokens = pieces[p, RESIDENT], pieces[p, WORK]
+        for t in range(begin, end):
+            if kind == HOSTED:
+                room[HOST, t] += sign * resident
+            else:
+                grown = resident + t - begin if kind == DECODE else resident
+                room[DEVICE, t] += sign * ((grown + block - 1) // block)
+            if kind in (PREFILL, DECODE):
+                room[TOKENS, t] += sign * tokens
+                room[REQUESTS, t] += sign
+            if kind == PREFILL:
+                room[PREFILL_TOKENS, t] += sign * tokens
+
+
+@njit(cache=True)
+def fit(room, gear, ready, earliest, context, decode, before, parts):  # type: ignore[no-untyped-def]
+    """Return the first slot from `earliest` on in which a segment can generate its first token, and the parts.
+
+    The `context` is known then, of which `before` tokens are resident; the rest is processed in `parts`, rows (slot,
+    tokens) from the last to the first, as late as possible and not before `ready`. (-1, 0): nowhere.
+    """
+    slots, block = gear[0], gear[1]
+    first = earliest
+    fine_from, fine_to = first, first  # slots that suit this first slot, and so any later one: less is resident then
+    while first + decode <= slots:
+        t = first + decode - 1
+        while t >= first:
+            if fine_from <= t < fine_to:
+                t = fine_from - 1
+            elif room[DEVICE, t] * block < context + t - first or room[TOKENS, t] < 1 or room[REQUESTS, t] < 1:
+                break
+            else:
+                t -= 1
+        if t < first:
+            found = fill(room, gear, ready, first, context, before, parts)
+            if found:
+                return first, found
+            fine_from, fine_to = first, first + decode
+            first += 1
+            continue
+        fine_from, fine_to = t + 1, first + decode
+        here = room[DEVICE, t] * block
+        never = here < context or room[TOKENS, t] < 1 or room[REQUESTS, t] < 1
+        first = t + 1 if never else context + t - here
+    return -1, 0
+
+
+@njit(cache=True)
+def fill(room, gear, ready, first, context, before, parts):  # type: ignore[no-untyped-def]
+    """Split what is to be processed up to slot `first` into parts, as late as possible; return how many (0: no way)."""
+    block, chunked, pause = gear[1], gear[2], gear[3]
+    left, t, found = context - before, first, 0
+    while left > 0:
+        if t < ready or found == gear[4] or room[DEVICE, t] * block < before + left:
+            return 0
+        part = min(left, room[TOKENS, t])
+        if t == first and (left == 1 or (room[PREFILL_TOKENS, t] < 1 and chunked)) and before + left > 1:
+            part = min(part, 1)  # a decode: one token, on what is resident
+        else:
+            part = min(part, room[PREFILL_TOKENS, t])
+        if room[REQUESTS, t] < 1:
+            part = 0
+        if part > 0:
+            parts[found, 0], parts[found, 1] = t, part
+            found += 1
+            left -= part
+        if (part <= 0 and (not pause or t == first)) or (left > 0 and not chunked):
+            return 0
+        t -= 1
+    return found
+
+
+@njit(cache=True)
+def hold(room, block, handling, kept, begin, end, most, host_first, pieces, count):  # type: ignore[no-untyped-def]
+    """Keep `kept` tokens over the slots `begin` to `end` - 1; return the count of pieces and the slot that is blocked.
+
+    The second is -1 where none is. At most `most` slots on the device where the handling is free.
+    """
+    blocks = (kept + block - 1) // block
+    place, opened, blocked_host = -1, count, -1
+    for t in range(begin, end):
+        on_device = room[DEVICE, t] >= blocks and (handling != FREE or most > 0)
+        on_host = handling != PRESERVE and room[HOST, t] >= kept
+        if not on_host and blocked_host < 0:
+            blocked_host = t
+        if handling == SWAP:
+            now = HELD if place == HELD or not on_host else HOSTED
+        elif place == -1:
+            now = HOSTED if on_host and (host_first or not on_device) else HELD
+        elif place == HELD:
+            now = HELD if on_device else HOSTED
+        else:
+            now = HOSTED if on_host else HELD
+        if (now == HELD and not on_device) or (now == HOSTED and not on_host):
+            return opened, blocked_host if handling == SWAP else t
+        most -= now == HELD
+        if now == place:
+            pieces[count - 1, END] = t + 1
+            continue
+        if count == pieces.shape[0]:
+            return opened, t
+        pieces[count, KIND], pieces[count, BEGIN], pieces[count, END] = now, t, t + 1
+        pieces[count, RESIDENT], pieces[count, WORK] = kept, 0
+        place = now
+        count += 1
+    return count, -1
+
+
+@njit(cache=True)
+def write(pieces, count, first, context, decode, before, parts, found):  # type: ignore[no-untyped-def]
+    """Append the pieces of a segment; return their count, or -1 where there are too many."""
+    if count + 2 * found + 1 > pieces.shape[0]:
+        return -1
+    resident = before
+    for p in range(found - 1, -1, -1):
+        t, part = parts[p, 0], parts[p, 1]
+        resident += part
+        if p == 0 and part == 1 and resident > 1:
+            break  # the first token comes of a decode
+        count = _append(pieces, count, PREFILL, t, t + 1, resident, part)
+        if p > 0 and parts[p - 1, 0] > t + 1:
+            count = _append(pieces, count, HELD, t + 1, parts[p - 1, 0], resident, 0)
+    begin = first if parts[0, 1] == 1 and context > 1 else first + 1
+    if begin < first + decode:
+        count = _append(pieces, count, DECODE, begin, first + decode, context + begin - first, 1)
+    return count
+
+
+@njit(cache=True)
+def _append(pieces, count, kind, begin, end, resident, tokens):  # type: ignore[no-untyped-def]
+    pieces[count, KIND], pieces[count, BEGIN], pieces[count, END] = kind, begin, end
+    pieces[count, RESIDENT], pieces[count, WORK] = resident, tokens
+    return count + 1
+
+
+@njit(cache=True)
+def insert(room, gear, arrival, segments, most, host_first, pieces, parts, bounds, marks):  # type: ignore[no-untyped-def]
+    """Put a request where it is done early, segment by segment; return the count of pieces (0: it does not fit).
+
+    `segments` are rows (context, decode, duration of the call before, tokens not yet processed if KV was kept,
+    handling of that call). KV is kept over a call, at most `most` slots on the device, or dropped, whichever lets the
+    segment begin earlier. Where KV must be kept and cannot, the segment before the call begins later. `bounds` and
+    `marks` are scratch, a row per segment; `bounds[k]` ends as the slot of segment k's first token.
+    """
+    k, last = 0, segments.shape[0]
+    for s in range(last):
+        bounds[s] = 0
+    marks[0] = 0
+    while k < last:
+        context, decode, handling = segments[k, 0], segments[k, 1], segments[k, 4]
+        over = arrival if k == 0 else bounds[k - 1] + segments[k - 1, 1]
+        ready = over + segments[k, 2]
+        first, count, blocked = -1, 0, -1
+        if handling in (PRESERVE, SWAP, FREE):
+            kept = context - segments[k, 3]
+            first, found = fit(room, gear, ready, max(ready, bounds[k]), context, decode, kept, parts)
+            if first >= 0:
+                begin = parts[found - 1, 0]
+                count, blocked = hold(room, gear[1], handling, kept, over, begin, most, host_first, pieces, marks[k])
+                if blocked >= 0:
+                    first = -1
+                    blocked = -1 if handling == FREE else blocked  # it can be dropped instead
+                else:
+                    count = write(pieces, count, first, context, decode, kept, parts, found)
+        if handling in (FIRST, DISCARD, FREE) and first != max(ready, bounds[k]):
+            again, found = fit(room, gear, ready, max(ready, bounds[k]), context, decode, 0, parts)
+            if again >= 0 and (first < 0 or again < first):
+                first = again
+                count = write(pieces, marks[k], first, context, decode, 0, parts, found)
+        if first >= 0 and count < 0:
+            return 0
+        if first >= 0:
+            bounds[k] = first
+            k += 1
+            marks[k] = count
+        elif blocked >= 0:
+            bounds[k - 1] = blocked + 1 - segments[k - 1, 1]
+            bounds[k] = 0
+            k -= 1
+        else:
+            return 0
+    return marks[last]

@@ -1,0 +1,110 @@
+"""From pieces to a schedule, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from formulations.timing import start_early
+from kvbound.instance import Instance
+from kvbound.schedule import Batch, Schedule
+from kvbound.trace import RequestTrace, Trace
+from solvers.neighbourhoods.kernels import DECODE, HELD, HOSTED, PREFILL, SWAP
+from solvers.neighbourhoods.tables import Array, Tables
+
+Event = tuple[int, str, int]
+"""A slot, `work` or the kind of a move, and tokens."""
+Row = tuple[int, int, int, int, int]
+"""A piece: kind, first slot, slot after the last, resident tokens, tokens processed in each slot."""
+
+
+def read_schedule(instance: Instance, tables: Tables, plan: Array, count: Array) -> Schedule:
+    """Return the schedule in which request i does the first count[i] pieces of plan[i], started early.
+
+    Drops in a slot that is no batch join the next one.
+    """
+    slots: dict[int, dict[str, dict[str, int]]] = {}
+    for i, request in enumerate(instance.requests):
+        segments = tables.segments[tables.first[i] : tables.first[i + 1]]
+        for t, kind, tokens in events(plan[i, : count[i]].tolist(), segments.tolist()):
+            slots.setdefault(t, {}).setdefault(kind, {})[request.id] = tokens
+    batches: list[Batch] = []
+    dropped: dict[str, int] = {}
+    for t in sorted(slots):
+        dropped |= slots[t].pop("drop", {})
+        if slots[t]:
+            batches.append(Batch.model_validate({"start": t + tables.origin, "drop": dropped, **slots[t]}))
+            dropped = {}
+    return start_early(instance, batches).schedule
+
+
+def events(pieces: list[Row], segments: list[Row]) -> Iterator[Event]:
+    """Yield what one request does: its work, and the moves that its pieces imply."""
+    k, held, is_hosted, called, last = 0, 0, False, False, 0
+    for kind, begin, end, resident, tokens in pieces:
+        if held and kind in (PREFILL, DECODE) and resident == tokens:
+            yield last, "drop", held
+            held, is_hosted = 0, False
+        elif called and segments[k][4] == SWAP:
+            yield last, "swap_out", held
+            is_hosted = True
+        if is_hosted != (kind == HOSTED):
+            is_hosted = not is_hosted
+            yield begin, "swap_out" if is_hosted else "swap_in", held
+        called, last = False, end
+        if kind in (PREFILL, DECODE):
+            yield from ((t, "work", tokens) for t in range(begin, end))
+            held = resident + end - begin - 1
+            if held == segments[k][0] + segments[k][1] - 1:
+                k, called = k + 1, True
+
+
+def read_pieces(trace: Trace, tables: Tables) -> tuple[Array, Array]:
+    """Return the plan of every request in an executed schedule whose batches last one tick, and the counts."""
+    starts = [batch.start - tables.origin for batch in trace.batches]
+    ends: Array = tables.segments[:, 0] + tables.segments[:, 1] - 1
+    rows = [
+        _pieces(request, starts, set(ends[tables.first[i] : tables.first[i + 1]].tolist()))
+        for i, request in enumerate(trace.requests)
+    ]
+    plan = np.zeros((len(rows), max(tables.pieces, *map(len, rows), 1), 5), np.int64)
+    for i, each in enumerate(rows):
+        plan[i, : len(each)] = each
+    return plan, np.array([len(each) for each in rows])
+
+
+def _pieces(request: RequestTrace, starts: list[int], ends: set[int]) -> list[Row]:
+    """Return the pieces of one request; KV that lies somewhere until it is moved is a piece too.
+
+    `ends` are the tokens resident where its segments end: a decode after that is another piece.
+    A move is made as soon as the batch before its own has ended, so that ordered ones come right after the call began.
+    """
+    doings: list[tuple[int, int, str, int, str]] = [
+        *((move.batch, 0, move.kind, move.tokens, "") for move in request.moves),
+        *((step.batch, 1, "work", step.tokens, step.phase) for step in request.steps),
+    ]
+    rows: list[Row] = []
+    resident, place, now = 0, HELD, 0
+    for batch, is_work, kind, tokens, phase in sorted(doings, key=lambda doing: doing[:2]):
+        t = starts[batch] if is_work else starts[batch - 1] + 1
+        if resident and t > now:
+            rows.append((place, now, t, resident, 0))
+        now = t + is_work
+        if is_work:
+            resident += tokens
+            goes_on = resident - 1 not in ends
+            _work(rows, DECODE if phase == "decode" else PREFILL, t, resident, tokens, goes_on)
+        elif kind == "drop":
+            resident, place = 0, HELD
+        else:
+            place = HOSTED if kind == "swap_out" else HELD
+    return rows
+
+
+def _work(rows: list[Row], kind: int, t: int, resident: int, tokens: int, goes_on: bool) -> None:
+    """Append a slot of work, or let the decode that it goes on with last longer."""
+    if goes_on and rows and rows[-1][0] == kind == DECODE and rows[-1][2] == t:
+        rows[-1] = (*rows[-1][:2], t + 1, *rows[-1][3:])
+    else:
+        rows.append((kind, t, t + 1, resident, tokens))

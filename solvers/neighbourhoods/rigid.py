@@ -1,0 +1,124 @@
+"""Requests that are one block in time: a start each, searched with memory that may be exceeded, then made to fit."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+from solvers.neighbourhoods.kernels import BEGIN
+from solvers.neighbourhoods.soft import JITTER, SHIFT, soften
+from solvers.neighbourhoods.tables import Array, Tables
+
+ROOMY = 4
+"""With memory for fewer requests at their largest, ends exclude one another, and exact repairs do better."""
+MOST_NUMBERS = 2**25
+"""Numbers in the table of loads."""
+FLOOR = 0.25
+"""Of the largest price, what memory costs in the last slot too."""
+EARLY = 0.7
+"""The share of the moves at prices up to `DEAR[1]`; then they rise to `DEAR[2]`."""
+HEAT = 10.0, 0.5, 0.25
+DEAR = 1.0, 2.0, 15.0
+
+
+def is_rigid(tables: Tables) -> bool:
+    """Whether a request is one block of memory in time, nothing else is limited, and memory holds several of them."""
+    longest = int(tables.segments[:, 1].max())
+    return (
+        len(tables.segments) == len(tables.arrival)
+        and not tables.has_budgets
+        and bool(ROOMY * int(tables.peak_blocks.max()) <= tables.limits[0])
+        and len(tables.arrival) * 7 * (longest + SHIFT + JITTER) <= MOST_NUMBERS
+        and bool(tables.peak_blocks.sum() < 2**23)  # so that floats of 32 bits are exact
+    )
+
+
+class Soft:
+    """The search over starts."""
+
+    def __init__(self, tables: Tables, plan: Array, slots: int) -> None:
+        self.tables = tables
+        self.start: Array = plan[:, 0, BEGIN].copy()
+        self.length: Array = tables.segments[:, 1].copy()
+        self.pad = 3 * (int(self.length.max()) + SHIFT + JITTER)
+        self.load = self._loads()
+        self.over: Array = np.full(slots, -tables.limits[0], np.float32)
+        for i, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
+            self.over[start : start + length] += self.blocks(i)
+        worth = memory_prices(tables, slots)
+        self.worth: Array = (worth + FLOOR * worth.max()).astype(np.float32)
+        self.rank: Array = np.argsort(tables.area, kind="stable")
+
+    def blocks(self, i: int) -> Array:
+        """Return the blocks of request i by batch."""
+        return self.load[i, self.pad : self.pad + self.length[i]]
+
+    def run(self, rounds: int, share: float, then: float) -> None:
+        """Make `rounds` moves, while the share of all moves that are made goes from `share` to `then`."""
+        hot, cold, dear, dearer = (_at(values, x) for values in (HEAT, DEAR) for x in (share, then))
+        rate = self.tables.rate
+        soften(
+            rounds, hot * rate.mean(), cold * rate.mean(), dear, dearer, self.worth, self.over, self.load, self.pad,
+            self.length, self.tables.arrival, rate, self.rank, self.start,
+        )  # fmt: skip
+
+    def order(self) -> tuple[Array, Array]:
+        """Return an order in which to insert the requests, those that fit first, and from when on each."""
+        room = np.full(len(self.over), self.tables.limits[0])
+        early: list[int] = []
+        late: list[int] = []
+        for i in self.rank.tolist():
+            window = room[self.start[i] : self.start[i] + self.length[i]]
+            fits = bool((window >= self.blocks(i)).all())
+            if fits:
+                window -= self.blocks(i).astype(np.int64)
+            (early if fits else late).append(i)
+        release = self.start.copy()
+        release[late] = self.tables.arrival[late]
+        return np.array(early + late), release
+
+    def _loads(self) -> Array:
+        block, segments = self.tables.switches[0], self.tables.segments
+        batch = np.arange(self.length.max())
+        blocks = -(-(segments[:, :1] + batch) // block) * (batch < self.length[:, None])
+        return np.pad(blocks.astype(np.float32), ((0, 0), (self.pad, self.pad)))
+
+
+def _at(values: tuple[float, float, float], share: float) -> float:
+    """Return the value at a share of the search: geometric from the first to the second, and on to the third."""
+    first, second, third = values
+    if share < EARLY:
+        return float(first * (second / first) ** (share / EARLY))
+    return float(second * (third / second) ** ((share - EARLY) / (1 - EARLY)))
+
+
+def memory_prices(tables: Tables, slots: int) -> Array:
+    """Return what a block of memory is worth in each slot, as floats: the dual of one machine that is shared.
+
+    The machine works on the released request of the smallest area per rate, preemptively. While it is busy, a block in
+    one slot brings a slot's work of the present request forward, and with it all that follow.
+    """
+    falls = np.zeros(slots + 1)
+    idle = np.zeros(slots + 1, bool)
+    order = np.argsort(tables.arrival, kind="stable").tolist()
+    waiting: list[list[float]] = []
+    memory, k = float(tables.limits[0]), 0
+    for t in range(slots):
+        while k < len(order) and tables.arrival[order[k]] <= t:
+            area = float(tables.area[order[k]])
+            heappush(waiting, [area, area * float(tables.rate[order[k]])])
+            k += 1
+        left = memory
+        idle[t] = not waiting
+        while waiting and left > 0:
+            area, work = waiting[0]
+            done = min(left, work)
+            falls[t] += done / memory / area
+            left, waiting[0][1] = left - done, work - done
+            if work <= done:
+                heappop(waiting)
+    worth = np.zeros(slots + 1)
+    for t in range(slots - 1, -1, -1):
+        worth[t] = 0.0 if idle[t] else worth[t + 1] + falls[t]
+    return worth[:slots]

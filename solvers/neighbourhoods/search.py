@@ -1,0 +1,193 @@
+"""The search, compiled: destroy and repair under annealing.
+
+`plan[i]` are the pieces of request i, `count[i]` how many there are; `cost[i]` is rate times the slot that counts.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from solvers.neighbourhoods.kernels import BEGIN, DECODE, END, KIND, PREFILL, RESIDENT, insert, use
+
+
+@njit(cache=True)
+def seed_draws(seed):  # type: ignore[no-untyped-def]
+    """Seed the random numbers of the compiled code."""
+    np.random.seed(seed)
+
+
+@njit(cache=True)
+def build(order, room, gear, arrival, segments, first, plan, count):  # type: ignore[no-untyped-def]
+    """Insert all requests in `order` into an empty schedule; return whether all fit."""
+    parts, bounds, marks = _scratch(gear, first)
+    for i in order:
+        mine = segments[first[i] : first[i + 1]]
+        count[i] = insert(room, gear, arrival[i], mine, gear[0], True, plan[i], parts, bounds, marks)
+        if count[i] == 0:
+            return False
+        use(room, gear[1], plan[i], count[i], -1)
+    return True
+
+
+@njit(cache=True)
+def _scratch(gear, first):  # type: ignore[no-untyped-def]
+    most = 1
+    for i in range(first.shape[0] - 1):
+        most = max(most, first[i + 1] - first[i])
+    return np.empty((gear[4], 2), np.int64), np.empty(most, np.int64), np.empty(most + 1, np.int64)
+
+
+@njit(cache=True)
+def price(i, plan, count, segments, first, rate, by_first_token):  # type: ignore[no-untyped-def]
+    """Return what request i costs on its plan: rate times the end of what counts."""
+    if not by_first_token:
+        return rate[i] * plan[i, count[i] - 1, END]
+    for p in range(count[i]):
+        t, kind = plan[i, p, END], plan[i, p, KIND]
+        if kind == PREFILL and plan[i, p, RESIDENT] == segments[first[i], 0]:
+            return rate[i] * t
+        if kind == DECODE:
+            return rate[i] * (plan[i, p, BEGIN] + 1)
+    return 0.0
+
+
+@njit(cache=True)
+def draw_group(n, plan, count, area, size, near, group, mark):  # type: ignore[no-untyped-def]
+    """Draw up to `size` requests into `group`; return how many.
+
+    The first is any; the second, where one is found, begins earlier although it is larger. The others begin or end
+    within `near` slots of one of the two (near < 0: anywhere).
+    """
+    i = np.random.randint(n)
+    group[0], found, tries = i, 1, 0
+    mark[i] = True
+    other = i
+    if near >= 0 and size > 1 and np.random.random() < 0.7:
+        for _ in range(30):
+            j = np.random.randint(n)
+            if area[j] > area[i] and plan[j, 0, BEGIN] < plan[i, 0, BEGIN]:
+                group[1], other, found = j, j, 2
+                mark[j] = True
+                break
+    while found < size and tries < 8 * size + 20:
+        tries += 1
+        j = np.random.randint(n)
+        if mark[j]:
+            continue
+        k = other if tries % 2 else i
+        if (
+            near < 0
+            or abs(plan[j, 0, BEGIN] - plan[k, 0, BEGIN]) <= near
+            or abs(plan[j, count[j] - 1, END] - plan[k, count[k] - 1, END]) <= near
+        ):
+            group[found] = j
+            mark[j] = True
+            found += 1
+    for g in range(found):
+        mark[group[g]] = False
+    return found
+
+
+@njit(cache=True)
+def arrange(group, size, area, keys):  # type: ignore[no-untyped-def]
+    """Shuffle the first `size` of the group, or sort them by area with some noise."""
+    noise = np.random.random()
+    by_area = np.random.random() < 0.5
+    for g in range(size):
+        keys[g] = area[group[g]] * math.exp(noise * np.random.randn()) if by_area else np.random.random()
+    order = np.argsort(keys[:size])
+    old = group[:size].copy()
+    for g in range(size):
+        group[g] = old[order[g]]
+
+
+@njit(cache=True)
+def take_out(group, size, room, block, plan, count, old_plan, old_count):  # type: ignore[no-untyped-def]
+    """Give back the room of the group, and keep a copy of its pieces."""
+    for g in range(size):
+        i = group[g]
+        use(room, block, plan[i], count[i], 1)
+        old_count[g] = count[i]
+        old_plan[g, : count[i]] = plan[i, : count[i]]
+
+
+@njit(cache=True)
+def put_back(group, size, done, room, block, plan, count, old_plan, old_count):  # type: ignore[no-untyped-def]
+    """Undo: the first `done` of the group have been inserted anew; all get their old pieces again."""
+    for g in range(done):
+        use(room, block, plan[group[g]], count[group[g]], 1)
+    for g in range(size):
+        i = group[g]
+        count[i] = old_count[g]
+        plan[i, : count[i]] = old_plan[g, : count[i]]
+        use(room, block, plan[i], count[i], -1)
+
+
+@njit(cache=True)
+def anneal(  # type: ignore[no-untyped-def]
+    rounds, hot, cold, room, gear, arrival, segments, first, rate, by_first_token, area, plan, count, best_plan,
+    best_count, best, largest,
+):  # fmt: skip
+    """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best plan.
+
+    A move takes out up to `largest` requests and inserts them anew, some a little later than they fit, and with some
+    limit on the slots that KV stays on the device in a free call.
+    """
+    n, block = count.shape[0], gear[1]
+    parts, bounds, marks = _scratch(gear, first)
+    cost = np.empty(n)
+    for i in range(n):
+        cost[i] = price(i, plan, count, segments, first, rate, by_first_token)
+    total = cost.sum()
+    changed, is_changed, changes = np.arange(n), np.ones(n, np.bool_), n  # since the best plan was copied
+    group, mark, keys = np.empty(n, np.int64), np.zeros(n, np.bool_), np.empty(n)
+    old_plan = np.empty((largest, plan.shape[1], plan.shape[2]), np.int64)
+    old_count = np.empty(largest, np.int64)
+    for r in range(rounds + 1):
+        if total < best - 1e-9:
+            best = total
+            for c in range(changes):
+                i = changed[c]
+                best_count[i] = count[i]
+                best_plan[i, : count[i]] = plan[i, : count[i]]
+                is_changed[i] = False
+            changes = 0
+        if r == rounds:
+            break
+        heat = hot * (cold / hot) ** (r / rounds)
+        size = 1 if np.random.random() < 0.05 else 2 + int((largest - 1) * np.random.random() ** 2)
+        near = -1 if np.random.random() < 0.1 else np.random.randint(1, 30)
+        size = draw_group(n, plan, count, area, min(size, n), near, group, mark)
+        arrange(group, size, area, keys)
+        before = 0.0
+        for g in range(size):
+            before += cost[group[g]]
+        take_out(group, size, room, block, plan, count, old_plan, old_count)
+        allowed = before - heat * math.log(np.random.random() + 1e-12)
+        after, done = 0.0, 0
+        while done < size and after <= allowed:
+            i = group[done]
+            late = np.random.randint(1, 16) if np.random.random() < 0.1 else 0
+            most = gear[0] if np.random.random() < 0.5 else int(4 ** (6 * np.random.random())) - 1
+            mine, host_first = segments[first[i] : first[i + 1]], np.random.random() < 0.7
+            count[i] = insert(room, gear, arrival[i] + late, mine, most, host_first, plan[i], parts, bounds, marks)
+            if count[i] == 0:
+                break
+            use(room, block, plan[i], count[i], -1)
+            done += 1
+            after += price(i, plan, count, segments, first, rate, by_first_token)
+        if done < size or after > allowed:
+            put_back(group, size, done, room, block, plan, count, old_plan, old_count)
+            continue
+        total += after - before
+        for g in range(size):
+            i = group[g]
+            cost[i] = price(i, plan, count, segments, first, rate, by_first_token)
+            if not is_changed[i]:
+                is_changed[i] = True
+                changed[changes] = i
+                changes += 1
+    return best

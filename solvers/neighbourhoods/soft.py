@@ -1,0 +1,131 @@
+"""Starts of rigid requests, searched with memory that may be exceeded at a price; compiled.
+
+`over[t]` is what is taken of slot t above the limit (negative: what is left), and `price[t]` what each block above it
+costs. `load[i]` are the blocks of request i by batch, with `pad` zeros before and at least so many after them. Both are
+floats, which propose only: what comes out is inserted anew, in integers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+SHIFT, JITTER = 8, 2
+"""Slots by which a request is shifted at the most, and by which exchanged ones miss each other's place."""
+NEIGHBOURS = 40
+"""Exchanged requests are at most so many ranks of area apart."""
+REPRICE = 4096
+"""Moves between two changes of the prices."""
+
+
+@njit(cache=True, fastmath=True)
+def change(over, price, out, out_at, back, back_at, begin, end):  # type: ignore[no-untyped-def]
+    """Return what the price paid in the slots `begin` to `end` - 1 rises by when one load gives way to another.
+
+    `out[k]` is what the first takes of slot `out_at` + k, and likewise `back`.
+    """
+    rise, zero = np.float32(0), np.float32(0)
+    a, b = begin - out_at, begin - back_at
+    for k in range(end - begin):
+        now = over[begin + k]
+        rise += price[begin + k] * (max(zero, now + back[b + k] - out[a + k]) - max(zero, now))
+    return rise
+
+
+@njit(cache=True, fastmath=True)
+def change_both(over, price, one, one_at, one_to, two, two_at, two_to, begin, end):  # type: ignore[no-untyped-def]
+    """Return the same for two loads that move, each from one place to another."""
+    rise, zero = np.float32(0), np.float32(0)
+    a, b, c, d = begin - one_at, begin - one_to, begin - two_at, begin - two_to
+    for k in range(end - begin):
+        now = over[begin + k]
+        then = now + one[b + k] - one[a + k] + two[d + k] - two[c + k]
+        rise += price[begin + k] * (max(zero, then) - max(zero, now))
+    return rise
+
+
+@njit(cache=True, fastmath=True)
+def shift_rise(over, price, load, pad, length, t, s):  # type: ignore[no-untyped-def]
+    """Return the rise when a load moves from start t to start s."""
+    if abs(s - t) < length:
+        return change(over, price, load, t - pad, load, s - pad, min(s, t), max(s, t) + length)
+    gone = change(over, price, load, t - pad, load, t - pad + length, t, t + length)
+    return gone + change(over, price, load, s - pad - length, load, s - pad, s, s + length)
+
+
+@njit(cache=True, fastmath=True)
+def exchange_rise(over, price, pad, one, n, t, s, two, m, u, v):  # type: ignore[no-untyped-def]
+    """Return the rise when load `one`, of length n, moves from t to s, and `two`, of length m, from u to v."""
+    a, b = min(t, v), max(t + n, v + m)
+    c, d = min(u, s), max(u + m, s + n)
+    if b <= c or d <= a:
+        rise = change(over, price, one, t - pad, two, v - pad, a, b)
+        return rise + change(over, price, two, u - pad, one, s - pad, c, d)
+    return change_both(over, price, one, t - pad, s - pad, two, u - pad, v - pad, min(a, c), max(b, d))
+
+
+@njit(cache=True, fastmath=True)
+def shift(over, load, pad, length, t, s):  # type: ignore[no-untyped-def]
+    """Move a load from start t to start s."""
+    for k in range(length):
+        over[t + k] -= load[pad + k]
+    for k in range(length):
+        over[s + k] += load[pad + k]
+
+
+@njit(cache=True)
+def like(i, rank, place):  # type: ignore[no-untyped-def]
+    """Draw a request of about the area of request i."""
+    k = place[i] + np.random.randint(-NEIGHBOURS, NEIGHBOURS + 1)
+    return rank[min(rank.shape[0] - 1, max(0, k))]
+
+
+@njit(cache=True)
+def soften(rounds, hot, cold, dear, dearer, worth, over, load, pad, length, release, rate, rank, start):  # type: ignore[no-untyped-def]
+    """Change `start`, and `over` with it, in `rounds` moves; prices are `worth` times `dear`, rising to `dearer`.
+
+    A move shifts a request, mostly by a few slots, or exchanges two, mostly of like area: start for start, end for
+    end, or about so. `rank` are the requests by area.
+    """
+    n, slots = start.shape[0], over.shape[0]
+    place = np.empty(n, np.int64)
+    place[rank] = np.arange(n)
+    price, heat = worth.copy(), hot
+    for r in range(rounds):
+        if r % REPRICE == 0:
+            share = r / rounds
+            heat = hot * (cold / hot) ** share
+            price[:] = worth * np.float32(dear * (dearer / dear) ** share)
+        i, kind = np.random.randint(n), np.random.random()
+        j = i
+        t, u = start[i], start[i]
+        if kind < 0.05:
+            s = start[like(i, rank, place)]
+        elif kind < 0.65:
+            s = t + int(SHIFT * np.random.random() ** 2 + 1) * (1 if kind < 0.35 else -1)
+        else:
+            j = like(i, rank, place) if kind < 0.99 else np.random.randint(n)
+            s, u = start[j], start[j]
+        v = t
+        if 0.65 <= kind < 0.75:
+            s, v = u + length[j] - length[i], t + length[i] - length[j]
+        elif 0.75 <= kind < 0.9:
+            s, v = u + np.random.randint(-JITTER, JITTER + 1), t + np.random.randint(-JITTER, JITTER + 1)
+        if s < release[i] or s + length[i] > slots or (kind >= 0.65 and i == j):
+            continue
+        if i != j and (v < release[j] or v + length[j] > slots):
+            continue
+        rise = rate[i] * (s - t)
+        if i == j:
+            rise += shift_rise(over, price, load[i], pad, length[i], t, s)
+        else:
+            rise += rate[j] * (v - u)
+            rise += exchange_rise(over, price, pad, load[i], length[i], t, s, load[j], length[j], u, v)
+        if rise <= 0 or np.random.random() < math.exp(-rise / heat):
+            shift(over, load[i], pad, length[i], t, s)
+            start[i] = s
+            if i != j:
+                shift(over, load[j], pad, length[j], u, v)
+                start[j] = v

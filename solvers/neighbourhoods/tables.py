@@ -1,0 +1,85 @@
+"""An instance as arrays: segments, rates and limits. Slots count from the first arrival."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kvbound.instance import Instance, Request
+from solvers.neighbourhoods.kernels import DISCARD, FIRST, FREE, PRESERVE, SWAP
+
+Array = Any
+"""A numpy array of integers, or of floats where it says so."""
+
+HANDLINGS = {"preserve": PRESERVE, "discard": DISCARD, "swap": SWAP, "free": FREE}
+MOST_PARTS = 24
+"""Parts that a prefill is split into at the most."""
+MOST_PLACES = 8
+"""Changes of place, device or host, that a request has room for in each call."""
+
+
+class Tables:
+    """What the compiled search needs of an instance and an objective."""
+
+    def __init__(self, instance: Instance, objective: str) -> None:
+        requests, machine = instance.requests, instance.machine
+        self.origin = min(request.arrival for request in requests)
+        self.arrival = np.array([request.arrival - self.origin for request in requests])
+        rows = [_segments(request) for request in requests]
+        self.segments: Array = np.array([row for each in rows for row in each], np.int64)
+        self.first: Array = np.cumsum([0, *map(len, rows)])
+        """The segments of request i are the rows first[i] to first[i + 1] - 1."""
+        self.rate: Array = np.array([_rate(request, objective) for request in requests])
+        """What a slot of delay costs, as floats; exact values are the referee's."""
+        self.by_first_token = objective == "total-ttft"
+        self.area: Array = np.array([_area(each) for each in rows], float) / machine.block / self.rate
+        self.pieces = max(sum(2 * min(row[0], MOST_PARTS) + MOST_PLACES + 1 for row in each) for each in rows)
+        """Pieces that a request is kept in at the most."""
+        self.switches = machine.block, int(machine.chunked), int(machine.pause), MOST_PARTS
+        self.limits, most = _limits(instance)
+        self.has_budgets = bool((self.limits[2:] < most[2:]).any())
+        """Whether the tokens or requests of a batch are limited."""
+        self.peak_blocks: Array = np.array([machine.blocks(request.peak) for request in requests])
+
+    def gear(self, slots: int) -> Array:
+        """Return the numbers that the kernels call `gear`."""
+        return np.array([slots, *self.switches])
+
+    def room(self, slots: int) -> Array:
+        """Return the room of an empty schedule, resources by slots."""
+        return np.repeat(self.limits[:, None], slots, axis=1)
+
+
+def _segments(request: Request) -> list[tuple[int, int, int, int, int]]:
+    context, rows = request.prompt, []
+    duration, fresh, handling = 0, request.prompt, FIRST
+    for segment in request.segments:
+        rows.append((context, segment.decode, duration, fresh, handling))
+        if segment.call is not None:
+            duration, fresh = segment.call.duration, segment.call.returns + 1
+            context, handling = context + segment.decode + segment.call.returns, HANDLINGS[segment.call.handling]
+    return rows
+
+
+def _rate(request: Request, objective: str) -> float:
+    if objective == "weighted-flow-time":
+        return float(request.weight)
+    return 1 / request.output if objective == "normalized-latency" else 1.0
+
+
+def _area(rows: list[tuple[int, int, int, int, int]]) -> float:
+    """Token-ticks of the slots in which a request generates tokens."""
+    return float(sum(context * decode + decode * (decode - 1) // 2 for context, decode, *_ in rows))
+
+
+def _limits(instance: Instance) -> tuple[Array, Array]:
+    """Return the limits of a slot, and as much as all requests together can take: that is the limit where none is."""
+    machine, requests = instance.machine, instance.requests
+    tokens = sum(request.peak + 1 for request in requests)
+    blocks = sum(machine.blocks(request.peak) for request in requests)
+    most = np.array((blocks, tokens, tokens, tokens, len(requests)))
+    limits = (
+        machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_limit, machine.batch_requests
+    )  # fmt: skip
+    return np.array([m if limit is None else min(m, limit) for limit, m in zip(limits, most, strict=True)]), most
