@@ -18,7 +18,7 @@ from solvers.neighbourhoods.kernels import END, use
 from solvers.neighbourhoods.read import read_pieces, read_schedule
 from solvers.neighbourhoods.rigid import Soft, is_rigid
 from solvers.neighbourhoods.scope import why_not
-from solvers.neighbourhoods.tables import Tables
+from solvers.neighbourhoods.tables import Array, Tables
 
 CHUNK = 0.2
 """Seconds between two looks at the clock."""
@@ -69,6 +69,7 @@ class Search:
         self.plan, self.count = read_pieces(given, self.tables)
         ends = int(self.plan[:, :, END].max())
         self.slots = ends + ends // 8 + 64
+        self._insert_anew()
         self.room = self.tables.room(self.slots)
         for plan, count in zip(self.plan, self.count, strict=True):
             use(self.room, self.tables.switches[0], plan, count, -1)
@@ -92,6 +93,22 @@ class Search:
             if target is not None and self.value() <= target + 1e-6:
                 break
             self._anneal(now, hot * (COLD / hot) ** share, hot * (COLD / hot) ** then)
+
+    def _insert_anew(self) -> None:
+        """Take the plan of all requests inserted one by one, by arrival or by area, where that is better."""
+        t, least = self.tables, self._cost(self.plan, self.count)
+        for order in (np.argsort(t.arrival, kind="stable"), np.argsort(t.area, kind="stable")):
+            plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
+            room = t.room(self.slots)
+            fits = search.build(order, room, t.gear(self.slots), t.arrival, t.segments, t.first, plan, count)
+            if fits and (cost := self._cost(plan, count)) < least:
+                self.plan, self.count, least = plan, count, cost
+
+    def _cost(self, plan: Array, count: Array) -> float:
+        t = self.tables
+        return sum(
+            search.price(i, plan, count, t.segments, t.first, t.rate, t.by_first_token) for i in range(len(count))
+        )
 
     def _soften(self, seconds: float, rounds: int | None) -> None:
         soft = Soft(self.tables, self.plan, self.slots)

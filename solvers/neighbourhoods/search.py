@@ -13,6 +13,10 @@ from numba import njit
 from solvers.neighbourhoods.kernels import BEGIN, DECODE, END, KIND, PREFILL, RESIDENT, insert, use
 
 
+REACH = 20
+"""Requests of a group begin or end within this part of all slots, or within 30 slots."""
+
+
 @njit(cache=True)
 def seed_draws(seed):  # type: ignore[no-untyped-def]
     """Seed the random numbers of the compiled code."""
@@ -143,6 +147,7 @@ def anneal(  # type: ignore[no-untyped-def]
         cost[i] = price(i, plan, count, segments, first, rate, by_first_token)
     total = cost.sum()
     changed, is_changed, changes = np.arange(n), np.ones(n, np.bool_), n  # since the best plan was copied
+    reach = max(30, gear[0] // REACH)
     group, mark, keys = np.empty(n, np.int64), np.zeros(n, np.bool_), np.empty(n)
     old_plan = np.empty((largest, plan.shape[1], plan.shape[2]), np.int64)
     old_count = np.empty(largest, np.int64)
@@ -159,7 +164,7 @@ def anneal(  # type: ignore[no-untyped-def]
             break
         heat = hot * (cold / hot) ** (r / rounds)
         size = 1 if np.random.random() < 0.05 else 2 + int((largest - 1) * np.random.random() ** 2)
-        near = -1 if np.random.random() < 0.1 else np.random.randint(1, 30)
+        near = -1 if np.random.random() < 0.1 else np.random.randint(1, reach)
         size = draw_group(n, plan, count, area, min(size, n), near, group, mark)
         arrange(group, size, area, keys)
         before = 0.0
