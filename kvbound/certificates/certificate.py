@@ -11,12 +11,13 @@ from pydantic import Field
 import kvbound
 from kvbound.certificates.alone import Alone
 from kvbound.certificates.coarse import Coarse
+from kvbound.certificates.configurations import Configurations
 from kvbound.certificates.parts import Part, Parts
 from kvbound.certificates.proof import InvalidCertificate, Proof
 from kvbound.instance import Instance, Name, Noun
 from kvbound.metrics import Value, check_objective
 
-AnyProof = Annotated[Alone | Coarse | Parts, Field(discriminator="kind")]
+AnyProof = Annotated[Alone | Coarse | Configurations | Parts, Field(discriminator="kind")]
 """Every kind of proof that a file may hold."""
 
 HORIZON = "no batches are counted: the argument holds for schedules of any length"
