@@ -1,0 +1,213 @@
+"""Prices for certificates of configurations: large requests in the network, the others pay for memory.
+
+The price of memory is the same in all ticks of a window: what a window offers and what is taken of it are added up.
+Networks with more and more requests, the largest first, take turns; each begins with the prices of the one before, at
+which its bound is no less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from bounds.bundle import Point, Vector, maximise
+from kvbound.certificates import Configurations
+from kvbound.certificates.running import Running, TooMany
+from kvbound.errors import BadInput
+from kvbound.instance import Instance
+from kvbound.rigid import kinds_of, memory_of, why_not_rigid
+
+Array = npt.NDArray[np.int64]
+
+SCALE = 256
+"""Prices of the certificate are whole multiples of 1 / SCALE."""
+LARGE = (0.5, 0.4, 1 / 3, 0.25, 0.2, 0.15, 0.1, 0.0)
+"""Requests whose last load exceeds this fraction of the memory are in the network, step by step."""
+MOST = 1_500_000
+"""Configurations of a network, at most."""
+MOST_BYTES = 1 << 30
+WINDOWS = 64
+"""Windows with a price of memory each."""
+MOST_NUMBERS = 30_000_000
+"""Starts times windows, at most."""
+WORTH = 2e-4
+"""A network is left when no more than this fraction of the bound is to be gained."""
+
+
+class Market:
+    """The kinds of a rigid instance, every start of each, and what it takes of the memory of each window."""
+
+    def __init__(self, instance: Instance, objective: str) -> None:
+        reason = why_not_rigid(instance, objective)
+        if reason is not None:
+            raise BadInput(f"configurations are for requests that run from start to end: {reason}")
+        self.instance = instance
+        self.kinds = kinds_of(instance, objective)
+        self.memory = memory_of(instance, self.kinds)
+        area = sum(kind.count * sum(kind.load) for kind in self.kinds)
+        last = max(kind.release for kind in self.kinds)
+        self.priced = last + area // self.memory + 1
+        self.width = -(-self.priced // WINDOWS)
+        self.windows = -(-self.priced // self.width)
+        self.ticks = last + 2 * (area // self.memory) + max(kind.length for kind in self.kinds) + 1
+        if self.ticks * len(self.kinds) * self.windows > MOST_NUMBERS:
+            raise BadInput("configurations: the requests are too many, or take too long")
+        self.costs = [kind.rate * (np.arange(self.ticks) - kind.release + kind.span) for kind in self.kinds]
+        self.takes = [self._takes(k) for k in range(len(self.kinds))]
+        self.unit = 8 * sum(kind.count * kind.rate for kind in self.kinds) / area
+        """What memory costs if a request costs about 1."""
+
+    def _takes(self, k: int) -> Vector:
+        """Return what a start of kind k at each tick takes of the memory of each window, [ticks, windows]."""
+        takes = np.zeros((self.ticks, self.windows))
+        for q, load in enumerate(self.kinds[k].load):
+            window = (np.arange(self.ticks) + q) // self.width
+            rows = np.flatnonzero(window < self.windows)
+            takes[rows, window[rows]] += load
+        return takes
+
+    def paid(self, k: int, memory: Vector) -> Vector:
+        """Return what each start of kind k costs, memory included; infinity before its release."""
+        paid = self.costs[k] + self.takes[k] @ memory
+        paid[: self.kinds[k].release] = np.inf
+        return paid
+
+
+class Stage:
+    """A market of which some kinds are in the network. Its variables are their prices, then those of memory."""
+
+    def __init__(self, market: Market, inside: list[int], most: int) -> None:
+        """Raises TooMany if that is more than `most` configurations."""
+        self.market, self.inside = market, inside
+        self.outside = [k for k in range(len(market.kinds)) if k not in inside]
+        self.network = Network(Running([market.kinds[k] for k in inside], market.memory, most), market.ticks)
+        counts = [float(market.kinds[k].count) for k in inside]
+        self.linear = np.array(counts + [-float(market.memory * market.width)] * market.windows)
+        self.scale = np.array([float(market.kinds[k].rate) for k in inside] + [market.unit] * market.windows)
+        self.low = np.array([0.0] * (len(inside) + market.windows))
+        self.high = np.array([float(market.costs[k][-1]) for k in inside] + [np.inf] * market.windows)
+
+    def begin(self, memory: Vector, starts: dict[int, float]) -> Vector:
+        """Return the variables at these prices; kinds that have none pay what they cost at the least."""
+        new = [starts[k] if k in starts else float(self.market.paid(k, memory).min()) for k in self.inside]
+        return np.concatenate([np.minimum(new, self.high[: len(new)]), memory])
+
+    def split(self, x: Vector) -> tuple[Vector, dict[int, float]]:
+        """Return the prices of memory and of starts, by kind."""
+        return x[len(self.inside) :], dict(zip(self.inside, x.tolist(), strict=False))
+
+    def evaluate(self, x: Vector) -> Point:
+        """Return the bound under these prices: a piece for each kind outside, and one for the network."""
+        market, first = self.market, len(self.inside)
+        memory = x[first:]
+        values, slopes = np.zeros(len(self.outside) + 1), np.zeros((len(self.outside) + 1, len(x)))
+        for i, k in enumerate(self.outside):
+            paid, count = market.paid(k, memory), market.kinds[k].count
+            start = int(paid.argmin())
+            values[i], slopes[i, first:] = count * paid[start], count * market.takes[k][start]
+        profit = np.array([market.paid(k, memory) - x[i] for i, k in enumerate(self.inside)]).T
+        values[-1], started = self.network.cheapest(profit.reshape(market.ticks, first))
+        for tick, i in zip(*np.nonzero(started), strict=True):
+            slopes[-1, i] -= started[tick, i]
+            slopes[-1, first:] += started[tick, i] * market.takes[self.inside[i]][tick]
+        return Point(x, float(self.linear @ x + values.sum()), values, slopes)
+
+    def proof(self, x: Vector) -> Configurations:
+        """Return the certificate's numbers."""
+        market = self.market
+        memory, starts = self.split(x)
+        prices = np.repeat(np.rint(SCALE * memory).astype(int), market.width).tolist()
+        price = {id: round(SCALE * starts[k]) for k in self.inside for id in market.kinds[k].ids}
+        while prices and not prices[-1]:
+            prices.pop()
+        return Configurations(
+            scale=SCALE, memory=tuple(prices), starts=tuple(price.get(r.id) for r in market.instance.requests)
+        )
+
+
+class Network:
+    """The cheapest way through a network of configurations, in floating point: it only proposes prices."""
+
+    def __init__(self, running: Running, ticks: int) -> None:
+        """Raises TooMany if the values at all ticks do not fit into the memory for them."""
+        if 4 * len(running.later) * (ticks + 1) > MOST_BYTES:
+            raise TooMany
+        self.starts = running.starts
+        self.rows = [part.astype(np.int32) for part in (running.begin, running.base, running.next, running.later)]
+        self.values = np.zeros((ticks + 1, len(running.later)), np.float32)
+
+    def cheapest(self, price: Vector) -> tuple[float, Array]:
+        """Return the least sum of prices, [ticks, kinds], of what starts on a way, and how many of each start when."""
+        never = np.where(price < 0, 0.0, 1.0) @ self.starts.T > 0
+        cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
+        cost[:, 0] = 0.0
+        ticks = int(np.flatnonzero((price < 0).any(axis=1)).max(initial=-1)) + 1
+        fill(self.values, ticks, cost, *self.rows)
+        chosen = follow(self.values, ticks, cost, *self.rows)
+        started = self.starts[chosen]
+        return float((np.where(started > 0, price[:ticks], 0.0) * started).sum()), started
+
+
+@njit(cache=True)
+def fill(values, ticks, cost, begin, base, next, later):  # type: ignore[no-untyped-def]
+    """Fill in the least cost from each base at each tick, from the last tick back."""
+    values[ticks] = 0.0
+    for t in range(ticks - 1, -1, -1):
+        for b in range(len(later)):
+            values[t, b] = values[t + 1, later[b]]
+        for s in range(1, len(begin) - 1):
+            if cost[t, s] < 0.0:
+                for r in range(begin[s], begin[s + 1]):
+                    values[t, base[r]] = min(values[t, base[r]], cost[t, s] + values[t + 1, next[r]])
+
+
+@njit(cache=True)
+def follow(values, ticks, cost, begin, base, next, later):  # type: ignore[no-untyped-def]
+    """Return the set that starts at each tick on a cheapest way from nobody."""
+    chosen = np.zeros(ticks, np.int64)
+    node = 0
+    for t in range(ticks):
+        least, head = values[t + 1, later[node]], later[node]
+        for s in range(1, len(begin) - 1):
+            if cost[t, s] < 0.0:
+                r = begin[s] + np.searchsorted(base[begin[s] : begin[s + 1]], node)
+                if r < begin[s + 1] and base[r] == node and cost[t, s] + values[t + 1, next[r]] < least:
+                    least, head, chosen[t] = cost[t, s] + values[t + 1, next[r]], next[r], s
+        node = head
+    return chosen
+
+
+def proofs(
+    instance: Instance,
+    objective: str,
+    deadline: float,
+    *,
+    most: int = MOST,
+    note: Callable[[int, int, float], None] = lambda inside, configurations, bound: None,
+) -> Iterator[Configurations]:
+    """Yield better and better proofs until the deadline (by `time.monotonic`); the first one comes fast."""
+    market = Market(instance, objective)
+    memory, starts, size = np.zeros(market.windows), dict[int, float](), market.priced / 4
+    done: list[int] = []
+    for fraction in LARGE:
+        inside = [k for k, kind in enumerate(market.kinds) if kind.load[-1] > fraction * market.memory]
+        if inside == done or not inside or time.monotonic() > deadline:
+            continue
+        try:
+            stage = Stage(market, inside, most)
+        except TooMany:
+            return
+        x = stage.begin(memory, starts)
+        worth = WORTH * max(1.0, sum(k.count * float(k.rate * k.span) for k in market.kinds))
+        best, size = maximise(
+            stage.evaluate, x, linear=stage.linear, low=stage.low, high=stage.high, scale=stage.scale,
+            size=size, worth=worth, deadline=deadline,
+        )  # fmt: skip
+        memory, starts = stage.split(best.x)
+        done, size = inside, max(1.0, 4 * size)
+        note(len(inside), len(stage.network.rows[1]) + len(stage.network.rows[3]), best.value)
+        yield stage.proof(best.x)
