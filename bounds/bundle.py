@@ -80,7 +80,7 @@ def maximise(
     """Return the best point found, and the size of the box at the end.
 
     The function is `linear` @ x plus the sum of the pieces that `evaluate` gives; x stays between `low` and `high`. The
-    box reaches `size` * `scale` to each side. It ends when no more than `worth` is promised, or by the deadline.
+    box reaches `size` * `scale` to each side. It ends when no more than the fraction `worth` is promised, or by the deadline.
     """
     best, bundle = evaluate(start), Bundle(linear)
     bundle.learn(best)
@@ -90,7 +90,7 @@ def maximise(
             size *= SHRINK_A_LOT
             continue
         promised = proposed[1] - best.value
-        if promised < worth:
+        if promised < worth * abs(best.value):
             break
         point = evaluate(proposed[0])
         bundle.learn(point)

@@ -8,7 +8,7 @@ which its bound is no less.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,10 @@ Array = npt.NDArray[np.int64]
 
 SCALE = 256
 """Prices of the certificate are whole multiples of 1 / SCALE."""
-LARGE = (0.5, 0.4, 1 / 3, 0.25, 0.2, 0.15, 0.1, 0.0)
-"""Requests whose last load exceeds this fraction of the memory are in the network, step by step."""
+LARGE = 0.5
+"""Requests whose last load exceeds this fraction of the memory are in the first network."""
+STEP = 0.12
+"""Fraction of the kinds that the next network has more."""
 MOST = 1_500_000
 """Configurations of a network, at most."""
 MOST_BYTES = 1 << 30
@@ -34,8 +36,8 @@ WINDOWS = 64
 """Windows with a price of memory each."""
 MOST_NUMBERS = 30_000_000
 """Starts times windows, at most."""
-WORTH = 2e-4
-"""A network is left when no more than this fraction of the bound is to be gained."""
+GLANCE, WORTH = 2e-3, 5e-5
+"""A network is left when no more than this fraction of the bound seems to be gained, the last one at the second."""
 
 
 class Market:
@@ -116,6 +118,13 @@ class Stage:
             slopes[-1, first:] += started[tick, i] * market.takes[self.inside[i]][tick]
         return Point(x, float(self.linear @ x + values.sum()), values, slopes)
 
+    def improve(self, x: Vector, size: float, worth: float, deadline: float) -> tuple[Point, float]:
+        """Return the best prices found, and the size of the box at the end, as in `maximise`; `worth` is relative."""
+        return maximise(
+            self.evaluate, x, linear=self.linear, low=self.low, high=self.high, scale=self.scale,
+            size=size, worth=worth, deadline=deadline,
+        )  # fmt: skip
+
     def proof(self, x: Vector) -> Configurations:
         """Return the certificate's numbers."""
         market = self.market
@@ -181,33 +190,41 @@ def follow(values, ticks, cost, begin, base, next, later):  # type: ignore[no-un
     return chosen
 
 
-def proofs(
-    instance: Instance,
-    objective: str,
-    deadline: float,
-    *,
-    most: int = MOST,
-    note: Callable[[int, int, float], None] = lambda inside, configurations, bound: None,
-) -> Iterator[Configurations]:
-    """Yield better and better proofs until the deadline (by `time.monotonic`); the first one comes fast."""
+def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST) -> Iterator[Configurations]:
+    """Yield proofs with rising bounds until the deadline (by `time.monotonic`); most of the rise is in the first ones.
+
+    Networks have at most `most` configurations. Raises BadInput where the instance is not rigid, or too large.
+    """
     market = Market(instance, objective)
     memory, starts, size = np.zeros(market.windows), dict[int, float](), market.priced / 4
-    done: list[int] = []
-    for fraction in LARGE:
-        inside = [k for k, kind in enumerate(market.kinds) if kind.load[-1] > fraction * market.memory]
-        if inside == done or not inside or time.monotonic() > deadline:
-            continue
-        try:
-            stage = Stage(market, inside, most)
-        except TooMany:
-            return
-        x = stage.begin(memory, starts)
-        worth = WORTH * max(1.0, sum(k.count * float(k.rate * k.span) for k in market.kinds))
-        best, size = maximise(
-            stage.evaluate, x, linear=stage.linear, low=stage.low, high=stage.high, scale=stage.scale,
-            size=size, worth=worth, deadline=deadline,
-        )  # fmt: skip
-        memory, starts = stage.split(best.x)
-        done, size = inside, max(1.0, 4 * size)
-        note(len(inside), len(stage.network.rows[1]) + len(stage.network.rows[3]), best.value)
+    for stage in _stages(market, most):
+        best, size = stage.improve(stage.begin(memory, starts), size, GLANCE, deadline)
         yield stage.proof(best.x)
+        if time.monotonic() > deadline:
+            return
+        memory, starts = stage.split(best.x)
+        size = max(1.0, 4 * size)
+    best, _ = stage.improve(best.x, size, WORTH, deadline)
+    yield stage.proof(best.x)
+
+
+def _stages(market: Market, most: int) -> Iterator[Stage]:
+    """Yield stages with more and more kinds in the network, the largest first, as long as they fit."""
+    order = sorted(range(len(market.kinds)), key=lambda k: market.kinds[k].load[-1], reverse=True)
+    step = max(1, round(STEP * len(order)))
+    number, fits, fails = sum(kind.load[-1] > LARGE * market.memory for kind in market.kinds), -1, len(order) + 1
+    while fits < number < fails:
+        try:
+            yield Stage(market, sorted(order[:number]), most)
+            fits = number
+        except TooMany:
+            fails, step = number, max(1, (number - fits) // 2)
+        number = min(fits + step, fails - 1)
+
+
+def propose(instance: Instance, objective: str, deadline: float) -> Configurations:
+    """Return the proof with the best bound."""
+    found = [*proofs(instance, objective, deadline)]
+    if not found:
+        raise BadInput("configurations: the network of no request at all needs too much memory")
+    return found[-1]

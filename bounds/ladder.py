@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from bounds.configurations import propose as configurations
 from kvbound.certificates import Alone, Certificate, InvalidCertificate, Proof, certify
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
@@ -50,6 +51,8 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("alone", "all that requests share", lambda task: Alone()),
+        Method("configurations", "that each request runs once, and how small ones pack",
+               lambda task: configurations(task.instance, task.objective, task.deadline)),
     )
 }  # fmt: skip
 """Every method, the cheapest first."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
+from kvbound.certificates import Certificate
 from kvbound.instance import Instance
 from kvbound.metrics import SUMS, Value, completions, handlings, objective_value
 from kvbound.schedule import Schedule
@@ -58,6 +59,8 @@ class Result:
     claimed: Value | None = None
     bound: Value | None = None
     bound_kind: BoundKind | None = None
+    certificate: Certificate | None = None
+    """The best certificate that came up; `bound` may be better, on the word of `bound_kind`."""
     horizon: Horizon | None = None
     formulation: str | None = None
     solver: SolverInfo | None = None

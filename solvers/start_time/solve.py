@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bounds.configurations import proofs
+from kvbound.certificates import Certificate, Proof, certify
 from kvbound.instance import Instance
 from kvbound.schedule import Schedule
 from solvers.start_time.configurations import Configurations, TooMany
@@ -33,14 +35,14 @@ LARGE = 2_000_000
 HOPE = 0.5
 """The core is what costs less than this fraction of the way from the bound to the best schedule."""
 FAR_OFF = 0.08
-"""Where the open gap exceeds this fraction of the value, cutting planes go on before branch and bound."""
+"""Where the open gap exceeds this fraction of the value, prices of configurations come before branch and bound."""
 PHASES = 10
 WORTH = 0.1
 """A core that helps to close less than this fraction of the gap is not tried again."""
 GLANCE = 1_000
 """States kept where a pass only looks for a schedule."""
 
-SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "cuts": 0.5}
+SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "prices": 0.8}
 """Of the time limit, what each step may take at most."""
 
 
@@ -55,7 +57,11 @@ class Outcome:
 
 
 class StartTimeSolver:
-    """One solve. `found` gets every better schedule, `bounded` every better bound and whether it is HiGHS's word."""
+    """One solve.
+
+    `found` gets every better schedule, `bounded` every better bound and whether it is HiGHS's word, and `certified`
+    every certificate that proves more than the one before.
+    """
 
     def __init__(
         self,
@@ -68,13 +74,15 @@ class StartTimeSolver:
         most_configurations: int = MOST_CONFIGURATIONS,
         found: Callable[[Schedule, int], None],
         bounded: Callable[[int, bool], None],
+        certified: Callable[[Certificate], None] = lambda certificate: None,
     ) -> None:
         self.problem = Problem(instance, objective)
         self.lists = Lists(self.problem, seed)
         self.began, self.time_limit = time.monotonic(), time_limit
         self.most_bytes = memory_limit * 2**20
         self.most_configurations = most_configurations
-        self.found, self.bounded = found, bounded
+        self.found, self.bounded, self.certified = found, bounded, certified
+        self.certificate: Certificate | None = None
         least = sum(kind.count * kind.rate * kind.span for kind in self.problem.kinds)
         self.value, self.bound, self.by_solver = FAR, least, False
         self.jobs: Jobs = []
@@ -104,6 +112,14 @@ class StartTimeSolver:
             self.bound, self.by_solver = bound, False
             self.bounded(bound, False)
 
+    def certify(self, proof: Proof) -> None:
+        """Hand over what a proof is worth to anyone, if that is more than before."""
+        certificate = certify(self.problem.instance, self.problem.objective, proof)
+        if self.certificate is None or certificate.value > self.certificate.value:
+            self.certificate = certificate
+            self.certified(certificate)
+            self.raise_bound(int(certificate.value) * SCALE)
+
     def listen(self) -> None:
         """Look only for schedules that are better than the best known elsewhere."""
         if NEWS.value is not None:
@@ -125,9 +141,8 @@ class StartTimeSolver:
         except TooMany:
             self.hold(self.lists.improve(self.jobs, min(4.0, SHARE["lists"] * 2 * self.time_limit)))
             if self.value - self.bound > FAR_OFF * self.value:
-                relaxation = (
-                    relax(columns, self.value - 1, self.until("cuts"), self.raise_bound, relaxation) or relaxation
-                )
+                for proof in proofs(self.problem.instance, self.problem.objective, self.until("prices")):
+                    self.certify(proof)
             return self._close(relaxation, columns)
         except Interrupted as limit:
             return limit.why
