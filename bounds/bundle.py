@@ -38,21 +38,19 @@ class Point:
 
 @dataclass
 class Bundle:
-    """The cuts of the pieces, as slope and value at zero; `linear` is the part of the function that is linear."""
+    """The cuts of the pieces, as slope and value at zero; they hold for any function whose pieces are no greater."""
 
-    linear: Vector
     cuts: list[dict[bytes, tuple[Vector, float]]] = field(default_factory=list)
 
     def learn(self, point: Point) -> None:
         """Take in the cuts at a point."""
-        if not self.cuts:
-            self.cuts = [{} for _ in point.values]
+        self.cuts = self.cuts or [{} for _ in point.values]
         for cuts, value, slope in zip(self.cuts, point.values, point.slopes, strict=True):
-            cuts.setdefault(slope.tobytes(), (slope, float(value - slope @ point.x)))
+            cuts[slope.tobytes()] = (slope, float(value - slope @ point.x))
             if len(cuts) > MOST_CUTS:
                 del cuts[next(iter(cuts))]
 
-    def best(self, low: Vector, high: Vector) -> tuple[Vector, float] | None:
+    def best(self, linear: Vector, low: Vector, high: Vector) -> tuple[Vector, float] | None:
         """Return the best point of the box for these cuts, and what they promise there (None: the solver failed)."""
         n, pieces = len(low), len(self.cuts)
         rows = [(i, slope, level) for i, cuts in enumerate(self.cuts) for slope, level in cuts.values()]
@@ -60,7 +58,7 @@ class Bundle:
         piece[np.arange(len(rows)), [i for i, _, _ in rows]] = 1.0
         table = np.hstack([-np.array([slope for _, slope, _ in rows]), piece])
         bounds = [*zip(low, high, strict=True), *[(None, None)] * pieces]
-        cost = -np.concatenate([self.linear, np.ones(pieces)])
+        cost = -np.concatenate([linear, np.ones(pieces)])
         found = linprog(cost, csr_matrix(table), [level for _, _, level in rows], bounds=bounds, method="highs")
         return None if found.x is None else (found.x[:n], float(-found.fun))
 
@@ -68,6 +66,7 @@ class Bundle:
 def maximise(
     evaluate: Callable[[Vector], Point],
     start: Vector,
+    bundle: Bundle,
     *,
     linear: Vector,
     low: Vector,
@@ -80,12 +79,13 @@ def maximise(
     """Return the best point found, and the size of the box at the end.
 
     The function is `linear` @ x plus the sum of the pieces that `evaluate` gives; x stays between `low` and `high`. The
-    box reaches `size` * `scale` to each side. It ends when no more than the fraction `worth` is promised, or by the deadline.
+    box reaches `size` * `scale` to each side. It ends by the deadline, or when no more is promised than the fraction
+    `worth` of the value. Cuts are added to `bundle`; those in it must hold.
     """
-    best, bundle = evaluate(start), Bundle(linear)
+    best = evaluate(start)
     bundle.learn(best)
     while time.monotonic() < deadline and size > 1e-6:
-        proposed = bundle.best(np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale))
+        proposed = bundle.best(linear, np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale))
         if proposed is None:
             size *= SHRINK_A_LOT
             continue

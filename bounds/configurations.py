@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from bounds.bundle import Point, Vector, maximise
+from bounds.bundle import Bundle, Point, Vector, maximise
 from kvbound.certificates import Configurations
 from kvbound.certificates.running import Running, TooMany
 from kvbound.errors import BadInput
@@ -80,62 +80,63 @@ class Market:
 
 
 class Stage:
-    """A market of which some kinds are in the network. Its variables are their prices, then those of memory."""
+    """A market of which some kinds are in the network.
+
+    A point x holds a price for each kind, of which only those inside count, and then those of memory by window. Its
+    pieces are the network and, for each kind, what its cheapest starts cost outside.
+    """
 
     def __init__(self, market: Market, inside: list[int], most: int) -> None:
         """Raises TooMany if that is more than `most` configurations."""
         self.market, self.inside = market, inside
         self.outside = [k for k in range(len(market.kinds)) if k not in inside]
         self.network = Network(Running([market.kinds[k] for k in inside], market.memory, most), market.ticks)
-        counts = [float(market.kinds[k].count) for k in inside]
-        self.linear = np.array(counts + [-float(market.memory * market.width)] * market.windows)
-        self.scale = np.array([float(market.kinds[k].rate) for k in inside] + [market.unit] * market.windows)
-        self.low = np.array([0.0] * (len(inside) + market.windows))
-        self.high = np.array([float(market.costs[k][-1]) for k in inside] + [np.inf] * market.windows)
+        isin = np.isin(np.arange(len(market.kinds)), inside)
+        offered = np.full(market.windows, float(market.memory * market.width))
+        self.linear = np.concatenate([np.where(isin, [kind.count for kind in market.kinds], 0.0), -offered])
+        rates = np.where(isin, [kind.rate for kind in market.kinds], 0.0)
+        self.scale = np.concatenate([rates, np.full(market.windows, market.unit)])
+        self.high = np.concatenate([[float(c[-1]) for c in market.costs], np.full(market.windows, np.inf)])
 
-    def begin(self, memory: Vector, starts: dict[int, float]) -> Vector:
-        """Return the variables at these prices; kinds that have none pay what they cost at the least."""
-        new = [starts[k] if k in starts else float(self.market.paid(k, memory).min()) for k in self.inside]
-        return np.concatenate([np.minimum(new, self.high[: len(new)]), memory])
-
-    def split(self, x: Vector) -> tuple[Vector, dict[int, float]]:
-        """Return the prices of memory and of starts, by kind."""
-        return x[len(self.inside) :], dict(zip(self.inside, x.tolist(), strict=False))
-
-    def evaluate(self, x: Vector) -> Point:
-        """Return the bound under these prices: a piece for each kind outside, and one for the network."""
-        market, first = self.market, len(self.inside)
-        memory = x[first:]
-        values, slopes = np.zeros(len(self.outside) + 1), np.zeros((len(self.outside) + 1, len(x)))
-        for i, k in enumerate(self.outside):
-            paid, count = market.paid(k, memory), market.kinds[k].count
-            start = int(paid.argmin())
-            values[i], slopes[i, first:] = count * paid[start], count * market.takes[k][start]
-        profit = np.array([market.paid(k, memory) - x[i] for i, k in enumerate(self.inside)]).T
-        values[-1], started = self.network.cheapest(profit.reshape(market.ticks, first))
-        for tick, i in zip(*np.nonzero(started), strict=True):
-            slopes[-1, i] -= started[tick, i]
-            slopes[-1, first:] += started[tick, i] * market.takes[self.inside[i]][tick]
-        return Point(x, float(self.linear @ x + values.sum()), values, slopes)
-
-    def improve(self, x: Vector, size: float, worth: float, deadline: float) -> tuple[Point, float]:
-        """Return the best prices found, and the size of the box at the end, as in `maximise`; `worth` is relative."""
+    def improve(self, x: Vector, bundle: Bundle, size: float, worth: float, deadline: float) -> tuple[Point, float]:
+        """Return the best prices found, and the size of the box at the end, as in `maximise`."""
         return maximise(
-            self.evaluate, x, linear=self.linear, low=self.low, high=self.high, scale=self.scale,
+            self.evaluate, x, bundle, linear=self.linear, low=np.zeros(len(x)), high=self.high, scale=self.scale,
             size=size, worth=worth, deadline=deadline,
         )  # fmt: skip
+
+    def evaluate(self, x: Vector) -> Point:
+        """Return the bound under these prices."""
+        market, kinds = self.market, len(self.market.kinds)
+        memory = x[kinds:]
+        values, slopes = np.zeros(kinds + 1), np.zeros((kinds + 1, len(x)))
+        for k in self.outside:
+            paid, count = market.paid(k, memory), market.kinds[k].count
+            start = int(paid.argmin())
+            values[k], slopes[k, kinds:] = count * paid[start], count * market.takes[k][start]
+        profit = np.array([market.paid(k, memory) - x[k] for k in self.inside]).reshape(-1, market.ticks).T
+        values[-1], started = self.network.cheapest(profit)
+        for tick, i in zip(*np.nonzero(started), strict=True):
+            slopes[-1, self.inside[i]] -= started[tick, i]
+            slopes[-1, kinds:] += started[tick, i] * market.takes[self.inside[i]][tick]
+        return Point(x, float(self.linear @ x + values.sum()), values, slopes)
+
+    def enter(self, x: Vector, inside: list[int]) -> Vector:
+        """Return the point with a price for those who were not `inside` before: what they cost at the least."""
+        x = x.copy()
+        for k in set(self.inside) - set(inside):
+            x[k] = min(self.high[k], self.market.paid(k, x[len(self.market.kinds) :]).min())
+        return x
 
     def proof(self, x: Vector) -> Configurations:
         """Return the certificate's numbers."""
         market = self.market
-        memory, starts = self.split(x)
-        prices = np.repeat(np.rint(SCALE * memory).astype(int), market.width).tolist()
-        price = {id: round(SCALE * starts[k]) for k in self.inside for id in market.kinds[k].ids}
+        prices = np.repeat(np.rint(SCALE * x[len(market.kinds) :]).astype(int), market.width).tolist()
         while prices and not prices[-1]:
             prices.pop()
-        return Configurations(
-            scale=SCALE, memory=tuple(prices), starts=tuple(price.get(r.id) for r in market.instance.requests)
-        )
+        price = {id: round(SCALE * x[k]) for k in self.inside for id in market.kinds[k].ids}
+        starts = tuple(price.get(request.id) for request in market.instance.requests)
+        return Configurations(scale=SCALE, memory=tuple(prices), starts=starts)
 
 
 class Network:
@@ -196,15 +197,15 @@ def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST
     Networks have at most `most` configurations. Raises BadInput where the instance is not rigid, or too large.
     """
     market = Market(instance, objective)
-    memory, starts, size = np.zeros(market.windows), dict[int, float](), market.priced / 4
+    x, size, bundle = np.zeros(len(market.kinds) + market.windows), market.priced / 4, Bundle()
+    inside: list[int] = []
     for stage in _stages(market, most):
-        best, size = stage.improve(stage.begin(memory, starts), size, GLANCE, deadline)
+        best, size = stage.improve(stage.enter(x, inside), bundle, size, GLANCE, deadline)
         yield stage.proof(best.x)
         if time.monotonic() > deadline:
             return
-        memory, starts = stage.split(best.x)
-        size = max(1.0, 4 * size)
-    best, _ = stage.improve(best.x, size, WORTH, deadline)
+        x, inside, size = best.x, stage.inside, max(1.0, 4 * size)
+    best, _ = stage.improve(x, bundle, size, WORTH, deadline)
     yield stage.proof(best.x)
 
 
