@@ -128,10 +128,14 @@ class Running:
         level = _Level(np.zeros((1, elements.load.shape[1]), np.int32), minus, minus)
         self.parent, self.last, self.begins = [minus], [minus], [0, 1]
         while True:
-            added = [(e, rows) for e in range(len(elements)) if len(rows := level.admits(elements, e, memory))]
-            total += sum(len(rows) for _, rows in added)
-            if total > most:
-                raise TooMany
+            added = []
+            for e in range(len(elements)):
+                rows = level.admits(elements, e, memory)
+                total += len(rows)
+                if total > most:
+                    raise TooMany
+                if len(rows):
+                    added.append((e, rows))
             if not added:
                 break
             self.parent.append(self.begins[-2] + np.concatenate([rows for _, rows in added]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ import numpy as np
 
 from bounds.configurations import proofs
 from kvbound.certificates import Certificate, Proof, certify
+from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.schedule import Schedule
 from solvers.start_time.configurations import Configurations, TooMany
@@ -39,6 +41,8 @@ FAR_OFF = 0.08
 PHASES = 10
 WORTH = 0.1
 """A core that helps to close less than this fraction of the gap is not tried again."""
+MANY = 1_000_000
+"""Where a network has more configurations, prices of smaller ones come first."""
 GLANCE = 1_000
 """States kept where a pass only looks for a schedule."""
 
@@ -137,15 +141,25 @@ class StartTimeSolver:
         if relaxation is None or self.bound >= self.value:
             return "time limit"
         try:
-            return self._search(self._network(relaxation, columns), relaxation, columns)
+            network = self._network(relaxation, columns)
         except TooMany:
+            network = None
             self.hold(self.lists.improve(self.jobs, min(4.0, SHARE["lists"] * 2 * self.time_limit)))
-            if self.value - self.bound > FAR_OFF * self.value:
-                for proof in proofs(self.problem.instance, self.problem.objective, self.until("prices")):
-                    self.certify(proof)
+        if network is None or len(network.layers[0].head) > MANY:
+            self._certify_prices()
+        if network is None:
             return self._close(relaxation, columns)
+        try:
+            return self._search(network, relaxation, columns)
         except Interrupted as limit:
             return limit.why
+
+    def _certify_prices(self) -> None:
+        """Where the gap is wide, look for prices with a certificate."""
+        if self.value - self.bound > FAR_OFF * self.value:
+            with contextlib.suppress(BadInput):  # too large for it
+                for proof in proofs(self.problem.instance, self.problem.objective, self.until("prices")):
+                    self.certify(proof)
 
     def horizon(self) -> int:
         """Return a tick by which some optimal schedule ends, if there is one better than the best known.
