@@ -75,22 +75,23 @@ def maximise(
     size: float,
     worth: float,
     deadline: float,
+    enough: float = np.inf,
 ) -> tuple[Point, float]:
     """Return the best point found, and the size of the box at the end.
 
     The function is `linear` @ x plus the sum of the pieces that `evaluate` gives; x stays between `low` and `high`. The
-    box reaches `size` * `scale` to each side. It ends by the deadline, or when no more is promised than the fraction
-    `worth` of the value. Cuts are added to `bundle`; those in it must hold.
+    box reaches `size` * `scale` to each side. It ends by the deadline, when the value is `enough`, or when no more than
+    `worth` is promised. Cuts are added to `bundle`; those in it must hold.
     """
     best = evaluate(start)
     bundle.learn(best)
-    while time.monotonic() < deadline and size > 1e-6:
+    while time.monotonic() < deadline and best.value < enough and size > 1e-6:
         proposed = bundle.best(linear, np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale))
         if proposed is None:
             size *= SHRINK_A_LOT
             continue
         promised = proposed[1] - best.value
-        if promised < worth * abs(best.value):
+        if promised < worth:
             break
         point = evaluate(proposed[0])
         bundle.learn(point)

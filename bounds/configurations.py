@@ -32,6 +32,10 @@ STEP = 0.12
 MOST = 1_500_000
 """Configurations of a network, at most."""
 MOST_BYTES = 1 << 30
+LARGER, ROUNDS = 3, 10
+"""The next network is taken to be so many times as large; there has to be time for so many rounds in it."""
+CHECK = 2
+"""So many times what building a network takes is left for whoever checks the proof."""
 WINDOWS = 64
 """Windows with a price of memory each."""
 MOST_NUMBERS = 30_000_000
@@ -88,9 +92,11 @@ class Stage:
 
     def __init__(self, market: Market, inside: list[int], most: int) -> None:
         """Raises TooMany if that is more than `most` configurations."""
+        began = time.monotonic()
         self.market, self.inside = market, inside
         self.outside = [k for k in range(len(market.kinds)) if k not in inside]
         self.network = Network(Running([market.kinds[k] for k in inside], market.memory, most), market.ticks)
+        self.building, self.evaluating = time.monotonic() - began, 0.0  # seconds
         isin = np.isin(np.arange(len(market.kinds)), inside)
         offered = np.full(market.windows, float(market.memory * market.width))
         self.linear = np.concatenate([np.where(isin, [kind.count for kind in market.kinds], 0.0), -offered])
@@ -99,7 +105,9 @@ class Stage:
         self.high = np.concatenate([[float(c[-1]) for c in market.costs], np.full(market.windows, np.inf)])
 
     def improve(self, x: Vector, bundle: Bundle, size: float, worth: float, deadline: float) -> tuple[Point, float]:
-        """Return the best prices found, and the size of the box at the end, as in `maximise`."""
+        """Return the best prices found, and the size of the box at the end; `worth` is a fraction of the bound."""
+        worth *= self.evaluate(x).value
+        deadline -= CHECK * self.building
         return maximise(
             self.evaluate, x, bundle, linear=self.linear, low=np.zeros(len(x)), high=self.high, scale=self.scale,
             size=size, worth=worth, deadline=deadline,
@@ -107,6 +115,7 @@ class Stage:
 
     def evaluate(self, x: Vector) -> Point:
         """Return the bound under these prices."""
+        began = time.monotonic()
         market, kinds = self.market, len(self.market.kinds)
         memory = x[kinds:]
         values, slopes = np.zeros(kinds + 1), np.zeros((kinds + 1, len(x)))
@@ -119,6 +128,7 @@ class Stage:
         for tick, i in zip(*np.nonzero(started), strict=True):
             slopes[-1, self.inside[i]] -= started[tick, i]
             slopes[-1, kinds:] += started[tick, i] * market.takes[self.inside[i]][tick]
+        self.evaluating = time.monotonic() - began
         return Point(x, float(self.linear @ x + values.sum()), values, slopes)
 
     def enter(self, x: Vector, inside: list[int]) -> Vector:
@@ -202,9 +212,9 @@ def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST
     for stage in _stages(market, most):
         best, size = stage.improve(stage.enter(x, inside), bundle, size, GLANCE, deadline)
         yield stage.proof(best.x)
-        if time.monotonic() > deadline:
-            return
         x, inside, size = best.x, stage.inside, max(1.0, 4 * size)
+        if time.monotonic() + LARGER * (stage.building + ROUNDS * stage.evaluating) > deadline:
+            break
     best, _ = stage.improve(x, bundle, size, WORTH, deadline)
     yield stage.proof(best.x)
 

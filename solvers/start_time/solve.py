@@ -146,7 +146,7 @@ class StartTimeSolver:
             network = None
             self.hold(self.lists.improve(self.jobs, min(4.0, SHARE["lists"] * 2 * self.time_limit)))
         if network is None or len(network.layers[0].head) > MANY:
-            self._certify_prices()
+            self._certify_prices(self.until("prices" if network is None else "climb"))
         if network is None:
             return self._close(relaxation, columns)
         try:
@@ -154,11 +154,11 @@ class StartTimeSolver:
         except Interrupted as limit:
             return limit.why
 
-    def _certify_prices(self) -> None:
+    def _certify_prices(self, deadline: float) -> None:
         """Where the gap is wide, look for prices with a certificate."""
         if self.value - self.bound > FAR_OFF * self.value:
             with contextlib.suppress(BadInput):  # too large for it
-                for proof in proofs(self.problem.instance, self.problem.objective, self.until("prices")):
+                for proof in proofs(self.problem.instance, self.problem.objective, deadline):
                     self.certify(proof)
 
     def horizon(self) -> int:
