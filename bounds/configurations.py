@@ -235,7 +235,5 @@ def _stages(market: Market, most: int) -> Iterator[Stage]:
 
 def propose(instance: Instance, objective: str, deadline: float) -> Configurations:
     """Return the proof with the best bound."""
-    found = [*proofs(instance, objective, deadline)]
-    if not found:
-        raise BadInput("configurations: the network of no request at all needs too much memory")
-    return found[-1]
+    *_, best = proofs(instance, objective, deadline)
+    return best
