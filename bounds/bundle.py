@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
-from scipy.sparse import csr_matrix
 
 Vector = npt.NDArray[np.float64]
 
@@ -52,6 +50,9 @@ class Bundle:
 
     def best(self, linear: Vector, low: Vector, high: Vector) -> tuple[Vector, float] | None:
         """Return the best point of the box for these cuts, and what they promise there (None: the solver failed)."""
+        from scipy.optimize import linprog  # loading it takes a while
+        from scipy.sparse import csr_matrix
+
         n, pieces = len(low), len(self.cuts)
         rows = [(i, slope, level) for i, cuts in enumerate(self.cuts) for slope, level in cuts.values()]
         piece = np.zeros((len(rows), pieces))

@@ -29,9 +29,9 @@ LARGE = 0.5
 """Requests whose last load exceeds this fraction of the memory are in the first network."""
 STEP = 0.12
 """Fraction of the kinds that the next network has more."""
-MOST = 1_500_000
+MOST = 3_000_000
 """Configurations of a network, at most."""
-MOST_BYTES = 1 << 30
+MOST_BYTES = 3 << 30
 LARGER, ROUNDS = 3, 10
 """The next network is taken to be so many times as large; there has to be time for so many rounds in it."""
 CHECK = 2

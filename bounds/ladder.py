@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 
-from bounds.configurations import propose as configurations
 from kvbound.certificates import Alone, Certificate, InvalidCertificate, Proof, certify
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
@@ -47,12 +47,18 @@ class Rung:
     why_not: str = ""
 
 
+def _propose(module: str, task: Task) -> Proof:
+    """Call the proposer of a module of this package, which is loaded only now: compilers and solvers take a while."""
+    proof: Proof = import_module(f"bounds.{module}").propose(task.instance, task.objective, task.deadline)
+    return proof
+
+
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("alone", "all that requests share", lambda task: Alone()),
         Method("configurations", "that each request runs once, and how small ones pack",
-               lambda task: configurations(task.instance, task.objective, task.deadline)),
+               lambda task: _propose("configurations", task)),
     )
 }  # fmt: skip
 """Every method, the cheapest first."""

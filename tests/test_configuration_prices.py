@@ -105,10 +105,10 @@ def test_instances_that_are_not_rigid_or_too_long_are_refused():
 
 
 def test_the_start_time_solver_hands_over_its_certificate():
-    instance = builtin_instance("hindsight:n=24,M=24,seed=1")
+    instance = builtin_instance("hindsight:n=14,M=16,seed=1")
     certificates, bounds = [], []
     solver = StartTimeSolver(
-        instance, FLOW, time_limit=4.0, memory_limit=2000, seed=0, most_configurations=0,
+        instance, FLOW, time_limit=8.0, memory_limit=2000, seed=0, most_configurations=0,
         found=lambda schedule, value: None, bounded=lambda bound, by_solver: bounds.append(bound),
         certified=certificates.append,
     )  # fmt: skip
@@ -117,6 +117,14 @@ def test_the_start_time_solver_hands_over_its_certificate():
     assert values == sorted(set(values))
     assert values[-1] in bounds
     assert outcome.bound >= values[-1] > 0.85 * outcome.value
+
+
+def test_a_network_that_proves_an_optimum_comes_with_a_certificate():
+    instance = builtin_instance("hindsight:n=9,M=12,seed=2")
+    result = solvers.solve(instance, formulation="start-time", time_limit=20)
+    assert result.status == "optimal"
+    assert result.bound_kind == "exhaustive"
+    assert 0.9 * result.value < verify_certificate(instance, result.certificate) <= result.value
 
 
 @pytest.mark.slow

@@ -61,8 +61,9 @@ class Configurations(Proof):
         inside = [(kind, price) for kind, price in zip(kinds, prices, strict=True) if price is not None]
         outside = [kind for kind, price in zip(kinds, prices, strict=True) if price is None]
         bound = sum(kind.count * price for kind, price in inside) - memory * sum(self.memory)
-        bound += sum(kind.count * self._least(kind) for kind in outside)
-        return -(-(bound + self._network(inside, memory)) // self.scale)
+        of_memory = np.array(self.memory, np.int64)
+        bound += sum(kind.count * self._least(kind, of_memory) for kind in outside)
+        return -(-(bound + self._network(inside, of_memory, memory)) // self.scale)
 
     @property
     def why(self) -> str:
@@ -87,20 +88,19 @@ class Configurations(Proof):
         if most >= LARGEST:
             raise InvalidCertificate("its prices are too large")
 
-    def _costs(self, kind: Kind, ticks: int) -> Array:
-        """Return what a start at each of these ticks after the release costs, with the memory that it takes."""
-        start = kind.release + np.arange(ticks)
+    def _costs(self, kind: Kind, of_memory: Array, ticks: int) -> Array:
+        """Return what a start costs, with the memory that it takes, at each of these ticks from the release on."""
         price = np.zeros(ticks + kind.length, np.int64)
-        given = np.array(self.memory[kind.release : kind.release + len(price)], np.int64)
+        given = of_memory[kind.release : kind.release + len(price)]
         price[: len(given)] = given
-        costs: Array = self.scale * kind.rate * (start - kind.release + kind.span)
+        costs: Array = self.scale * kind.rate * (np.arange(ticks) + kind.span)
         return costs + np.correlate(price, kind.profile, "valid")[:ticks]
 
-    def _least(self, kind: Kind) -> int:
+    def _least(self, kind: Kind, of_memory: Array) -> int:
         """Return the least that one start costs: after the last price of memory it only costs more."""
-        return int(self._costs(kind, max(0, len(self.memory) - kind.release) + 1).min())
+        return int(self._costs(kind, of_memory, max(0, len(of_memory) - kind.release) + 1).min())
 
-    def _network(self, inside: Sequence[tuple[Kind, int]], memory: int) -> int:
+    def _network(self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int) -> int:
         """Return what the cheapest way costs, up to the tick from which on no start can lower it."""
         if not inside:
             return 0
@@ -114,5 +114,5 @@ class Configurations(Proof):
             raise InvalidCertificate("too much can run together: fewer requests in the network, please") from None
         costs = np.ones((ticks, len(inside)), np.int64)
         for k, ((kind, price), w) in enumerate(zip(inside, worth, strict=True)):
-            costs[kind.release : kind.release + w, k] = self._costs(kind, w) - price
+            costs[kind.release : kind.release + w, k] = self._costs(kind, of_memory, w) - price
         return running.cheapest(costs)

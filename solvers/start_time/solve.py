@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bounds.configurations import proofs
-from kvbound.certificates import Certificate, Proof, certify
+from kvbound.certificates import Certificate, Configurations, Proof, certify
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.schedule import Schedule
-from solvers.start_time.configurations import Configurations, TooMany
+from solvers.start_time.configurations import Configurations as AllConfigurations
+from solvers.start_time.configurations import TooMany
 from solvers.start_time.lists import Jobs, Lists
 from solvers.start_time.multipliers import Multipliers, Priced
 from solvers.start_time.network import FAR, Network
@@ -41,6 +41,8 @@ FAR_OFF = 0.08
 PHASES = 10
 WORTH = 0.1
 """A core that helps to close less than this fraction of the gap is not tried again."""
+FEW_STEPS = 50_000_000
+"""Configurations times ticks that are gone through again for a certificate."""
 MANY = 1_000_000
 """Where a network has more configurations, prices of smaller ones come first."""
 GLANCE = 1_000
@@ -156,10 +158,19 @@ class StartTimeSolver:
 
     def _certify_prices(self, deadline: float) -> None:
         """Where the gap is wide, look for prices with a certificate."""
+        from bounds.configurations import proofs  # loading its compiler takes a while
+
         if self.value - self.bound > FAR_OFF * self.value:
             with contextlib.suppress(BadInput):  # too large for it
                 for proof in proofs(self.problem.instance, self.problem.objective, deadline):
                     self.certify(proof)
+
+    def _certify_starts(self, assign: Array, steps: int) -> None:
+        """Hand over what the prices of starts prove, unless checking that would take long."""
+        if steps <= FEW_STEPS:
+            price = {id: int(y) for kind, y in zip(self.problem.kinds, assign, strict=True) for id in kind.ids}
+            starts = tuple(price[request.id] for request in self.problem.instance.requests)
+            self.certify(Configurations(scale=SCALE, memory=(), starts=starts))
 
     def horizon(self) -> int:
         """Return a tick by which some optimal schedule ends, if there is one better than the best known.
@@ -175,12 +186,13 @@ class StartTimeSolver:
     def _network(self, relaxation: Relaxation, columns: Columns) -> Network:
         ticks = int(columns.end[relaxation.alive].max())
         most = min(self.most_bytes // 4 // (ticks + 60), self.most_configurations)
-        return Network(Configurations(self.problem, most), ticks)
+        return Network(AllConfigurations(self.problem, most), ticks)
 
     def _search(self, network: Network, relaxation: Relaxation, columns: Columns) -> Stop:
         columns, alive = _shortened(columns, relaxation, len(network.layers))
         multipliers = Multipliers(columns, alive)
         priced = multipliers.price(network, relaxation.prices.assign)
+        configurations = len(network.layers[0].head)
         large = LARGE
         for _ in range(PHASES):
             self.raise_bound(priced.bound)
@@ -198,6 +210,7 @@ class StartTimeSolver:
                 priced, large = max(before, priced, key=lambda p: p.bound), FAR
             if core is network or time.monotonic() > self.began + self.time_limit:
                 break
+        self._certify_starts(priced.assign, configurations * len(network.layers))
         for width in WIDTHS:
             self.raise_bound(priced.bound)
             if self.bound >= self.value:
