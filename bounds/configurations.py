@@ -16,7 +16,7 @@ from numba import njit
 
 from bounds.bundle import Bundle, Point, Vector, maximise
 from kvbound.certificates import Configurations
-from kvbound.certificates.running import Running, TooMany
+from kvbound.certificates.running import MOST_STARTS, Running, TooMany
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.rigid import kinds_of, memory_of, why_not_rigid
@@ -154,7 +154,7 @@ class Network:
 
     def __init__(self, running: Running, ticks: int) -> None:
         """Raises TooMany if the values at all ticks do not fit into the memory for them."""
-        if 4 * len(running.later) * (ticks + 1) > MOST_BYTES:
+        if 4 * len(running.later) * (ticks + 1) > MOST_BYTES or len(running.starts) * ticks > MOST_STARTS:
             raise TooMany
         self.starts = running.starts
         self.rows = [part.astype(np.int32) for part in (running.begin, running.base, running.next, running.later)]

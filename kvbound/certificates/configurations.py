@@ -108,11 +108,11 @@ class Configurations(Proof):
         ticks = max(kind.release + w for (kind, _), w in zip(inside, worth, strict=True))
         if ticks > 2 * MAX_TICKS or ticks * len(inside) > MOST:
             raise InvalidCertificate(f"its prices pay for starts as late as tick {ticks}, too many to look at")
-        try:
-            running = Running([kind for kind, _ in inside], memory, min(MOST, MOST_STEPS // max(1, ticks)))
-        except TooMany:
-            raise InvalidCertificate("too much can run together: fewer requests in the network, please") from None
         costs = np.ones((ticks, len(inside)), np.int64)
         for k, ((kind, price), w) in enumerate(zip(inside, worth, strict=True)):
             costs[kind.release : kind.release + w, k] = self._costs(kind, of_memory, w) - price
-        return running.cheapest(costs)
+        try:
+            running = Running([kind for kind, _ in inside], memory, min(MOST, MOST_STEPS // max(1, ticks)))
+            return running.cheapest(costs)
+        except TooMany:
+            raise InvalidCertificate("too much can run together: fewer requests in the network, please") from None

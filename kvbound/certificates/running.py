@@ -19,6 +19,10 @@ from kvbound.rigid import Kind
 Array = npt.NDArray[np.int64]
 
 
+MOST_STARTS = 20_000_000
+"""Sets of starts times ticks, at most, and sets of starts times kinds."""
+
+
 class TooMany(Exception):  # noqa: N818 - a limit, no error
     """There are more configurations than asked for."""
 
@@ -96,7 +100,9 @@ class Running:
         base, alone, later = self._parts()
         bases = np.flatnonzero(base == np.arange(len(base)))
         sets = np.flatnonzero(alone == np.arange(len(alone)))
-        starts = self._starts(sets, alone, len(kinds))
+        if len(sets) * len(kinds) > MOST_STARTS:
+            raise TooMany
+        starts = self._starts(sets, len(kinds))
         possible = (starts <= np.array([kind.count for kind in kinds], np.int64)).all(axis=1)
         place = np.where(possible, np.cumsum(possible) - 1, -1)[np.searchsorted(sets, alone)]
         rows = np.flatnonzero((place >= 0) & (alone > 0))
@@ -109,7 +115,12 @@ class Running:
         self.nobody = 0
 
     def cheapest(self, price: Array) -> int:
-        """Return the least sum of prices, [ticks, kinds], of what starts on a way from nobody; then all is free."""
+        """Return the least sum of prices, [ticks, kinds], of what starts on a way from nobody; then all is free.
+
+        Raises TooMany if there are too many sets of starts to look at in all these ticks.
+        """
+        if len(self.starts) * len(price) > MOST_STARTS:
+            raise TooMany
         value = np.zeros(len(self.later), np.int64)
         for now in price[::-1]:
             cost = self.starts @ np.minimum(now, 0)
@@ -171,7 +182,7 @@ class Running:
                 part[mine] = of_parent
         return base, alone, later
 
-    def _starts(self, sets: Array, alone: Array, kinds: int) -> Array:
+    def _starts(self, sets: Array, kinds: int) -> Array:
         """Return how many of each kind start in these configurations of first batches."""
         starts = np.zeros((len(sets), kinds), np.int64)
         size = np.searchsorted(self.begins, sets, "right") - 1
