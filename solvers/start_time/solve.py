@@ -48,7 +48,7 @@ MANY = 1_000_000
 GLANCE = 1_000
 """States kept where a pass only looks for a schedule."""
 
-SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "prices": 0.8}
+SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "prices": 0.8, "first prices": 0.5}
 """Of the time limit, what each step may take at most."""
 
 
@@ -148,7 +148,7 @@ class StartTimeSolver:
             network = None
             self.hold(self.lists.improve(self.jobs, min(4.0, SHARE["lists"] * 2 * self.time_limit)))
         if network is None or len(network.layers[0].head) > MANY:
-            self._certify_prices(self.until("prices" if network is None else "climb"))
+            self._certify_prices(self.until("prices" if network is None else "first prices"))
         if network is None:
             return self._close(relaxation, columns)
         try:
