@@ -58,7 +58,11 @@ class Elements:
 
 @dataclass(frozen=True)
 class _Level:
-    """The configurations of one size, in the order of their largest elements: loads by tick, how many are alike."""
+    """The configurations of one size, in the order of their largest elements.
+
+    `load`, [ticks, rows], is what they occupy if nobody else starts; `last` the largest element, and `alike` how many
+    of the elements have the last load of that one.
+    """
 
     load: npt.NDArray[np.int32]
     last: Array
@@ -67,10 +71,10 @@ class _Level:
     def admits(self, elements: Elements, e: int, memory: int) -> Array:
         """Return the rows to which `e` can be added as the largest element."""
         upto = int(np.searchsorted(self.last, e, "right"))
-        rows = np.flatnonzero(self.load[:upto, 0] <= memory - elements.load[e, 0])
+        load, most = self.load[: elements.length[e]], memory - elements.load[e, : elements.length[e], None]
+        rows = np.flatnonzero((load[0, :upto] <= most[0]) & (load[-1, :upto] <= most[-1]))
         rows = rows[self.number(elements, e, rows) <= elements.most[e]]
-        length = elements.length[e]
-        fits: Array = rows[(self.load[rows, :length] <= memory - elements.load[e, :length]).all(axis=1)]
+        fits: Array = rows[(load[:, rows] <= most).all(axis=0)]
         return fits
 
     def number(self, elements: Elements, e: int, rows: Array) -> Array:
@@ -82,7 +86,7 @@ class _Level:
 
     def grown(self, elements: Elements, e: int, rows: Array) -> _Level:
         """Return the rows with `e` added."""
-        return _Level(self.load[rows] + elements.load[e], np.full(len(rows), e), self.number(elements, e, rows))
+        return _Level(self.load[:, rows] + elements.load[e, :, None], np.full(len(rows), e), self.number(elements, e, rows))
 
 
 class Running:
@@ -136,7 +140,7 @@ class Running:
         """Add elements one at a time; number what comes out by size, then largest element, then what it is added to."""
         elements, total = self.elements, 1
         minus = np.full(1, -1, np.int64)
-        level = _Level(np.zeros((1, elements.load.shape[1]), np.int32), minus, minus)
+        level = _Level(np.zeros((elements.load.shape[1], 1), np.int32), minus, minus)
         self.parent, self.last, self.begins = [minus], [minus], [0, 1]
         while True:
             added = []
@@ -151,7 +155,11 @@ class Running:
                 break
             self.parent.append(self.begins[-2] + np.concatenate([rows for _, rows in added]))
             grown = [level.grown(elements, e, rows) for e, rows in added]
-            level = _Level(*(np.concatenate([getattr(g, name) for g in grown]) for name in ("load", "last", "alike")))
+            level = _Level(
+                np.concatenate([g.load for g in grown], axis=1),
+                np.concatenate([g.last for g in grown]),
+                np.concatenate([g.alike for g in grown]),
+            )
             self.last.append(level.last)
             self.begins.append(total)
 
