@@ -86,7 +86,9 @@ class _Level:
 
     def grown(self, elements: Elements, e: int, rows: Array) -> _Level:
         """Return the rows with `e` added."""
-        return _Level(self.load[:, rows] + elements.load[e, :, None], np.full(len(rows), e), self.number(elements, e, rows))
+        return _Level(
+            self.load[:, rows] + elements.load[e, :, None], np.full(len(rows), e), self.number(elements, e, rows)
+        )
 
 
 class Running:
