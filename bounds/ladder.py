@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 
-from bounds.shares import propose_shares
-from bounds.slots import propose_prices, propose_windows
 from bounds.task import Task
 from kvbound.certificates import Alone, Certificate, InvalidCertificate, Proof, certify
 from kvbound.errors import BadInput
@@ -36,16 +35,30 @@ class Rung:
     why_not: str = ""
 
 
+def _later(module: str, name: str) -> Callable[[Task], Proof]:
+    """Return a proposer of a module of this package, loaded when it is called: compilers and solvers take a while."""
+
+    def propose(task: Task) -> Proof:
+        proof: Proof = getattr(import_module(f"bounds.{module}"), name)(task)
+        return proof
+
+    return propose
+
+
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("alone", "all that requests share", lambda task: Alone()),
         Method("unlimited-memory", "memory; that a token's batches come one after another where time is shared",
-               lambda task: propose_shares(task, memory=False)),
+               _later("shares", "propose_unlimited_memory")),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
-               propose_shares),
-        Method("prices", "that ways of requests are whole, and breaks within segments", propose_prices),
-        Method("windows", "the same, but that ends of large requests are apart", propose_windows),
+               _later("shares", "propose_shares")),
+        Method("prices", "that ways of requests are whole, and breaks within segments",
+               _later("slots", "propose_prices")),
+        Method("windows", "the same, but that ends of large requests are apart",
+               _later("slots", "propose_windows")),
+        Method("configurations", "that each request runs once, and how small ones pack",
+               _later("configurations", "propose_configurations")),
     )
 }  # fmt: skip
 """Every method, the cheapest first."""

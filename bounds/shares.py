@@ -39,6 +39,11 @@ def propose_shares(task: Task, memory: bool = True) -> Shares:
     return search.best
 
 
+def propose_unlimited_memory(task: Task) -> Shares:
+    """Return the best proof that shares nothing by memory: a bound for a device that never fills up."""
+    return propose_shares(task, memory=False)
+
+
 def corners(instance: Instance, memory: bool = True) -> Iterator[Shares]:
     """Yield a proof for each line of the cost and each resource that is limited."""
     machine, count = instance.machine, len(lines(instance.cost))

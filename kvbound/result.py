@@ -59,6 +59,8 @@ class Result:
     claimed: Value | None = None
     bound: Value | None = None
     bound_kind: BoundKind | None = None
+    certificate: Certificate | None = None
+    """The best certificate that came up; `bound` may be better, on the word of `bound_kind`."""
     horizon: Horizon | None = None
     formulation: str | None = None
     solver: SolverInfo | None = None
@@ -67,8 +69,6 @@ class Result:
     stopped: str = ""
     """Why it stopped, in words: "proved", "time limit", "interrupted", "memory limit", .."""
     infeasible: bool = False
-    certificate: Certificate | None = None
-    """The proof of the bound, or of a weaker one; anyone can check it (`verify_certificate`)."""
     extra: dict[str, Any] = field(default_factory=dict)
     trace: Trace | None = field(init=False, default=None)
     value: Value | None = field(init=False, default=None)

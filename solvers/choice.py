@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from formulations import FORMULATIONS
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
+from kvbound.rigid import why_not_rigid
 from solvers.lagrange.scope import late_segments, why_not
 from solvers.registry import SOLVERS
-from solvers.start_time.problem import why_not_rigid
 
 BACKENDS = {"cp-sat": ("cp-sat",), "start-time": ("highs",), "arc-flow": ("highs", "gurobi", "lagrange", "repair")}
 """Who solves a formulation, the default first; the others are solved by highs and gurobi."""

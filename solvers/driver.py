@@ -12,6 +12,7 @@ import kvbound
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule, get_policy, run_policy, trace_policy
 from heuristics.predictions import predictions as believed
+from kvbound.certificates import Certificate
 from kvbound.coarsen import fine_bound
 from kvbound.errors import BadInput, MissingTool
 from kvbound.instance import Instance
@@ -156,6 +157,7 @@ class _Run:
         self.bound: Value | None = None
         self.bounded_by: Task | None = None
         self.kind: BoundKind | None = None
+        self.certificate: Certificate | None = None
         self.rejected: list[str] = []
         self.sizes: dict[str, Size] = {}
 
@@ -168,6 +170,8 @@ class _Run:
                 self.rejected.append(f"{task.label}: {broken}")
         elif isinstance(message, Bound):
             self.tighten(message.value, task, message.kind)
+            if message.certificate and (not self.certificate or message.value > self.certificate.value):
+                self.certificate = message.certificate
         elif isinstance(message, Size):
             self.sizes[task.formulation] = message
 
@@ -237,6 +241,7 @@ class _Run:
             claimed=self.claimed,
             bound=self.bound,
             bound_kind=self.kind,
+            certificate=self.certificate,
             horizon=self._horizon(task),
             formulation=task.formulation,
             solver=SolverInfo(task.solver, solver_version(task.solver), task.threads, task.seed),

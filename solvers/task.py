@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from kvbound.certificates import Certificate
 from kvbound.instance import Instance
 from kvbound.metrics import Value
 from kvbound.result import BoundKind
@@ -58,6 +59,8 @@ class Bound:
     value: Value
     kind: BoundKind | None = None
     """Who says so; None: what is usual for the formulation."""
+    certificate: Certificate | None = None
+    """What proves this very value to anyone, if there is such a thing."""
 
 
 @dataclass(frozen=True)

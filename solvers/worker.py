@@ -97,6 +97,7 @@ def _start_time(task: Task, send: Send) -> Done:
         seed=task.seed,
         found=lambda schedule, value: send(Found(schedule, value)),
         bounded=lambda bound, by_solver: send(Bound(bound, "solver" if by_solver else "exhaustive")),
+        certified=lambda certificate: send(Bound(certificate.value, "certificate", certificate)),
     )
     return Done(solver.run().stopped, version())
 

@@ -11,6 +11,7 @@ import solvers
 from kvbound import Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvbound.builtin import builtin_instance
 from kvbound.errors import BadInput
+from kvbound.rigid import OBJECTIVES
 from solvers.start_time import why_not_rigid
 from solvers.start_time.cliques import violated_cliques
 from solvers.start_time.configurations import Configurations, TooMany
@@ -18,7 +19,7 @@ from solvers.start_time.lists import Lists
 from solvers.start_time.multipliers import Multipliers
 from solvers.start_time.network import FAR, Network
 from solvers.start_time.prices import SCALE, Columns, Prices
-from solvers.start_time.problem import OBJECTIVES, Problem
+from solvers.start_time.problem import Problem
 from solvers.start_time.program import relax
 from solvers.start_time.solve import StartTimeSolver
 from solvers.start_time.states import Fields, Interrupted, Search

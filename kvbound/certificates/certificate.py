@@ -12,6 +12,7 @@ from pydantic import Field
 import kvbound
 from kvbound.certificates.alone import Alone
 from kvbound.certificates.coarse import Coarse
+from kvbound.certificates.configurations import Configurations
 from kvbound.certificates.parts import Part, Parts
 from kvbound.certificates.prices import Prices
 from kvbound.certificates.proof import InvalidCertificate, Proof
@@ -20,7 +21,7 @@ from kvbound.files import parse, read_text
 from kvbound.instance import Instance, Name, Noun
 from kvbound.metrics import Value, check_objective
 
-AnyProof = Annotated[Alone | Coarse | Parts | Prices | Shares, Field(discriminator="kind")]
+AnyProof = Annotated[Alone | Coarse | Configurations | Parts | Prices | Shares, Field(discriminator="kind")]
 """Every kind of proof that a file may hold."""
 
 HORIZON = "no batches are counted: the argument holds for schedules of any length"

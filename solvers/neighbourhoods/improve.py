@@ -106,9 +106,8 @@ class Search:
 
     def _cost(self, plan: Array, count: Array) -> float:
         t = self.tables
-        return sum(
-            search.price(i, plan, count, t.segments, t.first, t.rate, t.by_first_token) for i in range(len(count))
-        )
+        data = t.segments, t.first, t.rate, t.by_first_token
+        return float(sum(search.price(i, plan, count, *data) for i in range(len(count))))
 
     def _soften(self, seconds: float, rounds: int | None) -> None:
         soft = Soft(self.tables, self.plan, self.slots)

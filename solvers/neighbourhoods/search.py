@@ -12,7 +12,6 @@ from numba import njit
 
 from solvers.neighbourhoods.kernels import BEGIN, DECODE, END, KIND, PREFILL, RESIDENT, insert, use
 
-
 REACH = 20
 """Requests of a group begin or end within this part of all slots, or within 30 slots."""
 

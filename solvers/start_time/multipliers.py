@@ -1,25 +1,25 @@
-"""Better and better prices for starting a request, by subgradients; the network keeps every limit by itself.
+"""Better and better prices for starting a request, by cutting planes; the network keeps every limit by itself.
 
 Any prices are valid; those that sums in 64 bits could not hold are cut (`dearest`).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
+from bounds.bundle import Bundle, Point, Vector, maximise
 from solvers.start_time.network import FAR, Network
 from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array
 
-ROUNDS = 400
-PATIENCE, SHRINK, SMALLEST = 6, 0.6, 0.02
-"""Rounds without a better bound before the step shrinks, by how much, and where it is too small to go on."""
-STALL, WORTH = 30, 0.1
-"""Climbing ends when so many rounds have closed less than this fraction of the gap."""
+SIZE = 8.0
+"""Ticks by which prices may move at first."""
+WORTH = 0.02
+"""Climbing ends when no more than this fraction of the gap is promised."""
 EVERY = 8
 """Of so many paths, one is tried as a schedule."""
 
@@ -45,7 +45,6 @@ class Multipliers:
     def __init__(self, columns: Columns, alive: Mask) -> None:
         self.columns, self.alive = columns, alive
         self.counts = columns.problem.counts
-        self.step = 1.0
 
     def cost(self, assign: Array) -> Array:
         """Return the price of each start, [ticks, kinds]; FAR where none is possible."""
@@ -75,29 +74,27 @@ class Multipliers:
     def climb(
         self, network: Network, assign: Array, target: int, deadline: float, on_path: Callable[[list[Array]], None]
     ) -> Priced:
-        """Return the best prices found before the bound exceeds `target`, the steps are small, or time is over.
+        """Return the best prices found before the bound exceeds `target`, little is promised, or time is over.
 
         `on_path` gets the starts of some cheapest paths, of the last one at least if it is a schedule.
         """
-        best = now = self.price(network, assign)
-        step, waited, history = self.step, 0, [best.bound]
-        for turn in range(ROUNDS):
-            path = network.path(now.cost, now.values)
-            missing = self.counts - sum(path)
-            if turn % EVERY == 0 or not missing.any():
+        best, turn = self.price(network, assign), count()
+
+        def evaluate(x: Vector) -> Point:
+            nonlocal best
+            priced = self.price(network, np.rint(x).astype(np.int64))
+            best = max(best, priced, key=lambda p: p.bound)
+            path = network.path(priced.cost, priced.values)
+            started = np.sum(path, axis=0, dtype=float)
+            if next(turn) % EVERY == 0 or np.array_equal(started, self.counts):
                 on_path(path)
-            if best.bound > target or not missing.any() or step < SMALLEST or time.monotonic() > deadline:
-                break
-            history.append(best.bound)
-            if len(history) > STALL and best.bound - history[-STALL] < WORTH * (target - best.bound):
-                break
-            length = 0.7 * step * (target + SCALE - now.bound) / float(missing @ missing)
-            now = self.price(network, now.assign + np.rint(length * missing).astype(np.int64))
-            if now.bound > best.bound:
-                best, waited = now, 0
-                continue
-            waited += 1
-            if waited == PATIENCE:
-                now, step, waited = best, step * SHRINK, 0
-        self.step = min(1.0, 3 * step)
+            value = float(priced.bound - priced.offset)
+            return Point(priced.assign.astype(float), float(priced.bound), np.array([value]), -started[None, :])
+
+        rates = np.array([float(kind.rate) for kind in self.columns.problem.kinds])
+        most = np.full(len(rates), float(self.dearest(network)))
+        maximise(
+            evaluate, best.assign.astype(float), Bundle(), linear=self.counts.astype(float), low=-most, high=most,
+            scale=SCALE * rates, size=SIZE, worth=WORTH * (target - best.bound), enough=target, deadline=deadline,
+        )  # fmt: skip
         return best

@@ -99,16 +99,15 @@ def relax(
     cutoff: int,
     deadline: float,
     on_bound: Callable[[int], None],
-    before: Relaxation | None = None,
 ) -> Relaxation | None:
     """Solve the linear program with cliques, as far as the time allows (None: not even once).
 
-    It goes on from the relaxation `before`. Columns that no schedule of cost at most `cutoff` takes are dropped.
+    Columns that no schedule of cost at most `cutoff` takes are dropped.
     Bounds, scaled and on such schedules only, are reported as they rise.
     """
-    alive = columns.possible if before is None else before.alive
-    program = Program(columns, alive, [] if before is None else before.cliques)
-    best = before
+    alive = columns.possible
+    program = Program(columns, alive, [])
+    best: Relaxation | None = None
     history: list[int] = []
     for _ in range(ROUNDS):
         solved = program.solve(deadline)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kvbound.certificates import Certificate, Configurations, Proof, certify
+from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.schedule import Schedule
-from solvers.start_time.configurations import Configurations, TooMany
+from solvers.start_time.configurations import Configurations as AllConfigurations
+from solvers.start_time.configurations import TooMany
 from solvers.start_time.lists import Jobs, Lists
 from solvers.start_time.multipliers import Multipliers, Priced
 from solvers.start_time.network import FAR, Network
@@ -33,14 +37,18 @@ LARGE = 2_000_000
 HOPE = 0.5
 """The core is what costs less than this fraction of the way from the bound to the best schedule."""
 FAR_OFF = 0.08
-"""Where the open gap exceeds this fraction of the value, cutting planes go on before branch and bound."""
+"""Where the open gap exceeds this fraction of the value, prices of configurations come before branch and bound."""
 PHASES = 10
 WORTH = 0.1
 """A core that helps to close less than this fraction of the gap is not tried again."""
+FEW_STEPS = 50_000_000
+"""Configurations times ticks that are gone through again for a certificate."""
+MANY = 1_000_000
+"""Where a network has more configurations, prices of smaller ones come first."""
 GLANCE = 1_000
 """States kept where a pass only looks for a schedule."""
 
-SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "cuts": 0.5}
+SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "prices": 0.8, "first prices": 0.5}
 """Of the time limit, what each step may take at most."""
 
 
@@ -55,7 +63,11 @@ class Outcome:
 
 
 class StartTimeSolver:
-    """One solve. `found` gets every better schedule, `bounded` every better bound and whether it is HiGHS's word."""
+    """One solve.
+
+    `found` gets every better schedule, `bounded` every better bound and whether it is HiGHS's word, and `certified`
+    every certificate that proves more than the one before.
+    """
 
     def __init__(
         self,
@@ -68,13 +80,15 @@ class StartTimeSolver:
         most_configurations: int = MOST_CONFIGURATIONS,
         found: Callable[[Schedule, int], None],
         bounded: Callable[[int, bool], None],
+        certified: Callable[[Certificate], None] = lambda certificate: None,
     ) -> None:
         self.problem = Problem(instance, objective)
         self.lists = Lists(self.problem, seed)
         self.began, self.time_limit = time.monotonic(), time_limit
         self.most_bytes = memory_limit * 2**20
         self.most_configurations = most_configurations
-        self.found, self.bounded = found, bounded
+        self.found, self.bounded, self.certified = found, bounded, certified
+        self.certificate: Certificate | None = None
         least = sum(kind.count * kind.rate * kind.span for kind in self.problem.kinds)
         self.value, self.bound, self.by_solver = FAR, least, False
         self.jobs: Jobs = []
@@ -104,6 +118,14 @@ class StartTimeSolver:
             self.bound, self.by_solver = bound, False
             self.bounded(bound, False)
 
+    def certify(self, proof: Proof) -> None:
+        """Hand over what a proof is worth to anyone, if that is more than before."""
+        certificate = certify(self.problem.instance, self.problem.objective, proof)
+        if self.certificate is None or certificate.value > self.certificate.value:
+            self.certificate = certificate
+            self.certified(certificate)
+            self.raise_bound(int(certificate.value) * SCALE)
+
     def listen(self) -> None:
         """Look only for schedules that are better than the best known elsewhere."""
         if NEWS.value is not None:
@@ -121,16 +143,34 @@ class StartTimeSolver:
         if relaxation is None or self.bound >= self.value:
             return "time limit"
         try:
-            return self._search(self._network(relaxation, columns), relaxation, columns)
+            network = self._network(relaxation, columns)
         except TooMany:
+            network = None
             self.hold(self.lists.improve(self.jobs, min(4.0, SHARE["lists"] * 2 * self.time_limit)))
-            if self.value - self.bound > FAR_OFF * self.value:
-                relaxation = (
-                    relax(columns, self.value - 1, self.until("cuts"), self.raise_bound, relaxation) or relaxation
-                )
+        if network is None or len(network.layers[0].head) > MANY:
+            self._certify_prices(self.until("prices" if network is None else "first prices"))
+        if network is None:
             return self._close(relaxation, columns)
+        try:
+            return self._search(network, relaxation, columns)
         except Interrupted as limit:
             return limit.why
+
+    def _certify_prices(self, deadline: float) -> None:
+        """Where the gap is wide, look for prices with a certificate."""
+        from bounds.configurations import proofs  # loading its compiler takes a while
+
+        if self.value - self.bound > FAR_OFF * self.value:
+            with contextlib.suppress(BadInput):  # too large for it
+                for proof in proofs(self.problem.instance, self.problem.objective, deadline):
+                    self.certify(proof)
+
+    def _certify_starts(self, assign: Array, steps: int) -> None:
+        """Hand over what the prices of starts prove, unless checking that would take long."""
+        if steps <= FEW_STEPS:
+            price = {id: int(y) for kind, y in zip(self.problem.kinds, assign, strict=True) for id in kind.ids}
+            starts = tuple(price[request.id] for request in self.problem.instance.requests)
+            self.certify(Configurations(scale=SCALE, memory=(), starts=starts))
 
     def horizon(self) -> int:
         """Return a tick by which some optimal schedule ends, if there is one better than the best known.
@@ -146,12 +186,13 @@ class StartTimeSolver:
     def _network(self, relaxation: Relaxation, columns: Columns) -> Network:
         ticks = int(columns.end[relaxation.alive].max())
         most = min(self.most_bytes // 4 // (ticks + 60), self.most_configurations)
-        return Network(Configurations(self.problem, most), ticks)
+        return Network(AllConfigurations(self.problem, most), ticks)
 
     def _search(self, network: Network, relaxation: Relaxation, columns: Columns) -> Stop:
         columns, alive = _shortened(columns, relaxation, len(network.layers))
         multipliers = Multipliers(columns, alive)
         priced = multipliers.price(network, relaxation.prices.assign)
+        configurations = len(network.layers[0].head)
         large = LARGE
         for _ in range(PHASES):
             self.raise_bound(priced.bound)
@@ -169,6 +210,7 @@ class StartTimeSolver:
                 priced, large = max(before, priced, key=lambda p: p.bound), FAR
             if core is network or time.monotonic() > self.began + self.time_limit:
                 break
+        self._certify_starts(priced.assign, configurations * len(network.layers))
         for width in WIDTHS:
             self.raise_bound(priced.bound)
             if self.bound >= self.value:

@@ -1,0 +1,106 @@
+"""The maximum of a concave function that is a sum of pieces: cutting planes in a box around the best point.
+
+Each piece is the least of linear functions. Wherever it is evaluated it gives one of them, its cut there; a linear
+program finds the best point for all cuts so far in a box around the best point known (a trust region with the bundle
+of all cuts, as in the boxstep method of Marsten, Hogan and Blankenship, 1975). The box grows where the cuts predict
+well and shrinks where they do not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float64]
+
+SERIOUS = 0.1
+"""A point becomes the centre of the box if it gains this fraction of what was predicted."""
+GROW, SHRINK, SHRINK_A_LOT = 1.5, 0.85, 0.6
+MOST_CUTS = 200
+"""Cuts of a piece that are kept, the newest."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the function was evaluated, its value, and a cut of each piece: the values and slopes, [pieces, n]."""
+
+    x: Vector
+    value: float
+    values: Vector
+    slopes: Vector
+
+
+@dataclass
+class Bundle:
+    """The cuts of the pieces, as slope and value at zero; they hold for any function whose pieces are no greater."""
+
+    cuts: list[dict[bytes, tuple[Vector, float]]] = field(default_factory=list)
+
+    def learn(self, point: Point) -> None:
+        """Take in the cuts at a point."""
+        self.cuts = self.cuts or [{} for _ in point.values]
+        for cuts, value, slope in zip(self.cuts, point.values, point.slopes, strict=True):
+            cuts[slope.tobytes()] = (slope, float(value - slope @ point.x))
+            if len(cuts) > MOST_CUTS:
+                del cuts[next(iter(cuts))]
+
+    def best(self, linear: Vector, low: Vector, high: Vector) -> tuple[Vector, float] | None:
+        """Return the best point of the box for these cuts, and what they promise there (None: the solver failed)."""
+        from scipy.optimize import linprog  # loading it takes a while
+        from scipy.sparse import csr_matrix
+
+        n, pieces = len(low), len(self.cuts)
+        rows = [(i, slope, level) for i, cuts in enumerate(self.cuts) for slope, level in cuts.values()]
+        piece = np.zeros((len(rows), pieces))
+        piece[np.arange(len(rows)), [i for i, _, _ in rows]] = 1.0
+        table = np.hstack([-np.array([slope for _, slope, _ in rows]), piece])
+        bounds = [*zip(low, high, strict=True), *[(None, None)] * pieces]
+        cost = -np.concatenate([linear, np.ones(pieces)])
+        found = linprog(cost, csr_matrix(table), [level for _, _, level in rows], bounds=bounds, method="highs")
+        return None if found.x is None else (found.x[:n], float(-found.fun))
+
+
+def maximise(
+    evaluate: Callable[[Vector], Point],
+    start: Vector,
+    bundle: Bundle,
+    *,
+    linear: Vector,
+    low: Vector,
+    high: Vector,
+    scale: Vector,
+    size: float,
+    worth: float,
+    deadline: float,
+    enough: float = np.inf,
+) -> tuple[Point, float]:
+    """Return the best point found, and the size of the box at the end.
+
+    The function is `linear` @ x plus the sum of the pieces that `evaluate` gives; x stays between `low` and `high`. The
+    box reaches `size` * `scale` to each side. It ends by the deadline, when the value is `enough`, or when no more than
+    `worth` is promised. Cuts are added to `bundle`; those in it must hold.
+    """
+    best = evaluate(start)
+    bundle.learn(best)
+    while time.monotonic() < deadline and best.value < enough and size > 1e-6:
+        proposed = bundle.best(linear, np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale))
+        if proposed is None:
+            size *= SHRINK_A_LOT
+            continue
+        promised = proposed[1] - best.value
+        if promised < worth:
+            break
+        point = evaluate(proposed[0])
+        bundle.learn(point)
+        gain = point.value - best.value
+        if gain > 0.5 * promised:
+            size *= GROW
+        elif gain < 0:
+            size *= SHRINK_A_LOT if gain < -promised else SHRINK
+        if gain > SERIOUS * promised:
+            best = point
+    return best, size

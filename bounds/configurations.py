@@ -1,0 +1,240 @@
+"""Prices for certificates of configurations: large requests in the network, the others pay for memory.
+
+The price of memory is the same in all ticks of a window: what a window offers and what is taken of it are added up.
+Networks with more and more requests, the largest first, take turns; each begins with the prices of the one before, at
+which its bound is no less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from bounds.bundle import Bundle, Point, Vector, maximise
+from bounds.task import Task
+from kvbound.certificates import Configurations
+from kvbound.certificates.running import MOST_STARTS, Running, TooMany
+from kvbound.errors import BadInput
+from kvbound.instance import Instance
+from kvbound.rigid import kinds_of, memory_of, why_not_rigid
+
+Array = npt.NDArray[np.int64]
+
+SCALE = 256
+"""Prices of the certificate are whole multiples of 1 / SCALE."""
+LARGE = 0.5
+"""Requests whose last load exceeds this fraction of the memory are in the first network."""
+STEP = 0.12
+"""Fraction of the kinds that the next network has more."""
+MOST = 3_000_000
+"""Configurations of a network, at most."""
+MOST_BYTES = 3 << 30
+LARGER, ROUNDS = 3, 10
+"""The next network is taken to be so many times as large; there has to be time for so many rounds in it."""
+CHECK = 2
+"""So many times what building a network takes is left for whoever checks the proof."""
+WINDOWS = 64
+"""Windows with a price of memory each."""
+MOST_NUMBERS = 30_000_000
+"""Starts times windows, at most."""
+GLANCE, WORTH = 2e-3, 5e-5
+"""A network is left when no more than this fraction of the bound seems to be gained, the last one at the second."""
+
+
+class Market:
+    """The kinds of a rigid instance, every start of each, and what it takes of the memory of each window."""
+
+    def __init__(self, instance: Instance, objective: str) -> None:
+        reason = why_not_rigid(instance, objective)
+        if reason is not None:
+            raise BadInput(f"configurations are for requests that run from start to end: {reason}")
+        self.instance = instance
+        self.kinds = kinds_of(instance, objective)
+        self.memory = memory_of(instance, self.kinds)
+        area = sum(kind.count * sum(kind.load) for kind in self.kinds)
+        last = max(kind.release for kind in self.kinds)
+        self.priced = last + area // self.memory + 1
+        self.width = -(-self.priced // WINDOWS)
+        self.windows = -(-self.priced // self.width)
+        self.ticks = last + 2 * (area // self.memory) + max(kind.length for kind in self.kinds) + 1
+        if self.ticks * len(self.kinds) * self.windows > MOST_NUMBERS:
+            raise BadInput("configurations: the requests are too many, or take too long")
+        self.costs = [kind.rate * (np.arange(self.ticks) - kind.release + kind.span) for kind in self.kinds]
+        self.takes = [self._takes(k) for k in range(len(self.kinds))]
+        self.unit = 8 * sum(kind.count * kind.rate for kind in self.kinds) / area
+        """What memory costs if a request costs about 1."""
+
+    def _takes(self, k: int) -> Vector:
+        """Return what a start of kind k at each tick takes of the memory of each window, [ticks, windows]."""
+        takes = np.zeros((self.ticks, self.windows))
+        for q, load in enumerate(self.kinds[k].load):
+            window = (np.arange(self.ticks) + q) // self.width
+            rows = np.flatnonzero(window < self.windows)
+            takes[rows, window[rows]] += load
+        return takes
+
+    def paid(self, k: int, memory: Vector) -> Vector:
+        """Return what each start of kind k costs, memory included; infinity before its release."""
+        paid = self.costs[k] + self.takes[k] @ memory
+        paid[: self.kinds[k].release] = np.inf
+        return paid
+
+
+class Stage:
+    """A market of which some kinds are in the network.
+
+    A point x holds a price for each kind, of which only those inside count, and then those of memory by window. Its
+    pieces are the network and, for each kind, what its cheapest starts cost outside.
+    """
+
+    def __init__(self, market: Market, inside: list[int], most: int) -> None:
+        """Raises TooMany if that is more than `most` configurations."""
+        began = time.monotonic()
+        self.market, self.inside = market, inside
+        self.outside = [k for k in range(len(market.kinds)) if k not in inside]
+        self.network = Network(Running([market.kinds[k] for k in inside], market.memory, most), market.ticks)
+        self.building, self.evaluating = time.monotonic() - began, 0.0  # seconds
+        isin = np.isin(np.arange(len(market.kinds)), inside)
+        offered = np.full(market.windows, float(market.memory * market.width))
+        self.linear = np.concatenate([np.where(isin, [kind.count for kind in market.kinds], 0.0), -offered])
+        rates = np.where(isin, [kind.rate for kind in market.kinds], 0.0)
+        self.scale = np.concatenate([rates, np.full(market.windows, market.unit)])
+        self.high = np.concatenate([[float(c[-1]) for c in market.costs], np.full(market.windows, np.inf)])
+
+    def improve(self, x: Vector, bundle: Bundle, size: float, worth: float, deadline: float) -> tuple[Point, float]:
+        """Return the best prices found, and the size of the box at the end; `worth` is a fraction of the bound."""
+        worth *= self.evaluate(x).value
+        deadline -= CHECK * self.building
+        return maximise(
+            self.evaluate, x, bundle, linear=self.linear, low=np.zeros(len(x)), high=self.high, scale=self.scale,
+            size=size, worth=worth, deadline=deadline,
+        )  # fmt: skip
+
+    def evaluate(self, x: Vector) -> Point:
+        """Return the bound under these prices."""
+        began = time.monotonic()
+        market, kinds = self.market, len(self.market.kinds)
+        memory = x[kinds:]
+        values, slopes = np.zeros(kinds + 1), np.zeros((kinds + 1, len(x)))
+        for k in self.outside:
+            paid, count = market.paid(k, memory), market.kinds[k].count
+            start = int(paid.argmin())
+            values[k], slopes[k, kinds:] = count * paid[start], count * market.takes[k][start]
+        profit = np.array([market.paid(k, memory) - x[k] for k in self.inside]).reshape(-1, market.ticks).T
+        values[-1], started = self.network.cheapest(profit)
+        for tick, i in zip(*np.nonzero(started), strict=True):
+            slopes[-1, self.inside[i]] -= started[tick, i]
+            slopes[-1, kinds:] += started[tick, i] * market.takes[self.inside[i]][tick]
+        self.evaluating = time.monotonic() - began
+        return Point(x, float(self.linear @ x + values.sum()), values, slopes)
+
+    def enter(self, x: Vector, inside: list[int]) -> Vector:
+        """Return the point with a price for those who were not `inside` before: what they cost at the least."""
+        x = x.copy()
+        for k in set(self.inside) - set(inside):
+            x[k] = min(self.high[k], self.market.paid(k, x[len(self.market.kinds) :]).min())
+        return x
+
+    def proof(self, x: Vector) -> Configurations:
+        """Return the certificate's numbers."""
+        market = self.market
+        prices = np.repeat(np.rint(SCALE * x[len(market.kinds) :]).astype(int), market.width).tolist()
+        while prices and not prices[-1]:
+            prices.pop()
+        price = {id: round(SCALE * x[k]) for k in self.inside for id in market.kinds[k].ids}
+        starts = tuple(price.get(request.id) for request in market.instance.requests)
+        return Configurations(scale=SCALE, memory=tuple(prices), starts=starts)
+
+
+class Network:
+    """The cheapest way through a network of configurations, in floating point: it only proposes prices."""
+
+    def __init__(self, running: Running, ticks: int) -> None:
+        """Raises TooMany if the values at all ticks do not fit into the memory for them."""
+        if 4 * len(running.later) * (ticks + 1) > MOST_BYTES or len(running.starts) * ticks > MOST_STARTS:
+            raise TooMany
+        self.starts = running.starts
+        self.rows = [part.astype(np.int32) for part in (running.begin, running.base, running.next, running.later)]
+        self.values = np.zeros((ticks + 1, len(running.later)), np.float32)
+
+    def cheapest(self, price: Vector) -> tuple[float, Array]:
+        """Return the least sum of prices, [ticks, kinds], of what starts on a way, and how many of each start when."""
+        never = np.where(price < 0, 0.0, 1.0) @ self.starts.T > 0
+        cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
+        cost[:, 0] = 0.0
+        ticks = int(np.flatnonzero((price < 0).any(axis=1)).max(initial=-1)) + 1
+        fill(self.values, ticks, cost, *self.rows)
+        chosen = follow(self.values, ticks, cost, *self.rows)
+        started = self.starts[chosen]
+        return float((np.where(started > 0, price[:ticks], 0.0) * started).sum()), started
+
+
+@njit(cache=True)
+def fill(values, ticks, cost, begin, base, next, later):  # type: ignore[no-untyped-def]
+    """Fill in the least cost from each base at each tick, from the last tick back."""
+    values[ticks] = 0.0
+    for t in range(ticks - 1, -1, -1):
+        for b in range(len(later)):
+            values[t, b] = values[t + 1, later[b]]
+        for s in range(1, len(begin) - 1):
+            if cost[t, s] < 0.0:
+                for r in range(begin[s], begin[s + 1]):
+                    values[t, base[r]] = min(values[t, base[r]], cost[t, s] + values[t + 1, next[r]])
+
+
+@njit(cache=True)
+def follow(values, ticks, cost, begin, base, next, later):  # type: ignore[no-untyped-def]
+    """Return the set that starts at each tick on a cheapest way from nobody."""
+    chosen = np.zeros(ticks, np.int64)
+    node = 0
+    for t in range(ticks):
+        least, head = values[t + 1, later[node]], later[node]
+        for s in range(1, len(begin) - 1):
+            if cost[t, s] < 0.0:
+                r = begin[s] + np.searchsorted(base[begin[s] : begin[s + 1]], node)
+                if r < begin[s + 1] and base[r] == node and cost[t, s] + values[t + 1, next[r]] < least:
+                    least, head, chosen[t] = cost[t, s] + values[t + 1, next[r]], next[r], s
+        node = head
+    return chosen
+
+
+def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST) -> Iterator[Configurations]:
+    """Yield proofs with rising bounds until the deadline (by `time.monotonic`); most of the rise is in the first ones.
+
+    Networks have at most `most` configurations. Raises BadInput where the instance is not rigid, or too large.
+    """
+    market = Market(instance, objective)
+    x, size, bundle = np.zeros(len(market.kinds) + market.windows), market.priced / 4, Bundle()
+    inside: list[int] = []
+    for stage in _stages(market, most):
+        best, size = stage.improve(stage.enter(x, inside), bundle, size, GLANCE, deadline)
+        yield stage.proof(best.x)
+        x, inside, size = best.x, stage.inside, max(1.0, 4 * size)
+        if time.monotonic() + LARGER * (stage.building + ROUNDS * stage.evaluating) > deadline:
+            break
+    best, _ = stage.improve(x, bundle, size, WORTH, deadline)
+    yield stage.proof(best.x)
+
+
+def _stages(market: Market, most: int) -> Iterator[Stage]:
+    """Yield stages with more and more kinds in the network, the largest first, as long as they fit."""
+    order = sorted(range(len(market.kinds)), key=lambda k: market.kinds[k].load[-1], reverse=True)
+    step = max(1, round(STEP * len(order)))
+    number, fits, fails = sum(kind.load[-1] > LARGE * market.memory for kind in market.kinds), -1, len(order) + 1
+    while fits < number < fails:
+        try:
+            yield Stage(market, sorted(order[:number]), most)
+            fits = number
+        except TooMany:
+            fails, step = number, max(1, (number - fits) // 2)
+        number = min(fits + step, fails - 1)
+
+
+def propose_configurations(task: Task) -> Configurations:
+    """Return the proof with the best bound."""
+    *_, best = proofs(task.instance, task.objective, task.deadline)
+    return best
