@@ -102,7 +102,7 @@ def infercept() -> Iterator[Case]:
         for rate in (1, 2, 3):
             made = read_infercept(path, take=n, seed=0, rate=Fraction(rate), machine=machine)
             named = made.replace(name=f"infercept:n={n},rate={rate}")
-            yield Case(named, ("infercept", "mars"), bound_seconds=seconds, improve_seconds=seconds)
+            yield Case(named, ("fcfs",), bound_seconds=seconds, improve_seconds=seconds)
 
 
 def azure() -> Iterator[Case]:

@@ -1,19 +1,13 @@
-"""Schedules by hand: each request at the earliest start that fits, in some order, and a local search over that."""
+"""Schedules by hand: each request at the earliest start that fits, in some order."""
 
 from __future__ import annotations
 
-import math
-import random
-import time
 from collections.abc import Iterable
 
 import numpy as np
 
 from solvers.start_time.prices import Mask
-from solvers.start_time.problem import Array, Problem, Starts
-
-DELAYED, DELAY = 0.15, 15
-"""How often a request is put back later than it fits, and within how many ticks."""
+from solvers.start_time.problem import Problem, Starts
 
 
 class Board:
@@ -52,26 +46,16 @@ class Board:
                 return begin + place
             begin, window = begin + window, 2 * window
 
-    def saved(self) -> list[Array]:
-        """Return what `restore` needs to come back to this state."""
-        return [free.copy() for free in self.free]
-
-    def restore(self, saved: list[Array]) -> None:
-        """Come back to a saved state."""
-        for free, old in zip(self.free, saved, strict=True):
-            free[:] = old
-
 
 Jobs = list[tuple[int, int]]
 """Pairs (kind, start), one per request."""
 
 
 class Lists:
-    """List schedules and their improvement; deterministic for a seed but for the time limit."""
+    """List schedules."""
 
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.random = random.Random(seed)
         self.everyone = [k for k, kind in enumerate(problem.kinds) for _ in range(kind.count)]
 
     def build(self, order: Iterable[int]) -> Jobs:
@@ -94,25 +78,6 @@ class Lists:
         kinds = self.problem.kinds
         return self.build(sorted(self.everyone, key=lambda k: kinds[k].release + sum(kinds[k].load) / kinds[k].rate))
 
-    def improve(self, jobs: Jobs, seconds: float) -> Jobs:
-        """Take out a few requests and put them back, again and again; worse is accepted less and less (annealing)."""
-        board = Board(self.problem)
-        for kind, start in jobs:
-            board.move(kind, start, -1)
-        best = current = jobs
-        started, heat = time.monotonic(), 0.004 * self.cost(jobs)
-        while (passed := (time.monotonic() - started) / seconds) < 1:
-            saved = board.saved()
-            tried = self._reinsert(board, current)
-            worse = self.cost(tried) - self.cost(current)
-            if worse > 0 and self.random.random() > math.exp(-worse / (heat * (1 - passed) + 1e-9)):
-                board.restore(saved)
-                continue
-            current = tried
-            if self.cost(tried) < self.cost(best):
-                best = tried
-        return best
-
     def starts(self, jobs: Jobs) -> Starts:
         """Name the requests."""
         starts: Starts = {}
@@ -120,30 +85,6 @@ class Lists:
             ticks = sorted(start for kind_of, start in jobs if kind_of == k)
             starts.update(zip(kind.ids, ticks, strict=True))
         return starts
-
-    def _reinsert(self, board: Board, jobs: Jobs) -> Jobs:
-        out = set(self._chosen(jobs))
-        left = [job for j, job in enumerate(jobs) if j not in out]
-        back = [jobs[j] for j in sorted(out)]
-        for kind, start in back:
-            board.move(kind, start, 1)
-        self.random.shuffle(back)
-        for kind, _ in back:
-            start = board.earliest(kind)
-            if self.random.random() < DELAYED:
-                start += self.random.choice(np.flatnonzero(board.fits(kind, start, start + DELAY)).tolist())
-            board.move(kind, start, -1)
-            left.append((kind, start))
-        return self._shift(board, left)
-
-    def _chosen(self, jobs: Jobs) -> list[int]:
-        """Return up to five positions: at random, or near one another in time."""
-        size = self.random.randint(1, min(5, len(jobs)))
-        everybody = list(range(len(jobs)))
-        if self.random.random() < 0.5:
-            return self.random.sample(everybody, size)
-        centre = jobs[self.random.choice(everybody)][1]
-        return sorted(everybody, key=lambda j: abs(jobs[j][1] - centre) + 8 * self.random.random())[:size]
 
     def _shift(self, board: Board, jobs: Jobs) -> Jobs:
         """Move each request, in order of start, to its earliest fit."""

@@ -13,6 +13,7 @@ from kvbound.certificates import Certificate, Configurations, Proof, certify
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.schedule import Schedule
+from solvers.neighbourhoods import improve
 from solvers.start_time.configurations import Configurations as AllConfigurations
 from solvers.start_time.configurations import TooMany
 from solvers.start_time.lists import Jobs, Lists
@@ -83,7 +84,7 @@ class StartTimeSolver:
         certified: Callable[[Certificate], None] = lambda certificate: None,
     ) -> None:
         self.problem = Problem(instance, objective)
-        self.lists = Lists(self.problem, seed)
+        self.lists, self.seed = Lists(self.problem), seed
         self.began, self.time_limit = time.monotonic(), time_limit
         self.most_bytes = memory_limit * 2**20
         self.most_configurations = most_configurations
@@ -97,7 +98,7 @@ class StartTimeSolver:
         """Solve, and say what came of it."""
         self.bounded(self.bound, False)
         self.hold(self.lists.by_area())
-        self.hold(self.lists.improve(self.jobs, min(2.0, SHARE["lists"] * self.time_limit)))
+        self.improve(min(2.0, SHARE["lists"] * self.time_limit))
         stopped: Stop = self._prove()
         if self.bound >= self.value:
             stopped = "proved"
@@ -109,6 +110,17 @@ class StartTimeSolver:
         if value < self.value:
             self.value, self.jobs = value, jobs
             self.found(self.problem.schedule(self.lists.starts(jobs)), value)
+
+    def improve(self, seconds: float) -> None:
+        """Search around the best schedule for so long."""
+        problem = self.problem
+        start = problem.schedule(self.lists.starts(self.jobs))
+        found = improve(problem.instance, problem.objective, start, seconds=seconds, seed=self.seed)
+        ticks: dict[str, int] = {}
+        for batch in found.batches:
+            for id in batch.work:
+                ticks.setdefault(id, batch.start - problem.arrival)
+        self.hold([(k, ticks[id]) for k, kind in enumerate(problem.kinds) for id in kind.ids])
 
     def raise_bound(self, scaled: int) -> None:
         """Take in a bound on what is better than the best schedule: nothing above the latter is learnt."""
@@ -146,7 +158,7 @@ class StartTimeSolver:
             network = self._network(relaxation, columns)
         except TooMany:
             network = None
-            self.hold(self.lists.improve(self.jobs, min(4.0, SHARE["lists"] * 2 * self.time_limit)))
+            self.improve(min(60.0, SHARE["lists"] * 2 * self.time_limit))
         if network is None or len(network.layers[0].head) > MANY:
             self._certify_prices(self.until("prices" if network is None else "first prices"))
         if network is None:
