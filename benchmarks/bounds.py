@@ -53,7 +53,7 @@ class Case:
 
 def theory() -> Iterator[Case]:
     """Peaks of at most M/16, M/8 and M/4."""
-    for name in ("n=1000,M=800,P=50,seed=0", "n=1000,M=800,P=50,seed=0,T=3000"):
+    for name in ("n=1000,M=800,P=50,seed=0", "n=1000,M=800,P=50,seed=0,T=500"):
         yield Case(builtin_instance(f"hindsight:{name}"), ("mc-sf", "sjf"))
     for name in (
         "n=100,M=400,P=50,seed=0",

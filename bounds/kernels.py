@@ -15,7 +15,7 @@ FAR = 1e300
 
 
 @njit(cache=True)
-def fill_least(price, earliest, least):  # type: ignore[no-untyped-def]
+def fill_least(price, earliest, least):
     """Fill `least` with the least price since slot `earliest` (0 before)."""
     low = FAR
     for t in range(len(price)):
@@ -27,7 +27,7 @@ def fill_least(price, earliest, least):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def after(c, k, legs, starts, best, held, lows, stride, slots, rate, release, toll):  # type: ignore[no-untyped-def]
+def after(c, k, legs, starts, best, held, lows, stride, slots, rate, release, toll):
     """Return the cost of what follows segment k that ends before slot c, and the start of the next one."""
     if k == len(legs) - 1:
         fee = toll[c - 1] if 0 < c <= slots else 0.0
@@ -46,7 +46,7 @@ def after(c, k, legs, starts, best, held, lows, stride, slots, rate, release, to
 
 
 @njit(cache=True)
-def walk(legs, starts, part, block, arrival, rate, device, host, tokens, requests, sums, moments, toll, stride, way):  # type: ignore[no-untyped-def]
+def walk(legs, starts, part, block, arrival, rate, device, host, tokens, requests, sums, moments, toll, stride, way):
     """Fill `way` [k, 3] with (first slot, start, kept since) of each segment on the cheapest way; return its cost.
 
     Segments from the slot after the last one on have their first token at their earliest.
@@ -122,7 +122,7 @@ def walk(legs, starts, part, block, arrival, rate, device, host, tokens, request
 
 
 @njit(cache=True)
-def add_use(legs, starts, part, block, way, prices, use):  # type: ignore[no-untyped-def]
+def add_use(legs, starts, part, block, way, prices, use):
     """Add what a way takes to `use` [4, slots], the rows of `prices`; return its last slot."""
     device, host = use[0], use[1]
     slots = len(device)
@@ -147,7 +147,7 @@ def add_use(legs, starts, part, block, way, prices, use):  # type: ignore[no-unt
 
 
 @njit(cache=True)
-def charge(use, prices, earliest, first, decode, need):  # type: ignore[no-untyped-def]
+def charge(use, prices, earliest, first, decode, need):
     """Add `need` at the first slot and one at each later; each where its price was least since `earliest`."""
     slots, cheapest, low = len(use), earliest, FAR
     for t in range(earliest, min(first + decode, slots)):

@@ -30,7 +30,8 @@ def own_policy(text: str) -> Policy:
     kind = found[wanted or next(iter(found))]
     try:
         policy = kind()
-        policy.name, policy.rule, policy.source  # noqa: B018 - the attributes that every policy has to have
+        for attribute in ("name", "rule", "source"):  # every policy has to have them
+            getattr(policy, attribute)
     except Exception as error:
         raise BadInput(f"{path}: {kind.__name__} cannot be made: {type(error).__name__}: {error}") from None
     return policy

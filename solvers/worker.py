@@ -59,7 +59,8 @@ def _runner(task: Task) -> Callable[[Task, Send], Done]:
         return _start_time
     module = {"cp-sat": "cp_sat", "lagrange": "lagrange.solve", "repair": "lagrange.solve"}.get(task.solver, "milp")
     name = "repair" if task.solver == "repair" else "run"
-    return getattr(import_module(f"solvers.{module}"), name)  # type: ignore[no-any-return]
+    runner: Callable[[Task, Send], Done] = getattr(import_module(f"solvers.{module}"), name)
+    return runner
 
 
 def _search(task: Task, send: Send) -> Done:

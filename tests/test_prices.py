@@ -215,6 +215,13 @@ def test_where_prices_prove_nothing(instance, objective, message):
         bounds.bound(instance, objective, method="prices")
 
 
+def test_what_would_take_too_long_is_refused():
+    slow = Prices(scale=1, slots=2**21, windows=(Windows(most=1, shift=0, reach=0, price=()),) * 100)
+    many = builtin.builtin_instance("hindsight:n=1000,M=50,seed=0")
+    with pytest.raises(InvalidCertificate, match="would take too long to check"):
+        slow.value(many, "total-flow-time")
+
+
 def test_prices_of_what_has_no_limit_are_refused():
     instance = MARS.replace(machine=MARS.machine.replace(memory=None))
     with pytest.raises(InvalidCertificate, match="prices of device, which have no limit"):

@@ -135,7 +135,7 @@ class Prices(Proof):
         longest = max(len(row) for row in self._all_rows)
         if longest > self.slots:
             raise InvalidCertificate(f"{longest} prices for {self.slots} slots")
-        parts = sum(_parts(instance.machine, request) for request in instance.requests)
+        parts = sum(_parts(instance.machine, request) + 5 * len(self.windows) for request in instance.requests)
         if parts * self.slots > MOST_WORK:
             raise InvalidCertificate(f"{self.slots} slots for {parts} parts of requests would take too long to check")
 

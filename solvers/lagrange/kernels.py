@@ -20,7 +20,7 @@ Array = Any
 
 
 @njit(cache=True)
-def fill_ahead(ahead, slots, zero, first, head, span, kind, toll, bill):  # type: ignore[no-untyped-def]
+def fill_ahead(ahead, slots, zero, first, head, span, kind, toll, bill):
     """Fill `ahead` from the last slot back to `zero`."""
     for t in range(slots - 1, zero - 1, -1):
         for s in range(first.shape[0] - 1):
@@ -33,7 +33,7 @@ def fill_ahead(ahead, slots, zero, first, head, span, kind, toll, bill):  # type
 
 
 @njit(cache=True)
-def cheapest_way(ahead, slots, zero, first, head, span, kind, toll, bill):  # type: ignore[no-untyped-def]
+def cheapest_way(ahead, slots, zero, first, head, span, kind, toll, bill):
     """Return the cheapest way from the start as rows (slot, option); it stops where it leaves the slots."""
     end = first.shape[0] - 1
     way = np.empty((slots + 1, 2), np.int64)
@@ -52,7 +52,7 @@ def cheapest_way(ahead, slots, zero, first, head, span, kind, toll, bill):  # ty
 
 
 @njit(cache=True)
-def fill_behind(behind, slots, zero, first, head, span, kind, toll, bill):  # type: ignore[no-untyped-def]
+def fill_behind(behind, slots, zero, first, head, span, kind, toll, bill):
     """Fill `behind`, the cost of the cheapest way from the start to each state before each slot."""
     behind[:, :] = FAR
     behind[zero, 0] = 0
@@ -66,7 +66,7 @@ def fill_behind(behind, slots, zero, first, head, span, kind, toll, bill):  # ty
 
 
 @njit(cache=True)
-def cheap_options(slack, ahead, behind, slots, zero, first, head, span, kind, toll, bill):  # type: ignore[no-untyped-def]
+def cheap_options(slack, ahead, behind, slots, zero, first, head, span, kind, toll, bill):
     """Return rows (slot, state, option): the options on ways that cost at most `slack` more than the cheapest."""
     most = ahead[zero, 0] + slack
     found = [(0, 0, 0) for _ in range(0)]
@@ -82,7 +82,7 @@ def cheap_options(slack, ahead, behind, slots, zero, first, head, span, kind, to
 
 
 @njit(cache=True)
-def add_use(taken, way, count, span, kind):  # type: ignore[no-untyped-def]
+def add_use(taken, way, count, span, kind):
     """Add `count` to `taken[t, k]` for each slot t in which the way has an option of kind k."""
     for step in range(way.shape[0]):
         t, o = way[step, 0], way[step, 1]

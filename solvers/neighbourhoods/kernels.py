@@ -19,7 +19,7 @@ KIND, BEGIN, END, RESIDENT, WORK = range(5)
 
 
 @njit(cache=True)
-def use(room, block, pieces, count, sign):  # type: ignore[no-untyped-def]
+def use(room, block, pieces, count, sign):
     """Take what `pieces` need from the room (sign -1), or give it back (sign 1)."""
     for p in range(count):
         kind, begin, end = pieces[p, KIND], pieces[p, BEGIN], pieces[p, END]
@@ -38,7 +38,7 @@ def use(room, block, pieces, count, sign):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def fit(room, gear, ready, earliest, context, decode, before, parts):  # type: ignore[no-untyped-def]
+def fit(room, gear, ready, earliest, context, decode, before, parts):
     """Return the first slot from `earliest` on in which a segment can generate its first token, and the parts.
 
     The `context` is known then, of which `before` tokens are resident; the rest is processed in `parts`, rows (slot,
@@ -71,7 +71,7 @@ def fit(room, gear, ready, earliest, context, decode, before, parts):  # type: i
 
 
 @njit(cache=True)
-def fill(room, gear, ready, first, context, before, parts):  # type: ignore[no-untyped-def]
+def fill(room, gear, ready, first, context, before, parts):
     """Split what is to be processed up to slot `first` into parts, as late as possible; return how many (0: no way)."""
     block, chunked, pause = gear[1], gear[2], gear[3]
     left, t, found = context - before, first, 0
@@ -96,7 +96,7 @@ def fill(room, gear, ready, first, context, before, parts):  # type: ignore[no-u
 
 
 @njit(cache=True)
-def hold(room, block, handling, kept, begin, end, most, host_first, pieces, count):  # type: ignore[no-untyped-def]
+def hold(room, block, handling, kept, begin, end, most, host_first, pieces, count):
     """Keep `kept` tokens over the slots `begin` to `end` - 1; return the count of pieces and the slot that is blocked.
 
     The second is -1 where none is. At most `most` slots on the device where the handling is free.
@@ -132,7 +132,7 @@ def hold(room, block, handling, kept, begin, end, most, host_first, pieces, coun
 
 
 @njit(cache=True)
-def write(pieces, count, first, context, decode, before, parts, found):  # type: ignore[no-untyped-def]
+def write(pieces, count, first, context, decode, before, parts, found):
     """Append the pieces of a segment; return their count, or -1 where there are too many."""
     if count + 2 * found + 1 > pieces.shape[0]:
         return -1
@@ -152,14 +152,14 @@ def write(pieces, count, first, context, decode, before, parts, found):  # type:
 
 
 @njit(cache=True)
-def _append(pieces, count, kind, begin, end, resident, tokens):  # type: ignore[no-untyped-def]
+def _append(pieces, count, kind, begin, end, resident, tokens):
     pieces[count, KIND], pieces[count, BEGIN], pieces[count, END] = kind, begin, end
     pieces[count, RESIDENT], pieces[count, WORK] = resident, tokens
     return count + 1
 
 
 @njit(cache=True)
-def insert(room, gear, arrival, segments, most, host_first, pieces, parts, bounds, marks):  # type: ignore[no-untyped-def]
+def insert(room, gear, arrival, segments, most, host_first, pieces, parts, bounds, marks):
     """Put a request where it is done early, segment by segment; return the count of pieces (0: it does not fit).
 
     `segments` are rows (context, decode, duration of the call before, tokens not yet processed if KV was kept,

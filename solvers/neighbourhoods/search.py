@@ -17,13 +17,13 @@ REACH = 20
 
 
 @njit(cache=True)
-def seed_draws(seed):  # type: ignore[no-untyped-def]
+def seed_draws(seed):
     """Seed the random numbers of the compiled code."""
     np.random.seed(seed)
 
 
 @njit(cache=True)
-def build(order, room, gear, arrival, segments, first, plan, count):  # type: ignore[no-untyped-def]
+def build(order, room, gear, arrival, segments, first, plan, count):
     """Insert all requests in `order` into an empty schedule; return whether all fit."""
     parts, bounds, marks = _scratch(gear, first)
     for i in order:
@@ -36,7 +36,7 @@ def build(order, room, gear, arrival, segments, first, plan, count):  # type: ig
 
 
 @njit(cache=True)
-def _scratch(gear, first):  # type: ignore[no-untyped-def]
+def _scratch(gear, first):
     most = 1
     for i in range(first.shape[0] - 1):
         most = max(most, first[i + 1] - first[i])
@@ -44,7 +44,7 @@ def _scratch(gear, first):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def price(i, plan, count, segments, first, rate, by_first_token):  # type: ignore[no-untyped-def]
+def price(i, plan, count, segments, first, rate, by_first_token):
     """Return what request i costs on its plan: rate times the end of what counts."""
     if not by_first_token:
         return rate[i] * plan[i, count[i] - 1, END]
@@ -58,7 +58,7 @@ def price(i, plan, count, segments, first, rate, by_first_token):  # type: ignor
 
 
 @njit(cache=True)
-def draw_group(n, plan, count, area, size, near, group, mark):  # type: ignore[no-untyped-def]
+def draw_group(n, plan, count, area, size, near, group, mark):
     """Draw up to `size` requests into `group`; return how many.
 
     The first is any; the second, where one is found, begins earlier although it is larger. The others begin or end
@@ -95,7 +95,7 @@ def draw_group(n, plan, count, area, size, near, group, mark):  # type: ignore[n
 
 
 @njit(cache=True)
-def arrange(group, size, area, keys):  # type: ignore[no-untyped-def]
+def arrange(group, size, area, keys):
     """Shuffle the first `size` of the group, or sort them by area with some noise."""
     noise = np.random.random()
     by_area = np.random.random() < 0.5
@@ -108,7 +108,7 @@ def arrange(group, size, area, keys):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def take_out(group, size, room, block, plan, count, old_plan, old_count):  # type: ignore[no-untyped-def]
+def take_out(group, size, room, block, plan, count, old_plan, old_count):
     """Give back the room of the group, and keep a copy of its pieces."""
     for g in range(size):
         i = group[g]
@@ -118,7 +118,7 @@ def take_out(group, size, room, block, plan, count, old_plan, old_count):  # typ
 
 
 @njit(cache=True)
-def put_back(group, size, done, room, block, plan, count, old_plan, old_count):  # type: ignore[no-untyped-def]
+def put_back(group, size, done, room, block, plan, count, old_plan, old_count):
     """Undo: the first `done` of the group have been inserted anew; all get their old pieces again."""
     for g in range(done):
         use(room, block, plan[group[g]], count[group[g]], 1)
@@ -130,7 +130,7 @@ def put_back(group, size, done, room, block, plan, count, old_plan, old_count): 
 
 
 @njit(cache=True)
-def anneal(  # type: ignore[no-untyped-def]
+def anneal(
     rounds, hot, cold, room, gear, arrival, segments, first, rate, by_first_token, area, plan, count, best_plan,
     best_count, best, largest,
 ):  # fmt: skip
