@@ -102,6 +102,18 @@ def apart(instance: Instance, all_chains: list[Chain]) -> list[Chain]:
     return chosen
 
 
+def least_batches(machine: Machine, request: Request) -> tuple[int, int]:
+    """Return in how many batches a request works up to its first token, and in all: those of its `Chain`, at once."""
+    first = total = chunks(machine, request.prompt)
+    for k, segment in enumerate(request.segments):
+        total += segment.decode - 1
+        if segment.call is not None:
+            held = request.context_at_call(k)
+            kept = 0 if segment.call.handling == "discard" else held
+            total += chunks(machine, held + 1 + segment.call.returns - kept)
+    return first, total
+
+
 def chains(instance: Instance) -> list[Chain]:
     """Return the chain of each request."""
     return [Chain(instance.machine, request) for request in instance.requests]

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 import bounds
-from kvbound import OBJECTIVES, BadInput, builtin
+from kvbound import OBJECTIVES, BadInput, Instance, Machine, Request, Segment, builtin
 from kvbound.certificates import (
     Alone,
     Certificate,
@@ -20,6 +20,7 @@ from kvbound.certificates import (
     verify_certificate,
 )
 from kvbound.certificates.parts import Part
+from kvbound.chains import chains, least_batches, least_times
 from kvbound.files import parse
 from tests.commands import kvbound
 from tests.exhaustive import TooManyStates, exhaustive_optimum
@@ -109,6 +110,27 @@ def test_parts_are_disjoint_and_there(chosen):
     parts = Parts(parts=tuple(Part(requests=requests, proof=Alone()) for requests in chosen))
     with pytest.raises(InvalidCertificate, match="different requests of the instance"):
         parts.value(MARS, "total-flow-time")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_alone_counts_as_chains_do(profile):
+    for seed in range(30):
+        instance = tiny_instance(seed, **PROFILES[profile])
+        for chain in chains(instance):
+            assert least_batches(instance.machine, chain.request) == (chain.steps[1], chain.batches)
+        times = [least_times(instance, chain) for chain in chains(instance)]
+        assert Alone().value(instance, "max-flow-time") == max(time[-1] for time in times)
+        assert Alone().value(instance, "total-ttft") == sum(time[1] for time in times)
+
+
+def test_sums_of_thousands_of_fractions_are_rounded_down():
+    draw = random.Random(0)
+    requests = [Request(id=f"R{i}", prompt=2, segments=(Segment(decode=draw.randint(1, 2000)),)) for i in range(1500)]
+    many = Instance(name="many", machine=Machine(memory=5000, chunked=False), requests=tuple(requests))
+    certificate = certify(many, "normalized-latency", Alone())
+    exact = Alone().value(many, "normalized-latency")
+    assert exact - Fraction(1, 10**17) < certificate.value <= exact
+    assert verify_certificate(many, certificate) == certificate.value
 
 
 def test_parts_add_up_or_the_largest_counts():

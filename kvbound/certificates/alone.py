@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from kvbound.certificates.proof import Proof
-from kvbound.chains import chains, least_times, least_work
+from kvbound.chains import least_batches, least_prefill, least_work
+from kvbound.cost import Cost
 from kvbound.instance import Instance, Request
 from kvbound.metrics import Value, check_objective, weight
 
@@ -18,18 +18,20 @@ class Alone(Proof):
 
     def value(self, instance: Instance, objective: str) -> Value:
         """Return what the objective is if no request waits for another."""
-        all_chains = chains(instance)
-        times = [least_times(instance, chain) for chain in all_chains]
+        requests = instance.requests
+        batches = [least_batches(instance.machine, request) for request in requests]
+        step = least_work(instance)
         if check_objective(objective) == "busy-time":
-            return least_work(instance) * max(chain.batches for chain in all_chains)
+            return step * max(total for _, total in batches)
+        times = [_times(instance.cost, step, request, *each) for request, each in zip(requests, batches, strict=True)]
         if objective == "makespan":
-            return max(request.arrival + time[-1] for request, time in zip(instance.requests, times, strict=True))
+            return max(request.arrival + last for request, (_, last) in zip(requests, times, strict=True))
         if objective == "max-flow-time":
-            return max(time[-1] for time in times)
+            return max(last for _, last in times)
         if objective == "late-requests":
-            return sum(is_late_alone(request, time) for request, time in zip(instance.requests, times, strict=True))
-        counted = 1 if objective == "total-ttft" else -1
-        return sum(weight(r, objective) * time[counted] for r, time in zip(instance.requests, times, strict=True))
+            return sum(is_late_alone(request, *time) for request, time in zip(requests, times, strict=True))
+        counted = 0 if objective == "total-ttft" else 1
+        return sum(weight(r, objective) * time[counted] for r, time in zip(requests, times, strict=True))
 
     @property
     def why(self) -> str:
@@ -37,9 +39,15 @@ class Alone(Proof):
         return "no request is faster than alone: its batches, each of least duration, and its calls"
 
 
-def is_late_alone(request: Request, least: Sequence[int]) -> bool:
-    """Whether an SLO is exceeded even alone; `least[q]` ticks pass at the least until token q."""
-    slo, first, last = request.slo, least[1], least[-1]
+def _times(cost: Cost, step: int, request: Request, first: int, total: int) -> tuple[int, int]:
+    """Return ticks to the first token and to the last one, in so many batches of `step` ticks at the least."""
+    begun = max(first * step, least_prefill(cost, request.prompt))
+    return begun, begun + (total - first) * step + request.call_time
+
+
+def is_late_alone(request: Request, first: int, last: int) -> bool:
+    """Whether an SLO is exceeded even alone, `first` and `last` ticks after the arrival until these tokens."""
+    slo = request.slo
     return slo is not None and (
         (slo.ttft is not None and first > slo.ttft)
         or (slo.latency is not None and last > slo.latency)

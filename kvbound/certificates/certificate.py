@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +25,9 @@ AnyProof = Annotated[Alone | Coarse | Configurations | Parts | Prices | Shares, 
 """Every kind of proof that a file may hold."""
 
 HORIZON = "no batches are counted: the argument holds for schedules of any length"
+
+FINEST = 10**18
+"""Fractions with larger denominators (sums over thousands of requests) are rounded down."""
 
 Bound = Annotated[str, Field(max_length=400, pattern=r"^-?[0-9]+(/[0-9]+)?$")]
 
@@ -99,8 +102,10 @@ def verify_certificate(instance: Instance, certificate: Certificate) -> Value:
 
 
 def rounded(bound: Value, objective: str) -> Value:
-    """Round up to a whole number where every value is one."""
-    return Fraction(bound) if objective == "normalized-latency" else ceil(bound)
+    """Round up to a whole number where every value is one, and else down to one of `FINEST` parts, if it is no such."""
+    if objective != "normalized-latency":
+        return ceil(bound)
+    return Fraction(bound) if Fraction(bound).denominator <= FINEST else Fraction(floor(bound * FINEST), FINEST)
 
 
 Coarse.model_rebuild(_types_namespace={"AnyProof": AnyProof})

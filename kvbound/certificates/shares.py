@@ -264,7 +264,7 @@ class Market:
         sums, late, jobs = self.steps.sums(work), 0, []
         for i, request in enumerate(self.instance.requests):
             start, last = int(self.steps.first[i]), int(self.steps.first[i + 1]) - 1
-            if is_late_alone(request, (0, int(self.done[start]), int(self.done[last]))):
+            if is_late_alone(request, int(self.done[start]), int(self.done[last])):
                 late += 1
             else:
                 amounts = zip(deadlines(request), (sums[i], int(work[start])), strict=True)
