@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from bounds.exhaustive import propose_exhaustive
 from bounds.shares import propose_shares
 from bounds.slots import propose_prices, propose_windows
 from bounds.task import Task
@@ -46,6 +47,7 @@ METHODS: dict[str, Method] = {
                propose_shares),
         Method("prices", "that ways of requests are whole, and breaks within segments", propose_prices),
         Method("windows", "the same, but that ends of large requests are apart", propose_windows),
+        Method("exhaustive", "nothing, but schedules are looked at only as far as the time allows", propose_exhaustive),
     )
 }  # fmt: skip
 """Every method, the cheapest first."""

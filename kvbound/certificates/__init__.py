@@ -3,6 +3,7 @@
 from kvbound.certificates.alone import Alone
 from kvbound.certificates.certificate import AnyProof, Certificate, certify, read_certificate, verify_certificate
 from kvbound.certificates.coarse import Coarse
+from kvbound.certificates.exhaustive import Exhaustive
 from kvbound.certificates.parts import Parts
 from kvbound.certificates.prices import Prices, Windows
 from kvbound.certificates.proof import InvalidCertificate, Proof
@@ -13,6 +14,7 @@ __all__ = [
     "AnyProof",
     "Certificate",
     "Coarse",
+    "Exhaustive",
     "InvalidCertificate",
     "Parts",
     "Prices",
