@@ -53,15 +53,17 @@ METHODS: dict[str, Method] = {
                _later("shares", "propose_unlimited_memory")),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
                _later("shares", "propose_shares")),
-        Method("prices", "that ways of requests are whole, and breaks within segments",
-               _later("slots", "propose_prices")),
-        Method("windows", "the same, but that ends of large requests are apart",
+        Method("exhaustive", "nothing, but schedules are looked at only as far as the time allows",
+               _later("exhaustive", "propose_exhaustive")),
+        Method("windows", "the same as prices, but that ends of large requests are apart",
                _later("slots", "propose_windows")),
         Method("configurations", "that each request runs once, and how small ones pack",
                _later("configurations", "propose_configurations")),
+        Method("prices", "that ways of requests are whole, and breaks within segments",
+               _later("slots", "propose_prices")),
     )
 }  # fmt: skip
-"""Every method, the cheapest first."""
+"""Every method: cheap ones, those that refuse most instances, and last the one that can use all time that is left."""
 
 TIME_LIMIT = 60.0
 """Seconds, unless told otherwise."""

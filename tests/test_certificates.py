@@ -43,7 +43,7 @@ def test_a_certificate_is_read_back_and_verified():
 
 
 def test_a_weaker_claim_is_verified_and_a_stronger_one_refused():
-    rung = bounds.bound(MARS, "total-flow-time")
+    rung = bounds.bound(MARS, "total-flow-time", method="prices")
     assert rung.bound == 28
     assert verify_certificate(MARS, rung.certificate.replace(bound="27")) == 28
     with pytest.raises(InvalidCertificate, match="claims 29, but proves 28 only"):
@@ -78,6 +78,8 @@ def test_the_objective_is_one():
         ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [0.5]}}, "integer"),
         ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [True]}}, "integer"),
         ({"proof": {"kind": "parts", "parts": []}}, "at least 1 item"),
+        ({"proof": {"kind": "exhaustive", "states": 0}}, "greater than or equal to 1"),
+        ({"proof": {"kind": "exhaustive", "states": 10**6}}, "less than or equal to 100000"),
     ],
 )
 def test_what_is_no_certificate_file(changes, message):
@@ -258,13 +260,13 @@ def test_prices_of_parts_prove_as_much_as_their_parts():
 def test_bound_writes_a_certificate_that_verify_accepts(tmp_path):
     file = tmp_path / "c.json"
     shown = kvbound("bound", "mars-figure1", "--certificate", file)
-    assert "the best, 28, is by prices" in shown.stdout
+    assert "the best, 29, is by exhaustive" in shown.stdout
     assert (
-        "valid: total-flow-time of mars-figure1 is at least 28"
+        "valid: total-flow-time of mars-figure1 is at least 29"
         in kvbound("verify", "mars-figure1", "--certificate", file).stdout
     )
     answer = json.loads(kvbound("verify", "mars-figure1", "--certificate", file, "--json", "-").stdout)
-    assert (answer["valid"], answer["bound"], answer["kind"]) == (True, "28", "prices")
+    assert (answer["valid"], answer["bound"], answer["kind"]) == (True, "29", "exhaustive")
 
 
 def test_bound_as_json():
@@ -282,7 +284,7 @@ def test_a_certificate_of_free_calls_is_recognised(tmp_path):
 
 def test_a_false_certificate_fails(tmp_path):
     file = tmp_path / "c.json"
-    kvbound("bound", "mars-figure1", "--certificate", file)
+    kvbound("bound", "mars-figure1", "--method", "prices", "--certificate", file)
     file.write_text(read_certificate(file).replace(bound="30").to_json())
     failed = kvbound("verify", "mars-figure1", "--certificate", file, code=1)
     assert failed.stdout == "invalid: it claims 30, but proves 28 only\n"
@@ -307,4 +309,4 @@ def test_bad_usage(arguments, message):
 def test_values_of_certificates_are_exact():
     rung = bounds.bound(MARS, "normalized-latency", time_limit=5)
     assert isinstance(rung.bound, Fraction)
-    assert isinstance(bounds.bound(MARS).certificate.proof, Prices)
+    assert isinstance(bounds.bound(MARS, method="prices").certificate.proof, Prices)

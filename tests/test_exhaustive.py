@@ -6,8 +6,9 @@ import pytest
 
 from kvbound import CostFunction, Slo
 from kvbound.builtin import builtin_instance
+from kvbound.certificates.search import Search
 from tests.build import instance, request
-from tests.exhaustive import Search, TooManyStates, exhaustive_optimum
+from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import fixed_handlings
 
 

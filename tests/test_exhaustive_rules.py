@@ -10,8 +10,8 @@ import random
 import pytest
 
 from kvbound import Batch, InvalidSchedule, Schedule, verify_schedule
-from tests.exhaustive import Search
-from tests.exhaustive_batches import after_moves, as_batch
+from kvbound.certificates.batches import after_moves, as_batch
+from kvbound.certificates.search import Search
 from tests.tiny_instances import PROFILES, tiny_instance
 
 KINDS = ("drop", "swap_out", "swap_in", "work")

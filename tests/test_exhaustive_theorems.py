@@ -10,8 +10,9 @@ from fractions import Fraction
 import pytest
 
 from kvbound import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
+from kvbound.certificates.search import Search
 from tests import build
-from tests.exhaustive import Search, exhaustive_optimum
+from tests.exhaustive import exhaustive_optimum
 from tests.tiny_instances import fixed_handlings, tiny_instance
 
 SMALL = {"requests": 2, "prompt": (1, 2), "decode": (1, 2), "calls": (0, 1), "partial": False}

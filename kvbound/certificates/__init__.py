@@ -4,6 +4,7 @@ from kvbound.certificates.alone import Alone
 from kvbound.certificates.certificate import AnyProof, Certificate, certify, read_certificate, verify_certificate
 from kvbound.certificates.coarse import Coarse
 from kvbound.certificates.configurations import Configurations
+from kvbound.certificates.exhaustive import Exhaustive
 from kvbound.certificates.parts import Parts
 from kvbound.certificates.prices import Prices, Windows
 from kvbound.certificates.proof import InvalidCertificate, Proof
@@ -15,6 +16,7 @@ __all__ = [
     "Certificate",
     "Coarse",
     "Configurations",
+    "Exhaustive",
     "InvalidCertificate",
     "Parts",
     "Prices",

@@ -40,6 +40,11 @@ class Coarse(Proof):
         return fine
 
     @property
+    def states_in_all(self) -> int:
+        """Those of its proof."""
+        return self.proof.states_in_all
+
+    @property
     def why(self) -> str:
         """The argument in words."""
         return f"in blocks of {self.block_tokens} tokens and slots of {self.slot_ticks} ticks: {self.proof.why}"

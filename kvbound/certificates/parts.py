@@ -47,6 +47,11 @@ class Parts(Proof):
         return sum(bounds) if objective in (*SUMS, "late-requests") else max(bounds)
 
     @property
+    def states_in_all(self) -> int:
+        """Those of all parts."""
+        return sum(part.proof.states_in_all for part in self.parts)
+
+    @property
     def why(self) -> str:
         """The argument in words."""
         return f"{len(self.parts)} parts of the requests, each without the others: {self.parts[0].proof.why}"

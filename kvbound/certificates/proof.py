@@ -23,6 +23,11 @@ class Proof(Noun):
         raise NotImplementedError
 
     @property
+    def states_in_all(self) -> int:
+        """States of searches that it looks at, at the most: what makes checking it take long."""
+        return 0
+
+    @property
     def why(self) -> str:
         """The argument in words."""
         raise NotImplementedError

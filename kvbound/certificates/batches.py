@@ -5,7 +5,8 @@ Written from that page alone: nothing is shared with the referee but the nouns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import add
@@ -17,6 +18,10 @@ from kvbound.schedule import Batch
 
 UNWATCHED = -1
 """Stands for a time that the objective does not need (any more)."""
+
+
+class TooManyStates(RuntimeError):  # noqa: N818 - as InvalidCertificate
+    """The search has seen as much as it may, without an answer."""
 
 
 class State(NamedTuple):
@@ -57,7 +62,7 @@ class Load(NamedTuple):
     swap_ins: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Option:
     """What one request may do in a batch: its moves and its work, and where they leave its KV."""
 
@@ -71,6 +76,7 @@ class Option:
 
     @property
     def swaps(self) -> tuple[int, ...]:
+        """Tokens swapped out and in, and how many swaps these are."""
         return self.load[-4:]
 
 
@@ -79,9 +85,10 @@ Choice = tuple[Option | None, ...]
 
 
 class Batches:
-    """The legal batches of an instance."""
+    """The legal batches of an instance; `tries` is how many moves, options and choices may still be looked at."""
 
     def __init__(self, instance: Instance) -> None:
+        self.tries: float = math.inf
         self.machine = instance.machine
         self.cost = instance.cost
         self.requests = instance.requests
@@ -94,11 +101,18 @@ class Batches:
         """Return every legal batch that starts at once, an option of each request, and the ticks that it lasts."""
         return self.legal(tuple(map(_timeless, node)))
 
+    def spend(self) -> None:
+        """Count a try (TooManyStates: there is none left)."""
+        self.tries -= 1
+        if self.tries < 0:
+            raise TooManyStates("too many batches to try")
+
     def is_done(self, i: int, state: State) -> bool:
+        """Whether the request has generated all its tokens."""
         return state.segment == len(self.requests[i].segments)
 
     def known(self, i: int, state: State) -> int:
-        """S of a request that is ready."""
+        """Return S of a request that is ready."""
         return self.known_at_start(i, state.segment) + state.generated
 
     def _known_at_start(self, i: int, segment: int) -> int:
@@ -130,6 +144,7 @@ class Batches:
         """Yield every (drop, swap_out, swap_in) that R8, R9 and R10 allow."""
         call = self.call(i, state)
         for drop, swap_out, swap_in in self.possible_moves(state):
+            self.spend()
             if state.mark == "due":
                 ordered = (state.device, 0) if call.handling == "discard" else (0, state.device)
                 legal = (drop, swap_out) == ordered
@@ -145,8 +160,8 @@ class Batches:
     def possible_moves(self, state: State) -> Iterator[tuple[int, int, int]]:
         """Yield every (drop, swap_out, swap_in) of what is there; without `partial`, all of it or nothing."""
 
-        def amounts(there: int) -> list[int]:
-            return list(range(there + 1)) if self.machine.partial else sorted({0, there})
+        def amounts(there: int) -> Sequence[int]:
+            return range(there + 1) if self.machine.partial else sorted({0, there})
 
         for drop in amounts(state.device + state.host):
             device, host = after_moves(state, (drop, 0, 0))
@@ -156,6 +171,7 @@ class Batches:
 
     def option(self, i: int, state: State, moves: tuple[int, int, int], work: int) -> Option:
         """Return an option with what it adds to the batch."""
+        self.spend()
         device, host = after_moves(state, moves)
         missing = self.known(i, state) - device
         decode = work > 0 and device > 0 and missing == 1
@@ -186,7 +202,7 @@ class Batches:
                 ((*choice, option), together)
                 for choice, load in batches
                 for option in self.options(i, state)
-                if self.is_within_limits(together := Load._make(map(add, load, option.load)))
+                if self.is_within_limits(together := self._together(load, option))
             ]
         return [
             (choice, self.duration(load))
@@ -194,8 +210,12 @@ class Batches:
             if load.tokens or load.swap_out_tokens or load.swap_in_tokens
         ]
 
+    def _together(self, load: Load, option: Option) -> Load:
+        self.spend()
+        return Load._make(map(add, load, option.load))
+
     def is_within_limits(self, load: Load) -> bool:
-        """R5 (budgets), R6 and R7. Loads only add up, so that what breaks a limit is broken for good."""
+        """Check R5 (budgets), R6 and R7. Loads only add up, so that what breaks a limit is broken for good."""
         machine = self.machine
         return (
             _at_most(load.tokens, machine.batch_tokens)
@@ -265,4 +285,4 @@ def as_batch(start: int, ids: list[str], choice: Choice) -> Batch:
         kind: {id: getattr(option, kind) for id, option in taken.items() if getattr(option, kind)}
         for kind in ("work", "drop", "swap_out", "swap_in")
     }
-    return Batch(start=start, **tokens)
+    return Batch.model_validate({"start": start, **tokens})
