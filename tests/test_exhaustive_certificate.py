@@ -78,7 +78,7 @@ def test_the_guide_finds_the_optimum_of_long_batches_and_hinges():
 
 
 def test_mars_figure_1_is_certified_to_be_optimal():
-    assert [rung.bound for rung in bounds.climb(MARS)][-2:] == [None, 29]
+    assert {rung.method: rung.bound for rung in bounds.climb(MARS)}["exhaustive"] == 29
     rung = bounds.bound(MARS)
     assert (rung.method, rung.bound) == ("exhaustive", 29)
     assert verify_certificate(MARS, rung.certificate) == 29
