@@ -13,7 +13,6 @@ from kvbound.certificates import Certificate, Configurations, Proof, certify
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.schedule import Schedule
-from solvers.neighbourhoods import improve
 from solvers.start_time.configurations import Configurations as AllConfigurations
 from solvers.start_time.configurations import TooMany
 from solvers.start_time.lists import Jobs, Lists
@@ -113,6 +112,8 @@ class StartTimeSolver:
 
     def improve(self, seconds: float) -> None:
         """Search around the best schedule for so long."""
+        from solvers.neighbourhoods import improve  # only now: compiled code takes a second to load
+
         problem = self.problem
         start = problem.schedule(self.lists.starts(self.jobs))
         found = improve(problem.instance, problem.objective, start, seconds=seconds, seed=self.seed)
