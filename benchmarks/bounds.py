@@ -91,7 +91,9 @@ def _infermax(name: str, requests: Any) -> Case:
     instance = Instance(
         name=name, tick_seconds=cost.tick, machine=cost.machine, cost=cost.make(), requests=tuple(requests)
     )
-    return Case(instance, ("vllm", "sarathi", "infermax", "sarathi-c", "sarathi-ef"), "busy-time", improve_seconds=0.0)
+    return Case(
+        instance, ("vllm", "sarathi", "infermax", "sarathi-ef", "sarathi-c-ef"), "busy-time", improve_seconds=0.0
+    )
 
 
 def infercept() -> Iterator[Case]:
