@@ -12,10 +12,15 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from kvbound.certificates import Certificate
 from kvbound.instance import Instance
 from kvbound.schedule import Schedule
 
-SCHEMAS: dict[str, type[BaseModel]] = {"instance.schema.json": Instance, "schedule.schema.json": Schedule}
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "instance.schema.json": Instance,
+    "schedule.schema.json": Schedule,
+    "certificate.schema.json": Certificate,
+}
 """The class that reads each kind of file, by the name of its schema."""
 
 
