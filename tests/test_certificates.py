@@ -310,3 +310,26 @@ def test_values_of_certificates_are_exact():
     rung = bounds.bound(MARS, "normalized-latency", time_limit=5)
     assert isinstance(rung.bound, Fraction)
     assert isinstance(bounds.bound(MARS, method="prices").certificate.proof, Prices)
+
+
+def test_compare_measures_large_instances_against_the_ladder(tmp_path):
+    name, file = "hindsight:n=210,M=480,P=12,seed=1", tmp_path / "ladder.svg"
+    shown = kvbound("compare", name, "--policies", "mc-sf", "--time-limit", 6, "--ladder", file).stdout
+    assert "lower bound, as given" in shown
+    assert "no schedule is below" in shown
+    assert "bound: prices" in file.read_text()
+    rows = json.loads(kvbound("compare", name, "--policies", "mc-sf", "--time-limit", 6, "--json", "-").stdout)["rows"]
+    assert [row["label"] for row in rows] == ["mc-sf", "lower bound, as given"]
+    assert 1 <= Fraction(rows[0]["ratio_to_bound"]["as-given"]) < 1.5
+    nothing = kvbound("compare", name, "--policies", "mc-sf", "--no-optimum").stdout
+    assert "nothing to measure against was looked for" in nothing
+
+
+def test_solve_writes_a_certificate_that_may_prove_less(tmp_path):
+    file = tmp_path / "c.json"
+    row = json.loads(
+        kvbound("solve", "hindsight:n=12,M=24,seed=3", "--time-limit", 10, "--certificate", file, "--json", "-").stdout
+    )
+    proved = verify_certificate(builtin.builtin_instance("hindsight:n=12,M=24,seed=3"), read_certificate(file))
+    assert row["status"] == "optimal"
+    assert 0.8 * row["value"] < proved <= row["value"]

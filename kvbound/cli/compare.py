@@ -196,7 +196,7 @@ class Comparison:
         per_request = row["mean"] if row["mean"] is not None else row["value"]
         return [
             row["label"],
-            row["value"],
+            row["bound"] if row.get("status") == "bound-only" else row["value"],
             decimal(row["mean"]),
             in_seconds(per_request, row),
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
