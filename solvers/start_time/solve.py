@@ -36,6 +36,8 @@ LARGE = 2_000_000
 """Arcs of a network in which prices are found on its core only: what is likely to be part of a better schedule."""
 HOPE = 0.5
 """The core is what costs less than this fraction of the way from the bound to the best schedule."""
+COMPILING = 20.0
+"""Seconds that the compiled search for schedules may take to load where it was never used before."""
 FAR_OFF = 0.08
 """Where the open gap exceeds this fraction of the value, prices of configurations come before branch and bound."""
 PHASES = 10
@@ -111,7 +113,9 @@ class StartTimeSolver:
             self.found(self.problem.schedule(self.lists.starts(jobs)), value)
 
     def improve(self, seconds: float) -> None:
-        """Search around the best schedule for so long."""
+        """Search around the best schedule for so long, unless little time was given: compiling may take longer."""
+        if self.time_limit < COMPILING:
+            return
         from solvers.neighbourhoods import improve  # only now: compiled code takes a second to load
 
         problem = self.problem
