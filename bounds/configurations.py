@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from bounds import kernels
 from bounds.bundle import Bundle, Point, Vector, maximise
 from bounds.task import Task
 from kvbound.certificates import Configurations
@@ -167,39 +167,10 @@ class Network:
         cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
         cost[:, 0] = 0.0
         ticks = int(np.flatnonzero((price < 0).any(axis=1)).max(initial=-1)) + 1
-        fill(self.values, ticks, cost, *self.rows)
-        chosen = follow(self.values, ticks, cost, *self.rows)
+        kernels.fill(self.values, ticks, cost, *self.rows)
+        chosen = kernels.follow(self.values, ticks, cost, *self.rows)
         started = self.starts[chosen]
         return float((np.where(started > 0, price[:ticks], 0.0) * started).sum()), started
-
-
-@njit(cache=True)
-def fill(values, ticks, cost, begin, base, next, later):  # type: ignore[no-untyped-def]
-    """Fill in the least cost from each base at each tick, from the last tick back."""
-    values[ticks] = 0.0
-    for t in range(ticks - 1, -1, -1):
-        for b in range(len(later)):
-            values[t, b] = values[t + 1, later[b]]
-        for s in range(1, len(begin) - 1):
-            if cost[t, s] < 0.0:
-                for r in range(begin[s], begin[s + 1]):
-                    values[t, base[r]] = min(values[t, base[r]], cost[t, s] + values[t + 1, next[r]])
-
-
-@njit(cache=True)
-def follow(values, ticks, cost, begin, base, next, later):  # type: ignore[no-untyped-def]
-    """Return the set that starts at each tick on a cheapest way from nobody."""
-    chosen = np.zeros(ticks, np.int64)
-    node = 0
-    for t in range(ticks):
-        least, head = values[t + 1, later[node]], later[node]
-        for s in range(1, len(begin) - 1):
-            if cost[t, s] < 0.0:
-                r = begin[s] + np.searchsorted(base[begin[s] : begin[s + 1]], node)
-                if r < begin[s + 1] and base[r] == node and cost[t, s] + values[t + 1, next[r]] < least:
-                    least, head, chosen[t] = cost[t, s] + values[t + 1, next[r]], next[r], s
-        node = head
-    return chosen
 
 
 def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST) -> Iterator[Configurations]:

@@ -20,7 +20,10 @@ def generate(oracle: Oracle, begin: list[Point], deadline: float, rounds: int = 
         master.add(point.ways)
     best = max(begin, key=lambda point: point.bound)
     for _ in range(rounds):
-        value, prices = master.solve()
+        solved = master.solve()
+        if solved is None:
+            break
+        value, prices = solved
         if value - best.bound < CLOSE * abs(value) or time.monotonic() > deadline:
             break
         stay = STAY

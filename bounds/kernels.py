@@ -1,4 +1,6 @@
-"""Compiled: cheapest ways of requests through priced slots, in floating point; they only propose prices.
+"""Compiled: cheapest ways of requests through priced slots, and through networks of configurations.
+
+All in floating point: it only proposes prices.
 
 What `kvbound/certificates/ways.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
 first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `ways.Course`; all prices are per slot.
@@ -157,3 +159,32 @@ def charge(use, prices, earliest, first, decode, need):
             use[cheapest] += need
         elif t > first:
             use[cheapest] += 1
+
+
+@njit(cache=True)
+def fill(values, ticks, cost, begin, base, next, later):
+    """Fill in the least cost from each base at each tick, from the last tick back."""
+    values[ticks] = 0.0
+    for t in range(ticks - 1, -1, -1):
+        for b in range(len(later)):
+            values[t, b] = values[t + 1, later[b]]
+        for s in range(1, len(begin) - 1):
+            if cost[t, s] < 0.0:
+                for r in range(begin[s], begin[s + 1]):
+                    values[t, base[r]] = min(values[t, base[r]], cost[t, s] + values[t + 1, next[r]])
+
+
+@njit(cache=True)
+def follow(values, ticks, cost, begin, base, next, later):
+    """Return the set that starts at each tick on a cheapest way from nobody."""
+    chosen = np.zeros(ticks, np.int64)
+    node = 0
+    for t in range(ticks):
+        least, head = values[t + 1, later[node]], later[node]
+        for s in range(1, len(begin) - 1):
+            if cost[t, s] < 0.0:
+                r = begin[s] + np.searchsorted(base[begin[s] : begin[s + 1]], node)
+                if r < begin[s + 1] and base[r] == node and cost[t, s] + values[t + 1, next[r]] < least:
+                    least, head, chosen[t] = cost[t, s] + values[t + 1, next[r]], next[r], s
+        node = head
+    return chosen

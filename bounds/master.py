@@ -30,8 +30,8 @@ class Master:
         self.ways += ways
         self.columns += [csc_array(way.use.reshape(-1, 1)) for way in ways]
 
-    def solve(self) -> tuple[float, Floats]:
-        """Return the cost of the best mixture, and the prices of the pieces [rows, pieces]."""
+    def solve(self) -> tuple[float, Floats] | None:
+        """Return the cost of the best mixture and the prices of the pieces [rows, pieces]; None if the solver fails."""
         active = np.flatnonzero(self.active)
         use = hstack(self.columns, format="csr")[active]
         kinds = np.array([way.kind for way in self.ways])
@@ -42,6 +42,8 @@ class Master:
         slack = csc_array((-np.ones(n), (len(active) + np.arange(n), np.arange(n))), shape=(len(limits), n))
         cost = np.concatenate([[way.cost for way in self.ways], self.late])
         answer = linprog(cost, A_ub=hstack([rows, slack], format="csc"), b_ub=limits, method="highs-ds")
+        if answer.status != 0:
+            return None
         prices = np.zeros(self.active.size)
         prices[active] = np.maximum(0, -answer.ineqlin.marginals[: len(active)])
         return float(answer.fun), prices.reshape(self.active.shape)

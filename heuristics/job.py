@@ -16,7 +16,7 @@ Knows = Literal["online", "predictions", "clairvoyant"]
 have arrived; `clairvoyant`, everything."""
 
 
-class NotKnown(Exception):  # noqa: N818 - the name says what it is
+class NotKnown(Exception):
     """A policy asked for what it said that it does not know."""
 
 

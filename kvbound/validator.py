@@ -23,7 +23,7 @@ from kvbound.trace import CallTrace, Move, MoveKind, Phase, Run, Span, Trace, Wa
 
 
 @dataclass(eq=False)
-class InvalidSchedule(Exception):  # noqa: N818 - the name says what it is
+class InvalidSchedule(Exception):
     """The schedule breaks `rule` (1 to 11) in `batch` (from 0; the number of batches for R11), at `request` if any."""
 
     rule: int

@@ -64,14 +64,14 @@ def _runner(task: Task) -> Callable[[Task, Send], Done]:
 
 
 def _search(task: Task, send: Send) -> Done:
-    from kvbound.certificates import Alone
+    from kvbound.certificates import Alone, rounded
     from solvers.search import search
 
     def progress(incumbent: Value | None, bound: Value | None) -> None:
         if bound is not None:
             send(Bound(bound))
 
-    send(Bound(Alone().value(task.instance, task.objective)))
+    send(Bound(rounded(Alone().value(task.instance, task.objective), task.objective)))
     outcome = search(
         task.instance,
         task.objective,

@@ -3,10 +3,12 @@
 import json
 import random
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
 import bounds
+import solvers
 from kvbound import OBJECTIVES, BadInput, Instance, Machine, Request, Segment, builtin
 from kvbound.certificates import (
     Alone,
@@ -21,9 +23,11 @@ from kvbound.certificates import (
 )
 from kvbound.certificates.parts import Part
 from kvbound.chains import chains, least_batches, least_times
+from kvbound.cli.bound import climb
+from kvbound.cli.solve import stronger
 from kvbound.files import parse
 from tests.commands import kvbound
-from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.optima import optima
 from tests.random_proofs import PRICEABLE, random_prices
 from tests.tiny_instances import PROFILES, tiny_instance
 
@@ -160,13 +164,8 @@ def test_coarse_is_what_relax_proves():
 
 def questions(profile, seeds):
     """Tiny instances, all objectives in turn, and the optimum."""
-    for seed in seeds:
-        instance = tiny_instance(seed, **PROFILES[profile])
-        objective = list(OBJECTIVES)[seed % len(OBJECTIVES)]
-        try:
-            yield instance, objective, exhaustive_optimum(instance, objective, max_states=1000)[0]
-        except TooManyStates:
-            continue
+    for _, instance, objective, optimum in optima(profile, seeds, list(OBJECTIVES), max_states=1000):
+        yield instance, objective, optimum
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -333,3 +332,13 @@ def test_solve_writes_a_certificate_that_may_prove_less(tmp_path):
     proved = verify_certificate(builtin.builtin_instance("hindsight:n=12,M=24,seed=3"), read_certificate(file))
     assert row["status"] == "optimal"
     assert 0.8 * row["value"] < proved <= row["value"]
+
+
+def test_a_certificate_above_a_schedule_is_never_passed_on():
+    instance = tiny_instance(3, **PROFILES["no-calls"] | PRICEABLE)
+    result = solvers.solve(instance, "total-flow-time")
+    climbed = climb(instance, "total-flow-time", time_limit=2.0, upper=result.value)
+    assert stronger(result, climbed).bound == result.value
+    below = SimpleNamespace(value=climbed.certificate.value - 1, certificate=None, extra={})
+    with pytest.raises(RuntimeError, match="contradict: please report"):
+        stronger(below, climbed)

@@ -14,27 +14,17 @@ from kvbound.certificates.exhaustive import MOST_STATES, look
 from kvbound.certificates.parts import Part
 from kvbound.certificates.search import Search
 from tests.build import instance, request
-from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.exhaustive import exhaustive_optimum
+from tests.optima import optima
 from tests.tiny_instances import PROFILES, tiny_instance
 
 MARS = builtin_instance("mars-figure1")
 
 
-def questions(profile, seeds):
-    """Tiny instances, every objective in turn, and the optimum by the search that nothing guides."""
-    for seed in seeds:
-        tiny = tiny_instance(seed, **PROFILES[profile])
-        objective = list(OBJECTIVES)[seed % len(OBJECTIVES)]
-        try:
-            yield tiny, objective, exhaustive_optimum(tiny, objective, max_states=300)[0]
-        except TooManyStates:
-            continue
-
-
 def check(profile, seeds):
     """Compare frontiers of all lengths with the optimum; return how many searches ended."""
     ended = 0
-    for tiny, objective, optimum in questions(profile, seeds):
+    for _, tiny, objective, optimum in optima(profile, seeds, list(OBJECTIVES), max_states=300):
         found = [look(tiny, objective, states) for states in (1, 7, 40, 20_000)]
         assert found[-1].bound == optimum, (tiny.name, objective)
         assert [each.bound for each in found] == sorted(each.bound for each in found)

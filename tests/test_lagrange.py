@@ -15,6 +15,7 @@ from solvers.lagrange.scope import OBJECTIVES, UNIT
 from solvers.lagrange.solve import Lagrange
 from solvers.task import Bound, Found, Task
 from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.optima import optima
 from tests.tiny_instances import PROFILES, tiny_instance
 
 HERE = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
@@ -23,13 +24,10 @@ NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")
 
 def questions(profile, seeds):
     """Instances that the method takes, with an objective and the optimum."""
-    for seed in seeds:
-        instance = tiny_instance(seed, **PROFILES[profile] | HERE)
-        objective = OBJECTIVES[seed % len(OBJECTIVES)]
+    for _, instance, objective, optimum in optima(profile, seeds, OBJECTIVES, max_states=1500, **HERE):
         try:
-            optimum, _ = exhaustive_optimum(instance, objective, max_states=1500)
             Network(instance, objective)
-        except (TooManyStates, BadInput):
+        except BadInput:
             continue
         yield instance, objective, optimum
 

@@ -1,6 +1,7 @@
 """Prices of slots prove no more than the optimum, whatever they are, and rows of windows hold in every schedule."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from kvbound.certificates import InvalidCertificate, Prices, Windows, certify
 from kvbound.certificates.prices import FLOWS
 from kvbound.certificates.ways import Course, SlotPrices, cheapest
 from kvbound.instance import Instance, Request, Segment
-from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.exhaustive import exhaustive_optimum
+from tests.optima import optima
 from tests.random_proofs import PRICEABLE, random_prices, random_windows
 from tests.random_schedules import random_instance, random_schedule
 from tests.tiny_instances import PROFILES, tiny_instance
@@ -60,21 +62,10 @@ def test_no_schedule_is_below_a_bound_thousands_of_times():
     assert refute(range(400, 8000), 8) > 10_000
 
 
-def optima(profile, seeds):
-    """Tiny instances, an objective, and the optimum by exhaustive search."""
-    for seed in seeds:
-        instance = tiny_instance(seed, **PROFILES[profile] | PRICEABLE)
-        objective = FLOWS[seed % len(FLOWS)]
-        try:
-            yield seed, instance, objective, exhaustive_optimum(instance, objective, max_states=1500)[0]
-        except TooManyStates:
-            continue
-
-
 @pytest.mark.parametrize("profile", NAMES)
 def test_no_prices_prove_more_than_the_optimum(profile):
     met = 0
-    for seed, instance, objective, optimum in optima(profile, range(12)):
+    for seed, instance, objective, optimum in optima(profile, range(12), FLOWS, max_states=1500, **PRICEABLE):
         draw = random.Random(seed)
         for _ in range(40):
             assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
@@ -87,7 +78,7 @@ def test_no_prices_prove_more_than_the_optimum(profile):
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", NAMES)
 def test_no_prices_prove_more_than_the_optimum_hundreds_of_times(profile):
-    for seed, instance, objective, optimum in optima(profile, range(12, 250)):
+    for seed, instance, objective, optimum in optima(profile, range(12, 250), FLOWS, max_states=1500, **PRICEABLE):
         draw = random.Random(seed)
         for _ in range(100):
             assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
@@ -238,3 +229,14 @@ def test_legs_are_named_as_the_kernels_read_them():
     assert market.kinds[0].legs[0, kernels.DECODE] == 5
     assert market.kinds[0].legs[1, kernels.PRESERVED] == 1
     assert market.kinds[0].starts[1, 0, kernels.KEPT] == 5
+
+
+def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
+    instance = tiny_instance(1, **PROFILES["calls-fixed"] | PRICEABLE)
+    before = bounds.bound(instance, "total-flow-time", method="prices", time_limit=5.0).bound
+    tried = []
+    monkeypatch.setattr("bounds.master.linprog", lambda *a, **k: tried.append(1) or SimpleNamespace(status=4))
+    found = bounds.bound(instance, "total-flow-time", method="prices", time_limit=5.0)
+    assert tried
+    assert found.certificate is not None
+    assert found.bound <= before

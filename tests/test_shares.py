@@ -24,9 +24,10 @@ from kvbound.certificates.shares import RESOURCES, UNIT, Market
 from kvbound.certificates.steps import Steps
 from kvbound.cost import TokensAbove
 from kvbound.metrics import objective_value
-from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.exhaustive import exhaustive_optimum
+from tests.optima import optima
 from tests.policy_instances import crowded_instance
-from tests.tiny_instances import PROFILES, tiny_instance
+from tests.tiny_instances import PROFILES
 
 WHOLE = Shares(functions=(UNIT, 0), memory=UNIT)
 """One function of cost, and its fixed part shared by memory."""
@@ -45,17 +46,10 @@ def alike(n, prompt, decode, memory, **machine):
 
 
 @cache
-def optima(seeds, max_states=150):
-    """Instances of every profile with exhaustive optima, those that are quick to find."""
-    found = []
-    for seed in seeds:
-        for profile, objective in ((p, o) for p in PROFILES for o in OBJECTIVES):
-            instance = tiny_instance(seed, **PROFILES[profile])
-            try:
-                found.append((instance, objective, exhaustive_optimum(instance, objective, max_states=max_states)[0]))
-            except TooManyStates:
-                continue
-    return found
+def all_optima(seeds, max_states=150):
+    """Instances of every profile and objective with exhaustive optima, those that are quick to find."""
+    asked = [optima(profile, seeds, [name], max_states) for profile in PROFILES for name in OBJECTIVES]
+    return [(instance, objective, optimum) for each in asked for _, instance, objective, optimum in each]
 
 
 def proofs(instance, objective, draw):
@@ -81,7 +75,7 @@ def compared(cases):
 
 
 def test_no_bound_exceeds_an_optimum():
-    cases = optima(range(2))
+    cases = all_optima(range(2))
     found = list(compared(cases))
     assert [case for case in found if case[2] > case[3]] == []
     assert len(found) > 60
@@ -91,7 +85,7 @@ def test_no_bound_exceeds_an_optimum():
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(100, 200, 20))
 def test_no_bound_exceeds_any_of_many_optima(start):
-    found = list(compared(optima(range(start, start + 20), 200)))
+    found = list(compared(all_optima(range(start, start + 20), 200)))
     assert [case for case in found if case[2] > case[3]] == []
     assert sum(case[2] == case[3] for case in found) > 100
 
@@ -164,7 +158,7 @@ def discarded_though_kept(monkeypatch):
 )
 def test_a_planted_error_is_noticed(plant, monkeypatch):
     plant(monkeypatch)
-    assert any(found > value for _, _, found, value in compared(optima(range(2))))
+    assert any(found > value for _, _, found, value in compared(all_optima(range(2))))
 
 
 def test_a_refill_may_be_cheaper_than_a_decode(monkeypatch):

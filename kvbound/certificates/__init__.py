@@ -1,7 +1,14 @@
 """Certificates of lower bounds, and the checker: exact, without any solver (`docs/certificates.md`)."""
 
 from kvbound.certificates.alone import Alone
-from kvbound.certificates.certificate import AnyProof, Certificate, certify, read_certificate, verify_certificate
+from kvbound.certificates.certificate import (
+    AnyProof,
+    Certificate,
+    certify,
+    read_certificate,
+    rounded,
+    verify_certificate,
+)
 from kvbound.certificates.coarse import Coarse
 from kvbound.certificates.configurations import Configurations
 from kvbound.certificates.exhaustive import Exhaustive
@@ -25,5 +32,6 @@ __all__ = [
     "Windows",
     "certify",
     "read_certificate",
+    "rounded",
     "verify_certificate",
 ]

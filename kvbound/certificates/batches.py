@@ -20,7 +20,7 @@ UNWATCHED = -1
 """Stands for a time that the objective does not need (any more)."""
 
 
-class TooManyStates(RuntimeError):  # noqa: N818 - as InvalidCertificate
+class TooManyStates(RuntimeError):
     """The search has seen as much as it may, without an answer."""
 
 

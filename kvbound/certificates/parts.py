@@ -2,7 +2,8 @@
 
 Take a schedule and leave out all requests but those of a part, and every batch in which nothing of theirs is left but
 drops. The drops are made in the next batch that is left; rules R4 and R9 allow them there, because without `evict` all
-of them belong to calls. Nothing is later than before: features, and so durations, only shrink.
+of them belong to calls. Features, and so durations, only shrink: each batch starts so much later that it ends when it
+did. So no token of the part comes at another time.
 """
 
 from __future__ import annotations

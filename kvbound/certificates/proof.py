@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from kvbound.instance import Instance, Noun
 from kvbound.metrics import Value
 
 
-class InvalidCertificate(Exception):  # noqa: N818 - as InvalidSchedule
+class InvalidCertificate(Exception):
     """A certificate that does not prove what it claims; the text says why, in one line."""
 
 
-class Proof(Noun):
+class Proof(Noun, ABC):
     """An argument for a lower bound, as numbers that anyone can follow; each kind has a file of its own."""
 
     kind: str
 
+    @abstractmethod
     def value(self, instance: Instance, objective: str) -> Value:
         """Return the lower bound that these numbers prove, recomputed exactly from the instance.
 
         Raises InvalidCertificate if the argument does not hold for such an instance or objective.
         """
-        raise NotImplementedError
 
     @property
     def states_in_all(self) -> int:
@@ -28,6 +30,6 @@ class Proof(Noun):
         return 0
 
     @property
+    @abstractmethod
     def why(self) -> str:
         """The argument in words."""
-        raise NotImplementedError

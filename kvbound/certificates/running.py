@@ -23,7 +23,7 @@ MOST_STARTS = 20_000_000
 """Sets of starts times ticks, at most, and sets of starts times kinds."""
 
 
-class TooMany(Exception):  # noqa: N818 - a limit, no error
+class TooMany(Exception):
     """There are more configurations than asked for."""
 
 

@@ -86,9 +86,12 @@ def climb(
 
 
 def _rung(rung: Any, objective: str) -> dict[str, Any]:
+    import bounds
+
     value = None if rung.bound is None else str(rung.bound) if objective == "normalized-latency" else int(rung.bound)
     why = rung.why_not if rung.certificate is None else rung.certificate.why
-    return {"method": rung.method, "bound": value, "seconds": round(rung.seconds, 3), "why": why}
+    drops = bounds.METHODS[rung.method].drops
+    return {"method": rung.method, "bound": value, "seconds": round(rung.seconds, 3), "drops": drops, "why": why}
 
 
 def _show(result: Result, console: Console) -> None:

@@ -98,6 +98,10 @@ def stronger(result: Result, climbed: Result) -> Result:
     """Return the result with the bound of `climbed` where that is better, and the better certificate."""
     known = [r.certificate for r in (result, climbed) if r.certificate is not None]
     best = max(known, key=lambda certificate: certificate.value, default=None)
+    if best is not None and result.value is not None and best.value > result.value:
+        raise RuntimeError(
+            f"a certificate of {best.value} and a schedule of {result.value} contradict: please report it"
+        )
     extra = result.extra | {"ladder": climbed.extra["ladder"]}
     if best is None or (result.bound is not None and best.value < result.bound):
         return replace(result, certificate=best, extra=extra)

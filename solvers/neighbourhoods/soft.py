@@ -21,7 +21,7 @@ REPRICE = 4096
 
 
 @njit(cache=True, fastmath=True)
-def change(over, price, out, out_at, back, back_at, begin, end):  # type: ignore[no-untyped-def]
+def change(over, price, out, out_at, back, back_at, begin, end):
     """Return what the price paid in the slots `begin` to `end` - 1 rises by when one load gives way to another.
 
     `out[k]` is what the first takes of slot `out_at` + k, and likewise `back`.
@@ -35,7 +35,7 @@ def change(over, price, out, out_at, back, back_at, begin, end):  # type: ignore
 
 
 @njit(cache=True, fastmath=True)
-def change_both(over, price, one, one_at, one_to, two, two_at, two_to, begin, end):  # type: ignore[no-untyped-def]
+def change_both(over, price, one, one_at, one_to, two, two_at, two_to, begin, end):
     """Return the same for two loads that move, each from one place to another."""
     rise, zero = np.float32(0), np.float32(0)
     a, b, c, d = begin - one_at, begin - one_to, begin - two_at, begin - two_to
@@ -47,7 +47,7 @@ def change_both(over, price, one, one_at, one_to, two, two_at, two_to, begin, en
 
 
 @njit(cache=True, fastmath=True)
-def shift_rise(over, price, load, pad, length, t, s):  # type: ignore[no-untyped-def]
+def shift_rise(over, price, load, pad, length, t, s):
     """Return the rise when a load moves from start t to start s."""
     if abs(s - t) < length:
         return change(over, price, load, t - pad, load, s - pad, min(s, t), max(s, t) + length)
@@ -56,7 +56,7 @@ def shift_rise(over, price, load, pad, length, t, s):  # type: ignore[no-untyped
 
 
 @njit(cache=True, fastmath=True)
-def exchange_rise(over, price, pad, one, n, t, s, two, m, u, v):  # type: ignore[no-untyped-def]
+def exchange_rise(over, price, pad, one, n, t, s, two, m, u, v):
     """Return the rise when load `one`, of length n, moves from t to s, and `two`, of length m, from u to v."""
     a, b = min(t, v), max(t + n, v + m)
     c, d = min(u, s), max(u + m, s + n)
@@ -67,7 +67,7 @@ def exchange_rise(over, price, pad, one, n, t, s, two, m, u, v):  # type: ignore
 
 
 @njit(cache=True, fastmath=True)
-def shift(over, load, pad, length, t, s):  # type: ignore[no-untyped-def]
+def shift(over, load, pad, length, t, s):
     """Move a load from start t to start s."""
     for k in range(length):
         over[t + k] -= load[pad + k]
@@ -76,14 +76,14 @@ def shift(over, load, pad, length, t, s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def like(i, rank, place):  # type: ignore[no-untyped-def]
+def like(i, rank, place):
     """Draw a request of about the area of request i."""
     k = place[i] + np.random.randint(-NEIGHBOURS, NEIGHBOURS + 1)
     return rank[min(rank.shape[0] - 1, max(0, k))]
 
 
 @njit(cache=True)
-def soften(rounds, hot, cold, dear, dearer, worth, over, load, pad, length, release, rate, rank, start):  # type: ignore[no-untyped-def]
+def soften(rounds, hot, cold, dear, dearer, worth, over, load, pad, length, release, rate, rank, start):
     """Change `start`, and `over` with it, in `rounds` moves; prices are `worth` times `dear`, rising to `dearer`.
 
     A move shifts a request, mostly by a few slots, or exchanges two, mostly of like area: start for start, end for

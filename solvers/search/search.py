@@ -104,7 +104,7 @@ def search_optimum(instance: Instance, objective: str) -> Value:
     return value
 
 
-class _Limit(Exception):  # noqa: N818 - it is no error
+class _Limit(Exception):
     """A limit was reached."""
 
     def __init__(self, why: Stopped) -> None:

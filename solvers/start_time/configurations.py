@@ -17,7 +17,7 @@ from solvers.start_time.problem import Array, Problem
 Keys = npt.NDArray[np.uint64]
 
 
-class TooMany(Exception):  # noqa: N818 - a limit, no error
+class TooMany(Exception):
     """There are more configurations than asked for."""
 
 

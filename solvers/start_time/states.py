@@ -82,7 +82,7 @@ class Passed:
     cut: int
 
 
-class Interrupted(Exception):  # noqa: N818 - a limit, no error
+class Interrupted(Exception):
     """Time or memory is over; `why` says which."""
 
     def __init__(self, why: Literal["time limit", "memory limit"]) -> None:
