@@ -1,0 +1,147 @@
+"""What the engine asks of a backend, and the backend in plain torch: slow, anywhere, the twin of the kernels.
+
+Shapes: `rows` are the tokens of a batch, the rows of one request next to each other; H query heads, KV heads of keys
+and values (H is a multiple of KV; query head h reads KV head h // (H // KV)), D the width of a head, BS the tokens of a
+block. The KV of a layer is a view [blocks, 2, KV, BS, D] into the cache, keys at 0, values at 1, strided over layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+@dataclass
+class Layout:
+    """Where the rows of a batch stand: request s has rows starts[s]:starts[s+1] and, these included, lengths[s] of KV.
+
+    Its query row i is at position lengths[s] - (starts[s+1] - starts[s]) + i and attends to all keys up to there. The
+    token at position p lies in block tables[s, p // BS], at p % BS.
+    """
+
+    starts: Tensor
+    """int32 [requests + 1]."""
+    lengths: Tensor
+    """int32 [requests]."""
+    tables: Tensor
+    """int32 [requests, width], -1 where there is no block."""
+    work: Tensor | None = None
+    """int32 [programs, 2], what a kernel's programs do: (request, first row of it), (-1, 0) for nothing."""
+    variant: str = ""
+    """The name of the kernel that `work` is for."""
+
+
+class Backend(Protocol):
+    """The operations of a decoder. Each takes and returns tensors on `device`."""
+
+    device: torch.device
+
+    def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
+        """Put a layout on the device."""
+
+    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Return x [rows, in] times weight [out, in] transposed."""
+
+    def rms_norm(
+        self, x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return (the norm of r, r), r = x + residual (x without one); [rows, width] each."""
+
+    def store_kv(
+        self, query: Tensor, key: Tensor, value: Tensor, kv: Tensor, slots: Tensor, positions: Tensor, angles: Tensor
+    ) -> Tensor:
+        """Rotate query [rows, H, D] and key [rows, KV, D] by their positions, store key and value; return the query.
+
+        Row r goes to block slots[r] // BS at slots[r] % BS, nowhere if slots[r] is -1. `angles` [positions, D] fp32
+        holds the cosines in its first half and the sines in its second; halves of a head are rotated together.
+        """
+
+    def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
+        """Return causal attention [rows, H, D] of the rotated query over the stored KV."""
+
+    def silu_mul(self, x: Tensor) -> Tensor:
+        """Return silu(first half) * second half of x [rows, 2 hidden]."""
+
+
+class TorchBackend:
+    """Plain torch, in the dtype that it is given; attention in fp32 at least, one request after another."""
+
+    def __init__(self, device: str | torch.device = "cpu") -> None:
+        self.device = torch.device(device)
+
+    def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
+        """Put a layout on the device."""
+        width = max((len(table) for table in tables), default=0)
+        padded = [[*table, *[-1] * (width - len(table))] for table in tables]
+
+        def put(numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+            return torch.tensor(numbers, dtype=torch.int32, device=self.device)
+
+        return Layout(put(starts), put(lengths), put(padded).reshape(len(tables), width))
+
+    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Return the product as torch computes it."""
+        return functional.linear(x, weight)
+
+    def rms_norm(
+        self, x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the norm and what was normed; computed in fp32 at least."""
+        total = x if residual is None else x + residual
+        wide = _widened(total)
+        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)
+        return (normed * _widened(weight)).to(x.dtype), total
+
+    def store_kv(
+        self, query: Tensor, key: Tensor, value: Tensor, kv: Tensor, slots: Tensor, positions: Tensor, angles: Tensor
+    ) -> Tensor:
+        """Rotate, and store the rows that have a slot."""
+        cosine, sine = angles[positions.long()].chunk(2, dim=-1)
+        stored = slots >= 0
+        where = slots[stored].long()
+        block = kv.shape[3]
+        kv[where // block, 0, :, where % block] = _rotated(key, cosine, sine)[stored]
+        kv[where // block, 1, :, where % block] = value[stored]
+        return _rotated(query, cosine, sine)
+
+    def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
+        """Gather the KV of each request and attend to it densely."""
+        out = torch.zeros_like(query)
+        starts, lengths = layout.starts.tolist(), layout.lengths.tolist()
+        block, group = kv.shape[3], query.shape[1] // kv.shape[2]
+        for s, length in enumerate(lengths):
+            rows = slice(starts[s], starts[s + 1])
+            count = rows.stop - rows.start
+            if count == 0:
+                continue
+            table = layout.tables[s, : -(-length // block)].long()
+            keys, values = (
+                _widened(kv[table, side].transpose(0, 1).flatten(1, 2)[:, :length]).repeat_interleave(group, 0)
+                for side in (0, 1)
+            )
+            scores = torch.einsum("rhd,hkd->hrk", _widened(query[rows]), keys) * scale
+            position = torch.arange(length - count, length, device=query.device)
+            hidden = torch.arange(length, device=query.device) > position[:, None]
+            weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+            out[rows] = torch.einsum("hrk,hkd->rhd", weights, values).to(query.dtype)
+        return out
+
+    def silu_mul(self, x: Tensor) -> Tensor:
+        """Return silu(first half) * second half, computed in fp32 at least."""
+        gate, up = _widened(x).chunk(2, dim=-1)
+        return (functional.silu(gate) * up).to(x.dtype)
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    left, right = _widened(x).chunk(2, dim=-1)
+    cosine, sine = cosine[:, None].to(left.dtype), sine[:, None].to(left.dtype)
+    return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1).to(x.dtype)
