@@ -10,6 +10,7 @@ from kvbound.plots.gantt import gantt
 from kvbound.plots.ladder import ladder
 from kvbound.plots.load import plot_load
 from kvbound.plots.memory import memory
+from kvbound.plots.replay import plot_replay
 from kvbound.plots.style import render, save
 
-__all__ = ["compare_schedules", "gantt", "ladder", "memory", "plot_load", "render", "save"]
+__all__ = ["compare_schedules", "gantt", "ladder", "memory", "plot_load", "plot_replay", "render", "save"]

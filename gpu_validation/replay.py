@@ -1,0 +1,160 @@
+"""What was predicted of schedules beside what was measured: errors, the ranking, and the gain of the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_validation.retime import planned_seconds, retimed
+from kvbound.cost import Cost
+from kvbound.metrics import objective_value
+from kvbound.trace import Trace
+
+Floats = NDArray[np.float64]
+
+
+def interleaved(
+    executions: Mapping[str, Callable[[], Sequence[float]]], repeats: int, warm_up: int, tell: Callable[[int], None]
+) -> dict[str, Floats]:
+    """Run each execution `repeats` times after `warm_up` rounds, in the order A B C, C B A, ..; return the seconds.
+
+    Each execution returns the seconds of its batches; the arrays are [repeats, batches]. `tell` hears of each round.
+    """
+    taken: dict[str, list[Sequence[float]]] = {name: [] for name in executions}
+    for k in range(warm_up + repeats):
+        names = list(executions)
+        for name in names if k % 2 == 0 else reversed(names):
+            seconds = executions[name]()
+            if k >= warm_up:
+                taken[name].append(seconds)
+        tell(k + 1)
+    return {name: np.array(rounds, dtype=np.float64) for name, rounds in taken.items()}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A schedule, what its batches were predicted to last, and what they lasted."""
+
+    name: str
+    trace: Trace
+    predicted: Sequence[float | Fraction]
+    """Seconds [batches]."""
+    rounds: Floats
+    """Seconds [repeats, batches]."""
+
+    @cached_property
+    def measured(self) -> Floats:
+        """The median of each batch, in seconds."""
+        return np.median(self.rounds, axis=0)
+
+    @cached_property
+    def as_predicted(self) -> Trace:
+        """The schedule on the clock of the prediction."""
+        return retimed(self.trace, self.predicted)
+
+    @cached_property
+    def as_measured(self) -> Trace:
+        """The schedule on the measured clock."""
+        return retimed(self.trace, self.measured.tolist())
+
+    @cached_property
+    def errors(self) -> Floats:
+        """(predicted - measured) / measured of each batch."""
+        return np.array([float(p) for p in self.predicted]) / self.measured - 1
+
+    def values(self, objective: str) -> tuple[float, float]:
+        """Return an objective as predicted and as measured, in seconds."""
+        predicted, measured = (objective_value(t, objective) for t in (self.as_predicted, self.as_measured))
+        return float(predicted) / 1e9, float(measured) / 1e9
+
+    def error(self, objective: str) -> float:
+        """Return (predicted - measured) / measured of an objective."""
+        predicted, measured = self.values(objective)
+        return predicted / measured - 1
+
+    def row(self, objective: str) -> dict[str, Any]:
+        """Return all that is reported about it, JSON-ready; times in seconds."""
+        worst = int(np.argmax(np.abs(self.errors)))
+        totals = self.rounds.sum(axis=1)
+        predicted, measured = self.values(objective)
+        return {
+            "schedule": self.name,
+            "batches": len(self.measured),
+            "repeats": len(self.rounds),
+            "predicted": predicted,
+            "measured": measured,
+            "error": predicted / measured - 1,
+            "makespan_error": self.error("makespan"),
+            "batch_seconds": {
+                "predicted": float(sum(self.predicted)),
+                "measured": float(self.measured.sum()),
+                "p10": float(np.quantile(totals, 0.1)),
+                "p90": float(np.quantile(totals, 0.9)),
+            },
+            "mape": float(np.abs(self.errors).mean()),
+            "p95": float(np.quantile(np.abs(self.errors), 0.95)),
+            "bias": float(self.errors.mean()),
+            "worst": {
+                "batch": worst,
+                "predicted": float(self.predicted[worst]),
+                "measured": float(self.measured[worst]),
+                "error": float(self.errors[worst]),
+            },
+        }
+
+
+def predictions(trace: Trace, cost: Cost | None, tick: Fraction) -> list[Fraction]:
+    """Return the seconds of each batch by a cost model of that tick; by the instance's own cost where it is None."""
+    if cost is None:
+        return planned_seconds(trace)
+    return [cost.duration(batch.features) * tick for batch in trace.batches]
+
+
+def report(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
+    """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one."""
+    return {
+        "objective": objective,
+        "rows": [replayed.row(objective) for replayed in replays],
+        "ranking": ranking(replays, objective),
+        "gains": gains(replays, objective),
+    }
+
+
+def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
+    """Count the pairs whose order was predicted rightly, and those that the error cannot confuse.
+
+    The error is the largest relative one of any of these schedules. A pair is `clear` if the predicted values differ by
+    more than that, relative to the larger.
+    """
+    error = max(abs(replayed.error(objective)) for replayed in replays)
+    pairs = []
+    for a, b in combinations(replays, 2):
+        (p, m), (q, n) = a.values(objective), b.values(objective)
+        clear = abs(p - q) > error * max(p, q)
+        pairs.append({"pair": [a.name, b.name], "clear": clear, "right": (p < q) == (m < n) and (p > q) == (m > n)})
+    return {
+        "error": error,
+        "pairs": pairs,
+        "right": sum(pair["right"] for pair in pairs),
+        "clear": sum(pair["clear"] for pair in pairs),
+        "clear_and_right": sum(pair["clear"] and pair["right"] for pair in pairs),
+    }
+
+
+def gains(replays: Sequence[Replayed], objective: str) -> list[dict[str, Any]]:
+    """Return by which factor each schedule is above the one that was predicted to be best."""
+    best = min(replays, key=lambda replayed: replayed.values(objective)[0])
+    least = best.values(objective)
+    rows = []
+    for replayed in replays:
+        predicted, measured = replayed.values(objective)
+        row = {"schedule": replayed.name, "predicted": predicted / least[0], "measured": measured / least[1]}
+        rows.append(row | {"over": best.name})
+    return rows
