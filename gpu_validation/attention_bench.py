@@ -35,9 +35,7 @@ def gpu_cases(model: Model, quick: bool = False) -> list[Case]:
     """Return the grid for one model: decodes, whole prompts, chunks at an offset, and a mixed batch."""
     decodes = QUICK_DECODES if quick else tuple(product(BATCHES, CONTEXTS))
     cases = [Case("decode", model, ((1, context - 1),) * batch) for batch, context in decodes]
-    cases += [
-        Case("prefill", model, ((c, 0),) * max(1, PREFILLED // c)) for c in (QUICK_PROMPTS if quick else PROMPTS)
-    ]
+    cases += [Case("prefill", model, ((c, 0),) * max(1, PREFILLED // c)) for c in (QUICK_PROMPTS if quick else PROMPTS)]
     cases += [Case("chunk", model, ((c, m),)) for c, m in (CHUNKS[-1:] if quick else CHUNKS)]
     return [*cases, Case("mixed", model, ((512, 1536), *((1, 2047),) * 63))]
 

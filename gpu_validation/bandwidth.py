@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gpu_validation.measure import REPEATS, interleaved, spread
+from gpu_validation.measure import REPEATS, cuda, interleaved, spread
 
 GPU_BYTES, CPU_BYTES = 2**31, 2**22
 LINK_BYTES = 2**29
@@ -90,22 +90,26 @@ def _link(device: torch.device) -> list[Probe]:
     def send() -> None:
         there[1].copy_(here[1], non_blocking=True)
 
+    def both() -> None:
+        bring()
+        send()
+
     return [
         Probe("host to device", "bytes", size, bring),
         Probe("device to host", "bytes", size, send),
-        Probe("both directions", "bytes", 2 * size, _together(bring, send) if on_gpu else lambda: (bring(), send())),
+        Probe("both directions", "bytes", 2 * size, _together(bring, send) if on_gpu else both),
     ]
 
 
 def _together(*copies: Callable[[], None]) -> Callable[[], None]:
     """Return a run of the copies at once, a stream for each; the current stream waits for them."""
-    streams = [torch.cuda.Stream() for _ in copies]
+    streams = [cuda.Stream() for _ in copies]
 
     def run() -> None:
-        current = torch.cuda.current_stream()
+        current = cuda.current_stream()
         for stream, copy in zip(streams, copies, strict=True):
             stream.wait_stream(current)
-            with torch.cuda.stream(stream):
+            with cuda.stream(stream):
                 copy()
         for stream in streams:
             current.wait_stream(stream)

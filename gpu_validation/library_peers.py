@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gpu_validation.attention_case import CaseData
-from gpu_validation.peers import Run, Unsupported, missing_module
+from gpu_validation.peers import Run, Unsupported, batched, missing_module
 
 WORKSPACE = 2**28
 """Bytes of the workspace given to FlashInfer."""
@@ -101,8 +101,8 @@ class CuDNN:
 
     def prepare(self, data: CaseData) -> Run:
         """Build the graph for the case once; each run gives it the pointers of another layer."""
-        if not data.case.uniform or data.kv.dtype not in WANTED:
-            raise Unsupported("takes only bf16 or fp16 batches of requests that are alike here")
+        if data.kv.dtype not in WANTED:
+            raise Unsupported("takes bf16 and fp16 only")
         return _CuDNNGraph(importlib.import_module("cudnn"), data)
 
 
@@ -127,7 +127,7 @@ class _CuDNNGraph:
             io_data_type=dtype, intermediate_data_type=wide, compute_data_type=wide, handle=self.handle
         )
         self.buffers = {
-            "q": data.query.unflatten(0, (requests, c)).transpose(1, 2),
+            "q": batched(data),
             "lengths_q": data.ints([c] * requests).view(-1, 1, 1, 1),
             "lengths_kv": data.ints([c + m] * requests).view(-1, 1, 1, 1),
             "table_k": data.ints(data.tables)[:, None, :, None].contiguous(),

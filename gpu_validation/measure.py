@@ -11,14 +11,18 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gpu_validation import replay
 from kvbound.errors import BadInput, MissingTool
 
+cuda: Any = torch.cuda
+"""Its events and streams have no types."""
 WARMUP, REPEATS = 3, 7
 HOLD, MOST_HOLD = 2_000_000, 128_000_000
 """Cycles that the GPU sleeps before a sample: about 1 ms at first, about 65 ms where the host needs longer."""
@@ -59,9 +63,9 @@ def _on_gpu(run: Callable[[], object]) -> float:
     """
     hold = HOLD
     while True:
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        torch.cuda._sleep(hold)
+        start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        cuda.synchronize()
+        cuda._sleep(hold)
         start.record()
         run()
         end.record()
@@ -76,14 +80,13 @@ def interleaved(
     runs: Mapping[str, Callable[[], object]], device: torch.device, repeats: int = REPEATS, warmup: int = WARMUP
 ) -> dict[str, list[float]]:
     """Return samples of each run, taken in turn: A B B A, every second round the other way round."""
-    names = list(runs)
-    for name in names * warmup:
-        runs[name]()
-    samples: dict[str, list[float]] = {name: [] for name in names}
-    for k in range(repeats):
-        for name in names[:: 1 if k % 2 == 0 else -1]:
-            samples[name].append(sample(runs[name], device))
-    return samples
+    timed = {name: partial(_sample_list, run, device) for name, run in runs.items()}
+    taken = replay.interleaved(timed, repeats, warmup, lambda rounds: None)
+    return {name: seconds[:, 0].tolist() for name, seconds in taken.items()}
+
+
+def _sample_list(run: Callable[[], object], device: torch.device) -> list[float]:
+    return [sample(run, device)]
 
 
 def spread(samples: Sequence[float]) -> dict[str, Any]:
@@ -101,11 +104,12 @@ def facts(device: torch.device, date: str) -> dict[str, Any]:
     """Return what a record says of where it is from; `date` is the caller's. A CPU is called cpu, never a GPU."""
     known = {
         "date": date,
-        "kind": device.type,
+        "device_type": device.type,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "python": platform.python_version(),
         **{package: _version(package) for package in ("kvbound", "torch", "triton")},
         "cuda": torch.version.cuda,
+        "cpu_threads": torch.get_num_threads(),
     }
     return known | (_clocks() if device.type == "cuda" else {})
 
@@ -116,9 +120,7 @@ def cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine()
-    )
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _version(package: str) -> str | None:

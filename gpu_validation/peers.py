@@ -72,7 +72,7 @@ class Dense:
 
     def prepare(self, data: CaseData) -> Run:
         """Gather the KV of every layer; requests must be alike."""
-        query, (c, m) = _batched(data), data.case.work[0]
+        query, (c, m) = batched(data), data.case.work[0]
         keys, values = ([data.dense(layer, side).contiguous() for layer in range(data.layers)] for side in (0, 1))
         mask = causal_lower_right(c, c + m) if c > 1 and m else None
 
@@ -101,7 +101,7 @@ class Flex:
 
     def prepare(self, data: CaseData) -> Run:
         """Copy the KV into pages, and convert the block mask."""
-        query, (c, m), device = _batched(data), data.case.work[0], data.kv.device
+        query, (c, m), device = batched(data), data.case.work[0], data.kv.device
         requests, on_gpu = len(data.case.work), device.type == "cuda"
         page = self.GPU_PAGE if on_gpu else data.case.block
         pages = requests * -(-(c + m) // page)
@@ -128,18 +128,19 @@ def _paged_copy(data: CaseData, layer: int, paged: Any, tokens: int) -> tuple[Te
     """Return the keys and values of a layer, [1, KV, tokens, D] each, where the page table of flex has them."""
     keys, values = data.dense(layer, 0), data.dense(layer, 1)
     requests, heads, length, width = keys.shape
-    cache = tuple(torch.zeros((1, heads, tokens, width), dtype=keys.dtype, device=keys.device) for _ in range(2))
+    shape = (1, heads, tokens, width)
+    cache = keys.new_zeros(shape), values.new_zeros(shape)
     positions = torch.arange(length, device=keys.device).expand(requests, length)
     paged.assign(torch.arange(requests, device=keys.device), positions, keys, values, *cache)
     return cache
 
 
-def _batched(data: CaseData) -> Tensor:
+def batched(data: CaseData) -> Tensor:
     """Return the query as [requests, H, c, D]; Unsupported where the requests differ."""
     if not data.case.uniform:
         raise Unsupported("takes only batches of requests that are alike")
     c, _ = data.case.work[0]
-    return data.query.unflatten(0, (-1, c)).transpose(1, 2)
+    return data.query.view(-1, c, *data.query.shape[1:]).transpose(1, 2)
 
 
 def _rows(out: Tensor) -> Tensor:

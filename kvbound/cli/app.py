@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 
 from kvbound import __version__
-from kvbound.cli import about, bound, compare, demo, generate, imports, instances, load, simulate, solve, verify
+from kvbound.cli import (
+    about,
+    bound,
+    compare,
+    demo,
+    generate,
+    imports,
+    instances,
+    kernels,
+    load,
+    simulate,
+    solve,
+    verify,
+)
 
 app = typer.Typer(
     name="kvbound",
@@ -43,6 +56,7 @@ app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("load")(load.load_sweep)
 app.command("verify")(verify.verify)
+app.command("kernels")(kernels.kernels)
 app.command("demo")(demo.demo)
 app.command("generate")(generate.generate)
 app.add_typer(imports.app, name="import")

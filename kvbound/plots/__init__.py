@@ -7,10 +7,21 @@ pyplot or changes matplotlib's global settings, and matplotlib is imported at th
 
 from kvbound.plots.compare import compare_schedules
 from kvbound.plots.gantt import gantt
+from kvbound.plots.kernels import plot_kernels
 from kvbound.plots.ladder import ladder
 from kvbound.plots.load import plot_load
 from kvbound.plots.memory import memory
 from kvbound.plots.replay import plot_replay
 from kvbound.plots.style import render, save
 
-__all__ = ["compare_schedules", "gantt", "ladder", "memory", "plot_load", "plot_replay", "render", "save"]
+__all__ = [
+    "compare_schedules",
+    "gantt",
+    "ladder",
+    "memory",
+    "plot_kernels",
+    "plot_load",
+    "plot_replay",
+    "render",
+    "save",
+]
