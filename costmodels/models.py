@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvbound.errors import BadInput
+
 
 @dataclass(frozen=True)
 class Model:
@@ -32,3 +34,10 @@ TINY = Model("tiny", 2, 64, 4, 2, 16, 128, 256, source="no model: for tests")
 LLAMA_1B = Model("llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128_256, tied=True, source="Llama-3.2-1B")
 
 MODELS = {model.name: model for model in (TINY, LLAMA_1B)}
+
+
+def get_model(name: str) -> Model:
+    """Return the model of that name, or raise BadInput."""
+    if name not in MODELS:
+        raise BadInput(f"no model is called {name!r}; there are {', '.join(MODELS)}")
+    return MODELS[name]

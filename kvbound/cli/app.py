@@ -17,6 +17,7 @@ from kvbound.cli import (
     instances,
     kernels,
     load,
+    replay,
     simulate,
     solve,
     verify,
@@ -54,6 +55,7 @@ app.command("solve")(solve.solve)
 app.command("bound")(bound.bound)
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
+app.command("replay")(replay.replay)
 app.command("load")(load.load_sweep)
 app.command("verify")(verify.verify)
 app.command("kernels")(kernels.kernels)
