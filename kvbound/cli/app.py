@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvbound import __version__
-from kvbound.cli import about, bound, compare, demo, generate, imports, instances, load, simulate, solve, verify
+from kvbound.cli import about, bound, compare, costs, demo, generate, imports, instances, load, simulate, solve, verify
 
 app = typer.Typer(
     name="kvbound",
@@ -37,6 +37,7 @@ app.command("instances")(instances.instances)
 app.command("show")(instances.show)
 app.command("solvers")(about.solvers)
 app.command("policies")(about.policies)
+app.command("costs")(costs.costs)
 app.command("solve")(solve.solve)
 app.command("bound")(bound.bound)
 app.command("simulate")(simulate.simulate)
