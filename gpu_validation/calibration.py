@@ -1,7 +1,7 @@
 """Calibration: time a grid of batches on the device, and fit a cost model to the medians.
 
     points = grid(GPU_SIZES, memory, block)
-    measured = [measure_point(engine, point, repeats) for point in points]
+    measured = measure(engine, points, repeats)
     found = fit_measured(measured)
 
 A point is a batch whose requests each process all their pending tokens, so each generates one. Swaps are timed alone
@@ -10,15 +10,19 @@ and beside work; the fit sees them alone, and is tested on those beside work.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from costmodels.fitted import Fit, Observation, Shape, fit
+from costmodels.transfers import Transfers
 from gpu_validation.measure import spread
 from kvbound.cost import Features
 
+VISITS = 3
+"""How often the grid is gone through."""
 Work = tuple[tuple[int, int], ...]
 """(c, m) for each request: it processes c tokens on top of m."""
 
@@ -109,7 +113,7 @@ CPU_SIZES = Sizes(
 
 
 def grid(sizes: Sizes, memory: int, block: int) -> list[Point]:
-    """Return the points that fit into `memory` tokens in blocks of `block`: work first, then swaps."""
+    """Return the points that fit into `memory` tokens in blocks of `block`, each once."""
     busy = ((1, sizes.busy[1]),) * sizes.busy[0]
     points = [Point("decode", ((1, m),) * n) for n in sizes.batches for m in sizes.contexts]
     points += [Point("prefill", ((c, m),)) for c in sizes.chunks for m in sizes.offsets]
@@ -141,6 +145,11 @@ class Measured:
         return float(self.spread["seconds_median"])
 
     @property
+    def noise(self) -> float:
+        """Seconds between the two quantiles."""
+        return float(self.spread["seconds_p90"] - self.spread["seconds_p10"])
+
+    @property
     def observation(self) -> Observation:
         """What a cost model is fitted to."""
         return Observation(self.point.features, self.seconds, self.point.label)
@@ -163,11 +172,27 @@ def _counts(features: Features) -> dict[str, int]:
     return {name: getattr(features, name) for name in names}
 
 
-def measure_point(engine: Timer, point: Point, repeats: int) -> Measured:
-    """Time a point on an engine."""
-    return Measured(point, tuple(engine.time_batch(point.work, point.swap_out, point.swap_in, repeats)))
+def measure(engine: Timer, points: Sequence[Point], repeats: int, seed: int = 0) -> list[Measured]:
+    """Time the points on an engine, each in VISITS visits of repeats / VISITS runs (rounded up).
+
+    The order is random but seeded, and turned round from visit to visit: a drift of the clocks or a burst of other work
+    falls on all kinds alike. The largest point goes first, untimed, to make the engine reserve its memory once.
+    """
+    if not points:
+        return []
+    largest = max(points, key=lambda point: point.memory(1))
+    engine.time_batch(largest.work, largest.swap_out, largest.swap_in, 1)
+    order = random.Random(seed).sample(range(len(points)), len(points))
+    samples: list[list[float]] = [[] for _ in points]
+    for visit in range(VISITS):
+        for k in order[:: 1 if visit % 2 == 0 else -1]:
+            point = points[k]
+            samples[k] += engine.time_batch(point.work, point.swap_out, point.swap_in, -(-repeats // VISITS))
+    return [Measured(point, tuple(found)) for point, found in zip(points, samples, strict=True)]
 
 
-def fit_measured(measured: Sequence[Measured], shape: Shape = "auto", seed: int = 0) -> Fit:
-    """Fit a cost model, with transfers beside the work, to the medians."""
-    return fit([found.observation for found in measured], shape=shape, transfers="overlapped", seed=seed)
+def fit_measured(
+    measured: Sequence[Measured], transfers: Transfers = "overlapped", shape: Shape = "auto", seed: int = 0
+) -> Fit:
+    """Fit a cost model to the medians; `transfers` says whether the engine moves KV beside the work."""
+    return fit([found.observation for found in measured], shape=shape, transfers=transfers, seed=seed)

@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from costmodels.models import Model
-from costmodels.rounding import longest
 from costmodels.roofline import compute_function, memory_function
+from costmodels.rounding import longest
 from costmodels.transfers import bandwidth_functions
 from gpu_validation.calibration import Measured, Point
 from kvbound.cost import Features
@@ -46,23 +46,29 @@ def hidden(together: float, without: float, alone: float) -> float:
 def swap_rows(measured: Sequence[Measured], model: Model, size: int = 2) -> list[dict[str, Any]]:
     """Return a row for each swap beside work: alone, with and without it, the rate alone, the hidden part.
 
-    `slowed` is how much longer the batch takes with it, as a fraction.
+    `slowed` is how much longer the batch takes with it, as a fraction. `hidden` is None where the swap alone takes less
+    time than the noise of the batch (between the 10 and 90 % quantiles): nothing can be said then.
     """
-    seconds = {(found.point.work, found.point.swap_out, found.point.swap_in): found.seconds for found in measured}
+    runs = {(found.point.work, found.point.swap_out, found.point.swap_in): found for found in measured}
     rows = []
     for found in measured:
         point = found.point
-        alone = seconds.get(((), point.swap_out, point.swap_in))
-        without = seconds.get((point.work, 0, 0))
-        if not point.work or not (point.swap_out or point.swap_in) or alone is None or without is None:
-            continue
-        rows.append({
-            "direction": _direction(point), "tokens": max(point.swap_out, point.swap_in),
-            "beside": Point("", point.work).name, "alone": alone, "without": without, "together": found.seconds,
-            "bytes_per_second": model.kv_bytes(size) * (point.swap_out + point.swap_in) / alone,
-            "hidden": hidden(found.seconds, without, alone), "slowed": found.seconds / without - 1,
-        })  # fmt: skip
+        alone, without = runs.get(((), point.swap_out, point.swap_in)), runs.get((point.work, 0, 0))
+        if point.work and (point.swap_out or point.swap_in) and alone is not None and without is not None:
+            rows.append(_swap_row(found, alone, without, model.kv_bytes(size)))
     return rows
+
+
+def _swap_row(found: Measured, alone: Measured, without: Measured, token_bytes: int) -> dict[str, Any]:
+    point, resolved = found.point, alone.seconds > max(found.noise, without.noise)
+    return {
+        "direction": _direction(point), "tokens": max(point.swap_out, point.swap_in),
+        "beside": Point("", point.work).name, "alone": alone.seconds, "without": without.seconds,
+        "together": found.seconds,
+        "bytes_per_second": token_bytes * (point.swap_out + point.swap_in) / alone.seconds,
+        "hidden": hidden(found.seconds, without.seconds, alone.seconds) if resolved else None,
+        "slowed": found.seconds / without.seconds - 1,
+    }  # fmt: skip
 
 
 def _direction(point: Point) -> str:
