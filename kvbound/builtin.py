@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,6 +13,7 @@ from kvbound.cost import Cost, CostFunction
 from kvbound.errors import BadInput
 from kvbound.files import read_instance
 from kvbound.instance import Call, Handling, Instance, Machine, Request, Segment
+from kvbound.parameters import read_parameters
 
 
 @dataclass(frozen=True)
@@ -212,16 +212,13 @@ def builtin_instance(source: str) -> Instance:
 
     Parameters that are left out take their defaults. BadInput for an unknown name or parameter.
     """
-    name, _, text = source.partition(":")
+    name = source.partition(":")[0]
     if name not in BUILTIN:
         raise BadInput(f"no built-in instance is called {name!r}; there are {', '.join(BUILTIN)}")
     family = BUILTIN[name]
-    values = dict(family.defaults)
-    for part in text.split(",") if text else []:
-        match = re.fullmatch(r"(\w+)=(\d{1,9})", part.strip())
-        if match is None or match[1] not in (*values, *family.optional):
-            raise BadInput(f"{source}: {part!r} is no parameter with a whole number; write {family.usage(name)}")
-        values[match[1]] = int(match[2])
+    known = (*family.defaults, *family.optional)
+    given = read_parameters(source, known, family.usage(name), whole=True)
+    values = family.defaults | {key: int(text) for key, text in given.items()}
     if "I" in values and not 1 <= values["I"] <= 10**6:
         raise BadInput(f"{source}: I is a prompt length from 1 to 1000000")
     if "n" in values and not 1 <= values["n"] <= MAX_REQUESTS:
