@@ -24,7 +24,7 @@ from kvbound.cli.common import (
     percent,
     table,
 )  # fmt: skip
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, get_torch_device, today
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
 from kvbound.cli.verify import match_handling
 from kvbound.errors import BadInput
@@ -66,7 +66,7 @@ def replay(
     check_writable(plot, json)
     if check_objective(objective) not in TIMES:
         raise BadInput(f"replay measures times, not {objective}; choose one of {', '.join(TIMES)}")
-    target = get_torch_device(device)
+    opened, kernels = get_backend(device, backend)
     given = load(instance)
     loaded = given
     if cost is not None:
@@ -81,9 +81,8 @@ def replay(
 
     from gpu_validation.engine import Engine
 
-    shape = get_model(model or ("tiny" if target.type == "cpu" else "llama-3.2-1b"))
-    kernels, ours = get_backend(backend, target)
-    engine = Engine(shape, ours, dtype=get_dtype(dtype, target), seed=seed)
+    shape = get_model(model or ("tiny" if device == "cpu" else "llama-3.2-1b"))
+    engine = Engine(shape, opened, dtype=get_dtype(dtype, opened.device), seed=seed)
     with working(f"replaying {len(traces)} schedules"):
         replays, runs = measured(engine, traces, loaded, repeats, warm_up)
     payload = payload_of(replays, runs, objective, instance=loaded.name) | {
