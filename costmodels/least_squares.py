@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import nnls
 
 from costmodels.observations import Floats
 from costmodels.rounding import Function
@@ -22,6 +21,8 @@ def fit_function(names: Sequence[str], features: Floats, seconds: Floats, knee: 
     Minimises sum(((X b - t) / t)^2) over b >= 0. Columns are scaled to one length first: tokens and pairs of tokens
     differ by a factor of millions.
     """
+    from scipy.optimize import nnls  # only a fit loads it
+
     rows = columns(names, features, knee) / seconds[:, None]
     length = np.linalg.norm(rows, axis=0)
     scaled = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)

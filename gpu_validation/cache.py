@@ -33,10 +33,11 @@ class Cache:
         return self.pool[:, number]
 
     def randomize(self, seed: int, spread: float = 1.0) -> None:
-        """Fill both pools with seeded normal numbers, for batches whose KV nobody computed."""
+        """Fill both pools with seeded normal numbers, for batches whose KV nobody computed; the host's blocks alike."""
         generator = torch.Generator(self.pool.device).manual_seed(seed)
         self.pool.normal_(0, spread, generator=generator)
-        self.host.normal_(0, spread, generator=torch.Generator().manual_seed(seed))
+        self.host[:1].normal_(0, spread, generator=torch.Generator().manual_seed(seed))
+        self.host[1:] = self.host[:1]
 
     def poison_all(self) -> None:
         """Make every number a NaN, so that whatever reads what nobody wrote shows."""

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from gpu_validation import replay
-from kvbound.errors import BadInput, MissingTool
 
 cuda: Any = torch.cuda
 """Its events and streams have no types."""
@@ -34,15 +33,6 @@ CLOCKS = {
     "power_limit_w": "power.limit",
 }
 """What is asked of nvidia-smi, by the key in a record."""
-
-
-def get_device(name: str) -> torch.device:
-    """Return the device called cuda or cpu; MissingTool where there is no GPU, BadInput for another name."""
-    if name not in ("cuda", "cpu"):
-        raise BadInput(f"no device is called {name!r}; there are cuda and cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise MissingTool("torch sees no CUDA GPU here; --device cpu is a dry run without one")
-    return torch.device(name)
 
 
 def sample(run: Callable[[], object], device: torch.device) -> float:

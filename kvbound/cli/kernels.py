@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from costmodels.models import MODELS, Model
+from costmodels.models import MODELS, get_model
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, get_torch_device, today
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
 from kvbound.errors import BadInput
 from kvbound.files import check_writable
@@ -35,13 +35,13 @@ def kernels(
 ) -> None:
     """Measure bandwidths, and paged attention beside other kernels."""
     check_writable(plot, json)
-    target = get_torch_device(device)
+    ours, name = get_backend(device, backend)
     from gpu_validation.attention_bench import bench, cpu_cases, gpu_cases
     from gpu_validation.bandwidth import bandwidths, peaks
     from gpu_validation.measure import facts
     from gpu_validation.peers import Ours
 
-    numbers, (name, ours) = get_dtype(dtype, target), get_backend(backend, target)
+    target, numbers = ours.device, get_dtype(dtype, ours.device)
     models = [get_model(model)] if model else [MODELS[shape] for shape in SHAPES if shape in MODELS]
     if target.type == "cpu":
         cases = cpu_cases(get_model(model or "tiny"))
@@ -64,13 +64,6 @@ def kernels(
 
         plot_kernels(rows, peaks(rates), path=plot)
     emit(json, payload, lambda console: show(console, about, rates, rows))
-
-
-def get_model(name: str) -> Model:
-    """Return a model by name, or raise BadInput."""
-    if name not in MODELS:
-        raise BadInput(f"no model is called {name!r}; there are {', '.join(MODELS)}")
-    return MODELS[name]
 
 
 def choose_peers(names: str) -> list[Peer]:

@@ -5,6 +5,7 @@ them into a `Figure`; `save` writes a figure and `render` gives its bytes, the s
 pyplot or changes matplotlib's global settings, and matplotlib is imported at the first drawing.
 """
 
+from kvbound.plots.calibration import plot_calibration
 from kvbound.plots.compare import compare_schedules
 from kvbound.plots.gantt import gantt
 from kvbound.plots.kernels import plot_kernels
@@ -19,6 +20,7 @@ __all__ = [
     "gantt",
     "ladder",
     "memory",
+    "plot_calibration",
     "plot_kernels",
     "plot_load",
     "plot_replay",

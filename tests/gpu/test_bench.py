@@ -337,12 +337,12 @@ def test_libraries_need_a_gpu() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 4, "torch sees no CUDA GPU here; --device cpu is a dry run"),
-        (("--device", "tpu"), 2, "no device is called 'tpu'; there are cuda and cpu"),
+        ((), 4, "torch sees no GPU here; use --device cpu for a dry run"),
+        (("--device", "tpu"), 2, "there is no device 'tpu'; choose cuda or cpu"),
         (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; there are tiny"),
         (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, flex"),
-        (("--device", "cpu", "--dtype", "int3"), 2, "--dtype: 'int3' is none of bfloat16"),
-        (("--device", "cpu", "--backend", "jax"), 2, "--backend: 'jax' is none of torch, triton"),
+        (("--device", "cpu", "--dtype", "int3"), 2, "there is no dtype 'int3'; choose one of bfloat16"),
+        (("--device", "cpu", "--backend", "jax"), 2, "there is no backend 'jax'; choose triton or torch"),
         (("--device", "cpu", "--json", "nowhere/x.json"), 2, "there is no folder"),
     ],
 )
