@@ -19,6 +19,7 @@ from gpu_validation.kernels.silu_mul import silu_mul
 from gpu_validation.kernels.store_kv import store_kv
 from gpu_validation.kernels.variants import (
     VARIANTS,
+    WIDTHS,
     Shape,
     Variant,
     Work,
@@ -27,9 +28,6 @@ from gpu_validation.kernels.variants import (
     work_list,
 )
 from kvbound.errors import BadInput
-
-WIDTHS = (16, 32, 64, 128, 256)
-"""Widths of a head that the kernels take: a row of a tile is a power of two, and 16-bit products need 16."""
 
 
 class TritonBackend:
@@ -106,11 +104,10 @@ class TritonBackend:
         """Learn the shapes of the model from the first tensors; the strides are what the kernels rely on."""
         _, heads, width = query.shape
         kv_heads = kv.shape[2]
-        if self.shape != Shape(heads // kv_heads, kv_heads, width, query.element_size()):
+        asked = Shape(heads // kv_heads, kv_heads, width, query.element_size())
+        if self.shape != asked:
             if self.shape is not None:
-                raise BadInput(
-                    f"this backend was made for {self.shape}, not for {heads} heads, {kv_heads} KV heads of {width}"
-                )
+                raise BadInput(f"this backend serves {self.shape}, not {asked}; make one for each model")
             self.prepare(heads, kv_heads, width, query.dtype)
         if not kv[0].is_contiguous() or query.stride(2) != 1 or query.stride(1) != width:
             raise BadInput("attention needs a row of queries, and a block of a layer, whole in memory")

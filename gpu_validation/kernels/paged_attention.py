@@ -32,7 +32,7 @@ def attention_kernel(
     work,
     out,
     partial,
-    weight,
+    lse,
     query_stride,
     block_stride,
     table_stride,
@@ -49,10 +49,10 @@ def attention_kernel(
     UPCAST: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Write rows of `out` [rows, KV * GROUP, D], or one split of them to `partial` and its log2 weight to `weight`.
+    """Write rows of `out` [rows, KV * GROUP, D], or one split of them to `partial` and its base 2 log-sum-exp to `lse`.
 
     query [rows, KV * GROUP, D] with its row stride; kv [blocks, 2, KV, BS, D] with its block stride, whole within a
-    block; partial [work, splits, KV * GROUP, D]; weight [work, splits, KV * GROUP]; `scale` includes log2(e).
+    block; partial [work, splits, KV * GROUP, D]; lse [work, splits, KV * GROUP]; `scale` includes log2(e).
     """
     item = tl.program_id(0) // KV
     head = tl.program_id(0) % KV
@@ -90,13 +90,11 @@ def attention_kernel(
     total = tl.zeros([BLOCK_M], ACC)
     acc = tl.zeros([BLOCK_M, D], ACC)
     for MASKED in tl.static_range(2):
+        ahead = (full if MASKED else low) + tl.arange(0, TILE)
+        block = tl.load(table + ahead // BS, mask=ahead < high, other=0)
         for tile in range(full if MASKED else low, high if MASKED else full, TILE):
             token = tile + tl.arange(0, TILE)
-            if MASKED:
-                inside = token < high
-                block = tl.load(table + token // BS, mask=inside, other=0)
-            else:
-                block = tl.load(table + token // BS)
+            inside = token < high
             where = (block.to(tl.int64) * block_stride + token % BS * D)[:, None] + d[None, :]
             if MASKED:
                 k = tl.load(keys + where, mask=inside[:, None], other=0.0)
@@ -104,6 +102,8 @@ def attention_kernel(
             else:
                 k = tl.load(keys + where)
                 v = tl.load(values + where)
+            ahead = token + TILE
+            block = tl.load(table + ahead // BS, mask=ahead < high, other=0)
             if UPCAST:
                 k = k.to(tl.float32)
                 v = v.to(tl.float32)
@@ -121,7 +121,7 @@ def attention_kernel(
     if SPLIT:
         slot = (item * tl.num_programs(1) + tl.program_id(1)).to(tl.int64) * (KV * GROUP)
         tl.store(partial + slot * D + columns, result, mask=valid[:, None])
-        tl.store(weight + slot + head * GROUP + m % GROUP, top + tl.log2(total), mask=valid)
+        tl.store(lse + slot + head * GROUP + m % GROUP, top + tl.log2(total), mask=valid)
     else:
         at = (start + row).to(tl.int64)[:, None] * (KV * GROUP * D) + columns
         tl.store(out + at, result.to(out.dtype.element_ty), mask=valid[:, None])
@@ -130,7 +130,7 @@ def attention_kernel(
 @triton.jit(do_not_specialize=["splits"])
 def combine_kernel(
     partial,
-    weight,
+    lse,
     starts,
     lengths,
     work,
@@ -164,7 +164,7 @@ def combine_kernel(
         c = first + tl.arange(0, CHUNK)
         at = (item.to(tl.int64) * splits + c)[:, None] * HEADS + head[None, :]
         there = (c < used)[:, None] & (h < PART)[None, :]
-        w = tl.load(weight + at, mask=there, other=float("-inf"))
+        w = tl.load(lse + at, mask=there, other=float("-inf"))
         part = tl.load(partial + at[:, :, None] * D + d[None, None, :], mask=there[:, :, None], other=0.0)
         w = tl.where((h < PART)[None, :], w, 0.0)  # a head of the padding: any finite number
         peak = tl.maximum(top, tl.max(w, 0))

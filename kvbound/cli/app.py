@@ -19,6 +19,7 @@ from kvbound.cli import (
     instances,
     kernels,
     load,
+    replay,
     simulate,
     solve,
     verify,
@@ -57,6 +58,7 @@ app.command("solve")(solve.solve)
 app.command("bound")(bound.bound)
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
+app.command("replay")(replay.replay)
 app.command("load")(load.load_sweep)
 app.command("verify")(verify.verify)
 app.command("calibrate")(calibrate.calibrate)

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from costmodels.files import cost_file, write_cost
 from costmodels.fitted import Errors, Fit
+from costmodels.models import get_model
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, get_model, today
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
 from kvbound.errors import BadInput
 from kvbound.files import check_writable

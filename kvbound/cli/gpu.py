@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costmodels.models import MODELS, Model
 from gpu_validation.devices import DTYPES, dtype_of, open_backend
-from kvbound.errors import BadInput
 
 if TYPE_CHECKING:
     import torch
@@ -23,13 +21,6 @@ BackendOption = Annotated[
 DtypeOption = Annotated[
     str | None, typer.Option(metavar="|".join(DTYPES), help="(default: bfloat16 on a GPU, float32 on a CPU)")
 ]
-
-
-def get_model(name: str) -> Model:
-    """Return a model by name, or raise BadInput."""
-    if name not in MODELS:
-        raise BadInput(f"no model is called {name!r}; there are {', '.join(MODELS)}")
-    return MODELS[name]
 
 
 def get_backend(device: str, backend: str | None) -> tuple[Backend, str]:

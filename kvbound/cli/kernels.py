@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from costmodels.models import MODELS
+from costmodels.models import MODELS, get_model
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
-from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, get_model, today
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
 from kvbound.errors import BadInput
 from kvbound.files import check_writable
