@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvbound.errors import BadInput
+
 
 @dataclass(frozen=True)
 class Model:
@@ -91,3 +93,10 @@ MODELS = {
     )
 }  # fmt: skip
 """By name; the shapes are those of the configuration files of the published weights (`source`)."""
+
+
+def get_model(name: str) -> Model:
+    """Return the model of that name, or raise BadInput."""
+    if name not in MODELS:
+        raise BadInput(f"no model is called {name!r}; there are {', '.join(MODELS)}")
+    return MODELS[name]

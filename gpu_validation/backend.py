@@ -34,6 +34,10 @@ class Layout:
     """int32 [programs, 2], what a kernel's programs do: (request, first row of it), (-1, 0) for nothing."""
     variant: str = ""
     """The name of the kernel that `work` is for."""
+    splits: int = 1
+    """How many programs share the KV of a row, where the kernel splits it: enough for the longest request."""
+    rest: Layout | None = None
+    """The programs of the other rows, for another kernel: in a mixed batch `work` holds the decodes."""
 
 
 class Backend(Protocol):

@@ -127,10 +127,21 @@ def _theory_family(name: str, n: int, M: int, P: int, draw: random.Random, T: in
 
 def infercept_sample(k: int) -> Instance:
     """Return the shipped sample of `k` real requests of the InferCept mixture, coarsened (see `kvbound/samples`)."""
-    if k not in SAMPLES:
-        raise BadInput(f"infercept-sample: k is one of {', '.join(map(str, SAMPLES))}, not {k}")
-    path = Path(__file__).parent / "samples" / f"infercept-{k}.json"
-    return read_instance(path).replace(name=f"infercept-sample:k={k}")
+    return _sample("infercept-sample", "infercept", k, SAMPLES)
+
+
+def infercept_ve(k: int) -> Instance:
+    """Return the shipped sample of `k` real requests that drive a virtual environment, with their lengths as they are.
+
+    Batches last what InferCept measured for GPT-J-6B; there is memory for two of the requests; prefills are whole.
+    """
+    return _sample("infercept-ve", "infercept-ve", k, VE_SAMPLES)
+
+
+def _sample(name: str, file: str, k: int, sizes: tuple[int, ...]) -> Instance:
+    if k not in sizes:
+        raise BadInput(f"{name}: k is one of {', '.join(map(str, sizes))}, not {k}")
+    return read_instance(Path(__file__).parent / "samples" / f"{file}-{k}.json").replace(name=f"{name}:k={k}")
 
 
 def infercept_slice(k: int, seed: int) -> Instance:
@@ -146,6 +157,7 @@ def infercept_slice(k: int, seed: int) -> Instance:
 
 
 SAMPLES = (3, 4, 5, 6)
+VE_SAMPLES = (3, 4)
 
 BUILTIN: dict[str, Builtin] = {
     "mars-figure1": Builtin(
@@ -174,6 +186,10 @@ BUILTIN: dict[str, Builtin] = {
     ),
     "infercept-sample": Builtin(
         infercept_sample, {"k": 4}, "real requests with calls, in blocks of 64 tokens and slots of 1.6 s; k is 3 to 6",
+        "InferCept's mixture",
+    ),
+    "infercept-ve": Builtin(
+        infercept_ve, {"k": 3}, "real requests with prompts of 1,970 tokens and many short calls; k is 3 or 4",
         "InferCept's mixture",
     ),
     "infercept-slice": Builtin(

@@ -1,0 +1,14 @@
+"""The operations of a decoder as Triton kernels, for a GPU or, with TRITON_INTERPRET=1, for the interpreter on a CPU.
+
+One file holds one kernel and the function that launches it; `variants` is the table of attention's tile sizes,
+`backend` the class that the engine uses, `compile` what the compiler makes of each kernel for a Hopper GPU, with none
+at hand.
+"""
+
+from importlib.util import find_spec
+
+from kvbound.errors import MissingTool
+
+for _name in ("torch", "triton"):
+    if find_spec(_name) is None:
+        raise MissingTool(f"{_name} is not installed; install it with: pip install 'kvbound[gpu]'")

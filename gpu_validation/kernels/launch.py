@@ -1,0 +1,32 @@
+"""What all launches need to know: whether the interpreter runs the kernels, and the type they add up in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+INTERPRETED: bool = triton.knobs.runtime.interpret
+"""TRITON_INTERPRET=1 was set when this was imported; the kernels, decorated afterwards, run in the interpreter."""
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """Return the type that sums of this type are kept in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def numeric(dtype: torch.dtype) -> dict[str, Any]:
+    """Return the two parameters that most kernels have.
+
+    UPCAST widens bf16 before arithmetic in the interpreter, whose bf16 arithmetic is silently wrong; ACC is the type of
+    sums.
+    """
+    wide = tl.float64 if dtype == torch.float64 else tl.float32
+    return {"UPCAST": INTERPRETED and dtype == torch.bfloat16, "ACC": wide}
+
+
+def power_of_two(n: int) -> int:
+    """Return the smallest power of two that is at least n."""
+    return 1 << max(0, n - 1).bit_length()

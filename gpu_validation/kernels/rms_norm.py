@@ -1,0 +1,71 @@
+"""Root mean square norm of rows, with the residual added first."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from gpu_validation.kernels.launch import INTERPRETED, numeric, power_of_two
+
+
+@triton.jit(do_not_specialize=["rows"])
+def rms_norm_kernel(
+    x,
+    residual,
+    weight,
+    out,
+    total,
+    rows,
+    row_stride,
+    epsilon,
+    WIDTH: tl.constexpr,
+    PADDED: tl.constexpr,
+    ROWS: tl.constexpr,
+    ADDS: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """Norm ROWS rows of x [rows, WIDTH] into `out`; with ADDS, x + residual, which is written to `total`."""
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    column = tl.arange(0, PADDED)
+    there = (row < rows)[:, None] & (column < WIDTH)[None, :]
+    at = row[:, None] * WIDTH + column[None, :]
+    wide = tl.load(x + row[:, None] * row_stride + column[None, :], mask=there, other=0.0).to(ACC)
+    if ADDS:
+        wide += tl.load(residual + at, mask=there, other=0.0).to(ACC)
+        narrow = wide.to(total.dtype.element_ty)
+        tl.store(total + at, narrow, mask=there)
+        wide = narrow.to(ACC)
+    mean = tl.sum(wide * wide, 1) / WIDTH
+    factor = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(ACC)
+    normed = wide / tl.sqrt(mean + epsilon)[:, None] * factor[None, :]
+    tl.store(out + at, normed.to(out.dtype.element_ty), mask=there)
+
+
+def constants(width: int) -> dict[str, int]:
+    """Return the constants that the kernel is compiled with, but for the type and the residual."""
+    return {"WIDTH": width, "PADDED": power_of_two(width), "ROWS": 16 if INTERPRETED else 1}
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Do what `Backend.rms_norm` says, x [rows, width] with any row stride, the residual contiguous."""
+    rows, width = x.shape
+    sizes = constants(width)
+    out = torch.empty((rows, width), dtype=x.dtype, device=x.device)
+    total = x if residual is None else torch.empty_like(out)
+    rms_norm_kernel[(triton.cdiv(rows, sizes["ROWS"]),)](
+        x,
+        x if residual is None else residual,
+        weight,
+        out,
+        total,
+        rows,
+        x.stride(0),
+        epsilon,
+        **sizes,
+        ADDS=residual is not None,
+        ACC=numeric(x.dtype)["ACC"],
+        num_warps=4 if width <= 4096 else 8,
+    )
+    return out, total

@@ -1,0 +1,96 @@
+"""The variants of the attention kernel: a checked-in table, so that nothing is tuned while a clock runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WIDTHS = (16, 32, 64, 128)
+"""Widths of a head that the kernels take: a row of a tile is a power of two, and 16-bit products need 16."""
+
+SMS = 132
+"""Multiprocessors of an H100 or H200 (NVIDIA's data sheets): below this many programs the smaller tiles are taken."""
+
+Work = list[tuple[int, int]]
+"""What each program does: (request, first row of it), (-1, 0) for nothing."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Tile sizes of one compiled kernel. `rows * group` query rows share a program; `group` heads share a KV head."""
+
+    name: str
+    block_m: int
+    """Rows of the tile of queries: 16 gives mma.sync, 64 and more wgmma."""
+    tile: int
+    """Tokens of KV per step, any number of blocks."""
+    split: int
+    """Tokens of KV per program, a multiple of `tile`; 0: all. The size is fixed, not the number of splits."""
+    warps: int
+    stages: int
+    """Tiles of KV on the way from memory, plus one."""
+    strict: bool = False
+    """One loop with the mask on: a row goes through the same instructions wherever it stands in a batch."""
+
+    def packed(self, group: int) -> int:
+        """Return the query rows of a program."""
+        return max(1, self.block_m // group)
+
+    def rows(self, group: int) -> int:
+        """Return the rows of the tile, which holds a group even if that is larger."""
+        return max(self.block_m, 1 << (group - 1).bit_length())
+
+
+HALF = (
+    Variant("decode", 16, 64, 512, warps=4, stages=3),
+    Variant("decode-few", 16, 64, 256, warps=4, stages=3),
+    Variant("prefill", 128, 64, 0, warps=8, stages=3),
+    Variant("prefill-few", 64, 64, 0, warps=4, stages=3),
+    Variant("strict", 16, 64, 0, warps=4, stages=3, strict=True),
+)
+"""For bf16 and fp16; also for fp64, which runs in the interpreter only."""
+
+SINGLE = (
+    Variant("decode", 16, 32, 512, warps=8, stages=2, strict=True),
+    Variant("decode-few", 16, 32, 256, warps=8, stages=2, strict=True),
+    Variant("prefill", 16, 32, 0, warps=8, stages=2, strict=True),
+    Variant("prefill-few", 16, 32, 0, warps=8, stages=2, strict=True),
+    Variant("strict", 16, 32, 0, warps=8, stages=2, strict=True),
+)
+"""For fp32, whose exact products run outside the tensor cores: for checks, not for speed; so chosen, nothing spills."""
+
+VARIANTS = {(variant.name, size): variant for size, table in ((2, HALF), (4, SINGLE), (8, HALF)) for variant in table}
+"""By name and bytes of a number."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the choice of a variant asks about a model: heads per KV head, KV heads, width, bytes of a number."""
+
+    group: int
+    kv_heads: int
+    width: int
+    size: int
+
+
+def decode_variant(lengths: Sequence[int], shape: Shape) -> Variant:
+    """Return the variant for requests with one row each: smaller splits where few programs would run."""
+    variant = VARIANTS["decode", shape.size]
+    programs = shape.kv_heads * sum(-(-length // variant.split) for length in lengths)
+    return variant if programs >= 4 * SMS else VARIANTS["decode-few", shape.size]
+
+
+def prefill_variant(counts: Sequence[int], shape: Shape) -> Variant:
+    """Return the variant for requests with these numbers of rows: smaller tiles where few programs would run."""
+    variant = VARIANTS["prefill", shape.size]
+    programs = shape.kv_heads * sum(-(-count // variant.packed(shape.group)) for count in counts)
+    return variant if programs >= SMS else VARIANTS["prefill-few", shape.size]
+
+
+def work_list(starts: Sequence[int], lengths: Sequence[int], requests: Sequence[int], packed: int) -> Work:
+    """Return the programs of some requests, `packed` rows each, those that read the most KV first."""
+    work = []
+    for s in requests:
+        count = starts[s + 1] - starts[s]
+        work += [(lengths[s] - count + min(first + packed, count), s, first) for first in range(0, count, packed)]
+    return [(s, first) for _, s, first in sorted(work, key=lambda item: -item[0])]
