@@ -37,8 +37,8 @@ class Case:
     def name(self) -> str:
         """What tables call it."""
         c, m = self.work[0]
-        shape = f"{len(self.work)} x {m + c}" if self.kind == "decode" else f"{c} at {m}"
-        return f"{self.kind} {'' if self.kind == 'mixed' else shape}".strip()
+        shape = f"{m + c}" if self.kind == "decode" else f"{c} at {m}"
+        return f"mixed, {len(self.work)}" if self.kind == "mixed" else f"{self.kind} {len(self.work)} x {shape}"
 
     @property
     def rows(self) -> int:

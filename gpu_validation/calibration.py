@@ -74,7 +74,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a grid consists of; what does not fit into the memory is left out."""
+    """What a grid consists of (the standard ones are in `SIZES`); what does not fit into the memory is left out."""
 
     batches: Sequence[int]
     """Requests in a batch of decodes .."""
@@ -109,7 +109,16 @@ CPU_SIZES = Sizes(
     (1, 2, 4, 8, 16), (16, 64, 128, 256), (4, 8, 16, 32, 64, 128), (0, 64, 128), ((2, 8), (4, 16), (8, 16)),
     (64, 256, 1024), ((2, 64, 16), (4, 64, 32), (4, 128, 64), (8, 64, 16), (8, 128, 64)), (8, 64),
 )  # fmt: skip
-"""For the tiny model on a CPU."""
+QUICK_CPU_SIZES = Sizes(
+    (1, 4, 8), (16, 128), (8, 32, 128), (0, 64), ((4, 16),), (64, 512), ((2, 64, 16), (8, 64, 32)), (8, 64)
+)
+"""Those of the CPU are for the tiny model."""
+
+
+SIZES = {
+    ("cuda", False): GPU_SIZES, ("cuda", True): QUICK_SIZES, ("cpu", False): CPU_SIZES, ("cpu", True): QUICK_CPU_SIZES,
+}  # fmt: skip
+"""By the type of the device, and whether it has to be quick."""
 
 
 def grid(sizes: Sizes, memory: int, block: int) -> list[Point]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +33,9 @@ from kvbound.errors import BadInput
 
 KEPT = 16
 """Plans kept on the device."""
+
+Transfers = Literal["overlapped", "sync", "pipelined"]
+"""How the transfers of a batch stand to its work: see `Engine.run`."""
 
 
 @dataclass
@@ -87,7 +91,7 @@ class _Loaded:
 
 @dataclass
 class _Options:
-    overlap: bool
+    transfers: Transfers
     keep_logits: bool
     sampler: str
     writes: bool
@@ -186,7 +190,7 @@ class Engine:
         plan: Plan,
         *,
         graphs: bool = True,
-        overlap: bool = True,
+        transfers: Transfers = "overlapped",
         keep_logits: bool = False,
         sampler: str = "greedy",
         teacher: Tensor | None = None,
@@ -198,7 +202,8 @@ class Engine:
         Args:
             plan: from `make_plan`.
             graphs: run batches of decodes as captured graphs, where the device and the backend can.
-            overlap: transfers run beside the work; without it every batch waits for its own.
+            transfers: "overlapped": beside the work that does not read them, and the batch ends when both are done;
+                "sync": before the work; "pipelined": they may go on beside the batches after their own.
             keep_logits: keep those of every generated token.
             sampler: "greedy", or "gumbel" (seeded, keyed by request and position).
             teacher: int64 [1 + requests * width], the history to be forced (`Plan.history`'s places); nothing sampled
@@ -207,7 +212,7 @@ class Engine:
             check: compare the checksums of what is swapped (slow, synchronous).
         """
         self.reserve([plan])
-        options = _Options(overlap, keep_logits, sampler, teacher is None, poison, check)
+        options = _Options(transfers, keep_logits, sampler, teacher is None, poison, check)
         loaded = self._load(plan, options, graphs and self.pads_decodes)
         known = loaded.known if teacher is None else teacher
         self._history[: len(known)].copy_(known)
@@ -224,7 +229,7 @@ class Engine:
         repeats: int = 7,
         *,
         block: int = 16,
-        overlap: bool = True,
+        transfers: Transfers = "overlapped",
         graphs: bool = True,
     ) -> list[float]:
         """Return the seconds of `repeats` runs of one batch, after 3 to warm up: until its transfers, too, are done.
@@ -238,13 +243,13 @@ class Engine:
             self.cache.randomize(self.seed)
             self._random = True
         plan.batches = plan.batches * (3 + repeats)
-        return self._timed_repeats(plan, graphs, overlap)[3:]
+        return self._timed_repeats(plan, graphs, transfers)[3:]
 
-    def _timed_repeats(self, plan: Plan, graphs: bool, overlap: bool) -> list[float]:
+    def _timed_repeats(self, plan: Plan, graphs: bool, transfers: Transfers) -> list[float]:
         """Run the one batch of a plan as often as it is there, each run waiting for the transfers of the one before."""
         known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed))
         self._history[: len(known)].copy_(known)
-        options = _Options(overlap, False, "greedy", True, False, False)
+        options = _Options(transfers, False, "greedy", True, False, False)
         [step] = self._upload(Plan(**{**vars(plan), "batches": plan.batches[:1]}), options)
         if graphs and self.pads_decodes:
             self._use_graphs([step], "greedy")
@@ -360,14 +365,16 @@ class _Replay:
     def step(self, step: _Step) -> None:
         """Make the moves of a batch, in the order of `docs/semantics.md`, and start its work."""
         self._move(step.batch)
-        if self.options.overlap:
-            self.swapper.wait(step.batch.after_out, step.batch.after_in)
-        else:
+        if self.options.transfers == "sync":
             self.swapper.wait_for_all()
+        else:
+            self.swapper.wait(step.batch.after_out, step.batch.after_in)
         if step.batch.work:
             logits = self._work(step)
             if self.options.keep_logits:
                 self._logits.append((step.batch, logits))
+        if self.options.transfers == "overlapped":
+            self.swapper.wait_for_all()
 
     def _move(self, batch: BatchPlan) -> None:
         if self.options.poison or self.options.check:

@@ -92,10 +92,9 @@ def calibrate(
 
 def choose_points(engine: Engine, memory: int, quick: bool) -> list[Point]:
     """Return the grid for the engine; BadInput where the memory leaves too little of it."""
-    from gpu_validation.calibration import CPU_SIZES, GPU_SIZES, QUICK_SIZES, grid
+    from gpu_validation.calibration import SIZES, grid
 
-    on_cpu = engine.device.type == "cpu"
-    points = grid(CPU_SIZES if on_cpu else QUICK_SIZES if quick else GPU_SIZES, memory, BLOCK)
+    points = grid(SIZES[engine.device.type, quick], memory, BLOCK)
     if len(points) < 20:
         raise BadInput(f"--memory {memory}: only {len(points)} batches of the grid fit; at least 20 are needed")
     return points

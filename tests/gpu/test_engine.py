@@ -17,7 +17,7 @@ from gpu_validation import devices, movers
 from gpu_validation.allocator import Allocator, Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache
-from gpu_validation.engine import Engine, Run
+from gpu_validation.engine import Engine, Run, Transfers
 from gpu_validation.graphs import SIZES, padded_size
 from gpu_validation.model import Decoder, parameters
 from gpu_validation.plan import BatchPlan, Plan, make_plan
@@ -198,7 +198,7 @@ def lazy_run(engine: Engine, plan: Plan, first: int, monkeypatch: pytest.MonkeyP
     engine.reserve([plan])
     engine.cache.poison_all()
     monkeypatch.setattr(gpu_validation.engine, "Swapper", make)
-    return engine.run(plan, keep_logits=True), made[0]
+    return engine.run(plan, keep_logits=True, transfers="pipelined"), made[0]
 
 
 @pytest.mark.parametrize("way", ["swap", "swap-part"])
@@ -233,15 +233,17 @@ def test_a_forgotten_wait_is_caught(engine: Engine, forgotten: str, monkeypatch:
     assert caught > 0
 
 
-def test_without_overlap_every_batch_waits_for_its_transfers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_transfers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the work of a batch, for all or for those it reads; after it, for all, or only at the end of the run."""
     waits: list[str] = []
     monkeypatch.setattr(gpu_validation.swap.Swapper, "wait", lambda self, *numbers: waits.append("some"))
     monkeypatch.setattr(gpu_validation.swap.Swapper, "wait_for_all", lambda self: waits.append("all"))
     plan = workload_plan("swap")
-    for overlap, expected in ((True, "some"), (False, "all")):
+    expected: dict[Transfers, list[str]] = {"overlapped": ["some", "all"], "sync": ["all"], "pipelined": ["some"]}
+    for transfers, of_a_batch in expected.items():
         waits.clear()
-        engine.run(plan, overlap=overlap)
-        assert waits == [expected] * len(plan.batches) + ["all"]
+        engine.run(plan, transfers=transfers)
+        assert waits == of_a_batch * len(plan.batches) + ["all"]
 
 
 # --- movers ------------------------------------------------------------------------------------------------------
