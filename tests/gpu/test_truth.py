@@ -171,6 +171,24 @@ def test_l3_fails_beyond_the_tolerance(change: list[float], holds: bool, flips: 
     assert record["relative_worst"] == pytest.approx(torch.tensor(change).norm().item() / 13**0.5, rel=1e-5)
 
 
+# --- all levels --------------------------------------------------------------------------------------------------
+
+
+def test_all_levels_on_plain_torch() -> None:
+    records = truth.check_all(TINY, workload(requests=2), "cpu", "torch")
+    assert [record["level"] for record in records] == ["L0"] + ["L1"] * 6 + ["L3"] * 6
+    assert all(record["holds"] for record in records)
+    assert {record["dtype"] for record in records} == {"bfloat16", "float64"}
+
+
+@pytest.mark.slow
+def test_all_levels_in_the_interpreter() -> None:
+    records = truth.check_all(MICRO, workload(requests=2), "cpu", "triton")
+    assert [record["level"] for record in records] == ["L0"] + ["L1"] * 6 + ["L2"] * 6 + ["L3"] * 6
+    assert all(record["holds"] for record in records)
+    assert {record["strict"] for record in records if record["level"] == "L2"} == {True}
+
+
 # --- the kernels under the engine ---------------------------------------------------------------------------------
 
 
