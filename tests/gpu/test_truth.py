@@ -120,11 +120,6 @@ def test_l2_strict_kernels_recompute_bitwise_in_the_interpreter() -> None:
     assert record["logits"] == 14
 
 
-@pytest.mark.slow
-def test_l2_every_way_and_any_batching_is_bitwise_the_same_in_the_interpreter() -> None:
-    assert all(record["holds"] for record in strict_records(truth.truth_plans(workload(requests=3)), strict=True))
-
-
 def test_l2_fails_for_products_that_depend_on_the_batch() -> None:
     records = truth.logits_are_bitwise_equal(torch_engine(torch.float64), truth.truth_plans(workload()))
     assert {record["schedule"] for record in records if not record["holds"]} >= {"recompute", "alone"}
@@ -139,12 +134,6 @@ def test_l3_forced_logits_are_close_in_bf16() -> None:
     assert len(records) == 6
     assert all(record["holds"] for record in records)
     assert max(record["relative_worst"] for record in records) > 0
-
-
-@pytest.mark.slow
-def test_l3_holds_for_the_kernels_in_the_interpreter() -> None:
-    engine = Engine(MICRO, TritonBackend("cpu"), dtype=torch.bfloat16)
-    assert all(record["holds"] for record in truth.forced_logits_are_close(engine, truth.truth_plans(workload(2))))
 
 
 def test_l3_forces_every_run_along_the_first() -> None:
