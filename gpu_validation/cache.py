@@ -32,12 +32,10 @@ class Cache:
         """Return the KV of a layer: [blocks, 2, KV, BS, D]."""
         return self.pool[:, number]
 
-    def randomize(self, seed: int, spread: float = 1.0) -> None:
-        """Fill both pools with seeded normal numbers, for batches whose KV nobody computed; the host's blocks alike."""
-        generator = torch.Generator(self.pool.device).manual_seed(seed)
-        self.pool.normal_(0, spread, generator=generator)
-        self.host[:1].normal_(0, spread, generator=torch.Generator().manual_seed(seed))
-        self.host[1:] = self.host[:1]
+    def randomize(self, seed: int) -> None:
+        """Fill the device's pool with seeded normal numbers and the host's with zeros: KV that nobody computed."""
+        self.pool.normal_(generator=torch.Generator(self.pool.device).manual_seed(seed))
+        self.host.zero_()
 
     def poison_all(self) -> None:
         """Make every number a NaN, so that whatever reads what nobody wrote shows."""
