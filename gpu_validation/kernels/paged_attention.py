@@ -196,10 +196,10 @@ def attention_constants(variant: Variant, kv_heads: int, group: int, width: int,
 
 
 def combine_constants(variant: Variant, heads: int, group: int, width: int) -> dict[str, Any]:
-    """Return the constants that the combination is compiled with: a program a row in the interpreter, more on a GPU."""
+    """Return the constants that the combination is compiled with: few, short programs in the interpreter."""
     part = heads if INTERPRETED else group
     constants = {"HEADS": heads, "PART": part, "PADDED": power_of_two(part), "D": width}
-    return {**constants, "SPLIT": variant.split, "CHUNK": 16}
+    return {**constants, "SPLIT": variant.split, "CHUNK": 4 if INTERPRETED else 16}
 
 
 def attend(

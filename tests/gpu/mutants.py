@@ -86,7 +86,7 @@ BATCHES = (
     Batch(((33, 1), (20, 20), (70, 9), (1, 1))),
     Batch(((300, 1), (5, 1)), heads=2, kv_heads=1),
     Batch(((140, 66),), heads=4, kv_heads=1),
-    Batch(((5120, 1),), heads=1, kv_heads=1, block=64),
+    Batch(((1800, 1),), heads=1, kv_heads=1, block=64),
 )
 
 

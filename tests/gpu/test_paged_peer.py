@@ -44,6 +44,7 @@ def by_torch(paged, query, key, value, lengths, rows):
     return flex_attention(query, *shared, score_mod=score, block_mask=mask, enable_gqa=True), caches
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("lengths", "rows"), [([33, 64, 5], 1), ([40, 70], 9), ([20, 16], 16)])
 def test_torch_says_the_same(lengths, rows):
