@@ -64,7 +64,7 @@ STORE = {
 
 NORM = {
     "residual forgotten": Mutant("wide += tl.load(residual", "wide += 0 * tl.load(residual"),
-    "epsilon outside the root": Mutant("tl.sqrt(mean + epsilon)", "(tl.sqrt(mean) + epsilon)"),
+    "epsilon outside the root": Mutant("tl.rsqrt(mean + epsilon)", "(tl.rsqrt(mean) + epsilon)"),
     "mean over the padding": Mutant("/ WIDTH\n", "/ PADDED\n"),
     "rows of a slice": Mutant("* row_stride", "* WIDTH"),
 }
