@@ -60,7 +60,10 @@ def bench(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each case and peer; the first peer is ours. `limits` are `bandwidth.peaks` of the device."""
     for case in cases:
-        rows = bench_case(case, peers, device, dtype, repeats)
+        try:
+            rows = bench_case(case, peers, device, dtype, repeats)
+        except Exception as failed:  # out of memory, a kernel that broke while it was timed: the other cases go on
+            rows = [row | {"error": one_line(failed)} for row in _rows(case, peers, dtype)]
         yield from compared(rows, limits)
         gc.collect()
         if device.type == "cuda":
@@ -71,7 +74,7 @@ def bench_case(
     case: Case, peers: Sequence[Peer], device: torch.device, dtype: torch.dtype, repeats: int = REPEATS
 ) -> list[dict[str, Any]]:
     """Prepare, check and time every peer on one case; the first peer is ours."""
-    rows = [_case_row(case, dtype) | {"peer": peer.name, "ours": peer is peers[0]} for peer in peers]
+    rows = _rows(case, peers, dtype)
     layers = layers_for(case, dtype.itemsize, device, any(peer.copies for peer in peers))
     if layers == 0:
         return [row | {"error": "does not fit into the memory of the device"} for row in rows]
@@ -124,14 +127,16 @@ def _all_layers(run: Run, layers: int) -> Any:
     return run_all
 
 
-def _case_row(case: Case, dtype: torch.dtype) -> dict[str, Any]:
+def _rows(case: Case, peers: Sequence[Peer], dtype: torch.dtype) -> list[dict[str, Any]]:
+    """Return what is known of each row before anything is measured."""
     model = case.model
-    return {
+    about = {
         "case": case.name, "kind": case.kind, "model": model.name, "heads": model.heads, "kv_heads": model.kv_heads,
         "head_width": model.head_width, "block": case.block, "dtype": str(dtype).removeprefix("torch."),
         "requests": len(case.work), "rows": case.rows, "longest": max(case.lengths),
         "kv_bytes": case.kv_bytes(dtype.itemsize), "flop": case.flops,
     }  # fmt: skip
+    return [about | {"peer": peer.name, "ours": peer is peers[0]} for peer in peers]
 
 
 def _timed(case: Case, dtype: torch.dtype, layers: int, samples: Sequence[float]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from costmodels.models import MODELS, get_model
+from costmodels.models import get_model
+from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
@@ -16,6 +17,7 @@ from kvbound.errors import BadInput
 from kvbound.files import check_writable
 
 if TYPE_CHECKING:
+    from gpu_validation.attention_case import Case
     from gpu_validation.peers import Peer
 
 SHAPES = ("llama-3.2-1b", "llama-3-8b")
@@ -32,38 +34,48 @@ def kernels(
     quick: Annotated[bool, typer.Option("--quick", help="the large shapes only")] = False,
     plot: PlotOption = None,
     json: JsonOption = None,
-) -> None:
+) -> int:
     """Measure bandwidths, and paged attention beside other kernels."""
     check_writable(plot, json)
-    ours, name = get_backend(device, backend)
-    from gpu_validation.attention_bench import bench, cpu_cases, gpu_cases
+    opened, kind = get_backend(device, backend)
+    from gpu_validation.attention_bench import bench
     from gpu_validation.bandwidth import bandwidths, peaks
+    from gpu_validation.devices import open_backend
     from gpu_validation.measure import facts
     from gpu_validation.peers import Ours
 
-    target, numbers = ours.device, get_dtype(dtype, ours.device)
-    models = [get_model(model)] if model else [MODELS[shape] for shape in SHAPES if shape in MODELS]
-    if target.type == "cpu":
-        cases = cpu_cases(get_model(model or "tiny"))
-    else:
-        cases = [case for shape in models for case in gpu_cases(shape, quick)]
-    compared = [Ours(ours, f"ours, {name}"), *choose_peers(peers)]
-    about = facts(target, today())
-    rows: list[dict[str, Any]] = []
+    target, numbers = opened.device, get_dtype(dtype, opened.device)
+    cases = choose_cases(model, target.type == "cpu", quick)
+    compared = [Ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
+    about, rows, interrupted = facts(target, today()), list[dict[str, Any]](), False
     with working("bandwidths"):
         rates = bandwidths(target)
     with working(f"attention, {len(cases)} cases"):
-        rows += bench(cases, compared, target, numbers, peaks(rates))
+        try:
+            for row in bench(cases, compared, target, numbers, peaks(rates)):
+                rows.append(row)
+        except KeyboardInterrupt:
+            interrupted = True
     payload = {
         "dry_run": target.type == "cpu",
         "bandwidths": [{**row, **about} for row in rates],
         "rows": [{**row, **about} for row in rows],
     }
+    emit(json, payload, lambda console: show(console, about, rates, rows))
     if plot is not None:
         from kvbound.plots import plot_kernels
 
         plot_kernels(rows, peaks(rates), path=plot)
-    emit(json, payload, lambda console: show(console, about, rates, rows))
+    return EXIT_INTERRUPTED if interrupted else 0
+
+
+def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Case]:
+    """Return the grid of one model, or of the usual ones; on a CPU a few tiny cases."""
+    from gpu_validation.attention_bench import cpu_cases, gpu_cases
+
+    if on_cpu:
+        return cpu_cases(get_model(model or "tiny"))
+    return [case for shape in ([model] if model else SHAPES) for case in gpu_cases(get_model(shape), quick)]
 
 
 def choose_peers(names: str) -> list[Peer]:

@@ -34,7 +34,7 @@ def _one_thread() -> None:
 
 
 def ours() -> Ours:
-    return Ours(TorchBackend(), "ours")
+    return Ours(TorchBackend, "ours")
 
 
 def test_the_bytes_of_a_decode_launch() -> None:
@@ -100,7 +100,7 @@ class Planted(Ours):
     """Ours, with something done to its result or instead of it."""
 
     def __init__(self, how: str) -> None:
-        super().__init__(TorchBackend(), how)
+        super().__init__(TorchBackend, how)
 
     def missing(self, device: torch.device) -> str | None:
         return "is not here" if self.name == "missing" else None
@@ -112,8 +112,9 @@ class Planted(Ours):
             raise ValueError("first line\nsecond line")
         if self.name == "one key less":
             lengths = [length - 1 for length in data.case.lengths]
-            layout = self._backend.layout(data.starts, lengths, data.tables)
-            return lambda layer: self._backend.attention(data.query, data.kv[:, layer], layout, data.scale)
+            backend = self.make()
+            layout = backend.layout(data.starts, lengths, data.tables)
+            return lambda layer: backend.attention(data.query, data.kv[:, layer], layout, data.scale)
         right = super().prepare(data)
         if self.name == "first layer always":
             return lambda layer: right(0)
@@ -132,6 +133,35 @@ def test_wrong_peers_are_rows_that_say_so() -> None:
     assert errors["missing"] == "is not here"
     assert errors["right"] is errors["ours"] is None
     assert [row["peer"] for row in rows if "seconds_median" in row] == ["ours", "right"]
+
+
+def test_each_case_has_a_backend_of_its_own() -> None:
+    made: list[TorchBackend] = []
+
+    def make() -> TorchBackend:
+        made.append(TorchBackend())
+        return made[-1]
+
+    cases = [ALIKE, MIXED]
+    rows = list(bench(cases, [Ours(make, "ours")], CPU, torch.float32, {}, repeats=2))
+    assert [row["case"] for row in rows] == [case.name for case in cases] == ["chunk 2 x 6 at 21", "mixed, 3"]
+    assert len(made) == 2
+    assert "over_best_peer" not in rows[0]
+
+
+def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def interleaved(*arguments: Any) -> dict[str, list[float]]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("an illegal memory access\nand more")
+        return measure.interleaved(*arguments)
+
+    monkeypatch.setattr("gpu_validation.attention_bench.interleaved", interleaved)
+    rows = list(bench([ALIKE, MIXED], [ours(), Planted("right")], CPU, torch.float32, LIMITS, repeats=2))
+    broken = "RuntimeError: an illegal memory access"
+    assert [row.get("error") for row in rows] == [broken, broken, None, None]
 
 
 def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16() -> None:
@@ -351,6 +381,20 @@ def test_what_cannot_be_measured_is_one_line(arguments: tuple[str, ...], code: i
     done = kvbound("kernels", *arguments, code=code)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupted_run_writes_what_it_has(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = measure.interleaved
+
+    def interleaved(runs: Any, *rest: Any) -> dict[str, list[float]]:
+        if "ours, torch" in runs and len(runs) == 1:
+            raise KeyboardInterrupt
+        return real(runs, *rest)
+
+    monkeypatch.setattr("gpu_validation.attention_bench.interleaved", interleaved)
+    kvbound("kernels", "--device", "cpu", "--peers", "sdpa", "--json", tmp_path / "k.json", code=130)
+    found = json.loads((tmp_path / "k.json").read_text())  # the mixed case, which only ours can do, was interrupted
+    assert {row["kind"] for row in found["rows"]} == {"decode", "prefill", "chunk"}
 
 
 def test_the_dry_run_says_that_it_is_one(tmp_path: Any) -> None:
