@@ -25,11 +25,12 @@ COSTS: dict[str, CostModel] = {
         infermax_70b, NANOSECOND, INFERMAX_70B, "Llama-2-70B on four A100, linear", "INFERMAX's released simulator"
     ),
     "infermax-7b-floor": CostModel(
-        lambda: infermax_7b(floor=True), NANOSECOND, INFERMAX_7B, "Llama-2-7B on an A100, linear above a measured floor",
-        "INFERMAX's simulator; the floor is of Vidur's profile",
+        lambda: infermax_7b(floor=True), NANOSECOND, INFERMAX_7B,
+        "Llama-2-7B on an A100, linear above a measured floor", "INFERMAX's simulator; the floor is of Vidur's profile",
     ),
     "infermax-70b-floor": CostModel(
-        lambda: infermax_70b(floor=True), NANOSECOND, INFERMAX_70B, "Llama-2-70B on four A100, linear above a computed floor",
+        lambda: infermax_70b(floor=True), NANOSECOND, INFERMAX_70B,
+        "Llama-2-70B on four A100, linear above a computed floor",
         "INFERMAX's simulator; the floor is computed, not measured",
     ),
     "infercept-6b": CostModel(

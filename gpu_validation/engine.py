@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -29,6 +30,8 @@ from gpu_validation.plan import BatchPlan, Plan, synthetic_plan
 from gpu_validation.sampling import choose
 from gpu_validation.swap import Swapper, pick_mover
 from kvbound.errors import BadInput
+
+Transfers = Literal["overlapped", "sync", "pipelined"]
 
 
 @dataclass
@@ -74,7 +77,7 @@ class _Step:
 
 @dataclass
 class _Options:
-    overlap: bool
+    transfers: Transfers
     keep_logits: bool
     sampler: str
     writes: bool
@@ -164,7 +167,7 @@ class Engine:
         plan: Plan,
         *,
         graphs: bool = True,
-        overlap: bool = True,
+        transfers: Transfers = "overlapped",
         keep_logits: bool = False,
         sampler: str = "greedy",
         teacher: Tensor | None = None,
@@ -176,7 +179,8 @@ class Engine:
         Args:
             plan: from `make_plan`.
             graphs: run batches of decodes as captured graphs, where the device and the backend can.
-            overlap: transfers run beside the work; without it every batch waits for its own.
+            transfers: "overlapped": beside the work that does not read them, and the batch ends when both are done;
+                "sync": before the work; "pipelined": they may go on beside the batches after their own.
             keep_logits: keep those of every generated token.
             sampler: "greedy", or "gumbel" (seeded, keyed by request and position).
             teacher: int64 [1 + requests * width], the history to be forced (`Plan.history`'s places); nothing sampled
@@ -185,7 +189,7 @@ class Engine:
             check: compare the checksums of what is swapped (slow, synchronous).
         """
         self.reserve([plan])
-        options = _Options(overlap, keep_logits, sampler, teacher is None, poison, check)
+        options = _Options(transfers, keep_logits, sampler, teacher is None, poison, check)
         known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed)) if teacher is None else teacher
         self._history[: len(known)].copy_(known)
         if poison:
@@ -203,7 +207,7 @@ class Engine:
         repeats: int = 7,
         *,
         block: int = 16,
-        overlap: bool = True,
+        transfers: Transfers = "overlapped",
         graphs: bool = True,
     ) -> list[float]:
         """Return the seconds of `repeats` runs of one batch, after 3 to warm up: until its transfers, too, are done.
@@ -215,13 +219,13 @@ class Engine:
         self.reserve([plan])
         self.cache.randomize(self.seed)
         plan.batches = plan.batches * (3 + repeats)
-        return self._timed_repeats(plan, graphs, overlap)[3:]
+        return self._timed_repeats(plan, graphs, transfers)[3:]
 
-    def _timed_repeats(self, plan: Plan, graphs: bool, overlap: bool) -> list[float]:
+    def _timed_repeats(self, plan: Plan, graphs: bool, transfers: Transfers) -> list[float]:
         """Run the one batch of a plan as often as it is there, each run waiting for the transfers of the one before."""
         known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed))
         self._history[: len(known)].copy_(known)
-        options = _Options(overlap, False, "greedy", True, False, False)
+        options = _Options(transfers, False, "greedy", True, False, False)
         [step] = self._upload(Plan(**{**vars(plan), "batches": plan.batches[:1]}), options)
         if graphs and self.pads_decodes:
             self._use_graphs([step], "greedy")
@@ -324,14 +328,16 @@ class _Replay:
     def step(self, step: _Step) -> None:
         """Make the moves of a batch, in the order of `docs/semantics.md`, and start its work."""
         self._move(step.batch)
-        if self.options.overlap:
-            self.swapper.wait(step.batch.after_out, step.batch.after_in)
-        else:
+        if self.options.transfers == "sync":
             self.swapper.wait_for_all()
+        else:
+            self.swapper.wait(step.batch.after_out, step.batch.after_in)
         if step.batch.work:
             logits = self._work(step)
             if self.options.keep_logits:
                 self._logits.append((step.batch, logits))
+        if self.options.transfers == "overlapped":
+            self.swapper.wait_for_all()
 
     def _move(self, batch: BatchPlan) -> None:
         if self.options.poison or self.options.check:

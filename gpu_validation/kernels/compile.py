@@ -23,13 +23,20 @@ from triton.compiler import ASTSource
 
 from gpu_validation.kernels import copy_blocks, matmul, paged_attention, rms_norm, silu_mul, store_kv
 from gpu_validation.kernels.launch import INTERPRETED
-from gpu_validation.kernels.variants import VARIANTS, WIDTHS, Variant
+from gpu_validation.kernels.variants import VARIANTS, Variant
 from kvbound.errors import BadInput
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 INDICES = ("tables", "starts", "lengths", "work", "slots", "positions", "blocks")
 SUMS = ("partial", "lse", "angles")
+
+SHAPES = (
+    *((64, 16, 4), (128, 16, 4), (16, 16, 4), (32, 16, 4)),
+    *((64, 1, 4), (64, 3, 4), (64, 64, 4), (64, 16, 1), (64, 16, 2), (64, 16, 8), (64, 16, 3)),
+    *((128, 1, 1), (128, 64, 8), (16, 1, 8)),
+)
+"""(D, BS, heads that share a KV head): each varied alone, and some corners."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +104,11 @@ def attention(variant: Variant, dtype: torch.dtype, width: int, block: int, grou
 
 
 def attentions(*, everything: bool) -> Iterator[Source]:
-    """Yield the variants: one block size and group, or all combinations that are shipped."""
-    blocks, groups = ((1, 16, 64), (1, 2, 4, 8)) if everything else ((16,), (4,))
-    widths = WIDTHS if everything else (64, 128)
+    """Yield the variants in the dtypes of a GPU: at two shapes, or at all of `SHAPES`."""
     for (_, size), variant in VARIANTS.items():
         dtypes = [dtype for dtype in TYPES if dtype.itemsize == size and (everything or dtype != torch.float16)]
-        for dtype, width, block, group in product(dtypes, widths, blocks, groups):
-            yield attention(variant, dtype, width, block, group)
+        for dtype, shape in product(dtypes, SHAPES if everything else SHAPES[:2]):
+            yield attention(variant, dtype, *shape)
 
 
 def others(dtype: torch.dtype = torch.bfloat16) -> Iterator[Source]:

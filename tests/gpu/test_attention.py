@@ -14,6 +14,7 @@ CASES = {
     "decodes around a block": Batch(((15, 1), (16, 1), (17, 1))),
     "decodes around a tile": Batch(((63, 1), (64, 1), (65, 1), (128, 1))),
     "decode in two splits": Batch(((300, 1), (1, 1), (256, 1)), heads=2, kv_heads=1),
+    "decode in 20 splits": Batch(((5120, 1),), heads=1, kv_heads=1, block=64),
     "whole prompt": Batch(((20, 20),)),
     "prompt of two tiles": Batch(((70, 70),), heads=2, kv_heads=1),
     "chunk at an offset": Batch(((40, 9),)),
