@@ -18,9 +18,10 @@ from gpu_validation.attention_case import TOLERANCE, Case, CaseData
 from gpu_validation.measure import REPEATS, WARMUP, interleaved, spread
 from gpu_validation.peers import Peer, Run, Unsupported, one_line
 
-FLUSH = 2**28
-"""Bytes of KV that a sample reads at least on a GPU, by taking more layers: several times its cache."""
-MOST_LAYERS = 256
+FLUSH = 2**27
+"""Bytes of KV that a sample reads at least on a GPU, by taking more layers: more than twice its cache."""
+MOST_LAYERS = 128
+"""So that all launches of a sample fit into the queue of the driver (1024) while the GPU sleeps."""
 SHARE = 0.8
 """Of the free memory, what a case may take."""
 BATCHES, CONTEXTS = (1, 8, 64, 256), (512, 2048, 8192)

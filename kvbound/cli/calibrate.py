@@ -68,7 +68,7 @@ def calibrate(
         measured += measure(engine, points, repeats, seed)
         about["mover"] = engine.mover
     found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
-    swaps = swap_rows(measured, shape, numbers.itemsize)
+    swaps = swap_rows(measured, shape, peaks(rates), numbers.itemsize)
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
     if out is not None:
         write_cost(
@@ -171,19 +171,20 @@ def show(
         from gpu_validation.floors import knees
 
         console.print()
-        console.print(table(SWAPS, [_swap_cells(row) for row in swaps], right=range(1, 8)))
+        console.print(table(SWAPS, [_swap_cells(row) for row in swaps], right=range(1, 10)))
         most = ", ".join(f"{tokens} {direction}" for direction, tokens in knees(swaps).items())
         console.print(f"tokens up to which no swap slows its batch by more than 3 %: {most}")
 
 
-SWAPS = ("swap", "tokens", "alone, ms", "GB/s", "batch, ms", "with it, ms", "hidden", "slowed")
+SWAPS = ("swap", "tokens", "alone, ms", "GB/s", "of link", "budget", "batch, ms", "with it, ms", "hidden", "slowed")
 
 
 def _swap_cells(row: Mapping[str, Any]) -> list[object]:
-    return [
-        row["direction"], row["tokens"], _ms(row["alone"]), f"{row['bytes_per_second'] / 1e9:.3g}", _ms(row["without"]),
-        _ms(row["together"]), _percent(row["hidden"]), _percent(row["slowed"]),
-    ]  # fmt: skip
+    rate = f"{row['bytes_per_second'] / 1e9:.3g}"
+    batch = [_ms(row[key]) for key in ("without", "together")]
+    hidden = [_percent(row[key]) for key in ("hidden", "slowed")]
+    alone = [_ms(row["alone"]), rate, _percent(row["of_link"])]
+    return [row["direction"], row["tokens"], *alone, row["budget"], *batch, *hidden]
 
 
 def error_cells(found: Fit) -> list[list[object]]:

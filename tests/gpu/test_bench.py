@@ -18,6 +18,7 @@ from gpu_validation.attention_bench import bench, bench_case, compared, gpu_case
 from gpu_validation.attention_case import TOLERANCE, Case, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
+from gpu_validation.devices import open_backend
 from gpu_validation.library_peers import CuDNN, FlashInfer
 from gpu_validation.peers import Dense, Flex, Ours, Run, Unsupported
 from tests.commands import kvbound
@@ -84,6 +85,19 @@ def test_every_peer_agrees_and_its_rates_follow_from_its_time() -> None:
     best = min(rows[1:], key=lambda row: row["seconds_median"])
     assert rows[0]["best_peer"] == best["peer"]
     assert rows[0]["over_best_peer"] == pytest.approx(best["seconds_median"] / rows[0]["seconds_median"])
+
+
+def test_the_kernels_are_right_on_our_cases() -> None:
+    backends: list[Any] = []
+
+    def make() -> Any:
+        backends.append(open_backend("cpu", "triton"))
+        return backends[-1]
+
+    data = CaseData.make(Case("mixed", TINY, ((3, 30), (1, 20))), CPU, torch.float32, layers=2)
+    run = Ours(make, "ours, triton").prepare(data)
+    assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
+    assert type(backends[0]).__name__ == "TritonBackend"
 
 
 def test_losers_are_told_too() -> None:
@@ -221,11 +235,23 @@ def test_a_gpu_that_woke_too_early_is_timed_again(monkeypatch: pytest.MonkeyPatc
     assert gpu.held == [2_000_000, 8_000_000, 32_000_000]
 
 
+@pytest.mark.parametrize(
+    ("said", "driver", "clock"), [("580.95.05, 1980, 3201, 1980, 700.00\n", "580.95.05", "1980"), ("", None, None)]
+)
+def test_the_clocks_are_what_nvidia_smi_says(
+    said: str, driver: str | None, clock: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
+    found = measure._clocks()
+    assert (found["driver"], found["sm_clock_mhz"]) == (driver, clock)
+    assert list(found) == ["driver", "sm_clock_mhz", "memory_clock_mhz", "sm_clock_max_mhz", "power_limit_w"]
+
+
 def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10 * 2**30, 0))
     small, large = (Case("decode", LLAMA_1B, ((1, 2047),) * batch) for batch in (8, 1024))
     assert small.kv_bytes() == 2**25
-    assert layers_for(small, 2, CUDA, copies=True) == 2**28 // 2**25
+    assert layers_for(small, 2, CUDA, copies=True) == 2**27 // 2**25
     assert large.kv_bytes() == 2**32
     assert layers_for(large, 2, CUDA, copies=False) == 2
     assert layers_for(large, 2, CUDA, copies=True) == 0

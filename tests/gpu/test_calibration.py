@@ -25,7 +25,7 @@ from gpu_validation.calibration import (
     grid,
     measure,
 )
-from gpu_validation.floors import budget, floor_of, hidden, knees, swap_rows
+from gpu_validation.floors import floor_of, hidden, knees, swap_rows
 from kvbound import verify_schedule
 from kvbound.cost import Features
 from tests.commands import kvbound
@@ -137,7 +137,7 @@ def test_hidden_swaps_by_hand() -> None:
         at(BUSY, 128, 0, 12.0), at((), 256, 0, 16.0), at(BUSY, 256, 0, 10.2), at((), 64, 64, 0.5),
         at(BUSY, 64, 64, 10.0), at(BUSY, 0, 999, 10.0),
     ]  # fmt: skip
-    rows = swap_rows(measured, TINY)
+    rows = swap_rows(measured, TINY, {"device to host": 1e4, "host to device": 1e4, "both directions": 18e3})
     assert [(row["direction"], row["tokens"]) for row in rows] == [
         ("out", 64),
         ("out", 128),
@@ -150,8 +150,11 @@ def test_hidden_swaps_by_hand() -> None:
     token = 2 * 2 * 2 * 16 * 2  # layers, keys and values, heads, width, bytes
     assert rows[0]["bytes_per_second"] == 64 * token / 4
     assert rows[3]["bytes_per_second"] == 128 * token / 0.5
+    assert rows[0]["of_link"] == 64 * token / 4 / 1e4
+    assert rows[3]["of_link"] == 128 * token / 0.5 / 18e3
+    assert rows[0]["budget"] == int(10 * 1e4 / token) == 390
+    assert rows[3]["budget"] == int(10 * 9e3 / token) == 351
     assert knees(rows) == {"out": 64, "both": 64}
-    assert budget(LLAMA_1B, 1.574e-3, 50e9) == int(1.574e-3 * 50e9 / 32_768) == 2401
 
 
 @pytest.mark.parametrize(
