@@ -13,6 +13,7 @@ from rich.console import Console
 from costmodels import get_cost
 from costmodels.models import get_model
 from costmodels.recost import with_cost
+from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import (
     HandlingOption,
     InstanceArgument,
@@ -32,7 +33,7 @@ from kvbound.files import check_writable, read_schedule
 from kvbound.instance import Instance
 from kvbound.metrics import check_objective
 from kvbound.trace import Trace
-from kvbound.validator import verify_schedule
+from kvbound.validator import InvalidSchedule, verify_schedule
 
 if TYPE_CHECKING:
     from gpu_validation.engine import Engine, Run
@@ -61,7 +62,7 @@ def replay(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the weights and the prompts")] = 0,
     plot: PlotOption = None,
     json: JsonOption = None,
-) -> None:
+) -> int:
     """Execute schedules batch by batch on an engine; compare what was predicted with what was measured."""
     check_writable(plot, json)
     if check_objective(objective) not in TIMES:
@@ -72,9 +73,12 @@ def replay(
     if cost is not None:
         chosen = get_cost(cost)
         loaded = with_cost(given, chosen.make(), chosen.tick)
-    traces = {}
+    traces: dict[str, Trace] = {}
     for name in schedules:
-        label, trace = named(name, given, loaded, objective, handling, time_limit)
+        try:
+            label, trace = named(name, given, loaded, objective, handling, time_limit)
+        except InvalidSchedule as broken:
+            return refuse(name, broken, json)
         if label in traces:
             raise BadInput(f"the schedule {label} is given twice")
         traces[label] = trace
@@ -94,6 +98,14 @@ def replay(
         batches = {r.name: ([float(p) for p in r.predicted], r.measured.tolist()) for r in replays}
         plot_replay(payload, batches, path=plot)
     emit(json, payload, lambda console: show(console, payload))
+    return 0
+
+
+def refuse(name: str, broken: InvalidSchedule, json: str | None) -> int:
+    """Say which rule a schedule file breaks; return the exit code."""
+    facts = {"valid": False, "schedule": name, "detail": str(broken)}
+    emit(json, facts, lambda console: console.print(f"invalid: {name}: {broken}", soft_wrap=True))
+    return EXIT_FAILED
 
 
 def named(
