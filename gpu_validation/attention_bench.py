@@ -7,6 +7,7 @@ of what is read. Peers take turns (A B B A). A peer that cannot do a case, fails
 from __future__ import annotations
 
 import gc
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -22,6 +23,7 @@ FLUSH = 2**27
 """Bytes of KV that a sample reads at least on a GPU, by taking more layers: more than twice its cache."""
 MOST_LAYERS = 128
 """So that all launches of a sample fit into the queue of the driver (1024) while the GPU sleeps."""
+LARGE = 500_000_000
 SHARE = 0.8
 """Of the free memory, what a case may take."""
 BATCHES, CONTEXTS = (1, 8, 64, 256), (512, 2048, 8192)
@@ -168,6 +170,30 @@ def compared(rows: Sequence[dict[str, Any]], limits: Mapping[str, float]) -> lis
             row["best_peer"] = best["peer"]
             row["over_best_peer"] = best["seconds_median"] / row["seconds_median"]
     return list(rows)
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the rows say of ours in a few numbers; None where nothing was timed.
+
+    `large_decodes` are those that read at least LARGE bytes a launch, with the least, median and greatest share of the
+    measured reading rate; `compared` counts the cases in which a peer was timed, `won` those in which no peer was
+    faster, and `least_over_best_peer` is the worst of them.
+    """
+    ours = [row for row in rows if row["ours"] and "seconds_median" in row]
+    shares = sorted(
+        row["of_read"] for row in ours if row["kind"] == "decode" and row["kv_bytes"] >= LARGE and row["of_read"]
+    )
+    over = [row["over_best_peer"] for row in ours if "over_best_peer" in row]
+    rates = [row["flop_per_second"] for row in ours if row["kind"] == "prefill"]
+    return {
+        "timed": len(ours),
+        "large_decodes": len(shares),
+        "of_read": [shares[0], statistics.median(shares), shares[-1]] if shares else None,
+        "prefill_flop_per_second": max(rates, default=None),
+        "compared": len(over),
+        "won": sum(share >= 1 for share in over),
+        "least_over_best_peer": min(over, default=None),
+    }
 
 
 def _share(rate: float, limit: float | None) -> float | None:

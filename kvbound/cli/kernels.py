@@ -38,7 +38,7 @@ def kernels(
     """Measure bandwidths, and paged attention beside other kernels."""
     check_writable(plot, json)
     opened, kind = get_backend(device, backend)
-    from gpu_validation.attention_bench import bench
+    from gpu_validation.attention_bench import bench, summary
     from gpu_validation.bandwidth import bandwidths, peaks
     from gpu_validation.devices import open_backend
     from gpu_validation.measure import facts
@@ -56,12 +56,13 @@ def kernels(
                 rows.append(row)
         except KeyboardInterrupt:
             interrupted = True
-    payload = {
+    payload: dict[str, Any] = {
         "dry_run": target.type == "cpu",
         "bandwidths": [{**row, **about} for row in rates],
         "rows": [{**row, **about} for row in rows],
+        "summary": summary(rows),
     }
-    emit(json, payload, lambda console: show(console, about, rates, rows))
+    emit(json, payload, lambda console: show(console, about, rates, rows, payload["summary"]))
     if plot is not None:
         from kvbound.plots import plot_kernels
 
@@ -100,8 +101,9 @@ def show(
     about: Mapping[str, Any],
     rates: Sequence[Mapping[str, Any]],
     rows: Sequence[Mapping[str, Any]],
+    ours: Mapping[str, Any],
 ) -> None:
-    """Print where it was measured, the bandwidths, and a line for each case and peer."""
+    """Print where it was measured, the bandwidths, a line for each case and peer, and what became of ours."""
     console.print(f"{about['device']}, torch {about['torch']}, triton {about['triton']}, {about['date']}")
     if about["device_type"] == "cpu":
         console.print(DRY)
@@ -115,6 +117,12 @@ def show(
     console.print(table(columns, [_cells(row) for row in rows], right=(3, 4, 5, 6, 7)))
     console.print("of limit: decodes against measured reading, others against the measured matrix product")
     console.print("ours / best: the time of the fastest peer over ours, above 1 where ours is faster")
+    if ours["of_read"]:
+        least, median, most = (f"{100 * share:.1f}" for share in ours["of_read"])
+        console.print(f"large decodes: {least} to {most} % of the measured reading, median {median} %")
+    if ours["compared"]:
+        won = f"{ours['won']} of {ours['compared']} cases with a peer (least {ours['least_over_best_peer']:.2f})"
+        console.print(f"ours is at least as fast as every peer in {won}")
 
 
 def _cells(row: Mapping[str, Any]) -> list[object]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from costmodels.models import LLAMA_1B, TINY, Model
 from gpu_validation import library_peers, measure
-from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for
+from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for, summary
 from gpu_validation.attention_case import TOLERANCE, Case, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
@@ -108,6 +108,23 @@ def test_losers_are_told_too() -> None:
             {"peer": "absent", "ours": False, "error": "not here"}]  # fmt: skip
     found = compared(rows, LIMITS)[0]
     assert (found["best_peer"], found["over_best_peer"]) == ("fast", 0.75)
+
+
+def test_the_summary_by_hand() -> None:
+    def row(kind: str, size: int, share: float, over: float | None, ours: bool = True) -> dict[str, Any]:
+        facts = {"kind": kind, "kv_bytes": size, "of_read": share, "ours": ours, "seconds_median": 1.0}
+        return facts | {"flop_per_second": 1e12 * share} | ({} if over is None else {"over_best_peer": over})
+
+    rows = [
+        row("decode", 600_000_000, 0.9, 1.1), row("decode", 500_000_000, 0.8, 0.95), row("decode", 10**9, 0.84, 1.0),
+        row("decode", 499_999_999, 0.2, None), row("prefill", 10, 0.3, 1.2), row("prefill", 10, 0.5, 0.9),
+        row("decode", 10**9, 0.99, None, ours=False), {"ours": True, "kind": "decode", "error": "x"},
+    ]  # fmt: skip
+    assert summary(rows) == {
+        "timed": 6, "large_decodes": 3, "of_read": [0.8, 0.84, 0.9], "prefill_flop_per_second": 5e11, "compared": 5,
+        "won": 3, "least_over_best_peer": 0.9,
+    }  # fmt: skip
+    assert summary([])["of_read"] is summary([])["least_over_best_peer"] is None
 
 
 class Planted(Ours):
@@ -359,7 +376,9 @@ class FakeGraph:
                 assert (x.dim, x.stride) == (list(given[name].shape), list(given[name].stride()))
         out = pointers[self.result].as_strided(self.result.dim, self.result.stride)
         assert self.options["use_padding_mask"]
-        assert self.options["use_causal_mask_bottom_right"] == (given["q"].shape[2] > 1)
+        assert not self.options["generate_stats"]
+        if given["q"].shape[2] > 1:
+            assert (self.options["diagonal_alignment"], self.options["diagonal_band_right_bound"]) == ("end", 0)
         for s, length in enumerate(given["seq_len_kv"].flatten().tolist()):
             assert given["seq_len_q"][s].item() == given["q"].shape[2]
             assert length <= self.options["paged_attention_max_seq_len_kv"]
@@ -373,7 +392,12 @@ class FakeGraph:
 @pytest.mark.parametrize("case", [ALIKE, Case("decode", TINY, ((1, 40),) * 3)])
 def test_cudnn_is_given_what_it_documents(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     types = SimpleNamespace(FLOAT="float", BFLOAT16="bf16", HALF="half", INT32="int32")
-    fake = SimpleNamespace(data_type=types, pygraph=FakeGraph, heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"))
+    fake = SimpleNamespace(
+        data_type=types,
+        pygraph=FakeGraph,
+        heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"),
+        diagonal_alignment=SimpleNamespace(BOTTOM_RIGHT="end"),
+    )
     monkeypatch.setitem(sys.modules, "cudnn", fake)
     monkeypatch.setattr(library_peers, "_handle", lambda cudnn: "handle")
     data = CaseData.make(case, CPU, torch.float16, layers=2)
