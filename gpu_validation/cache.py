@@ -32,12 +32,10 @@ class Cache:
         """Return the KV of a layer: [blocks, 2, KV, BS, D]."""
         return self.pool[:, number]
 
-    def randomize(self, seed: int, spread: float = 1.0) -> None:
-        """Fill the device's pool with seeded normal numbers, for batches whose KV nobody computed.
-
-        The host's stays as it is: copies are all that reads it then, and filling gigabytes there takes seconds.
-        """
-        self.pool.normal_(0, spread, generator=torch.Generator(self.pool.device).manual_seed(seed))
+    def randomize(self, seed: int) -> None:
+        """Fill the device's pool with seeded normal numbers and the host's with zeros: KV that nobody computed."""
+        self.pool.normal_(generator=torch.Generator(self.pool.device).manual_seed(seed))
+        self.host.zero_()
 
     def poison_all(self) -> None:
         """Make every number a NaN, so that whatever reads what nobody wrote shows."""

@@ -19,8 +19,8 @@ SPARE = 1 << 30
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
-def open_backend(device: str = "cuda", backend: str = "triton") -> Backend:
-    """Return a backend: `device` "cuda" or "cpu", `backend` "triton" or "torch".
+def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool = False) -> Backend:
+    """Return a backend: `device` "cuda" or "cpu", `backend` "triton" or "torch"; `strict`: see `TritonBackend`.
 
     Raises:
         MissingTool: PyTorch or Triton is not installed, or torch sees no GPU.
@@ -30,6 +30,8 @@ def open_backend(device: str = "cuda", backend: str = "triton") -> Backend:
         raise BadInput(f"there is no device {device!r}; choose cuda or cpu")
     if backend not in ("triton", "torch"):
         raise BadInput(f"there is no backend {backend!r}; choose triton or torch")
+    if strict and backend == "torch":
+        raise BadInput("plain torch has no strict mode: its products depend on the batch; use the triton backend")
     _need("torch", "PyTorch")
     import torch
 
@@ -44,7 +46,7 @@ def open_backend(device: str = "cuda", backend: str = "triton") -> Backend:
         raise BadInput("the Triton kernels run on a CPU only in the interpreter: set TRITON_INTERPRET=1, or use torch")
     from gpu_validation.kernels.backend import TritonBackend
 
-    return TritonBackend(device)
+    return TritonBackend(device, strict=strict)
 
 
 def dtype_of(name: str) -> torch.dtype:

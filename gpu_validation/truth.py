@@ -6,7 +6,7 @@ L1 (fp64; fp32 with exact products): the tokens are the same for swap, recomputa
    Void where the smallest margin between the best two tokens is below twice the largest difference of the logits.
 L2 (strict backend, any dtype): all logits are bitwise the same, recomputation included.
 L3 (bf16): forced along the same tokens, the logits differ by at most TOLERANCE, and where the best token differs its
-   margin was below twice the difference.
+   margin was at most twice the difference (which follows; the rate of such flips is what is worth knowing).
 
 Each check returns a flat record whose `holds` is the claim.
 """
@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from costmodels.models import Model
+from gpu_validation.devices import open_backend
 from gpu_validation.engine import Engine, Run
 from gpu_validation.plan import Plan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out
@@ -36,6 +38,29 @@ def truth_plans(instance: Instance) -> dict[str, Plan]:
     plans["chunked"] = make_plan(instance, laid_out(instance, "recompute", chunk=5))
     plans["alone"] = make_plan(instance, laid_out(instance, alone=True))
     return plans
+
+
+def check_all(
+    model: Model, instance: Instance, device: str = "cuda", backend: str = "triton", seed: int = 0
+) -> list[Record]:
+    """Return the records of all levels on a device: L0, L3 and the strict L2 in bf16, L1 in fp32 (fp64 on a CPU).
+
+    On a CPU the strict kernels run in the interpreter, and in fp64; plain torch has none, and no L2.
+    """
+    exact = torch.float32 if device == "cuda" else torch.float64
+    plans = truth_plans(instance)
+
+    def engine(dtype: torch.dtype, strict: bool = False) -> Engine:
+        return Engine(model, open_backend(device, backend, strict=strict), dtype=dtype, seed=seed)
+
+    fast = engine(torch.bfloat16)
+    records = [swaps_are_exact(fast, plans["preserve"], plans["swap"]), *forced_logits_are_close(fast, plans)]
+    del fast  # the GPU holds one model at a time
+    records += tokens_are_equal(engine(exact), plans)
+    if backend == "triton":
+        strict_dtype = torch.bfloat16 if device == "cuda" else torch.float64
+        records += logits_are_bitwise_equal(engine(strict_dtype, strict=True), plans)
+    return sorted(records, key=lambda record: str(record["level"]))
 
 
 def swaps_are_exact(engine: Engine, preserved: Plan, swapped: Plan, **options: Any) -> Record:
@@ -106,7 +131,7 @@ def _close(engine: Engine, reference: tuple[str, Run], other: tuple[str, Run]) -
     pairs = [(row, other[1].logits[key]) for key, row in reference[1].logits.items()]
     relative = [float((a - b).norm() / a.norm()) for a, b in pairs]
     flips = [(_margin(a), float((a - b).abs().max())) for a, b in pairs if a.argmax() != b.argmax()]
-    unexplained = sum(not margin < 2 * difference for margin, difference in flips)
+    unexplained = sum(margin > 2 * difference * (1 + 1e-6) for margin, difference in flips)
     worst = max(relative)
     return _record(engine, "L3", worst <= TOLERANCE and not unexplained, reference[0], other[0]) | {
         "tokens": len(pairs),

@@ -23,7 +23,7 @@ from gpu_validation.model import Decoder, parameters
 from gpu_validation.plan import BatchPlan, Plan, make_plan
 from gpu_validation.sampling import choose, gumbel_noise
 from gpu_validation.scenarios import WAYS, laid_out, workload
-from kvbound import BadInput, MissingTool
+from kvbound import BadInput, Instance, MissingTool
 from tests.build import batch, instance, request, schedule
 from tests.gpu.lazy import LazySwapper
 from tests.gpu.reference import decoded
@@ -397,6 +397,25 @@ def test_pools_only_grow_and_change_with_the_block(engine: Engine) -> None:
     assert engine.block_bytes(16) == engine.cache.pool[0].numel() * 8
 
 
+def test_a_plan_is_put_on_the_device_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, other, layouts = workload_plan("swap"), workload_plan("preserve"), []
+    layout = TorchBackend.layout
+    monkeypatch.setattr(TorchBackend, "layout", lambda self, *a: (layouts.append(1), layout(self, *a))[1])
+    engine.reserve([plan, other])
+    first = engine.run(plan)
+    engine.run(other)
+    layouts.clear()
+    assert engine.run(plan, poison=True).tokens == first.tokens
+    assert layouts == []
+    engine.run(make_plan(*grown(workload(8))))
+    assert engine.run(plan).tokens == first.tokens
+    assert len(layouts) > len(plan.batches)
+
+
+def grown(made: Instance) -> tuple[Instance, Any]:
+    return made, laid_out(made)
+
+
 def test_the_same_seed_gives_the_same_weights() -> None:
     first, again, other = (Decoder(TINY, TorchBackend(), torch.float32, seed) for seed in (1, 1, 2))
     assert torch.equal(first.layers[1].down, again.layers[1].down)
@@ -424,6 +443,8 @@ def test_devices_and_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch
         devices.open_backend("tpu")
     with pytest.raises(BadInput, match="there is no backend 'jax'; choose triton or torch"):
         devices.open_backend("cpu", "jax")
+    with pytest.raises(BadInput, match="plain torch has no strict mode"):
+        devices.open_backend("cpu", "torch", strict=True)
     with pytest.raises(BadInput, match="there is no dtype 'int8'; choose one of bfloat16"):
         devices.dtype_of("int8")
     assert devices.dtype_of("bfloat16") is torch.bfloat16
