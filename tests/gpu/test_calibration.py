@@ -118,12 +118,18 @@ def test_a_known_cost_is_recovered() -> None:
 def test_the_grid_is_visited_there_and_back() -> None:
     engine, points = Planted(), [Point("decode", ((1, m),)) for m in (10, 500, 20, 30)]
     measured = measure(engine, points, repeats=7, seed=3)
-    first, *visits = [point.work[0][1] for point in engine.asked]
-    assert first == 500
+    _, _, *visits = [point.work[0][1] for point in engine.asked]
     assert visits[:4] == visits[4:8][::-1] == visits[8:]
     assert sorted(visits[:4]) == [10, 20, 30, 500] != visits[:4]
     assert [one.point for one in measured] == points
     assert {len(one.samples) for one in measured} == {VISITS * 3}
+
+
+def test_what_needs_most_memory_goes_first() -> None:
+    engine = Planted()
+    points = [Point("decode", ((1, 10),)), Point("decode", ((1, 90),)), Point("swap", (), swap_in=40)]
+    measure(engine, points, repeats=3)
+    assert [point.features for point in engine.asked[:2]] == [points[1].features, points[2].features]
 
 
 def at(work: Work, out: int, back: int, seconds: float, noise: float = 0.0) -> Measured:
