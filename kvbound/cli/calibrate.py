@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from costmodels.models import get_model
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
+from kvbound.cost_file import CostFile
 from kvbound.errors import BadInput
 from kvbound.files import check_writable
 from kvbound.instance import Machine
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 BLOCK = 16
 CPU_MEMORY = 8192
 """Tokens of KV on a CPU, unless given."""
+VERSIONS = ("kvbound", "python", "torch", "triton", "cuda", "driver")
 Floor = Callable[[Any], float]
 
 
@@ -71,14 +74,8 @@ def calibrate(
     swaps = swap_rows(measured, shape, peaks(rates), numbers.itemsize)
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
     if out is not None:
-        write_cost(
-            cost_file(
-                found, name=f"{shape.name} on {about['device']}"[:100], tick=seconds_of_tick, model=shape.name,
-                machine=machine_of(engine, capacity, points), device=about, versions=versions_of(about),
-                observations=[one.observation for one in measured],
-            ),
-            out,
-        )  # fmt: skip
+        machine = machine_of(engine, capacity, points)
+        write_cost(file_of(found, measured, seconds_of_tick, shape.name, machine, about), out)
     if plot is not None:
         from kvbound.plots import plot_calibration
 
@@ -133,10 +130,15 @@ def machine_of(engine: Engine, memory: int, points: Sequence[Point]) -> Machine:
     )  # fmt: skip
 
 
-def versions_of(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions among the facts of a device."""
-    names = ("kvbound", "python", "torch", "triton", "cuda", "driver")
-    return {name: str(about[name]) for name in names if about.get(name)}
+def file_of(
+    found: Fit, measured: Sequence[Measured], tick: Fraction, model: str, machine: Machine, about: Mapping[str, Any]
+) -> CostFile:
+    """Return the cost file of a fit, with where it was measured and all that was."""
+    versions = {name: str(about[name]) for name in VERSIONS if about.get(name)}
+    return cost_file(
+        found, name=f"{model} on {about['device']}"[:100], tick=tick, machine=machine, model=model, device=about,
+        versions=versions, observations=[one.observation for one in measured],
+    )  # fmt: skip
 
 
 def point_rows(measured: Sequence[Measured], found: Fit, floor: Floor) -> list[dict[str, Any]]:
