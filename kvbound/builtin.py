@@ -130,12 +130,19 @@ def infercept_sample(k: int) -> Instance:
     return _sample("infercept-sample", "infercept", k, SAMPLES)
 
 
-def infercept_ve(k: int) -> Instance:
+def infercept_ve(k: int, chunked: int = 0) -> Instance:
     """Return the shipped sample of `k` real requests that drive a virtual environment, with their lengths as they are.
 
-    Batches last what InferCept measured for GPT-J-6B; there is memory for two of the requests; prefills are whole.
+    Batches last what InferCept measured for GPT-J-6B; there is memory for two of the requests; prefills are whole
+    unless `chunked` is 1.
     """
-    return _sample("infercept-ve", "infercept-ve", k, VE_SAMPLES)
+    if chunked not in (0, 1):
+        raise BadInput(f"infercept-ve: chunked is 0 or 1, not {chunked}")
+    sample = _sample("infercept-ve", "infercept-ve", k, VE_SAMPLES)
+    if not chunked:
+        return sample
+    machine = sample.machine.replace(chunked=True)
+    return sample.replace(name=f"{sample.name},chunked=1", machine=machine)
 
 
 def _sample(name: str, file: str, k: int, sizes: tuple[int, ...]) -> Instance:
@@ -189,8 +196,9 @@ BUILTIN: dict[str, Builtin] = {
         "InferCept's mixture",
     ),
     "infercept-ve": Builtin(
-        infercept_ve, {"k": 3}, "real requests with prompts of 1,970 tokens and many short calls; k is 3 or 4",
-        "InferCept's mixture",
+        infercept_ve, {"k": 3},
+        "real requests, prompts of 1,970 tokens and many short calls; k is 3 or 4; chunked=1: prefills may be split",
+        "InferCept's mixture", ("chunked",),
     ),
     "infercept-slice": Builtin(
         infercept_slice, {"k": 6, "seed": 0}, "the same, drawn anew from the whole mixture; needs KVBOUND_DATA",

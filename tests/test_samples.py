@@ -73,6 +73,7 @@ def test_slices_are_drawn_where_the_data_is_at_hand(monkeypatch):
     ("name", "complaint"),
     [
         ("infercept-sample:k=9", "k is one of 3, 4, 5, 6"),
+        ("infercept-ve:chunked=2", "infercept-ve: chunked is 0 or 1, not 2"),
         ("infercept-ve:k=5", "infercept-ve: k is one of 3, 4, not 5"),
         ("infercept-sample:k=0", "k is a number of requests"),
         ("mars-figure1:k=3", "'k=3' is no parameter"),

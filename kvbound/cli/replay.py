@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -35,10 +34,6 @@ from kvbound.metrics import check_objective
 from kvbound.trace import Trace
 from kvbound.validator import InvalidSchedule, verify_schedule
 
-if TYPE_CHECKING:
-    from gpu_validation.engine import Engine, Run
-    from gpu_validation.replay import Replayed
-
 TIMES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
 """The objectives that a measured clock gives."""
 OPTIMUM = "optimum"
@@ -47,7 +42,8 @@ OPTIMUM = "optimum"
 def replay(
     instance: InstanceArgument,
     schedules: Annotated[
-        list[str], typer.Argument(metavar="SCHEDULE..", help="schedule files, names of policies, or `optimum`")
+        list[str],
+        typer.Argument(metavar="SCHEDULE..", help="files, policies, `optimum`; NAME@OTHER: on another one"),
     ],
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
@@ -84,13 +80,17 @@ def replay(
         traces[label] = trace
 
     from gpu_validation.engine import Engine
+    from gpu_validation.measure import facts
+    from gpu_validation.replay import execute, report
 
     shape = get_model(model or ("tiny" if device == "cpu" else "llama-3.2-1b"))
     engine = Engine(shape, opened, dtype=get_dtype(dtype, opened.device), seed=seed)
     with working(f"replaying {len(traces)} schedules"):
-        replays, runs = measured(engine, traces, loaded, repeats, warm_up)
-    payload = payload_of(replays, runs, objective, instance=loaded.name) | {
-        "model": shape.name, "backend": kernels, "dtype": str(engine.dtype).removeprefix("torch."), **about(engine),
+        replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, repeats, warm_up)
+    payload = {
+        "instance": loaded.name, "model": shape.name, "backend": kernels,
+        "dtype": str(engine.dtype).removeprefix("torch."), **facts(opened.device, today()),
+        **report(replays, objective, runs),
     }  # fmt: skip
     if plot is not None:
         from kvbound.plots import plot_replay
@@ -113,10 +113,16 @@ def named(
 ) -> tuple[str, Trace]:
     """Return a schedule by file, by policy, or the best there is, executed by the referee, and what to call it.
 
-    A file is for the instance as `given`, or at the cost of the prediction (`loaded`).
+    A file is for the instance as `given`, or at the cost of the prediction (`loaded`). NAME@OTHER is the schedule of
+    another instance, taken at that cost.
     """
     from solvers import simulate_policy, solve
 
+    name, _, other = name.partition("@")
+    if other:
+        theirs = with_cost(load(other), loaded.cost, loaded.tick_seconds)
+        label, trace = named(name, theirs, theirs, objective, handling, time_limit)
+        return f"{label}@{other}", trace
     if Path(name).is_file():
         schedule = read_schedule(name)
         matching = match_handling(loaded, schedule.instance_sha256)
@@ -132,50 +138,6 @@ def named(
     if result.trace is None:
         raise BadInput(f"optimum: no schedule was found in {time_limit:g} s; give --time-limit")
     return OPTIMUM if result.status == "optimal" else "best found", result.trace
-
-
-def measured(
-    engine: Engine, traces: Mapping[str, Trace], loaded: Instance, repeats: int, warm_up: int
-) -> tuple[list[Replayed], dict[str, Run]]:
-    """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each."""
-    from gpu_validation.plan import make_plan
-    from gpu_validation.replay import Replayed, interleaved, predictions
-
-    plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
-    engine.reserve(plans.values())
-    runs: dict[str, Run] = {}
-
-    def execute(name: str) -> Sequence[float]:
-        runs[name] = engine.run(plans[name])
-        return runs[name].batch_seconds
-
-    taken = interleaved({name: partial(execute, name) for name in plans}, repeats, warm_up, lambda rounds: None)
-    replays = [
-        Replayed(name, trace, predictions(trace, loaded.cost, loaded.tick_seconds), taken[name])
-        for name, trace in traces.items()
-    ]
-    return replays, runs
-
-
-def payload_of(replays: Sequence[Replayed], runs: Mapping[str, Run], objective: str, instance: str) -> dict[str, Any]:
-    """Return the report, with what the runs say besides: the bubble of the host, and whether tokens were the same."""
-    from gpu_validation.replay import report
-
-    made = {"instance": instance, **report(replays, objective)}
-    first = runs[replays[0].name]
-    for row in made["rows"]:
-        run = runs[row["schedule"]]
-        row["bubble"] = 1 - sum(run.batch_seconds) / run.wall_seconds
-        row["graph_batches"] = run.graph_batches
-        row["same_tokens"] = run.tokens == first.tokens
-    return made
-
-
-def about(engine: Engine) -> dict[str, Any]:
-    """Return what a record says of where it is from."""
-    from gpu_validation.measure import facts
-
-    return facts(engine.device, today())
 
 
 def show(console: Console, payload: Mapping[str, Any]) -> None:

@@ -48,6 +48,15 @@ def test_a_schedule_file_and_another_cost(tmp_path):
     assert rows[0]["batches"] == row["batches"]
 
 
+def test_a_schedule_of_another_instance():
+    found = replayed("infermax-figure15:I=8", "vllm", "serial@infermax-figure15:I=4", "--objective", "busy-time")[
+        "rows"
+    ]
+    alone = replayed("infermax-figure15:I=4", "serial", "--objective", "busy-time")["rows"]
+    assert found[1]["schedule"] == "serial@infermax-figure15:I=4"
+    assert found[1]["predicted"] == alone[0]["predicted"] < found[0]["predicted"]
+
+
 def test_the_tokens_are_compared():
     rows = replayed("infermax-figure15:I=8", "vllm", "serial", "--objective", "busy-time")["rows"]
     assert [row["same_tokens"] for row in rows] == [True, True]
