@@ -7,6 +7,7 @@ of what is read. Peers take turns (A B B A). A peer that cannot do a case, fails
 from __future__ import annotations
 
 import gc
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -18,9 +19,11 @@ from gpu_validation.attention_case import TOLERANCE, Case, CaseData
 from gpu_validation.measure import REPEATS, WARMUP, interleaved, spread
 from gpu_validation.peers import Peer, Run, Unsupported, one_line
 
-FLUSH = 2**28
-"""Bytes of KV that a sample reads at least on a GPU, by taking more layers: several times its cache."""
-MOST_LAYERS = 256
+FLUSH = 2**27
+"""Bytes of KV that a sample reads at least on a GPU, by taking more layers: more than twice its cache."""
+MOST_LAYERS = 128
+"""So that all launches of a sample fit into the queue of the driver (1024) while the GPU sleeps."""
+LARGE = 500_000_000
 SHARE = 0.8
 """Of the free memory, what a case may take."""
 BATCHES, CONTEXTS = (1, 8, 64, 256), (512, 2048, 8192)
@@ -60,7 +63,10 @@ def bench(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each case and peer; the first peer is ours. `limits` are `bandwidth.peaks` of the device."""
     for case in cases:
-        rows = bench_case(case, peers, device, dtype, repeats)
+        try:
+            rows = bench_case(case, peers, device, dtype, repeats)
+        except Exception as failed:  # out of memory, a kernel that broke while it was timed: the other cases go on
+            rows = [row | {"error": one_line(failed)} for row in _rows(case, peers, dtype)]
         yield from compared(rows, limits)
         gc.collect()
         if device.type == "cuda":
@@ -71,7 +77,7 @@ def bench_case(
     case: Case, peers: Sequence[Peer], device: torch.device, dtype: torch.dtype, repeats: int = REPEATS
 ) -> list[dict[str, Any]]:
     """Prepare, check and time every peer on one case; the first peer is ours."""
-    rows = [_case_row(case, dtype) | {"peer": peer.name, "ours": peer is peers[0]} for peer in peers]
+    rows = _rows(case, peers, dtype)
     layers = layers_for(case, dtype.itemsize, device, any(peer.copies for peer in peers))
     if layers == 0:
         return [row | {"error": "does not fit into the memory of the device"} for row in rows]
@@ -124,14 +130,16 @@ def _all_layers(run: Run, layers: int) -> Any:
     return run_all
 
 
-def _case_row(case: Case, dtype: torch.dtype) -> dict[str, Any]:
+def _rows(case: Case, peers: Sequence[Peer], dtype: torch.dtype) -> list[dict[str, Any]]:
+    """Return what is known of each row before anything is measured."""
     model = case.model
-    return {
+    about = {
         "case": case.name, "kind": case.kind, "model": model.name, "heads": model.heads, "kv_heads": model.kv_heads,
         "head_width": model.head_width, "block": case.block, "dtype": str(dtype).removeprefix("torch."),
         "requests": len(case.work), "rows": case.rows, "longest": max(case.lengths),
         "kv_bytes": case.kv_bytes(dtype.itemsize), "flop": case.flops,
     }  # fmt: skip
+    return [about | {"peer": peer.name, "ours": peer is peers[0]} for peer in peers]
 
 
 def _timed(case: Case, dtype: torch.dtype, layers: int, samples: Sequence[float]) -> dict[str, Any]:
@@ -162,6 +170,30 @@ def compared(rows: Sequence[dict[str, Any]], limits: Mapping[str, float]) -> lis
             row["best_peer"] = best["peer"]
             row["over_best_peer"] = best["seconds_median"] / row["seconds_median"]
     return list(rows)
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the rows say of ours in a few numbers; None where nothing was timed.
+
+    `large_decodes` are those that read at least LARGE bytes a launch, with the least, median and greatest share of the
+    measured reading rate; `compared` counts the cases in which a peer was timed, `won` those in which no peer was
+    faster, and `least_over_best_peer` is the worst of them.
+    """
+    ours = [row for row in rows if row["ours"] and "seconds_median" in row]
+    shares = sorted(
+        row["of_read"] for row in ours if row["kind"] == "decode" and row["kv_bytes"] >= LARGE and row["of_read"]
+    )
+    over = [row["over_best_peer"] for row in ours if "over_best_peer" in row]
+    rates = [row["flop_per_second"] for row in ours if row["kind"] == "prefill"]
+    return {
+        "timed": len(ours),
+        "large_decodes": len(shares),
+        "of_read": [shares[0], statistics.median(shares), shares[-1]] if shares else None,
+        "prefill_flop_per_second": max(rates, default=None),
+        "compared": len(over),
+        "won": sum(share >= 1 for share in over),
+        "least_over_best_peer": min(over, default=None),
+    }
 
 
 def _share(rate: float, limit: float | None) -> float | None:

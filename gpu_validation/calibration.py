@@ -185,12 +185,12 @@ def measure(engine: Timer, points: Sequence[Point], repeats: int, seed: int = 0)
     """Time the points on an engine, each in VISITS visits of repeats / VISITS runs (rounded up).
 
     The order is random but seeded, and turned round from visit to visit: a drift of the clocks or a burst of other work
-    falls on all kinds alike. The largest point goes first, untimed, to make the engine reserve its memory once.
+    falls on all kinds alike. The points that need most on the device and on the host go first, untimed, to make the
+    engine reserve its memory once.
     """
-    if not points:
-        return []
-    largest = max(points, key=lambda point: point.memory(1))
-    engine.time_batch(largest.work, largest.swap_out, largest.swap_in, 1)
+    for size in (lambda point: point.memory(1), lambda point: point.swap_out + point.swap_in):
+        most = max(points, key=size)
+        engine.time_batch(most.work, most.swap_out, most.swap_in, 1)
     order = random.Random(seed).sample(range(len(points)), len(points))
     samples: list[list[float]] = [[] for _ in points]
     for visit in range(VISITS):

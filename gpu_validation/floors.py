@@ -43,9 +43,17 @@ def hidden(together: float, without: float, alone: float) -> float:
     return 1 - (together - without) / alone
 
 
-def swap_rows(measured: Sequence[Measured], model: Model, size: int = 2) -> list[dict[str, Any]]:
+LINK = {"out": "device to host", "in": "host to device", "both": "both directions"}
+"""The quantity of `bandwidth` that a swap's rate is measured against, by its direction."""
+
+
+def swap_rows(
+    measured: Sequence[Measured], model: Model, rates: Mapping[str, float], size: int = 2
+) -> list[dict[str, Any]]:
     """Return a row for each swap beside work: alone, with and without it, the rate alone, the hidden part.
 
+    `of_link` is the rate over that of one large pinned copy that way; `budget` the tokens that such a copy moves while
+    the batch runs without the swap.
     `slowed` is how much longer the batch takes with it, as a fraction. `hidden` is None where the swap alone takes less
     time than the noise of the batch (between the 10 and 90 % quantiles): nothing can be said then.
     """
@@ -55,17 +63,21 @@ def swap_rows(measured: Sequence[Measured], model: Model, size: int = 2) -> list
         point = found.point
         alone, without = runs.get(((), point.swap_out, point.swap_in)), runs.get((point.work, 0, 0))
         if point.work and (point.swap_out or point.swap_in) and alone is not None and without is not None:
-            rows.append(_swap_row(found, alone, without, model.kv_bytes(size)))
+            rows.append(_swap_row(found, alone, without, model.kv_bytes(size), rates))
     return rows
 
 
-def _swap_row(found: Measured, alone: Measured, without: Measured, token_bytes: int) -> dict[str, Any]:
+def _swap_row(
+    found: Measured, alone: Measured, without: Measured, token_bytes: int, rates: Mapping[str, float]
+) -> dict[str, Any]:
     point, resolved = found.point, alone.seconds > max(found.noise, without.noise)
+    direction = _direction(point)
+    link, rate = rates[LINK[direction]], token_bytes * (point.swap_out + point.swap_in) / alone.seconds
+    ways = 2 if direction == "both" else 1
     return {
-        "direction": _direction(point), "tokens": max(point.swap_out, point.swap_in),
-        "beside": Point("", point.work).name, "alone": alone.seconds, "without": without.seconds,
-        "together": found.seconds,
-        "bytes_per_second": token_bytes * (point.swap_out + point.swap_in) / alone.seconds,
+        "direction": direction, "tokens": max(point.swap_out, point.swap_in), "beside": Point("", point.work).name,
+        "alone": alone.seconds, "without": without.seconds, "together": found.seconds, "bytes_per_second": rate,
+        "of_link": rate / link, "budget": int(without.seconds * link / (ways * token_bytes)),
         "hidden": hidden(found.seconds, without.seconds, alone.seconds) if resolved else None,
         "slowed": found.seconds / without.seconds - 1,
     }  # fmt: skip
@@ -85,8 +97,3 @@ def knees(rows: Sequence[Mapping[str, Any]], most: float = SLOWED) -> dict[str, 
                 break
             found[direction] = row["tokens"]
     return found
-
-
-def budget(model: Model, work_seconds: float, link: float, size: int = 2) -> int:
-    """Return the tokens that a link of so many bytes a second moves one way in the time of a batch."""
-    return int(work_seconds * link / model.kv_bytes(size))

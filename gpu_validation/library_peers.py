@@ -141,9 +141,10 @@ class _CuDNNGraph:
             )
             for name, x in given.items()
         }  # fmt: skip
+        causal = {"diagonal_alignment": cudnn.diagonal_alignment.BOTTOM_RIGHT, "diagonal_band_right_bound": 0}
         self.result, _ = graph.sdpa(
-            name="sdpa", q=self.tensors["q"], k=self.tensors["k"], v=self.tensors["v"], is_inference=True,
-            attn_scale=data.scale, use_causal_mask_bottom_right=c > 1, use_padding_mask=True,
+            name="sdpa", q=self.tensors["q"], k=self.tensors["k"], v=self.tensors["v"], generate_stats=False,
+            attn_scale=data.scale, use_padding_mask=True, **(causal if c > 1 else {}),
             seq_len_q=self.tensors["lengths_q"], seq_len_kv=self.tensors["lengths_kv"],
             paged_attention_k_table=self.tensors["table_k"], paged_attention_v_table=self.tensors["table_v"],
             paged_attention_max_seq_len_kv=c + m,

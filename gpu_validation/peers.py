@@ -7,6 +7,7 @@ after layer. What it cannot do it says in one line.
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -43,12 +44,12 @@ class Peer(Protocol):
 
 
 class Ours:
-    """The kernels of a backend, reading the paged cache."""
+    """The kernels of a backend, reading the paged cache; a backend serves one shape, so each case makes its own."""
 
     copies = False
 
-    def __init__(self, backend: Backend, name: str) -> None:
-        self._backend = backend
+    def __init__(self, make: Callable[[], Backend], name: str) -> None:
+        self.make = make
         self.name = name
 
     def missing(self, device: torch.device) -> str | None:
@@ -57,8 +58,9 @@ class Ours:
 
     def prepare(self, data: CaseData) -> Run:
         """Put the layout on the device once."""
-        layout = self._backend.layout(data.starts, data.case.lengths, data.tables)
-        return lambda layer: self._backend.attention(data.query, data.kv[:, layer], layout, data.scale)
+        backend = self.make()
+        layout = backend.layout(data.starts, data.case.lengths, data.tables)
+        return lambda layer: backend.attention(data.query, data.kv[:, layer], layout, data.scale)
 
 
 class Dense:
@@ -115,13 +117,21 @@ class Flex:
         mask = paged.convert_logical_block_mask(logical)
         if on_gpu:
             torch._dynamo.reset()
-        attend = torch.compile(flex_attention, dynamic=False) if on_gpu else flex_attention
+        attend = torch.compile(flex_attention, dynamic=False) if on_gpu else _eager
 
         def run(layer: int) -> Tensor:
             keys, values = caches[layer]
             return _rows(attend(query, keys, values, block_mask=mask, scale=data.scale, enable_gqa=True))
 
         return run
+
+
+def _eager(*arguments: Any, **options: Any) -> Tensor:
+    """Run flex_attention as it is: on a CPU, where it warns that this is slow."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out: Tensor = flex_attention(*arguments, **options)
+    return out
 
 
 def _paged_copy(data: CaseData, layer: int, paged: Any, tokens: int) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
+from kvbound.cost_file import CostFile
 from kvbound.errors import BadInput
 from kvbound.files import check_writable
 from kvbound.instance import Machine
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 BLOCK = 16
 CPU_MEMORY = 8192
 """Tokens of KV on a CPU, unless given."""
+VERSIONS = ("kvbound", "python", "torch", "triton", "cuda", "driver")
 Floor = Callable[[Any], float]
 
 
@@ -69,17 +72,11 @@ def calibrate(
         measured += measure(engine, points, repeats, seed)
         about["mover"] = engine.mover
     found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
-    swaps = swap_rows(measured, shape, numbers.itemsize)
+    swaps = swap_rows(measured, shape, peaks(rates), numbers.itemsize)
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
     if out is not None:
-        write_cost(
-            cost_file(
-                found, name=f"{shape.name} on {about['device']}"[:100], tick=seconds_of_tick, model=shape.name,
-                machine=machine_of(engine, capacity, points), device=about, versions=versions_of(about),
-                observations=[one.observation for one in measured],
-            ),
-            out,
-        )  # fmt: skip
+        machine = machine_of(engine, capacity, points)
+        write_cost(file_of(found, measured, seconds_of_tick, shape.name, machine, about), out)
     if plot is not None:
         from kvbound.plots import plot_calibration
 
@@ -134,10 +131,15 @@ def machine_of(engine: Engine, memory: int, points: Sequence[Point]) -> Machine:
     )  # fmt: skip
 
 
-def versions_of(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions among the facts of a device."""
-    names = ("kvbound", "python", "torch", "triton", "cuda", "driver")
-    return {name: str(about[name]) for name in names if about.get(name)}
+def file_of(
+    found: Fit, measured: Sequence[Measured], tick: Fraction, model: str, machine: Machine, about: Mapping[str, Any]
+) -> CostFile:
+    """Return the cost file of a fit, with where it was measured and all that was."""
+    versions = {name: str(about[name]) for name in VERSIONS if about.get(name)}
+    return cost_file(
+        found, name=f"{model} on {about['device']}"[:100], tick=tick, machine=machine, model=model, device=about,
+        versions=versions, observations=[one.observation for one in measured],
+    )  # fmt: skip
 
 
 def point_rows(measured: Sequence[Measured], found: Fit, floor: Floor) -> list[dict[str, Any]]:
@@ -171,19 +173,20 @@ def show(
         from gpu_validation.floors import knees
 
         console.print()
-        console.print(table(SWAPS, [_swap_cells(row) for row in swaps], right=range(1, 8)))
+        console.print(table(SWAPS, [_swap_cells(row) for row in swaps], right=range(1, 10)))
         most = ", ".join(f"{tokens} {direction}" for direction, tokens in knees(swaps).items())
         console.print(f"tokens up to which no swap slows its batch by more than 3 %: {most}")
 
 
-SWAPS = ("swap", "tokens", "alone, ms", "GB/s", "batch, ms", "with it, ms", "hidden", "slowed")
+SWAPS = ("swap", "tokens", "alone, ms", "GB/s", "of link", "budget", "batch, ms", "with it, ms", "hidden", "slowed")
 
 
 def _swap_cells(row: Mapping[str, Any]) -> list[object]:
-    return [
-        row["direction"], row["tokens"], _ms(row["alone"]), f"{row['bytes_per_second'] / 1e9:.3g}", _ms(row["without"]),
-        _ms(row["together"]), _percent(row["hidden"]), _percent(row["slowed"]),
-    ]  # fmt: skip
+    rate = f"{row['bytes_per_second'] / 1e9:.3g}"
+    batch = [_ms(row[key]) for key in ("without", "together")]
+    hidden = [_percent(row[key]) for key in ("hidden", "slowed")]
+    alone = [_ms(row["alone"]), rate, _percent(row["of_link"])]
+    return [row["direction"], row["tokens"], *alone, row["budget"], *batch, *hidden]
 
 
 def told(rows: Sequence[Mapping[str, Any]], most: int = 24) -> list[Mapping[str, Any]]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from costmodels.models import MODELS, get_model
+from costmodels.models import get_model
+from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
@@ -16,6 +17,7 @@ from kvbound.errors import BadInput
 from kvbound.files import check_writable
 
 if TYPE_CHECKING:
+    from gpu_validation.attention_case import Case
     from gpu_validation.peers import Peer
 
 SHAPES = ("llama-3.2-1b", "llama-3-8b")
@@ -32,38 +34,49 @@ def kernels(
     quick: Annotated[bool, typer.Option("--quick", help="the large shapes only")] = False,
     plot: PlotOption = None,
     json: JsonOption = None,
-) -> None:
+) -> int:
     """Measure bandwidths, and paged attention beside other kernels."""
     check_writable(plot, json)
-    ours, name = get_backend(device, backend)
-    from gpu_validation.attention_bench import bench, cpu_cases, gpu_cases
+    opened, kind = get_backend(device, backend)
+    from gpu_validation.attention_bench import bench, summary
     from gpu_validation.bandwidth import bandwidths, peaks
+    from gpu_validation.devices import open_backend
     from gpu_validation.measure import facts
     from gpu_validation.peers import Ours
 
-    target, numbers = ours.device, get_dtype(dtype, ours.device)
-    models = [get_model(model)] if model else [MODELS[shape] for shape in SHAPES if shape in MODELS]
-    if target.type == "cpu":
-        cases = cpu_cases(get_model(model or "tiny"))
-    else:
-        cases = [case for shape in models for case in gpu_cases(shape, quick)]
-    compared = [Ours(ours, f"ours, {name}"), *choose_peers(peers)]
-    about = facts(target, today())
-    rows: list[dict[str, Any]] = []
+    target, numbers = opened.device, get_dtype(dtype, opened.device)
+    cases = choose_cases(model, target.type == "cpu", quick)
+    compared = [Ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
+    about, rows, interrupted = facts(target, today()), list[dict[str, Any]](), False
     with working("bandwidths"):
         rates = bandwidths(target)
     with working(f"attention, {len(cases)} cases"):
-        rows += bench(cases, compared, target, numbers, peaks(rates))
-    payload = {
+        try:
+            for row in bench(cases, compared, target, numbers, peaks(rates)):
+                rows.append(row)
+        except KeyboardInterrupt:
+            interrupted = True
+    payload: dict[str, Any] = {
         "dry_run": target.type == "cpu",
         "bandwidths": [{**row, **about} for row in rates],
         "rows": [{**row, **about} for row in rows],
+        "summary": summary(rows),
     }
+    emit(json, payload, lambda console: show(console, about, rates, rows, payload["summary"]))
     if plot is not None:
         from kvbound.plots import plot_kernels
 
         plot_kernels(rows, peaks(rates), path=plot)
-    emit(json, payload, lambda console: show(console, about, rates, rows))
+    return EXIT_INTERRUPTED if interrupted else 0
+
+
+def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Case]:
+    """Return the grid of one model, or of the usual ones; on a CPU a few tiny cases."""
+    from gpu_validation.attention_bench import cpu_cases, gpu_cases
+
+    if on_cpu:
+        return cpu_cases(get_model(model or "tiny"))
+    return [case for shape in ([model] if model else SHAPES) for case in gpu_cases(get_model(shape), quick)]
 
 
 def choose_peers(names: str) -> list[Peer]:
@@ -88,8 +101,9 @@ def show(
     about: Mapping[str, Any],
     rates: Sequence[Mapping[str, Any]],
     rows: Sequence[Mapping[str, Any]],
+    ours: Mapping[str, Any],
 ) -> None:
-    """Print where it was measured, the bandwidths, and a line for each case and peer."""
+    """Print where it was measured, the bandwidths, a line for each case and peer, and what became of ours."""
     console.print(f"{about['device']}, torch {about['torch']}, triton {about['triton']}, {about['date']}")
     if about["device_type"] == "cpu":
         console.print(DRY)
@@ -103,6 +117,12 @@ def show(
     console.print(table(columns, [_cells(row) for row in rows], right=(3, 4, 5, 6, 7)))
     console.print("of limit: decodes against measured reading, others against the measured matrix product")
     console.print("ours / best: the time of the fastest peer over ours, above 1 where ours is faster")
+    if ours["of_read"]:
+        least, median, most = (f"{100 * share:.1f}" for share in ours["of_read"])
+        console.print(f"large decodes: {least} to {most} % of the measured reading, median {median} %")
+    if ours["compared"]:
+        won = f"{ours['won']} of {ours['compared']} cases with a peer (least {ours['least_over_best_peer']:.2f})"
+        console.print(f"ours is at least as fast as every peer in {won}")
 
 
 def _cells(row: Mapping[str, Any]) -> list[object]:

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from costmodels.models import LLAMA_1B, TINY, Model
 from gpu_validation import library_peers, measure
-from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for
+from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for, summary
 from gpu_validation.attention_case import TOLERANCE, Case, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
+from gpu_validation.devices import open_backend
 from gpu_validation.library_peers import CuDNN, FlashInfer
 from gpu_validation.peers import Dense, Flex, Ours, Run, Unsupported
 from tests.commands import kvbound
@@ -34,7 +35,7 @@ def _one_thread() -> None:
 
 
 def ours() -> Ours:
-    return Ours(TorchBackend(), "ours")
+    return Ours(TorchBackend, "ours")
 
 
 def test_the_bytes_of_a_decode_launch() -> None:
@@ -86,6 +87,19 @@ def test_every_peer_agrees_and_its_rates_follow_from_its_time() -> None:
     assert rows[0]["over_best_peer"] == pytest.approx(best["seconds_median"] / rows[0]["seconds_median"])
 
 
+def test_the_kernels_are_right_on_our_cases() -> None:
+    backends: list[Any] = []
+
+    def make() -> Any:
+        backends.append(open_backend("cpu", "triton"))
+        return backends[-1]
+
+    data = CaseData.make(Case("mixed", TINY, ((3, 30), (1, 20))), CPU, torch.float32, layers=2)
+    run = Ours(make, "ours, triton").prepare(data)
+    assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
+    assert type(backends[0]).__name__ == "TritonBackend"
+
+
 def test_losers_are_told_too() -> None:
     row: dict[str, Any] = {"bytes_per_second": 1.0, "flop_per_second": 1.0}
     rows = [{**row, "peer": "ours", "ours": True, "seconds_median": 4.0},
@@ -96,11 +110,28 @@ def test_losers_are_told_too() -> None:
     assert (found["best_peer"], found["over_best_peer"]) == ("fast", 0.75)
 
 
+def test_the_summary_by_hand() -> None:
+    def row(kind: str, size: int, share: float, over: float | None, ours: bool = True) -> dict[str, Any]:
+        facts = {"kind": kind, "kv_bytes": size, "of_read": share, "ours": ours, "seconds_median": 1.0}
+        return facts | {"flop_per_second": 1e12 * share} | ({} if over is None else {"over_best_peer": over})
+
+    rows = [
+        row("decode", 600_000_000, 0.9, 1.1), row("decode", 500_000_000, 0.8, 0.95), row("decode", 10**9, 0.84, 1.0),
+        row("decode", 499_999_999, 0.2, None), row("prefill", 10, 0.3, 1.2), row("prefill", 10, 0.5, 0.9),
+        row("decode", 10**9, 0.99, None, ours=False), {"ours": True, "kind": "decode", "error": "x"},
+    ]  # fmt: skip
+    assert summary(rows) == {
+        "timed": 6, "large_decodes": 3, "of_read": [0.8, 0.84, 0.9], "prefill_flop_per_second": 5e11, "compared": 5,
+        "won": 3, "least_over_best_peer": 0.9,
+    }  # fmt: skip
+    assert summary([])["of_read"] is summary([])["least_over_best_peer"] is None
+
+
 class Planted(Ours):
     """Ours, with something done to its result or instead of it."""
 
     def __init__(self, how: str) -> None:
-        super().__init__(TorchBackend(), how)
+        super().__init__(TorchBackend, how)
 
     def missing(self, device: torch.device) -> str | None:
         return "is not here" if self.name == "missing" else None
@@ -112,8 +143,9 @@ class Planted(Ours):
             raise ValueError("first line\nsecond line")
         if self.name == "one key less":
             lengths = [length - 1 for length in data.case.lengths]
-            layout = self._backend.layout(data.starts, lengths, data.tables)
-            return lambda layer: self._backend.attention(data.query, data.kv[:, layer], layout, data.scale)
+            backend = self.make()
+            layout = backend.layout(data.starts, lengths, data.tables)
+            return lambda layer: backend.attention(data.query, data.kv[:, layer], layout, data.scale)
         right = super().prepare(data)
         if self.name == "first layer always":
             return lambda layer: right(0)
@@ -132,6 +164,35 @@ def test_wrong_peers_are_rows_that_say_so() -> None:
     assert errors["missing"] == "is not here"
     assert errors["right"] is errors["ours"] is None
     assert [row["peer"] for row in rows if "seconds_median" in row] == ["ours", "right"]
+
+
+def test_each_case_has_a_backend_of_its_own() -> None:
+    made: list[TorchBackend] = []
+
+    def make() -> TorchBackend:
+        made.append(TorchBackend())
+        return made[-1]
+
+    cases = [ALIKE, MIXED]
+    rows = list(bench(cases, [Ours(make, "ours")], CPU, torch.float32, {}, repeats=2))
+    assert [row["case"] for row in rows] == [case.name for case in cases] == ["chunk 2 x 6 at 21", "mixed, 3"]
+    assert len(made) == 2
+    assert "over_best_peer" not in rows[0]
+
+
+def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def interleaved(*arguments: Any) -> dict[str, list[float]]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("an illegal memory access\nand more")
+        return measure.interleaved(*arguments)
+
+    monkeypatch.setattr("gpu_validation.attention_bench.interleaved", interleaved)
+    rows = list(bench([ALIKE, MIXED], [ours(), Planted("right")], CPU, torch.float32, LIMITS, repeats=2))
+    broken = "RuntimeError: an illegal memory access"
+    assert [row.get("error") for row in rows] == [broken, broken, None, None]
 
 
 def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16() -> None:
@@ -191,11 +252,23 @@ def test_a_gpu_that_woke_too_early_is_timed_again(monkeypatch: pytest.MonkeyPatc
     assert gpu.held == [2_000_000, 8_000_000, 32_000_000]
 
 
+@pytest.mark.parametrize(
+    ("said", "driver", "clock"), [("580.95.05, 1980, 3201, 1980, 700.00\n", "580.95.05", "1980"), ("", None, None)]
+)
+def test_the_clocks_are_what_nvidia_smi_says(
+    said: str, driver: str | None, clock: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
+    found = measure._clocks()
+    assert (found["driver"], found["sm_clock_mhz"]) == (driver, clock)
+    assert list(found) == ["driver", "sm_clock_mhz", "memory_clock_mhz", "sm_clock_max_mhz", "power_limit_w"]
+
+
 def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10 * 2**30, 0))
     small, large = (Case("decode", LLAMA_1B, ((1, 2047),) * batch) for batch in (8, 1024))
     assert small.kv_bytes() == 2**25
-    assert layers_for(small, 2, CUDA, copies=True) == 2**28 // 2**25
+    assert layers_for(small, 2, CUDA, copies=True) == 2**27 // 2**25
     assert large.kv_bytes() == 2**32
     assert layers_for(large, 2, CUDA, copies=False) == 2
     assert layers_for(large, 2, CUDA, copies=True) == 0
@@ -303,7 +376,9 @@ class FakeGraph:
                 assert (x.dim, x.stride) == (list(given[name].shape), list(given[name].stride()))
         out = pointers[self.result].as_strided(self.result.dim, self.result.stride)
         assert self.options["use_padding_mask"]
-        assert self.options["use_causal_mask_bottom_right"] == (given["q"].shape[2] > 1)
+        assert not self.options["generate_stats"]
+        if given["q"].shape[2] > 1:
+            assert (self.options["diagonal_alignment"], self.options["diagonal_band_right_bound"]) == ("end", 0)
         for s, length in enumerate(given["seq_len_kv"].flatten().tolist()):
             assert given["seq_len_q"][s].item() == given["q"].shape[2]
             assert length <= self.options["paged_attention_max_seq_len_kv"]
@@ -317,7 +392,12 @@ class FakeGraph:
 @pytest.mark.parametrize("case", [ALIKE, Case("decode", TINY, ((1, 40),) * 3)])
 def test_cudnn_is_given_what_it_documents(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     types = SimpleNamespace(FLOAT="float", BFLOAT16="bf16", HALF="half", INT32="int32")
-    fake = SimpleNamespace(data_type=types, pygraph=FakeGraph, heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"))
+    fake = SimpleNamespace(
+        data_type=types,
+        pygraph=FakeGraph,
+        heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"),
+        diagonal_alignment=SimpleNamespace(BOTTOM_RIGHT="end"),
+    )
     monkeypatch.setitem(sys.modules, "cudnn", fake)
     monkeypatch.setattr(library_peers, "_handle", lambda cudnn: "handle")
     data = CaseData.make(case, CPU, torch.float16, layers=2)
@@ -351,6 +431,20 @@ def test_what_cannot_be_measured_is_one_line(arguments: tuple[str, ...], code: i
     done = kvbound("kernels", *arguments, code=code)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupted_run_writes_what_it_has(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = measure.interleaved
+
+    def interleaved(runs: Any, *rest: Any) -> dict[str, list[float]]:
+        if "ours, torch" in runs and len(runs) == 1:
+            raise KeyboardInterrupt
+        return real(runs, *rest)
+
+    monkeypatch.setattr("gpu_validation.attention_bench.interleaved", interleaved)
+    kvbound("kernels", "--device", "cpu", "--peers", "sdpa", "--json", tmp_path / "k.json", code=130)
+    found = json.loads((tmp_path / "k.json").read_text())  # the mixed case, which only ours can do, was interrupted
+    assert {row["kind"] for row in found["rows"]} == {"decode", "prefill", "chunk"}
 
 
 def test_the_dry_run_says_that_it_is_one(tmp_path: Any) -> None:

@@ -25,7 +25,7 @@ from gpu_validation.calibration import (
     grid,
     measure,
 )
-from gpu_validation.floors import budget, floor_of, hidden, knees, swap_rows
+from gpu_validation.floors import floor_of, hidden, knees, swap_rows
 from kvbound import verify_schedule
 from kvbound.cost import Features
 from tests.commands import kvbound
@@ -118,12 +118,18 @@ def test_a_known_cost_is_recovered() -> None:
 def test_the_grid_is_visited_there_and_back() -> None:
     engine, points = Planted(), [Point("decode", ((1, m),)) for m in (10, 500, 20, 30)]
     measured = measure(engine, points, repeats=7, seed=3)
-    first, *visits = [point.work[0][1] for point in engine.asked]
-    assert first == 500
+    _, _, *visits = [point.work[0][1] for point in engine.asked]
     assert visits[:4] == visits[4:8][::-1] == visits[8:]
     assert sorted(visits[:4]) == [10, 20, 30, 500] != visits[:4]
     assert [one.point for one in measured] == points
     assert {len(one.samples) for one in measured} == {VISITS * 3}
+
+
+def test_what_needs_most_memory_goes_first() -> None:
+    engine = Planted()
+    points = [Point("decode", ((1, 10),)), Point("decode", ((1, 90),)), Point("swap", (), swap_in=40)]
+    measure(engine, points, repeats=3)
+    assert [point.features for point in engine.asked[:2]] == [points[1].features, points[2].features]
 
 
 def at(work: Work, out: int, back: int, seconds: float, noise: float = 0.0) -> Measured:
@@ -137,7 +143,7 @@ def test_hidden_swaps_by_hand() -> None:
         at(BUSY, 128, 0, 12.0), at((), 256, 0, 16.0), at(BUSY, 256, 0, 10.2), at((), 64, 64, 0.5),
         at(BUSY, 64, 64, 10.0), at(BUSY, 0, 999, 10.0),
     ]  # fmt: skip
-    rows = swap_rows(measured, TINY)
+    rows = swap_rows(measured, TINY, {"device to host": 1e4, "host to device": 1e4, "both directions": 18e3})
     assert [(row["direction"], row["tokens"]) for row in rows] == [
         ("out", 64),
         ("out", 128),
@@ -150,8 +156,11 @@ def test_hidden_swaps_by_hand() -> None:
     token = 2 * 2 * 2 * 16 * 2  # layers, keys and values, heads, width, bytes
     assert rows[0]["bytes_per_second"] == 64 * token / 4
     assert rows[3]["bytes_per_second"] == 128 * token / 0.5
+    assert rows[0]["of_link"] == 64 * token / 4 / 1e4
+    assert rows[3]["of_link"] == 128 * token / 0.5 / 18e3
+    assert rows[0]["budget"] == int(10 * 1e4 / token) == 390
+    assert rows[3]["budget"] == int(10 * 9e3 / token) == 351
     assert knees(rows) == {"out": 64, "both": 64}
-    assert budget(LLAMA_1B, 1.574e-3, 50e9) == int(1.574e-3 * 50e9 / 32_768) == 2401
 
 
 @pytest.mark.parametrize(
