@@ -13,13 +13,14 @@ from __future__ import annotations
 from fractions import Fraction
 from math import lcm
 
+from costmodels.models import MODELS
 from kvbound.cost import Cost, CostFunction
 
 TICKS_PER_MILLISECOND = 10_000
 TRANSFER_6B = Fraction("0.04")
 """Milliseconds a token, out or in."""
-KV_6B, KV_13B = 448 * 1024, 800 * 1024
-"""Bytes of KV a token: 2 (key and value) x layers x width x 2 bytes; 28 x 4096 and 40 x 5120."""
+KV_6B, KV_13B = MODELS["gpt-j-6b"].kv_bytes(), MODELS["vicuna-13b"].kv_bytes()
+"""Bytes of KV a token, 448 and 800 KiB."""
 
 
 def infercept_6b(overlapped: bool = True) -> Cost:

@@ -6,7 +6,9 @@ The time of a batch is the number of layers times
 
 milliseconds, with S the tokens of the batch, n_d and n_p its decode and prefill requests, K_d and K_p the KV that
 they read, and P the sum of c*c + 2*c*m over prefills. At single-token batches it is far below what was measured
-(7B: 2.1 ms against 9.3 ms): the weights have to be read, which the linear form does not know.
+(7B: 2.1 ms against 9.3 ms): the weights have to be read, which the linear form does not know. `floor=True` adds what
+it lacks as a second function, in which `a_o S + b_o` is replaced by a floor. That of 7B was measured; that of 70B is
+the time to read its weights at the peak bandwidth of four A100.
 
 For models with grouped queries, such as the 70B one, the simulator makes attention (a K + b) 10 % longer where more
 than one request is in that phase. That factor g is no linear function of the batch and is left out here: the 70B model
@@ -37,6 +39,8 @@ MILLISECONDS_PER_LAYER_7B = {
     "prefill_kv": "9.224e-6",  # m_p
 }
 """Llama-2-7B on one A100."""
+FLOOR_7B = "0.29"
+"""Milliseconds a layer, besides attention, of a batch of one token: Vidur's profile of Llama-2-7B on an A100."""
 
 LAYERS_70B = 80
 MILLISECONDS_PER_LAYER_70B = {
@@ -51,23 +55,34 @@ MILLISECONDS_PER_LAYER_70B = {
     "prefill_kv": "3.805e-7",
 }
 """Llama-2-70B on four A100, without the factor g."""
+FLOOR_70B = "0.2106"
+"""Milliseconds a layer to read the weights at the bandwidth of four A100 with 80 GB; computed, not measured."""
 
 
-def infermax_7b() -> Cost:
+def infermax_7b(floor: bool = False) -> Cost:
     """Return the 7B model at a tick of 1 ns: coefficients over a divisor of 100,000, which represent it exactly."""
-    return _in_nanoseconds(MILLISECONDS_PER_LAYER_7B, LAYERS_7B)
+    return _cost(MILLISECONDS_PER_LAYER_7B, LAYERS_7B, FLOOR_7B if floor else None)
 
 
-def infermax_70b() -> Cost:
+def infermax_70b(floor: bool = False) -> Cost:
     """Return the 70B model (without g) at a tick of 1 ns, exactly, over the same divisor."""
-    return _in_nanoseconds(MILLISECONDS_PER_LAYER_70B, LAYERS_70B)
+    return _cost(MILLISECONDS_PER_LAYER_70B, LAYERS_70B, FLOOR_70B if floor else None)
 
 
-def _in_nanoseconds(milliseconds_per_layer: Mapping[str, str], layers: int) -> Cost:
+def _cost(milliseconds_per_layer: Mapping[str, str], layers: int, floor: str | None) -> Cost:
+    """Return the linear function, and beside it the one with the floor, if there is one."""
+    linear = _in_nanoseconds(milliseconds_per_layer, layers)
+    if floor is None:
+        return Cost((linear,))
+    attention = {name: value for name, value in milliseconds_per_layer.items() if name != "tokens"}
+    return Cost((linear, _in_nanoseconds({**attention, "busy": floor}, layers)))
+
+
+def _in_nanoseconds(milliseconds_per_layer: Mapping[str, str], layers: int) -> CostFunction:
     coefficients: dict[str, int] = {}
     for feature, milliseconds in milliseconds_per_layer.items():
         scaled = Fraction(milliseconds) * layers * NANOSECONDS * DIVISOR
         if scaled.denominator != 1:
             raise ArithmeticError(f"{feature}: {milliseconds} ms is not a whole multiple of 1/{DIVISOR} ns")
         coefficients[feature] = int(scaled)
-    return Cost((CostFunction.model_validate({"divisor": DIVISOR, **coefficients}),))
+    return CostFunction.model_validate({"divisor": DIVISOR, **coefficients})

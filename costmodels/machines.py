@@ -9,34 +9,27 @@ there are not counted:
 
 from __future__ import annotations
 
-from costmodels.infercept import KV_6B, KV_13B
+from costmodels.capacity import kv_capacity, whole_blocks
+from costmodels.devices import DEVICES, GIB
+from costmodels.models import MODELS, Model
 from kvbound.instance import Machine
 
-GIB = 2**30
 BLOCK = 64
 """Tokens a block, as InferCept's attention kernels take them on an A100."""
-PARAMETERS_6B, PARAMETERS_13B = 6_050_882_784, 13_015_864_320
-"""Of GPT-J-6B and Vicuna-13B, at 2 bytes each."""
 
 
-def _whole_blocks(size: int, token: int) -> int:
-    """Return the tokens of `token` bytes that `size` bytes hold in whole blocks."""
-    return size // (token * BLOCK) * BLOCK
-
-
-def _infercept(devices: int, parameters: int, token: int) -> Machine:
+def _infercept(model: Model, devices: int) -> Machine:
     """Return InferCept's setting: 384 tokens a batch, 128 GiB of swap space, and all that a scheduler may do."""
-    left = devices * 40 * GIB * 9 // 10 - 2 * parameters
     return Machine(
-        memory=_whole_blocks(left, token), block=BLOCK, host_memory=_whole_blocks(128 * GIB, token), batch_tokens=384,
-        evict=True, partial=True,
+        memory=kv_capacity(model, DEVICES["a100-40gb"].memory, BLOCK, devices=devices), block=BLOCK,
+        host_memory=whole_blocks(128 * GIB, model, BLOCK), batch_tokens=384, evict=True, partial=True,
     )  # fmt: skip
 
 
-GPT_J_6B = _infercept(1, PARAMETERS_6B, KV_6B)
+GPT_J_6B = _infercept(MODELS["gpt-j-6b"], 1)
 """GPT-J-6B on an A100 with 40 GiB: 57,856 tokens, 299,584 on the host."""
 
-VICUNA_13B = _infercept(2, PARAMETERS_13B, KV_13B)
+VICUNA_13B = _infercept(MODELS["vicuna-13b"], 2)
 """Vicuna-13B on two A100 with 40 GiB: 62,592 tokens, 167,744 on the host (its swap space is taken as that of 6B)."""
 
 INFERMAX_7B = Machine(memory=100_000, host_memory=0, batch_tokens=4096, evict=True)

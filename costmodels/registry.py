@@ -1,31 +1,17 @@
-"""The cost models by name: what `--cost` takes."""
+"""The cost models by name: what `--cost` takes, besides rooflines and cost files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
+from costmodels.cost_model import CostModel
+from costmodels.files import as_model, read_cost
 from costmodels.infercept import infercept_6b, infercept_13b
 from costmodels.infermax import infermax_7b, infermax_70b
 from costmodels.machines import GPT_J_6B, INFERMAX_7B, INFERMAX_70B, VICUNA_13B
+from costmodels.roofline import named_roofline
 from kvbound.cost import Cost
 from kvbound.errors import BadInput
-from kvbound.instance import Machine
-
-
-@dataclass(frozen=True)
-class CostModel:
-    """How long a batch takes: the coefficients, the tick that they count, the machine measured, what and from where."""
-
-    make: Callable[[], Cost]
-    tick: Fraction
-    """Seconds."""
-    machine: Machine | None
-    """None: the cost is of no machine."""
-    what: str
-    source: str
-
 
 NANOSECOND, TENTH_MICROSECOND = Fraction(1, 10**9), Fraction(1, 10**7)
 DECODE_STEP = Fraction(1, 40)
@@ -37,6 +23,15 @@ COSTS: dict[str, CostModel] = {
     ),
     "infermax-70b": CostModel(
         infermax_70b, NANOSECOND, INFERMAX_70B, "Llama-2-70B on four A100, linear", "INFERMAX's released simulator"
+    ),
+    "infermax-7b-floor": CostModel(
+        lambda: infermax_7b(floor=True), NANOSECOND, INFERMAX_7B,
+        "Llama-2-7B on an A100, linear above a measured floor", "INFERMAX's simulator; the floor is of Vidur's profile",
+    ),
+    "infermax-70b-floor": CostModel(
+        lambda: infermax_70b(floor=True), NANOSECOND, INFERMAX_70B,
+        "Llama-2-70B on four A100, linear above a computed floor",
+        "INFERMAX's simulator; the floor is computed, not measured",
     ),
     "infercept-6b": CostModel(
         infercept_6b, TENTH_MICROSECOND, GPT_J_6B, "GPT-J-6B on an A100, swaps beside the work",
@@ -58,7 +53,17 @@ COSTS: dict[str, CostModel] = {
 
 
 def get_cost(name: str) -> CostModel:
-    """Return the cost model of that name, or raise BadInput."""
-    if name not in COSTS:
-        raise BadInput(f"no cost model is called {name!r}; there are {', '.join(COSTS)}")
-    return COSTS[name]
+    """Return the cost model of that name, a roofline (`roofline:model=..,device=..`), or that of a cost file (.json).
+
+    BadInput says what is wrong with the name or with the file.
+    """
+    if name in COSTS:
+        return COSTS[name]
+    if name.partition(":")[0] == "roofline":
+        return named_roofline(name)
+    if name.endswith(".json"):
+        return as_model(read_cost(name), name)
+    raise BadInput(
+        f"no cost model is called {name!r}; there are {', '.join(COSTS)}, rooflines (roofline:model=..,device=..) "
+        "and cost files (.json)"
+    )

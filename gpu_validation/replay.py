@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu_validation.plan import make_plan
 from gpu_validation.retime import planned_seconds, retimed
 from kvbound.cost import Cost
 from kvbound.metrics import objective_value
 from kvbound.trace import Trace
+
+if TYPE_CHECKING:
+    from gpu_validation.engine import Engine, Run
 
 Floats = NDArray[np.float64]
 
@@ -117,13 +121,49 @@ def predictions(trace: Trace, cost: Cost | None, tick: Fraction) -> list[Fractio
     return [cost.duration(batch.features) * tick for batch in trace.batches]
 
 
-def report(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
-    """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one."""
+def execute(
+    engine: Engine, traces: Mapping[str, Trace], cost: Cost | None, tick: Fraction, repeats: int, warm_up: int
+) -> tuple[list[Replayed], dict[str, Run]]:
+    """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
+
+    The prediction is by the cost at a tick of so many seconds, by that of each schedule's instance where it is None.
+    """
+    plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
+    engine.reserve(plans.values())
+    runs: dict[str, Run] = {}
+
+    def run(name: str) -> Sequence[float]:
+        runs[name] = engine.run(plans[name])
+        return runs[name].batch_seconds
+
+    taken = interleaved({name: partial(run, name) for name in plans}, repeats, warm_up, lambda rounds: None)
+    replays = [Replayed(name, trace, predictions(trace, cost, tick), taken[name]) for name, trace in traces.items()]
+    return replays, runs
+
+
+def report(replays: Sequence[Replayed], objective: str, runs: Mapping[str, Run] | None = None) -> dict[str, Any]:
+    """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one.
+
+    With the last run of each, a row also says whether its tokens are those of the first, and the bubble: the share of
+    the wall clock in which no batch ran.
+    """
+    rows = [replayed.row(objective) for replayed in replays]
+    if runs is not None:
+        first = runs[replays[0].name]
+        rows = [row | _of_run(runs[row["schedule"]], first) for row in rows]
     return {
         "objective": objective,
-        "rows": [replayed.row(objective) for replayed in replays],
+        "rows": rows,
         "ranking": ranking(replays, objective),
         "gains": gains(replays, objective),
+    }
+
+
+def _of_run(run: Run, first: Run) -> dict[str, Any]:
+    return {
+        "bubble": 1 - sum(run.batch_seconds) / run.wall_seconds,
+        "graph_batches": run.graph_batches,
+        "same_tokens": run.tokens == first.tokens,
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,6 +13,7 @@ from kvbound.cost import Cost, CostFunction
 from kvbound.errors import BadInput
 from kvbound.files import read_instance
 from kvbound.instance import Call, Handling, Instance, Machine, Request, Segment
+from kvbound.parameters import read_parameters
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,28 @@ def _theory_family(name: str, n: int, M: int, P: int, draw: random.Random, T: in
 
 def infercept_sample(k: int) -> Instance:
     """Return the shipped sample of `k` real requests of the InferCept mixture, coarsened (see `kvbound/samples`)."""
-    if k not in SAMPLES:
-        raise BadInput(f"infercept-sample: k is one of {', '.join(map(str, SAMPLES))}, not {k}")
-    path = Path(__file__).parent / "samples" / f"infercept-{k}.json"
-    return read_instance(path).replace(name=f"infercept-sample:k={k}")
+    return _sample("infercept-sample", "infercept", k, SAMPLES)
+
+
+def infercept_ve(k: int, chunked: int = 0) -> Instance:
+    """Return the shipped sample of `k` real requests that drive a virtual environment, with their lengths as they are.
+
+    Batches last what InferCept measured for GPT-J-6B; there is memory for two of the requests; prefills are whole
+    unless `chunked` is 1.
+    """
+    if chunked not in (0, 1):
+        raise BadInput(f"infercept-ve: chunked is 0 or 1, not {chunked}")
+    sample = _sample("infercept-ve", "infercept-ve", k, VE_SAMPLES)
+    if not chunked:
+        return sample
+    machine = sample.machine.replace(chunked=True)
+    return sample.replace(name=f"{sample.name},chunked=1", machine=machine)
+
+
+def _sample(name: str, file: str, k: int, sizes: tuple[int, ...]) -> Instance:
+    if k not in sizes:
+        raise BadInput(f"{name}: k is one of {', '.join(map(str, sizes))}, not {k}")
+    return read_instance(Path(__file__).parent / "samples" / f"{file}-{k}.json").replace(name=f"{name}:k={k}")
 
 
 def infercept_slice(k: int, seed: int) -> Instance:
@@ -146,6 +164,7 @@ def infercept_slice(k: int, seed: int) -> Instance:
 
 
 SAMPLES = (3, 4, 5, 6)
+VE_SAMPLES = (3, 4)
 
 BUILTIN: dict[str, Builtin] = {
     "mars-figure1": Builtin(
@@ -176,6 +195,11 @@ BUILTIN: dict[str, Builtin] = {
         infercept_sample, {"k": 4}, "real requests with calls, in blocks of 64 tokens and slots of 1.6 s; k is 3 to 6",
         "InferCept's mixture",
     ),
+    "infercept-ve": Builtin(
+        infercept_ve, {"k": 3},
+        "real requests, prompts of 1,970 tokens and many short calls; k is 3 or 4; chunked=1: prefills may be split",
+        "InferCept's mixture", ("chunked",),
+    ),
     "infercept-slice": Builtin(
         infercept_slice, {"k": 6, "seed": 0}, "the same, drawn anew from the whole mixture; needs KVBOUND_DATA",
         "InferCept's mixture",
@@ -196,16 +220,13 @@ def builtin_instance(source: str) -> Instance:
 
     Parameters that are left out take their defaults. BadInput for an unknown name or parameter.
     """
-    name, _, text = source.partition(":")
+    name = source.partition(":")[0]
     if name not in BUILTIN:
         raise BadInput(f"no built-in instance is called {name!r}; there are {', '.join(BUILTIN)}")
     family = BUILTIN[name]
-    values = dict(family.defaults)
-    for part in text.split(",") if text else []:
-        match = re.fullmatch(r"(\w+)=(\d{1,9})", part.strip())
-        if match is None or match[1] not in (*values, *family.optional):
-            raise BadInput(f"{source}: {part!r} is no parameter with a whole number; write {family.usage(name)}")
-        values[match[1]] = int(match[2])
+    known = (*family.defaults, *family.optional)
+    given = read_parameters(source, known, family.usage(name), whole=True)
+    values = family.defaults | {key: int(text) for key, text in given.items()}
     if "I" in values and not 1 <= values["I"] <= 10**6:
         raise BadInput(f"{source}: I is a prompt length from 1 to 1000000")
     if "n" in values and not 1 <= values["n"] <= MAX_REQUESTS:

@@ -20,7 +20,11 @@ from kvbound.schedule import Schedule
 MAX_BYTES = 256 * 1024 * 1024
 """A file larger than this is refused before it is read."""
 
-_WORDS = {"extra_forbidden": "unknown key", "missing": "this key is missing"}
+_WORDS = {
+    "extra_forbidden": "unknown key",
+    "missing": "this key is missing",
+    "unexpected_keyword_argument": "unknown key",
+}
 """What pydantic says in more or other words, by the type of its error."""
 
 _ADVICE = "; use sys.set_int_max_str_digits() to increase the limit"

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from kvbound.certificates import Certificate
+from kvbound.cost_file import CostFile
 from kvbound.instance import Instance
 from kvbound.schedule import Schedule
 
@@ -20,6 +21,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "instance.schema.json": Instance,
     "schedule.schema.json": Schedule,
     "certificate.schema.json": Certificate,
+    "cost.schema.json": CostFile,
 }
 """The class that reads each kind of file, by the name of its schema."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvbound import BadInput
-from kvbound.builtin import BUILTIN, SAMPLES, builtin_instance
+from kvbound.builtin import BUILTIN, SAMPLES, VE_SAMPLES, builtin_instance
 from kvbound.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +32,10 @@ def test_the_documented_command_makes_the_sample(command, tmp_path, monkeypatch,
 
 
 def test_there_is_a_command_for_every_sample():
-    assert [command.split()[-1] for command in COMMANDS] == [f"infercept-{k}.json" for k in SAMPLES]
+    assert [command.split()[-1] for command in COMMANDS] == [
+        *(f"infercept-{k}.json" for k in SAMPLES),
+        *(f"infercept-ve-{k}.json" for k in VE_SAMPLES),
+    ]
 
 
 @pytest.mark.parametrize("k", SAMPLES)
@@ -41,6 +44,15 @@ def test_a_sample_has_k_real_requests_with_calls(k):
     assert len(instance.requests) == k
     assert sum(len(request.calls) for request in instance.requests) >= 10
     assert instance.coarsening.direction == "restrict"
+
+
+@pytest.mark.parametrize("k", VE_SAMPLES)
+def test_a_sample_that_drives_a_virtual_environment(k):
+    instance = builtin_instance(f"infercept-ve:k={k}")
+    assert len(instance.requests) == k
+    assert all(1900 < request.prompt < 2048 and len(request.calls) >= 3 for request in instance.requests)
+    largest = sorted(instance.machine.blocks(request.peak) * 64 for request in instance.requests)
+    assert sum(largest[:2]) <= instance.machine.memory < sum(largest[:3])
 
 
 def test_all_three_handlings_occur_in_the_samples():
@@ -61,6 +73,8 @@ def test_slices_are_drawn_where_the_data_is_at_hand(monkeypatch):
     ("name", "complaint"),
     [
         ("infercept-sample:k=9", "k is one of 3, 4, 5, 6"),
+        ("infercept-ve:chunked=2", "infercept-ve: chunked is 0 or 1, not 2"),
+        ("infercept-ve:k=5", "infercept-ve: k is one of 3, 4, not 5"),
         ("infercept-sample:k=0", "k is a number of requests"),
         ("mars-figure1:k=3", "'k=3' is no parameter"),
         ("hindsight:n=0", "n is a number of requests"),

@@ -7,7 +7,23 @@ from typing import Annotated
 import typer
 
 from kvbound import __version__
-from kvbound.cli import about, bound, compare, demo, generate, imports, instances, load, simulate, solve, verify
+from kvbound.cli import (
+    about,
+    bound,
+    calibrate,
+    compare,
+    costs,
+    demo,
+    generate,
+    imports,
+    instances,
+    kernels,
+    load,
+    replay,
+    simulate,
+    solve,
+    verify,
+)
 
 app = typer.Typer(
     name="kvbound",
@@ -37,12 +53,16 @@ app.command("instances")(instances.instances)
 app.command("show")(instances.show)
 app.command("solvers")(about.solvers)
 app.command("policies")(about.policies)
+app.command("costs")(costs.costs)
 app.command("solve")(solve.solve)
 app.command("bound")(bound.bound)
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
+app.command("replay")(replay.replay)
 app.command("load")(load.load_sweep)
 app.command("verify")(verify.verify)
+app.command("calibrate")(calibrate.calibrate)
+app.command("kernels")(kernels.kernels)
 app.command("demo")(demo.demo)
 app.command("generate")(generate.generate)
 app.add_typer(imports.app, name="import")

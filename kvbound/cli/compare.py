@@ -25,12 +25,12 @@ from kvbound.cli.common import (
 )
 from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import SolveProgress
-from kvbound.cli.setting import fraction
 from kvbound.cli.simulate import FEW, Simulation, decimal, policy_names, run_one
 from kvbound.cli.solve import between, stronger
 from kvbound.errors import BadInput
 from kvbound.files import check_writable
 from kvbound.instance import Instance
+from kvbound.parameters import fraction
 from kvbound.result import Result
 from kvbound.summary import summary
 

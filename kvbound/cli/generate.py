@@ -13,10 +13,11 @@ from costmodels import GPT_J_6B
 from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.handling import HANDLINGS, with_handling
 from kvbound.cli.instances import show_head
-from kvbound.cli.setting import Setting, fraction, optional_fraction, takes_setting
+from kvbound.cli.setting import Setting, takes_setting
 from kvbound.files import check_writable
 from kvbound.generators import KINDS, Workload, instance_of
 from kvbound.instance import Instance
+from kvbound.parameters import fraction, optional_fraction
 from kvbound.stream import write_instance
 
 CHUNK = 1000

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from costmodels.files import as_model, cost_file, write_cost
+from costmodels.fitted import fit
+from costmodels.vidur import read_vidur
 from kvbound.cli.common import JsonOption, emit
+from kvbound.cli.costs import show_cost
 from kvbound.cli.handling import HANDLINGS, with_handling
-from kvbound.cli.setting import Setting, optional_fraction, takes_setting
+from kvbound.cli.setting import Setting, takes_setting
 from kvbound.coarsen import coarsen
 from kvbound.errors import BadInput
 from kvbound.files import write_text
@@ -16,8 +22,13 @@ from kvbound.importers import contended_machine, read_agent_traces, read_azure, 
 from kvbound.importers.agent_traces import MACHINE as AGENTS_MACHINE
 from kvbound.importers.azure import MACHINE as AZURE_MACHINE
 from kvbound.instance import Instance
+from kvbound.parameters import optional_fraction
 
-app = typer.Typer(help="Turn a public trace into an instance file.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Turn a public trace into an instance file, or a profile into a cost file.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="the CSV file; docs/data.md describes it")]
 OutOption = Annotated[
@@ -105,6 +116,32 @@ def agent_traces(
         tick=setting.tick, cost=setting.cost,
     )  # fmt: skip
     _finish(with_handling(instance, handling), out, json)
+
+
+@app.command("vidur")
+def vidur(
+    file: FileArgument,
+    out: Annotated[str, typer.Option("--out", metavar="COST.json", help="the cost file to write")],
+    devices: Annotated[int, typer.Option("--tp", min=1, metavar="N", help="devices that share a layer")] = 1,
+    layers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="layers (default: those of the model of that shape)")
+    ] = None,
+    seed: SeedOption = 0,
+    json: JsonOption = None,
+) -> None:
+    """Fit a cost to Vidur's profile of a layer: time by tokens, without attention, as a cost file."""
+    profile = read_vidur(file, devices)
+    if layers is None and profile.model is None:
+        raise BadInput(f"{file}: no known model has layers of this shape {profile.shape}; name their number (--layers)")
+    count = layers or (profile.model.layers if profile.model else 0)
+    observations = profile.observations(count)
+    made = cost_file(
+        fit(observations, names=("busy", "tokens"), seed=seed), name=f"{Path(file).name}, {count} layers, no attention",
+        tick=Fraction(1, 10**9), model=None if profile.model is None else profile.model.name, observations=observations,
+    )  # fmt: skip
+    write_cost(made, out)
+    if out != "-":
+        show_cost(out, as_model(made, str(file)), made.fit, json)
 
 
 def _coarsen(instance: Instance, block: int | None, slot: int | None, direction: str) -> Instance:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,9 +17,7 @@ from kvbound.cost import Cost
 from kvbound.errors import BadInput
 from kvbound.files import first_error
 from kvbound.instance import Machine
-
-NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?|[0-9]{1,15}/[0-9]{1,15}")
-"""Short enough that no one number takes long to read."""
+from kvbound.parameters import fraction
 
 
 def _tokens(flag: str, least: int, help: str) -> Any:
@@ -47,8 +44,9 @@ MACHINE = {
     "pause": _switch("pause", "a request that holds KV may sit out"),
 }
 """The option of each key of the machine; what is not given is as the cost's machine, or the command, has it."""
+COST_NAMES = "|".join((*COSTS, "roofline:..", "FILE.json"))
 OPTIONS: dict[str, tuple[Any, str | None]] = {
-    "cost": (Annotated[str, typer.Option("--cost", metavar="|".join(COSTS), help="how long a batch takes")], "unit"),
+    "cost": (Annotated[str, typer.Option("--cost", metavar=COST_NAMES, help="how long a batch takes")], "unit"),
     "tick": (
         Annotated[str | None, typer.Option("--tick", metavar="SECONDS", help="length of a tick (unit cost: 1/40)")],
         None,
@@ -103,21 +101,3 @@ def _setting(cost: str, tick: str | None, machine: dict[str, Any]) -> Setting:
     seconds = model.tick if tick is None else fraction("--tick", tick)
     given = {name: value for name, value in machine.items() if value is not None}
     return Setting(model.make(), seconds, model.machine, given)
-
-
-def fraction(option: str, text: str, *, zero: bool = False) -> Fraction:
-    """Read a number above 0 (or 0, if that is allowed), given as a whole number, a decimal or a fraction."""
-    try:
-        value = Fraction(text) if NUMBER.fullmatch(text) else None
-    except ZeroDivisionError:
-        value = None
-    if value is None or (value == 0 and not zero):
-        raise BadInput(
-            f"{option} {text}: write a number {'of at least' if zero else 'above'} 0, such as 2, 0.5 or 1/40"
-        )
-    return value
-
-
-def optional_fraction(option: str, text: str | None) -> Fraction | None:
-    """Read a positive number that may be left out."""
-    return None if text is None else fraction(option, text)

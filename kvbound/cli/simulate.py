@@ -24,10 +24,10 @@ from kvbound.cli.common import (
 )
 from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import working
-from kvbound.cli.setting import fraction
 from kvbound.errors import BadInput
 from kvbound.files import check_writable, write_text
 from kvbound.instance import Instance
+from kvbound.parameters import fraction
 from kvbound.result import Result
 from kvbound.schedule import Schedule
 from kvbound.summary import summary

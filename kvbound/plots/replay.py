@@ -20,7 +20,7 @@ Seconds = Sequence[float]
 def plot_replay(
     report: Mapping[str, Any], batches: Mapping[str, tuple[Seconds, Seconds]], path: str | Path | None = None
 ) -> Figure:
-    """Draw a report of `gpu_validation.replay`; `batches`: predicted and measured seconds of each schedule's batches."""
+    """Draw a report of `gpu_validation.replay`; `batches`: predicted and measured seconds of the batches."""
     with style.applied():
         figure = style.new_figure(8, 3.4)
         left, right = figure.subplots(1, 2)

@@ -1,0 +1,25 @@
+"""What a cost model is: the coefficients, the tick that they count, and the machine measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kvbound.cost import Cost
+from kvbound.instance import Machine
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """How long a batch takes: the coefficients, the tick that they count, the machine measured, what and from where."""
+
+    make: Callable[[], Cost]
+    tick: Fraction
+    """Seconds."""
+    machine: Machine | None
+    """None: the cost is of no machine."""
+    what: str
+    source: str
+    rounding: Fraction = Fraction(0)
+    """The largest relative error of a coefficient (see `costmodels.rounding`)."""

@@ -1,0 +1,53 @@
+"""The devices by name, as their makers publish them: memory, its bandwidth, arithmetic, the link to the host.
+
+Bandwidths and arithmetic are peaks, which nothing reaches; a measured model (`costmodels.fitted`) knows better. The
+link is the theoretical rate of PCI Express one way, 16 lanes with 128 of 130 bits payload: 16 x 16 GT/s = 31.5 GB/s
+(generation 4), 16 x 32 GT/s = 63 GB/s (generation 5). Memory is the nominal size in GiB; about 1 % of it is never free
+to a program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvbound.errors import BadInput
+
+GIB = 2**30
+TERA = 10**12
+PCIE_4, PCIE_5 = 31_500_000_000, 63_000_000_000
+"""Bytes a second one way."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator."""
+
+    name: str
+    memory: int
+    """Bytes."""
+    bandwidth: int
+    """Bytes a second between the memory and the chip."""
+    flops: int
+    """Dense bf16 (fp32 accumulation) operations a second; a multiplication and an addition are two."""
+    link: int
+    """Bytes a second to the host, and as many from it."""
+    source: str
+
+
+DEVICES = {
+    device.name: device
+    for device in (
+        Device("a100-40gb", 40 * GIB, 1555 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 40 GB"),
+        Device("a100-80gb", 80 * GIB, 2039 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 80 GB"),
+        Device("h100", 80 * GIB, 3350 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H100 data sheet, SXM5 80 GB"),
+        Device("h200", 141 * GIB, 4800 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H200 data sheet, SXM5"),
+        Device("rtx-4090", 24 * GIB, 1008 * 10**9, 1652 * TERA // 10, PCIE_4, "NVIDIA Ada architecture white paper"),
+    )
+}
+
+
+def get_device(name: str) -> Device:
+    """Return the device of that name, or raise BadInput."""
+    if name not in DEVICES:
+        raise BadInput(f"no device is called {name!r}; there are {', '.join(DEVICES)}")
+    return DEVICES[name]

@@ -1,0 +1,207 @@
+"""A cost model fitted to measured batches: non-negative least squares on relative errors, and how far off it is.
+
+    from costmodels.fitted import Observation, fit
+
+    found = fit([Observation(features, seconds, "decode"), ...], shape="auto", transfers="overlapped")
+    found.report          errors of each shape, fitted and held out
+    found.rounded(tick)   the integer cost, with its rounding error
+
+Batches that only move KV give the functions of the transfers; batches that only work give those of the work; batches
+that do both are never fitted to, and count among those held out. Shapes of the work:
+
+    linear  t = sum b_k x_k
+    hinge   t = sum b_k x_k + a max(0, tokens - knee): the weights hide the first tokens
+    max     t = max(sum b_k x_k, sum c_k x_k): memory and compute, each fitted to the batches that it is the longest for
+
+`auto` takes the shape of the least mean error on the batches held out, the simpler one if equal; the errors of all
+three are in the report. (The error held out is thus that of the best of three, slightly below what new batches see.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.least_squares import columns, fit_function, longest_of
+from costmodels.observations import Floats, errors, split, table_of
+from costmodels.rounding import Function, Rounded, longest, rounded
+from costmodels.transfers import IN, OUT, Transfers, fit_transfers, joined
+from kvbound.cost import Features
+from kvbound.cost_file import Candidate, Errors, FitReport, Observation
+from kvbound.errors import BadInput
+
+__all__ = ["Errors", "Fit", "FitReport", "Observation", "Shape", "fit"]
+
+Shape = Literal["auto", "linear", "hinge", "max"]
+WORK = tuple(name for name in Features._fields if name not in (*OUT, *IN))
+"""The features that the time of work may depend on."""
+TOKENS = Features._fields.index("tokens")
+KNEES = 24
+"""Knees tried in each round of the search for the best."""
+ROUNDS = 40
+"""Most alternations of the fit of a maximum."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model: its functions in seconds, and the report of its errors."""
+
+    functions: tuple[Function, ...]
+    report: FitReport
+
+    def predict(self, features: Features) -> float:
+        """Return the seconds of a batch, before any rounding."""
+        return float(longest(self.functions, features))
+
+    def rounded(self, tick: Fraction) -> Rounded:
+        """Return the integer cost at a tick of so many seconds, with its rounding error."""
+        return rounded(self.functions, tick)
+
+
+class _Kinds(NamedTuple):
+    """Batches by what they do."""
+
+    work: list[Observation]
+    moves: list[Observation]
+    mixed: list[Observation]
+
+
+def fit(
+    observations: Sequence[Observation], *, shape: Shape = "auto", transfers: Transfers = "overlapped",
+    duplex: bool = True, names: Sequence[str] = WORK, held_out: float = 0.2, seed: int = 0,
+) -> Fit:  # fmt: skip
+    """Fit a cost model to measured batches (see the head of this file).
+
+    `names` are the features that work may depend on; `held_out` is the share of each label that is not fitted to;
+    `duplex` makes the two directions of transfers functions of their own. BadInput if there is too little to fit to.
+    """
+    _check(shape, names, held_out)
+    train, held = (_by_kind(part) for part in split(observations, held_out, seed))
+    if len(train.work) < 2:
+        raise BadInput(f"a fit needs at least 2 batches that process tokens; {len(train.work)} are left to fit to")
+    works = {name: make(names, *table_of(train.work)) for name, make in SHAPES.items()}
+    shapes = {name: _candidate(work, train.work, held.work) for name, work in works.items()}
+    chosen = _best(shapes) if shape == "auto" else shape
+    moves = fit_transfers(train.moves, duplex) if train.moves else ()
+    functions = joined(works[chosen], moves, transfers)
+    mixed = train.mixed + held.mixed
+    unseen = held.work + held.moves + mixed
+    labels = dict.fromkeys(observation.label for observation in unseen)
+    by_label = {label: _errors(functions, [o for o in unseen if o.label == label]) for label in labels}
+    report = FitReport(
+        shape=chosen, transfers=transfers, seed=seed, share_held_out=held_out, shapes=shapes,
+        moves=_candidate(moves, train.moves, held.moves) if train.moves else None,
+        mixed=_errors(functions, mixed), held_out=_errors(functions, unseen),
+        by_label={label: found for label, found in by_label.items() if found is not None},
+    )  # fmt: skip
+    return Fit(functions, report)
+
+
+def _check(shape: str, names: Sequence[str], held_out: float) -> None:
+    if shape not in ("auto", *SHAPES):
+        raise BadInput(f"no shape of a fit is called {shape!r}; there are auto, {', '.join(SHAPES)}")
+    for name in names:
+        if name not in WORK:
+            raise BadInput(f"the time of work cannot depend on {name!r}; features are {', '.join(WORK)}")
+    if not 0 <= held_out < 1:
+        raise BadInput(f"the share held out is from 0 to below 1, not {held_out}")
+
+
+def _by_kind(observations: Sequence[Observation]) -> _Kinds:
+    kinds = _Kinds([], [], [])
+    for observation in observations:
+        features = observation.features
+        moved = any(getattr(features, name) for name in (*OUT, *IN))
+        kind = kinds.work if not moved else kinds.mixed if features.tokens else kinds.moves
+        kind.append(observation)
+    return kinds
+
+
+def _linear(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Function, ...]:
+    return (fit_function(names, features, seconds),)
+
+
+def _hinge(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Function, ...]:
+    """Fit with a hinge, whose knee is searched among quantiles of the tokens and then between the best's neighbours."""
+    tokens = features[:, TOKENS]
+    tried: dict[int, tuple[float, Function]] = {}
+
+    def attempt(knees: NDArray[np.int64]) -> tuple[int, int]:
+        for knee in {int(knee) for knee in knees} - tried.keys():
+            function = fit_function(names, features, seconds, knee)
+            tried[knee] = (_loss((function,), features, seconds), function)
+        best = min(tried, key=lambda knee: (tried[knee][0], knee))
+        below, above = (k for k in tried if k < best), (k for k in tried if k > best)
+        return max(below, default=best), min(above, default=best)
+
+    low, high = attempt(np.quantile(tokens, np.linspace(0, 0.97, KNEES)).astype(np.int64))
+    for _ in range(2):
+        low, high = attempt(np.linspace(low, high, KNEES).astype(np.int64))
+    return (min(tried.values(), key=lambda found: found[0])[1],)
+
+
+def _maximum(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Function, ...]:
+    """Fit the largest of two functions: from splits of the batches by each feature, alternate between fit and split."""
+    starts = [
+        column > cut for column in columns(names, features, None).T
+        for cut in np.unique(np.quantile(column, np.linspace(0, 0.9, 7)))
+    ]  # fmt: skip
+    found = [_linear(names, features, seconds)]
+    found += [_alternate(names, features, seconds, start) for start in starts if start.any() and not start.all()]
+    return min(found, key=lambda functions: _loss(functions, features, seconds))
+
+
+def _alternate(
+    names: Sequence[str], features: Floats, seconds: Floats, second: NDArray[np.bool_]
+) -> tuple[Function, ...]:
+    """Fit one function to the rows of each side, give each row to the side that is longest for it, and so on."""
+    best: tuple[float, tuple[Function, ...]] | None = None
+    for _ in range(ROUNDS):
+        sides = [~second, second]
+        functions = tuple(fit_function(names, features[side], seconds[side]) for side in sides)
+        loss = _loss(functions, features, seconds)
+        if best is None or loss < best[0]:
+            best = (loss, functions)
+        again = longest_of(functions[1:], features) > longest_of(functions[:1], features)
+        if (again == second).all() or again.all() or not again.any():
+            break
+        second = again
+    assert best is not None  # there is at least one round
+    return best[1]
+
+
+SHAPES: dict[str, Callable[[Sequence[str], Floats, Floats], tuple[Function, ...]]] = {
+    "linear": _linear, "hinge": _hinge, "max": _maximum,
+}  # fmt: skip
+"""The shapes of the work, the simplest first."""
+
+
+def _loss(functions: Sequence[Function], features: Floats, seconds: Floats) -> float:
+    """Return the sum of the squared relative errors."""
+    return float(((longest_of(functions, features) / seconds - 1) ** 2).sum())
+
+
+def _errors(functions: Sequence[Function], observations: Sequence[Observation]) -> Errors | None:
+    features, seconds = table_of(observations)
+    return errors(longest_of(functions, features), seconds)
+
+
+def _candidate(functions: Sequence[Function], train: Sequence[Observation], held: Sequence[Observation]) -> Candidate:
+    fitted = _errors(functions, train)
+    assert fitted is not None  # there is something to fit to
+    knees = tuple(function.knee for function in functions if "tokens_above" in function.seconds)
+    return Candidate(fitted=fitted, held_out=_errors(functions, held), knees=knees)
+
+
+def _best(shapes: dict[str, Candidate]) -> Literal["linear", "hinge", "max"]:
+    """Return the shape with the least mean error held out (fitted, if nothing is)."""
+
+    def mean(shape: Literal["linear", "hinge", "max"]) -> float:
+        return (shapes[shape].held_out or shapes[shape].fitted).mean
+
+    return min(("linear", "hinge", "max"), key=mean)

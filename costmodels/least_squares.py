@@ -1,0 +1,60 @@
+"""Non-negative least squares on relative errors: what both the work and the transfers are fitted with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from costmodels.observations import Floats
+from costmodels.rounding import Function
+from kvbound.cost import Features
+
+NEGLIGIBLE = 1e-7
+"""A coefficient that never adds more than this fraction of a batch's time is left out."""
+
+
+def fit_function(names: Sequence[str], features: Floats, seconds: Floats, knee: int | None = None) -> Function:
+    """Return the function of these features (and of tokens above a knee) with the least squared relative errors.
+
+    Minimises sum(((X b - t) / t)^2) over b >= 0. Columns are scaled to one length first: tokens and pairs of tokens
+    differ by a factor of millions.
+    """
+    from scipy.optimize import nnls  # only a fit loads it
+
+    rows = columns(names, features, knee) / seconds[:, None]
+    length = np.linalg.norm(rows, axis=0)
+    scaled = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
+    solution, _ = nnls(scaled, np.ones(len(rows)))
+    found = np.divide(solution, length, out=np.zeros_like(solution), where=length > 0)
+    found[(found * rows).max(axis=0) < NEGLIGIBLE] = 0
+    used = [*names, "tokens_above"] if knee is not None else names
+    return Function({name: Fraction(float(b)) for name, b in zip(used, found, strict=True) if b > 0}, knee or 0)
+
+
+def predict(function: Function, features: Floats) -> Floats:
+    """Return the seconds [rows] of a function for features [rows, features], in floating point."""
+    names = [name for name in function.seconds if name != "tokens_above"]
+    bent = "tokens_above" in function.seconds
+    used = [*names, "tokens_above"] if bent else names
+    coefficients = np.array([float(function.seconds[name]) for name in used])
+    values: Floats = columns(names, features, function.knee if bent else None) @ coefficients
+    return values
+
+
+def longest_of(functions: Sequence[Function], features: Floats) -> Floats:
+    """Return the largest value of the functions for each row, 0 if there is none."""
+    best = np.zeros(len(features))
+    for function in functions:
+        np.maximum(best, predict(function, features), out=best)
+    return best
+
+
+def columns(names: Sequence[str], features: Floats, knee: int | None) -> Floats:
+    """Return the columns of these features, and if there is a knee that of the tokens above it."""
+    chosen = features[:, [Features._fields.index(name) for name in names]]
+    if knee is None:
+        return chosen
+    above = np.maximum(0, features[:, Features._fields.index("tokens")] - knee)
+    return np.column_stack([chosen, above])

@@ -1,0 +1,141 @@
+"""The roofline of a model on a device: no batch is faster than its memory traffic, nor than its arithmetic.
+
+With W the bytes of the weights that a batch reads, k the bytes of KV a token, P_l the numbers in the matrices of the
+layers and P_h in that of the logits, H query heads of width D in L layers, over t devices:
+
+    memory    (W + k (decode_kv + prefill_kv + tokens)) / (t B)         KV is read, and written for each new token
+    compute   (2 P_l tokens + 2 P_h generated + 4 H D L pairs) / (t F)  pairs of a query and a key that it attends to
+    transfer  k swap_out_tokens / (t C),  k swap_in_tokens / (t C)      each device has a link of its own
+
+A decode at context m has m + 1 pairs, a prefill of c tokens after m has c m + c (c + 1) / 2. So in the features of a
+cost, pairs = decode_kv + prefill_pairs / 2 + tokens / 2 + decode_requests / 2.
+
+It is optimistic: kernels reach a part of the peaks (the factors `bandwidth`, `compute`, `link` say which), phases do
+not overlap perfectly, launches and the exchange between devices take time, and transfers also pass through the memory
+of the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from costmodels.capacity import SHARE, WEIGHT, kv_capacity, whole_blocks
+from costmodels.cost_model import CostModel
+from costmodels.devices import DEVICES, GIB, Device, get_device
+from costmodels.models import MODELS, Model, get_model
+from costmodels.rounding import Function, rounded
+from costmodels.transfers import Transfers, bandwidth_functions, joined
+from kvbound.errors import BadInput
+from kvbound.instance import Machine
+from kvbound.parameters import fraction, read_parameters
+
+NANOSECOND = Fraction(1, 10**9)
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """The fractions of the device's peaks that are reached."""
+
+    bandwidth: Fraction = Fraction(1)
+    compute: Fraction = Fraction(1)
+    link: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 < value <= 1:
+                raise BadInput(f"{name}={value}: the fraction of a peak is above 0 and at most 1")
+
+
+def memory_function(model: Model, bandwidth: Fraction) -> Function:
+    """Return the time of the memory traffic at so many bytes a second in all."""
+    token = model.kv_bytes() / bandwidth
+    weights = WEIGHT * model.read_parameters / bandwidth
+    return Function({"busy": weights, "decode_kv": token, "prefill_kv": token, "tokens": token})
+
+
+def compute_function(model: Model, flops: Fraction) -> Function:
+    """Return the time of the arithmetic at so many operations a second in all."""
+    pair = 4 * model.heads * model.head_width * model.layers / flops
+    return Function({
+        "tokens": 2 * model.layer_matrices / flops + pair / 2, "generated": 2 * model.head_matrix / flops,
+        "decode_requests": pair / 2, "decode_kv": pair, "prefill_pairs": pair / 2,
+    })  # fmt: skip
+
+
+def roofline_functions(
+    model: Model, device: Device, tensor_parallel: int = 1, *, transfers: Transfers = "overlapped",
+    efficiency: Efficiency | None = None,
+) -> tuple[Function, ...]:  # fmt: skip
+    """Return the functions of the roofline in seconds: memory, compute, and transfers beside them or in both."""
+    if tensor_parallel < 1 or model.kv_heads % tensor_parallel:
+        raise BadInput(f"tp={tensor_parallel}: it has to divide the {model.kv_heads} heads of KV of {model.name}")
+    reached = efficiency or Efficiency()
+    work = (
+        memory_function(model, tensor_parallel * device.bandwidth * reached.bandwidth),
+        compute_function(model, tensor_parallel * device.flops * reached.compute),
+    )
+    link = tensor_parallel * device.link * reached.link
+    return joined(work, bandwidth_functions(model.kv_bytes(), link), transfers)
+
+
+def roofline(
+    model: Model, device: Device, tensor_parallel: int = 1, *, block: int = 16, host_memory: int = 0,
+    batch_tokens: int = 4096, transfers: Transfers = "overlapped", efficiency: Efficiency | None = None,
+    share: Fraction = SHARE, tick: Fraction = NANOSECOND,
+) -> CostModel:  # fmt: skip
+    """Return the roofline as a cost model, with the machine: M is what the weights leave of a share of the memory.
+
+    `host_memory` is in bytes; it is 0 unless given, because a device says nothing about its host. A batch has at most
+    `batch_tokens`; the scheduler may do everything. BadInput if the weights do not fit.
+    """
+    functions = roofline_functions(model, device, tensor_parallel, transfers=transfers, efficiency=efficiency)
+    where = device.name if tensor_parallel == 1 else f"{tensor_parallel} x {device.name}"
+    machine = Machine(
+        memory=kv_capacity(model, device.memory, block, devices=tensor_parallel, share=share, where=where),
+        block=block, host_memory=whole_blocks(host_memory, model, block), batch_tokens=batch_tokens,
+        evict=True, partial=True,
+    )  # fmt: skip
+    cost = rounded(functions, tick)
+    return CostModel(
+        lambda: cost.cost, tick, machine, f"roofline of {model.name} on {where}", device.source, cost.error
+    )
+
+
+USAGE = "roofline:model=llama-3-8b,device=h100,tp=1,block=16,host=0,batch=4096,transfers=overlapped,..."
+WHOLE = {"tp": 1, "block": 16, "host": 0, "batch": 4096}
+"""Devices; tokens a block; GiB of host memory; tokens a batch."""
+FRACTIONS = {"bandwidth": "1", "compute": "1", "link": "1", "memory": "0.9", "tick": "1/1000000000"}
+"""Parts of the peaks reached, the share of the memory for weights and KV, seconds of a tick."""
+
+
+def named_roofline(name: str) -> CostModel:
+    """Return a roofline by its name, `roofline:model=..,device=..` and any of the other parameters."""
+    known = ("model", "device", "transfers", *WHOLE, *FRACTIONS)
+    given = read_parameters(name, known, USAGE, whole=False)
+    for key, table in (("model", MODELS), ("device", DEVICES)):
+        if key not in given:
+            raise BadInput(f"{name}: name the {key} ({key}=..), one of {', '.join(table)}")
+    counts = {key: _whole(name, key, given.get(key), default) for key, default in WHOLE.items()}
+    parts = {key: fraction(f"{name}: {key}", given.get(key, default)) for key, default in FRACTIONS.items()}
+    how = given.get("transfers", "overlapped")
+    if how not in ("overlapped", "sync"):
+        raise BadInput(f"{name}: transfers are overlapped or sync, not {how!r}")
+    if parts["memory"] > 1:
+        raise BadInput(f"{name}: memory is the share for weights and KV, at most 1")
+    return roofline(
+        get_model(given["model"]), get_device(given["device"]), counts["tp"],
+        block=counts["block"], host_memory=counts["host"] * GIB, batch_tokens=counts["batch"],
+        transfers="sync" if how == "sync" else "overlapped",
+        efficiency=Efficiency(parts["bandwidth"], parts["compute"], parts["link"]),
+        share=parts["memory"], tick=parts["tick"],
+    )  # fmt: skip
+
+
+def _whole(name: str, key: str, text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    least = 0 if key == "host" else 1
+    if not (text.isdecimal() and len(text) <= 9 and int(text) >= least):
+        raise BadInput(f"{name}: {key}={text} is no whole number from {least} on")
+    return int(text)

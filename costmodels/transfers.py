@@ -1,0 +1,74 @@
+"""Transfers of KV between device and host: seconds a token and seconds a move, beside the work or added to it.
+
+`overlapped`: each direction is a function of its own, so a batch lasts as long as the slowest of its work, what goes
+out and what comes in (a full-duplex link; over a half-duplex one both directions are one function). `sync`: transfers
+are added to every function of the work, because the largest of the functions counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.least_squares import columns, fit_function
+from costmodels.observations import Floats, table_of
+from costmodels.rounding import Function
+from kvbound.cost_file import Observation
+from kvbound.errors import BadInput
+
+Transfers = Literal["overlapped", "sync"]
+OUT, IN = ("swap_out_tokens", "swap_outs"), ("swap_in_tokens", "swap_ins")
+"""The features of each direction: tokens, moves."""
+
+
+def bandwidth_functions(
+    token_bytes: int, bandwidth: Fraction, move: Fraction = Fraction(0), duplex: bool = True
+) -> tuple[Function, ...]:
+    """Return the functions of a link: token_bytes / bandwidth seconds a token, and `move` seconds a move.
+
+    `bandwidth` is bytes per second one way.
+    """
+    ways = [Function({names[0]: token_bytes / bandwidth, names[1]: move}) for names in (OUT, IN)]
+    return tuple(ways) if duplex else (ways[0].plus(ways[1]),)
+
+
+def fit_transfers(observations: Sequence[Observation], duplex: bool = True) -> tuple[Function, ...]:
+    """Fit the functions of a link to batches that only move KV, by non-negative least squares on relative errors.
+
+    With `duplex` each direction is fitted to the batches that go its way only. BadInput if a direction is seen in
+    batches with both but never alone, or if there is nothing.
+    """
+    features, seconds = table_of(observations)
+    if not len(seconds):
+        raise BadInput("no batch that only moves KV was measured; transfers cannot be fitted")
+    out, back = (_moves(features, names) for names in (OUT, IN))
+    if not duplex:
+        return (fit_function([*OUT, *IN], features, seconds),)
+    found = []
+    for names, here, there in ((OUT, out, back), (IN, back, out)):
+        alone = here & ~there
+        if here.any() and not alone.any():
+            raise BadInput(f"{names[0]}: no batch with transfers of this direction alone was measured")
+        if alone.any():
+            found.append(fit_function(names, features[alone], seconds[alone]))
+    return tuple(found)
+
+
+def joined(work: Sequence[Function], moves: Sequence[Function], how: Transfers) -> tuple[Function, ...]:
+    """Return the functions of work and transfers together: side by side, or the transfers added to each of the work."""
+    if how == "overlapped":
+        return (*work, *moves)
+    total = list(work)
+    for move in moves:
+        total = [function.plus(move) for function in total]
+    return tuple(total)
+
+
+def _moves(features: Floats, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Return the rows that move tokens in this direction."""
+    moved: NDArray[np.bool_] = columns(names[:1], features, None)[:, 0] > 0
+    return moved

@@ -1,0 +1,200 @@
+"""Paged attention beside its peers: a grid of cases, each result checked before it is timed, a row for each.
+
+A sample runs one layer after another; there are as many layers as it takes that the cache of the device holds little
+of what is read. Peers take turns (A B B A). A peer that cannot do a case, fails, or is wrong is a row that says so.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import torch
+
+from costmodels.models import Model
+from gpu_validation.attention_case import TOLERANCE, Case, CaseData
+from gpu_validation.measure import REPEATS, WARMUP, interleaved, spread
+from gpu_validation.peers import Peer, Run, Unsupported, one_line
+
+FLUSH = 2**27
+"""Bytes of KV that a sample reads at least on a GPU, by taking more layers: more than twice its cache."""
+MOST_LAYERS = 128
+"""So that all launches of a sample fit into the queue of the driver (1024) while the GPU sleeps."""
+LARGE = 500_000_000
+SHARE = 0.8
+"""Of the free memory, what a case may take."""
+BATCHES, CONTEXTS = (1, 8, 64, 256), (512, 2048, 8192)
+PROMPTS = (512, 1024, 2048, 4096, 8192)
+CHUNKS = ((512, 1536), (2048, 6144))
+QUICK_DECODES, QUICK_PROMPTS = ((1, 2048), (64, 2048), (64, 8192), (256, 2048)), (2048, 8192)
+PREFILLED = 8192
+"""Tokens that a prefill launch has at least, by taking more requests."""
+
+
+def gpu_cases(model: Model, quick: bool = False) -> list[Case]:
+    """Return the grid for one model: decodes, whole prompts, chunks at an offset, and a mixed batch."""
+    decodes = QUICK_DECODES if quick else tuple(product(BATCHES, CONTEXTS))
+    cases = [Case("decode", model, ((1, context - 1),) * batch) for batch, context in decodes]
+    cases += [Case("prefill", model, ((c, 0),) * max(1, PREFILLED // c)) for c in (QUICK_PROMPTS if quick else PROMPTS)]
+    cases += [Case("chunk", model, ((c, m),)) for c, m in (CHUNKS[-1:] if quick else CHUNKS)]
+    return [*cases, Case("mixed", model, ((512, 1536), *((1, 2047),) * 63))]
+
+
+def cpu_cases(model: Model) -> list[Case]:
+    """Return a case of each kind, so small that a CPU does it in milliseconds."""
+    return [
+        Case("decode", model, ((1, 47),) * 3),
+        Case("prefill", model, ((40, 0),) * 2),
+        Case("chunk", model, ((16, 24),)),
+        Case("mixed", model, ((16, 24), (1, 39), (1, 7))),
+    ]
+
+
+def bench(
+    cases: Sequence[Case],
+    peers: Sequence[Peer],
+    device: torch.device,
+    dtype: torch.dtype,
+    limits: Mapping[str, float],
+    repeats: int = REPEATS,
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each case and peer; the first peer is ours. `limits` are `bandwidth.peaks` of the device."""
+    for case in cases:
+        try:
+            rows = bench_case(case, peers, device, dtype, repeats)
+        except Exception as failed:  # out of memory, a kernel that broke while it was timed: the other cases go on
+            rows = [row | {"error": one_line(failed)} for row in _rows(case, peers, dtype)]
+        yield from compared(rows, limits)
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def bench_case(
+    case: Case, peers: Sequence[Peer], device: torch.device, dtype: torch.dtype, repeats: int = REPEATS
+) -> list[dict[str, Any]]:
+    """Prepare, check and time every peer on one case; the first peer is ours."""
+    rows = _rows(case, peers, dtype)
+    layers = layers_for(case, dtype.itemsize, device, any(peer.copies for peer in peers))
+    if layers == 0:
+        return [row | {"error": "does not fit into the memory of the device"} for row in rows]
+    data = CaseData.make(case, device, dtype, layers)
+    ready: dict[str, Run] = {}
+    for peer, row in zip(peers, rows, strict=True):
+        found = prepared(peer, data)
+        if isinstance(found, str):
+            row["error"] = found
+        else:
+            ready[peer.name], row["relative_error"] = found
+    runs = {name: _all_layers(run, layers) for name, run in ready.items()}
+    times = interleaved(runs, device, repeats, WARMUP)
+    return [row | _timed(case, dtype, layers, times[row["peer"]]) if row["peer"] in times else row for row in rows]
+
+
+def layers_for(case: Case, size: int, device: torch.device, copies: bool) -> int:
+    """Return how many layers a sample reads: more where one is small, 0 where not even one fits with the copies."""
+    if device.type != "cuda":
+        return 2
+    free, _ = torch.cuda.mem_get_info(device)
+    fits = int(SHARE * free) // (case.kv_bytes(size) * (3 if copies else 1))
+    return min(max(2, -(-FLUSH // case.kv_bytes(size))), MOST_LAYERS, fits)
+
+
+def prepared(peer: Peer, data: CaseData) -> tuple[Run, float] | str:
+    """Return what runs the case and its relative error on the first and the last layer; or in one line what is wrong.
+
+    Wrong is a result that differs from the twin's by more than the tolerance of the dtype, or is not a number.
+    """
+    why = peer.missing(data.kv.device)
+    if why is not None:
+        return why
+    try:
+        run = peer.prepare(data)
+        error = max(data.error(run(layer), layer) for layer in {0, data.layers - 1})
+    except Unsupported as unsupported:
+        return str(unsupported)
+    except Exception as failed:  # whatever a library raises is the row that says so
+        return one_line(failed)
+    allowed = TOLERANCE[data.kv.dtype]
+    return (run, error) if error <= allowed else f"wrong: relative error {error:.1e}, more than {allowed:.1e}"
+
+
+def _all_layers(run: Run, layers: int) -> Any:
+    def run_all() -> None:
+        for layer in range(layers):
+            run(layer)
+
+    return run_all
+
+
+def _rows(case: Case, peers: Sequence[Peer], dtype: torch.dtype) -> list[dict[str, Any]]:
+    """Return what is known of each row before anything is measured."""
+    model = case.model
+    about = {
+        "case": case.name, "kind": case.kind, "model": model.name, "heads": model.heads, "kv_heads": model.kv_heads,
+        "head_width": model.head_width, "block": case.block, "dtype": str(dtype).removeprefix("torch."),
+        "requests": len(case.work), "rows": case.rows, "longest": max(case.lengths),
+        "kv_bytes": case.kv_bytes(dtype.itemsize), "flop": case.flops,
+    }  # fmt: skip
+    return [about | {"peer": peer.name, "ours": peer is peers[0]} for peer in peers]
+
+
+def _timed(case: Case, dtype: torch.dtype, layers: int, samples: Sequence[float]) -> dict[str, Any]:
+    """Return the times of a launch (one layer), and the rates: bytes of KV read and operations over the median."""
+    found = spread([seconds / layers for seconds in samples])
+    median = found["seconds_median"]
+    return {
+        "layers": layers,
+        **found,
+        "bytes_per_second": case.kv_bytes(dtype.itemsize) / median,
+        "flop_per_second": case.flops / median,
+    }
+
+
+def compared(rows: Sequence[dict[str, Any]], limits: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Add to each timed row its shares of the limits, and to ours the best peer and how much faster than it we are.
+
+    `over_best_peer` is the best peer's median over ours: 1.1 is 10 % faster than every peer, 0.9 slower than one.
+    """
+    timed = [row for row in rows if "seconds_median" in row]
+    for row in timed:
+        row["of_read"] = _share(row["bytes_per_second"], limits.get("read"))
+        row["of_copy"] = _share(row["bytes_per_second"], limits.get("copy"))
+        row["of_matmul"] = _share(row["flop_per_second"], limits.get("matmul"))
+    best = min((row for row in timed if not row["ours"]), key=lambda row: float(row["seconds_median"]), default=None)
+    for row in timed:
+        if row["ours"] and best is not None:
+            row["best_peer"] = best["peer"]
+            row["over_best_peer"] = best["seconds_median"] / row["seconds_median"]
+    return list(rows)
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the rows say of ours in a few numbers; None where nothing was timed.
+
+    `large_decodes` are those that read at least LARGE bytes a launch, with the least, median and greatest share of the
+    measured reading rate; `compared` counts the cases in which a peer was timed, `won` those in which no peer was
+    faster, and `least_over_best_peer` is the worst of them.
+    """
+    ours = [row for row in rows if row["ours"] and "seconds_median" in row]
+    shares = sorted(
+        row["of_read"] for row in ours if row["kind"] == "decode" and row["kv_bytes"] >= LARGE and row["of_read"]
+    )
+    over = [row["over_best_peer"] for row in ours if "over_best_peer" in row]
+    rates = [row["flop_per_second"] for row in ours if row["kind"] == "prefill"]
+    return {
+        "timed": len(ours),
+        "large_decodes": len(shares),
+        "of_read": [shares[0], statistics.median(shares), shares[-1]] if shares else None,
+        "prefill_flop_per_second": max(rates, default=None),
+        "compared": len(over),
+        "won": sum(share >= 1 for share in over),
+        "least_over_best_peer": min(over, default=None),
+    }
+
+
+def _share(rate: float, limit: float | None) -> float | None:
+    return None if limit is None else rate / limit

@@ -1,0 +1,152 @@
+"""A batch for attention: what is asked of the kernels that are compared, and what the asking costs at least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from costmodels.models import Model
+from gpu_validation.backend import TorchBackend
+
+TOLERANCE = {torch.bfloat16: 6e-3, torch.float16: 1.5e-3, torch.float32: 1e-5, torch.float64: 1e-12}
+"""Relative error |out - twin| / |twin| (Euclidean norms) up to which a result is right.
+
+Rounding weights and result to bf16 gives 1.6e-3. A key too many or too few among n gives about sqrt(e/n), as the scores
+are standard normal: 1.8e-2 at 8,192.
+"""
+PROBED = 64
+"""Rows at the start and at the end of a chunk that are checked against the twin."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch: each request processes c tokens with m resident before them, in one layer of a model."""
+
+    kind: str
+    """decode, prefill, chunk or mixed."""
+    model: Model
+    work: tuple[tuple[int, int], ...]
+    """(c, m) for each request."""
+    block: int = 16
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        c, m = self.work[0]
+        shape = f"{m + c}" if self.kind == "decode" else f"{c} at {m}"
+        return f"mixed, {len(self.work)}" if self.kind == "mixed" else f"{self.kind} {len(self.work)} x {shape}"
+
+    @property
+    def rows(self) -> int:
+        """Tokens of the batch."""
+        return sum(c for c, _ in self.work)
+
+    @property
+    def lengths(self) -> list[int]:
+        """KV of each request, its own tokens included."""
+        return [c + m for c, m in self.work]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all requests have the same c and m."""
+        return len(set(self.work)) == 1
+
+    @property
+    def decodes(self) -> bool:
+        """Whether every request has one token."""
+        return all(c == 1 for c, _ in self.work)
+
+    def kv_bytes(self, size: int = 2) -> int:
+        """Return the bytes of KV that one layer has to read: 2 KV D size for each token of KV."""
+        return 2 * self.model.kv_heads * self.model.head_width * size * sum(self.lengths)
+
+    @property
+    def pairs(self) -> int:
+        """(query, key) pairs of causal attention: c m + c (c + 1) / 2 for each request."""
+        return sum(c * m + c * (c + 1) // 2 for c, m in self.work)
+
+    @property
+    def flops(self) -> int:
+        """Operations of one layer: 4 H D for each pair (two products, a multiplication and an addition each)."""
+        return 4 * self.model.heads * self.model.head_width * self.pairs
+
+
+@dataclass(frozen=True)
+class CaseData:
+    """The tensors of a case: a block-major cache of several layers with permuted tables, and a query."""
+
+    case: Case
+    kv: Tensor
+    """[blocks, layers, 2, KV, BS, D]."""
+    query: Tensor
+    """[rows, H, D], standard normal like the keys, so that scores times `scale` are too."""
+    tables: list[list[int]]
+
+    @classmethod
+    def make(cls, case: Case, device: torch.device, dtype: torch.dtype, layers: int, seed: int = 0) -> CaseData:
+        """Draw the tensors on the device; the tables are a permutation of all blocks."""
+        torch.manual_seed(seed)
+        model, counts = case.model, [-(-length // case.block) for length in case.lengths]
+        order = torch.randperm(sum(counts)).tolist()
+        ends = list(accumulate(counts))
+        shape = (len(order), layers, 2, model.kv_heads, case.block, model.head_width)
+        kv = torch.empty(shape, device=device, dtype=dtype).normal_()
+        query = torch.empty((case.rows, model.heads, model.head_width), device=device, dtype=dtype).normal_()
+        tables = [order[end - count : end] for end, count in zip(ends, counts, strict=True)]
+        return cls(case, kv, query, tables)
+
+    @property
+    def scale(self) -> float:
+        """What scores are multiplied with: D ** -1/2."""
+        return float(self.case.model.head_width**-0.5)
+
+    @property
+    def layers(self) -> int:
+        """Layers of the cache."""
+        return self.kv.shape[1]
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each request's rows start, and where the last one's end."""
+        return [0, *accumulate(c for c, _ in self.case.work)]
+
+    def ints(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+        """Put int32 numbers on the device."""
+        return torch.tensor(numbers, dtype=torch.int32, device=self.kv.device)
+
+    def dense(self, layer: int, side: int) -> Tensor:
+        """Return the keys (side 0) or values (1) of a layer, gathered: [requests, KV, length, D]; for uniform cases."""
+        kv, tables = self.kv[:, layer, side], self.ints(self.tables).long()
+        gathered = kv[tables].transpose(1, 2)
+        return gathered.reshape(len(tables), kv.shape[1], -1, kv.shape[3])[:, :, : self.case.lengths[0]]
+
+    def error(self, out: Tensor, layer: int) -> float:
+        """Return the relative error of a result [rows, H, D] against the twin, over the rows that are probed."""
+        rows, expected = self._expected(layer)
+        found = out[rows].to(expected.dtype)
+        return float((found - expected).norm() / expected.norm())
+
+    def _expected(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return the rows that are probed, and what the twin gives for them, in fp32 at least."""
+        probes = [probe for s, (c, m) in enumerate(self.case.work) for probe in _probes(s, self.starts[s], c, m)]
+        rows = torch.cat([torch.arange(first, first + count) for _, first, count, _ in probes])
+        backend = TorchBackend(self.kv.device)
+        layout = backend.layout(
+            [0, *accumulate(count for _, _, count, _ in probes)],
+            [length for *_, length in probes],
+            [self.tables[s] for s, *_ in probes],
+        )
+        wide = torch.float64 if self.kv.dtype == torch.float64 else torch.float32
+        query = self.query[rows.to(self.query.device)].to(wide)
+        return rows.to(self.query.device), backend.attention(query, self.kv[:, layer], layout, self.scale)
+
+
+def _probes(s: int, start: int, c: int, m: int) -> list[tuple[int, int, int, int]]:
+    """Return (request, first row, rows, KV up to the last of them) for the rows of a request that are probed."""
+    if c <= 2 * PROBED:
+        return [(s, start, c, c + m)]
+    return [(s, start, PROBED, m + PROBED), (s, start + c - PROBED, PROBED, c + m)]

@@ -1,0 +1,72 @@
+"""The paged KV cache: a pool of blocks on the device, one of the same shape on the host, and checksums of both.
+
+A pool is block-major, [blocks, layers, 2, KV, BS, D]: a block of all layers is contiguous, so a swap is one copy for a
+run of blocks; a layer is the view [blocks, 2, KV, BS, D] that the backend takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from costmodels.models import Model
+from gpu_validation.allocator import Piece
+
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class Cache:
+    """The two pools; the host's is pinned where the device is a GPU."""
+
+    def __init__(
+        self, model: Model, blocks: int, host_blocks: int, block: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.block = block
+        shape = (model.layers, 2, model.kv_heads, block, model.head_width)
+        self.pool = torch.zeros((blocks, *shape), dtype=dtype, device=device)
+        self.host = torch.zeros((host_blocks, *shape), dtype=dtype, pin_memory=device.type == "cuda")
+
+    def layer(self, number: int) -> Tensor:
+        """Return the KV of a layer: [blocks, 2, KV, BS, D]."""
+        return self.pool[:, number]
+
+    def randomize(self, seed: int) -> None:
+        """Fill the device's pool with seeded normal numbers and the host's with zeros: KV that nobody computed."""
+        self.pool.normal_(generator=torch.Generator(self.pool.device).manual_seed(seed))
+        self.host.zero_()
+
+    def poison_all(self) -> None:
+        """Make every number a NaN, so that whatever reads what nobody wrote shows."""
+        self.pool.fill_(float("nan"))
+        self.host.fill_(float("nan"))
+
+    def poison(self, blocks: list[int]) -> None:
+        """Make free blocks of the device NaN."""
+        self.pool[blocks] = float("nan")
+
+    def poison_host(self, blocks: list[int]) -> None:
+        """Make free blocks of the host NaN."""
+        self.host[blocks] = float("nan")
+
+    def poison_tails(self, tails: Iterable[tuple[int, int]]) -> None:
+        """Make the tokens of a block from an offset on NaN."""
+        for block, offset in tails:
+            self.pool[block, ..., offset:, :] = float("nan")
+
+    def checksums(self, pieces: list[Piece], side: str) -> list[int]:
+        """Return an exact integer for each token of the pieces, in order, from the pool of that side (device, host).
+
+        The bits of the token's keys and values over all layers, as integers weighted by odd numbers of their place,
+        summed modulo 2**64: one changed bit always changes it.
+        """
+        pool = self.pool if side == "device" else self.host
+        sums: list[int] = []
+        for piece in pieces:
+            block = pool[piece.device if side == "device" else piece.host, ..., piece.first : piece.last, :]
+            bits = block.contiguous().view(_INTEGERS[block.element_size()]).long()
+            numbers = bits.movedim(-2, 0).flatten(1)
+            weights = 2 * torch.arange(numbers.shape[1], device=numbers.device) + 1
+            sums += (numbers * weights).sum(1).tolist()
+        return sums

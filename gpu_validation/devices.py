@@ -1,0 +1,88 @@
+"""Which device and which backend: opened by name, or one clear line that says what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING
+
+from kvbound.errors import BadInput, MissingTool
+
+if TYPE_CHECKING:
+    import torch
+
+    from gpu_validation.backend import Backend
+
+INSTALL = "install it with: pip install 'kvbound[gpu]'"
+SPARE = 1 << 30
+"""Bytes of the device that are left for activations and logits."""
+DTYPES = ("bfloat16", "float16", "float32", "float64")
+
+
+def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool = False) -> Backend:
+    """Return a backend: `device` "cuda" or "cpu", `backend` "triton" or "torch"; `strict`: see `TritonBackend`.
+
+    Raises:
+        MissingTool: PyTorch or Triton is not installed, or torch sees no GPU.
+        BadInput: there is no such device or backend, or the kernels cannot run on the CPU as things are.
+    """
+    if device not in ("cuda", "cpu"):
+        raise BadInput(f"there is no device {device!r}; choose cuda or cpu")
+    if backend not in ("triton", "torch"):
+        raise BadInput(f"there is no backend {backend!r}; choose triton or torch")
+    if strict and backend == "torch":
+        raise BadInput("plain torch has no strict mode: its products depend on the batch; use the triton backend")
+    _need("torch", "PyTorch")
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise MissingTool("torch sees no GPU here; use --device cpu for a dry run without one")
+    if backend == "torch":
+        from gpu_validation.backend import TorchBackend
+
+        return TorchBackend(device)
+    _need("triton", "Triton")
+    if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise BadInput("the Triton kernels run on a CPU only in the interpreter: set TRITON_INTERPRET=1, or use torch")
+    from gpu_validation.kernels.backend import TritonBackend
+
+    return TritonBackend(device, strict=strict)
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """Return the torch dtype of that name; BadInput for one that is not in DTYPES."""
+    if name not in DTYPES:
+        raise BadInput(f"there is no dtype {name!r}; choose one of {', '.join(DTYPES)}")
+    _need("torch", "PyTorch")
+    import torch
+
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def check_device_memory(device: torch.device, needed: int, what: str) -> None:
+    """BadInput if a GPU has too little free memory for `needed` bytes (and room to work)."""
+    import torch
+
+    if device.type != "cuda":
+        return
+    torch.cuda.empty_cache()
+    free = torch.cuda.mem_get_info(device)[0] - SPARE
+    _check(needed, free, what, "the GPU has free", "a smaller model, a shorter schedule or a smaller memory")
+
+
+def check_host_memory(needed: int, what: str) -> None:
+    """BadInput if the host has too little free memory for `needed` bytes."""
+    import psutil
+
+    _check(needed, psutil.virtual_memory().available, what, "the host has free", "a smaller host memory")
+
+
+def _check(needed: int, free: int, what: str, where: str, instead: str) -> None:
+    if needed > free:
+        raise BadInput(f"{what} take {needed / 2**30:.1f} GiB, {where} {max(free, 0) / 2**30:.1f} GiB; use {instead}")
+
+
+def _need(module: str, name: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise MissingTool(f"{name} is not installed; {INSTALL}")

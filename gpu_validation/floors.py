@@ -1,0 +1,99 @@
+"""What batches take beside the least that they could: the roofline of the measured device, and how far swaps hide.
+
+The roofline is `costmodels.roofline`'s, with what the device was measured to do in place of published peaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from costmodels.models import Model
+from costmodels.roofline import compute_function, memory_function
+from costmodels.rounding import longest
+from costmodels.transfers import bandwidth_functions
+from gpu_validation.calibration import Measured, Point
+from kvbound.cost import Features
+
+SLOWED = 0.03
+"""A batch that a swap slows by at most this hides it."""
+
+
+def floor_of(model: Model, rates: Mapping[str, float], size: int = 2) -> Callable[[Features], float]:
+    """Return the roofline in seconds, the largest of memory, arithmetic and transfers.
+
+    `rates` are `bandwidth.peaks` of the device: "read" bytes a second, "matmul" FLOP a second, and the link's two
+    directions. `size` is the bytes of a number.
+    """
+    narrow = Fraction(2, size)  # the roofline counts 2 bytes a number
+    out, back = (
+        bandwidth_functions(model.kv_bytes(size), Fraction(rates[way]))[k]
+        for k, way in enumerate(("device to host", "host to device"))
+    )
+    functions = (
+        memory_function(model, Fraction(rates["read"]) * narrow), compute_function(model, Fraction(rates["matmul"])),
+        out, back,
+    )  # fmt: skip
+    return lambda features: float(longest(functions, features))
+
+
+def hidden(together: float, without: float, alone: float) -> float:
+    """Return the part of a swap that a batch hides: 1 - (with - without) / alone; 1: all of it, 0: none."""
+    return 1 - (together - without) / alone
+
+
+LINK = {"out": "device to host", "in": "host to device", "both": "both directions"}
+"""The quantity of `bandwidth` that a swap's rate is measured against, by its direction."""
+
+
+def swap_rows(
+    measured: Sequence[Measured], model: Model, rates: Mapping[str, float], size: int = 2
+) -> list[dict[str, Any]]:
+    """Return a row for each swap beside work: alone, with and without it, the rate alone, the hidden part.
+
+    `of_link` is the rate over that of one large pinned copy that way; `budget` the tokens that such a copy moves while
+    the batch runs without the swap.
+    `slowed` is how much longer the batch takes with it, as a fraction. `hidden` is None where the swap alone takes less
+    time than the noise of the batch (between the 10 and 90 % quantiles): nothing can be said then.
+    """
+    runs = {(found.point.work, found.point.swap_out, found.point.swap_in): found for found in measured}
+    rows = []
+    for found in measured:
+        point = found.point
+        alone, without = runs.get(((), point.swap_out, point.swap_in)), runs.get((point.work, 0, 0))
+        if point.work and (point.swap_out or point.swap_in) and alone is not None and without is not None:
+            rows.append(_swap_row(found, alone, without, model.kv_bytes(size), rates))
+    return rows
+
+
+def _swap_row(
+    found: Measured, alone: Measured, without: Measured, token_bytes: int, rates: Mapping[str, float]
+) -> dict[str, Any]:
+    point, resolved = found.point, alone.seconds > max(found.noise, without.noise)
+    direction = _direction(point)
+    link, rate = rates[LINK[direction]], token_bytes * (point.swap_out + point.swap_in) / alone.seconds
+    ways = 2 if direction == "both" else 1
+    return {
+        "direction": direction, "tokens": max(point.swap_out, point.swap_in), "beside": Point("", point.work).name,
+        "alone": alone.seconds, "without": without.seconds, "together": found.seconds, "bytes_per_second": rate,
+        "of_link": rate / link, "budget": int(without.seconds * link / (ways * token_bytes)),
+        "hidden": hidden(found.seconds, without.seconds, alone.seconds) if resolved else None,
+        "slowed": found.seconds / without.seconds - 1,
+    }  # fmt: skip
+
+
+def _direction(point: Point) -> str:
+    return "both" if point.swap_out and point.swap_in else "out" if point.swap_out else "in"
+
+
+def knees(rows: Sequence[Mapping[str, Any]], most: float = SLOWED) -> dict[str, int]:
+    """Return by direction the most tokens up to which every swap measured slows its batch by at most `most`."""
+    found: dict[str, int] = {}
+    for direction in dict.fromkeys(row["direction"] for row in rows):
+        found[direction] = 0
+        for row in sorted((r for r in rows if r["direction"] == direction), key=lambda r: int(r["tokens"])):
+            if row["slowed"] > most:
+                break
+            found[direction] = row["tokens"]
+    return found

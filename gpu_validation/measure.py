@@ -1,0 +1,131 @@
+"""How a device is timed, and what a time depends on besides the code.
+
+On a GPU a sample is the time between two events. The GPU first sleeps while the host queues the work, so that short
+kernels are timed and not the host that launches them. On a CPU it is `perf_counter`.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpu_validation import replay
+
+cuda: Any = torch.cuda
+"""Its events and streams have no types."""
+WARMUP, REPEATS = 3, 7
+HOLD, MOST_HOLD = 2_000_000, 128_000_000
+"""Cycles that the GPU sleeps before a sample: about 1 ms at first, about 65 ms where the host needs longer."""
+CLOCKS = {
+    "driver": "driver_version",
+    "sm_clock_mhz": "clocks.sm",
+    "memory_clock_mhz": "clocks.mem",
+    "sm_clock_max_mhz": "clocks.max.sm",
+    "power_limit_w": "power.limit",
+}
+"""What is asked of nvidia-smi, by the key in a record."""
+
+
+def sample(run: Callable[[], object], device: torch.device) -> float:
+    """Return the seconds of one run."""
+    return _on_gpu(run) if device.type == "cuda" else _on_cpu(run)
+
+
+def _on_cpu(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def _on_gpu(run: Callable[[], object]) -> float:
+    """Let the GPU sleep, queue the run between two events; again with a longer sleep where it woke up too early.
+
+    A run that waits for the GPU itself always wakes it too early: its last sample includes the host.
+    """
+    hold = HOLD
+    while True:
+        start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        cuda.synchronize()
+        cuda._sleep(hold)
+        start.record()
+        run()
+        end.record()
+        woke = start.query()
+        end.synchronize()
+        if not woke or hold >= MOST_HOLD:
+            return float(start.elapsed_time(end)) / 1e3
+        hold *= 4
+
+
+def interleaved(
+    runs: Mapping[str, Callable[[], object]], device: torch.device, repeats: int = REPEATS, warmup: int = WARMUP
+) -> dict[str, list[float]]:
+    """Return samples of each run, taken in turn: A B B A, every second round the other way round."""
+    timed = {name: partial(_sample_list, run, device) for name, run in runs.items()}
+    taken = replay.interleaved(timed, repeats, warmup, lambda rounds: None)
+    return {name: seconds[:, 0].tolist() for name, seconds in taken.items()}
+
+
+def _sample_list(run: Callable[[], object], device: torch.device) -> list[float]:
+    return [sample(run, device)]
+
+
+def spread(samples: Sequence[float]) -> dict[str, Any]:
+    """Return the median and the 10 and 90 % quantiles of two or more samples, in seconds, and their number."""
+    tenths = statistics.quantiles(samples, n=10, method="inclusive")
+    return {
+        "seconds_median": statistics.median(samples),
+        "seconds_p10": tenths[0],
+        "seconds_p90": tenths[-1],
+        "repeats": len(samples),
+    }
+
+
+def facts(device: torch.device, date: str) -> dict[str, Any]:
+    """Return what a record says of where it is from; `date` is the caller's. A CPU is called cpu, never a GPU."""
+    known = {
+        "date": date,
+        "device_type": device.type,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
+        "python": platform.python_version(),
+        **{package: _version(package) for package in ("kvbound", "torch", "triton")},
+        "cuda": torch.version.cuda,
+        "cpu_threads": torch.get_num_threads(),
+    }
+    return known | (_clocks() if device.type == "cuda" else {})
+
+
+def cpu_name() -> str:
+    """Return the name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _clocks() -> dict[str, str | None]:
+    """Return the driver and the clocks of the first GPU as nvidia-smi says them; None where it does not."""
+    command = ["nvidia-smi", "-i", "0", f"--query-gpu={','.join(CLOCKS.values())}", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+        values = [value.strip() for value in said.splitlines()[0].split(",")]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        values = []
+    return dict(zip(CLOCKS, values if len(values) == len(CLOCKS) else [None] * len(CLOCKS), strict=True))

@@ -1,0 +1,133 @@
+"""A Llama-like decoder with seeded random weights: RMS norm, grouped queries, rotary embedding, gated feed-forward.
+
+It never was trained: the time of a batch and the truth of the KV do not depend on what the weights are. They are scaled
+so that the logits have a standard deviation of about 1, and greedy decoding does not cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from costmodels.models import Model
+from gpu_validation.backend import Backend, Layout
+from gpu_validation.cache import Cache
+
+EPSILON = 1e-5
+ROTARY_BASE = 500_000.0
+ON_HOST = 50_000_000
+"""Models of at most this many parameters get the same weights on every device, drawn on the host."""
+
+
+@dataclass
+class Inputs:
+    """What a batch gives to the decoder, all on the device; rows as in `Layout`."""
+
+    tokens: Tensor
+    """int64 [rows]."""
+    positions: Tensor
+    slots: Tensor
+    """Where the KV of each row goes, -1: nowhere."""
+    sampled: Tensor | None
+    """Rows whose logits are wanted; None: all of them."""
+    layout: Layout
+
+
+@dataclass
+class _Layer:
+    attention_norm: Tensor
+    qkv: Tensor
+    """[(H + 2 KV) D, width]: queries, keys and values in one product."""
+    output: Tensor
+    hidden_norm: Tensor
+    gate_up: Tensor
+    """[2 hidden, width]."""
+    down: Tensor
+
+
+class Decoder:
+    """The decoder on the device of the backend. All its arithmetic on activations is the backend's."""
+
+    def __init__(self, model: Model, backend: Backend, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> None:
+        self.model, self.backend, self.dtype = model, backend, dtype
+        device = torch.device("cpu") if parameters(model) <= ON_HOST else backend.device
+        self._generator = torch.Generator(device).manual_seed(seed)
+        d, head = model.width, model.head_width
+        self.embedding = self._normal(model.vocabulary, d, d)
+        self.layers = [
+            _Layer(
+                attention_norm=self._ones(),
+                qkv=self._normal((model.heads + 2 * model.kv_heads) * head, d, d),
+                output=self._normal(d, model.heads * head, model.heads * head),
+                hidden_norm=self._ones(),
+                gate_up=self._normal(2 * model.hidden, d, d),
+                down=self._normal(d, model.hidden, model.hidden),
+            )
+            for _ in range(model.layers)
+        ]
+        self.norm = self._ones()
+        self.head = self.embedding if model.tied else self._normal(model.vocabulary, d, d)
+        self.angles = rotary_angles(1, head, backend.device)
+        self._wide_head: Tensor | None = None
+
+    def _normal(self, rows: int, columns: int, fan_in: int) -> Tensor:
+        drawn = torch.randn(rows, columns, generator=self._generator, device=self._generator.device)
+        scaled: Tensor = drawn / fan_in**0.5
+        return scaled.to(device=self.backend.device, dtype=self.dtype)
+
+    def _ones(self) -> Tensor:
+        return torch.ones(self.model.width, device=self.backend.device, dtype=self.dtype)
+
+    def reach(self, positions: int) -> None:
+        """Make the table of angles reach so many positions."""
+        if positions > len(self.angles):
+            self.angles = rotary_angles(positions, self.model.head_width, self.backend.device)
+
+    def forward(self, inputs: Inputs, cache: Cache) -> Tensor:
+        """Run the rows, store their KV, and return the logits [sampled, vocabulary], fp32 (fp64 for an fp64 model)."""
+        backend, residual = self.backend, None
+        x = self.embedding[inputs.tokens]
+        for number, layer in enumerate(self.layers):
+            x, residual = backend.rms_norm(x, layer.attention_norm, EPSILON, residual)
+            x = self._attention(x, layer, inputs, cache.layer(number))
+            x, residual = backend.rms_norm(x, layer.hidden_norm, EPSILON, residual)
+            x = backend.linear(backend.silu_mul(backend.linear(x, layer.gate_up)), layer.down)
+        if inputs.sampled is not None:
+            x, residual = x[inputs.sampled], None if residual is None else residual[inputs.sampled]
+        x, _ = backend.rms_norm(x, self.norm, EPSILON, residual)
+        return self._logits(x)
+
+    def _attention(self, x: Tensor, layer: _Layer, inputs: Inputs, kv: Tensor) -> Tensor:
+        model = self.model
+        heads = [model.heads, model.kv_heads, model.kv_heads]
+        qkv = self.backend.linear(x, layer.qkv).view(-1, sum(heads), model.head_width)
+        query, key, value = torch.split(qkv, heads, dim=1)
+        query = self.backend.store_kv(query, key, value, kv, inputs.slots, inputs.positions, self.angles)
+        mixed = self.backend.attention(query, kv, inputs.layout, model.head_width**-0.5)
+        return self.backend.linear(mixed.flatten(1), layer.output)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """Logits without a rounding to 16 bits, which makes ties: cuBLAS accumulates and returns fp32."""
+        if x.dtype in (torch.float32, torch.float64):
+            return self.backend.linear(x, self.head)
+        if x.is_cuda and not getattr(self.backend, "strict", False):
+            return torch.mm(x, self.head.t(), out_dtype=torch.float32)
+        if self._wide_head is None:
+            self._wide_head = self.head.float()
+        return self.backend.linear(x.float(), self._wide_head)
+
+
+def parameters(model: Model) -> int:
+    """Return the number of weights of the decoder, norms left out."""
+    heads = model.heads + 2 * model.kv_heads
+    layer = model.width * (heads + model.heads) * model.head_width + 3 * model.width * model.hidden
+    return model.layers * layer + (1 if model.tied else 2) * model.vocabulary * model.width
+
+
+def rotary_angles(positions: int, head_width: int, device: torch.device) -> Tensor:
+    """Return fp32 [positions, D]: cosines of the angles of each position, then their sines."""
+    frequency = ROTARY_BASE ** -(torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
+    angle = torch.arange(positions, dtype=torch.float64)[:, None] * frequency
+    return torch.cat((angle.cos(), angle.sin()), dim=1).float().to(device)

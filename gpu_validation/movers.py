@@ -1,0 +1,142 @@
+"""Three ways to copy blocks between the pools, behind one interface: `move(cache, pieces, out)` on the current stream.
+
+Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head, whose tokens lie
+together.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from functools import cache as once
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gpu_validation.allocator import Piece
+from gpu_validation.cache import Cache
+
+Mover = Callable[[Cache, list[Piece], bool], None]
+
+
+class Run(NamedTuple):
+    """`blocks` whole blocks from `device` and from `host` on."""
+
+    device: int
+    host: int
+    blocks: int
+
+
+def runs(pieces: list[Piece]) -> list[Run]:
+    """Return the whole blocks among the pieces as few runs, neighbours on both sides together."""
+    found: list[Run] = []
+    for device, host in sorted((piece.device, piece.host) for piece in pieces if piece.whole):
+        if found and (device, host) == (found[-1].device + found[-1].blocks, found[-1].host + found[-1].blocks):
+            found[-1] = found[-1]._replace(blocks=found[-1].blocks + 1)
+        else:
+            found.append(Run(device, host, 1))
+    return found
+
+
+def copies(cache: Cache, pieces: list[Piece]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (device side, host side) of every copy, contiguous tensors of one shape."""
+    for run in runs(pieces):
+        yield cache.pool[run.device : run.device + run.blocks], cache.host[run.host : run.host + run.blocks]
+    yield from partial_copies(cache, pieces)
+
+
+def partial_copies(cache: Cache, pieces: list[Piece]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the copies of parts of blocks."""
+    for piece in pieces:
+        if not piece.whole:
+            tokens = slice(piece.first, piece.last)
+            device, host = cache.pool[piece.device].flatten(0, 2), cache.host[piece.host].flatten(0, 2)
+            yield from zip(device[:, tokens].unbind(), host[:, tokens].unbind(), strict=True)
+
+
+def by_run(cache: Cache, pieces: list[Piece], out: bool) -> None:
+    """One asynchronous copy a run; what the CPU does too."""
+    for device, host in copies(cache, pieces):
+        source, target = (device, host) if out else (host, device)
+        target.copy_(source, non_blocking=True)
+
+
+def by_staging(cache: Cache, pieces: list[Piece], out: bool) -> None:
+    """Whole blocks through a buffer on the device, gathered or scattered there; one copy for a run on the host."""
+    whole = sorted((piece.host, piece.device) for piece in pieces if piece.whole)
+    if whole:
+        blocks = torch.tensor([device for _, device in whole])
+        if cache.pool.is_cuda:
+            blocks = blocks.pin_memory().to(cache.pool.device, non_blocking=True)
+        staging = cache.pool.index_select(0, blocks) if out else cache.pool.new_empty(len(whole), *cache.pool.shape[1:])
+        by_run_of_staging(cache, staging, [host for host, _ in whole], out)
+        if not out:
+            cache.pool.index_copy_(0, blocks, staging)
+    for device, host in partial_copies(cache, pieces):
+        source, target = (device, host) if out else (host, device)
+        target.copy_(source, non_blocking=True)
+
+
+def by_run_of_staging(cache: Cache, staging: Tensor, hosts: list[int], out: bool) -> None:
+    """Copy the staging buffer, block k of which belongs to host block hosts[k] (ascending), in few copies."""
+    start = 0
+    for k in range(1, len(hosts) + 1):
+        if k == len(hosts) or hosts[k] != hosts[k - 1] + 1:
+            host, device = cache.host[hosts[start] : hosts[start] + k - start], staging[start:k]
+            source, target = (device, host) if out else (host, device)
+            target.copy_(source, non_blocking=True)
+            start = k
+
+
+class _Attributes(ctypes.Structure):
+    """CUmemcpyAttributes: the order in which the source may be read, two hints of location (unused), flags."""
+
+    _fields_ = (
+        ("order", ctypes.c_int),
+        ("source", ctypes.c_int * 2),
+        ("target", ctypes.c_int * 2),
+        ("flags", ctypes.c_uint),
+    )
+
+
+_IN_STREAM_ORDER = 1
+
+
+@once
+def _batch_copy() -> Callable[..., int] | None:
+    """Return cuMemcpyBatchAsync of the driver as CUDA 13 has it (no index of failure), None where it is not there."""
+    try:
+        function = ctypes.CDLL("libcuda.so.1").cuMemcpyBatchAsync_v2
+    except (OSError, AttributeError):
+        return None
+    function.restype = ctypes.c_int
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    function.argtypes = [pointer, pointer, pointer, size, pointer, pointer, size, pointer]
+    return function
+
+
+def by_batch(cache: Cache, pieces: list[Piece], out: bool) -> None:
+    """All copies in one call of the driver; needs a stream that is not the default one."""
+    function = _batch_copy()
+    if function is None:
+        raise RuntimeError("the driver has no cuMemcpyBatchAsync_v2")
+    pairs = list(copies(cache, pieces))
+    n = len(pairs)
+    pointers, sizes = ctypes.c_uint64 * n, ctypes.c_size_t * n
+    device, host = pointers(*(a.data_ptr() for a, _ in pairs)), pointers(*(b.data_ptr() for _, b in pairs))
+    target, source = (host, device) if out else (device, host)
+    attributes, first = _Attributes(order=_IN_STREAM_ORDER), ctypes.c_size_t(0)
+    stream = torch.cuda.current_stream(cache.pool.device).cuda_stream
+    lengths = sizes(*(a.nbytes for a, _ in pairs))
+    code = function(target, source, lengths, n, ctypes.byref(attributes), ctypes.byref(first), 1, stream)
+    if code:
+        raise RuntimeError(f"cuMemcpyBatchAsync failed with CUresult {code} for {n} copies")
+
+
+def movers(device: torch.device) -> dict[str, Mover]:
+    """Return the movers that this device can try, by name."""
+    found: dict[str, Mover] = {"runs": by_run, "staging": by_staging}
+    if device.type == "cuda" and _batch_copy() is not None:
+        found["batch"] = by_batch
+    return found

@@ -1,0 +1,304 @@
+"""The plan of a replay: a schedule executed ahead of time on the host, down to the blocks of every batch.
+
+`make_plan` lets the referee execute the schedule, gives and takes blocks as `docs/semantics.md` says, and compares the
+blocks that it holds with the referee's memory at every batch. The engine then only follows the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_validation.allocator import Allocator, Piece
+from kvbound.instance import Instance, Request
+from kvbound.schedule import Batch, Schedule
+from kvbound.trace import BatchTrace, Step, Trace
+from kvbound.validator import verify_schedule
+
+Integers = NDArray[np.int64]
+
+
+class Mismatch(RuntimeError):
+    """The allocator holds other memory than the referee counts: a mistake in this package, never of the input."""
+
+
+class Work(NamedTuple):
+    """What a request does in a batch: `tokens` processed on top of `resident` ones, and the blocks of its context."""
+
+    request: int
+    """Its position in the instance."""
+    resident: int
+    tokens: int
+    table: tuple[int, ...]
+    samples: bool
+    """Whether it generates a token."""
+
+
+@dataclass
+class Transfer:
+    """All that a batch swaps in one direction; it waits for the transfers `after_out` and `after_in` (-1: for none).
+
+    Transfers are numbered from 0, those out and those in apart.
+    """
+
+    pieces: list[Piece]
+    after_out: int
+    after_in: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens moved."""
+        return sum(piece.last - piece.first for piece in self.pieces)
+
+
+@dataclass
+class BatchPlan:
+    """One batch: what moves, what works, which transfers the work waits for, and the memory that the referee counts."""
+
+    work: tuple[Work, ...]
+    out: Transfer | None = None
+    back: Transfer | None = None
+    after_out: int = -1
+    after_in: int = -1
+    freed: list[int] = field(default_factory=list)
+    """Device blocks freed since the batch before, up to the swap-outs of this one."""
+    freed_host: list[int] = field(default_factory=list)
+    """Host blocks freed since the batch before, up to the drops of this one."""
+    tails: list[tuple[int, int]] = field(default_factory=list)
+    """After the moves: (device block, first token of it that is not held), of the requests that moved."""
+    device: int = 0
+    """Tokens of occupied device blocks during the batch."""
+    host: int = 0
+    """Tokens on the host after the moves."""
+
+    @property
+    def decodes(self) -> bool:
+        """Whether every request processes one token and generates one, so that a captured graph can run it."""
+        return bool(self.work) and all(work.tokens == 1 and work.samples for work in self.work)
+
+    def starts(self) -> list[int]:
+        """Return the first row of each request, and the number of rows."""
+        return [0, *np.cumsum([work.tokens for work in self.work]).tolist()]
+
+    def positions(self) -> Integers:
+        """Return the position of each row in its request."""
+        return _joined([np.arange(work.resident, work.resident + work.tokens) for work in self.work])
+
+    def slots(self, block: int) -> Integers:
+        """Return where the KV of each row goes: device block * block + offset."""
+        return _joined([_slots(work, block) for work in self.work])
+
+    def places(self, width: int) -> Integers:
+        """Return where the token of each row stands in the flat history (see `Plan.history`)."""
+        return _joined([1 + w.request * width + np.arange(w.resident, w.resident + w.tokens) for w in self.work])
+
+    def sampled(self) -> Integers:
+        """Return the rows that generate a token."""
+        return np.array([end - 1 for end, work in zip(self.starts()[1:], self.work, strict=True) if work.samples], int)
+
+
+@dataclass
+class Plan:
+    """What the engine needs to replay a schedule; `blocks` and `host_blocks` are what its pools must hold."""
+
+    ids: tuple[str, ...]
+    block: int
+    width: int
+    """The longest context: tokens known at the end of a request."""
+    given: list[list[tuple[int, int]]]
+    """For each request the ranges of positions that are given (prompt, returned tokens), not generated."""
+    batches: list[BatchPlan]
+    blocks: int
+    host_blocks: int
+    trace: Trace | None = None
+    """The referee's execution (None for a batch made by `synthetic_plan`)."""
+
+    def history(self, vocabulary: int, seed: int) -> Integers:
+        """Return the tokens known ahead: place 0 is for scratch, request r at position p stands at 1 + r * width + p.
+
+        Given tokens depend on the seed, the id and the position alone; those to be generated are -1, which no
+        embedding takes.
+        """
+        tokens = np.full(1 + len(self.ids) * self.width, -1)
+        tokens[0] = 0
+        for r, (id, ranges) in enumerate(zip(self.ids, self.given, strict=True)):
+            stream = np.random.PCG64([seed, *id.encode()])  # its raw numbers are the same in all versions of numpy
+            row = (stream.random_raw(max(last for _, last in ranges)) % vocabulary).astype(np.int64)
+            for first, last in ranges:
+                tokens[1 + r * self.width + first : 1 + r * self.width + last] = row[first:last]
+        return tokens
+
+
+def make_plan(instance: Instance, schedule: Schedule) -> Plan:
+    """Execute a schedule ahead of time.
+
+    Raises:
+        InvalidSchedule, BadInput: what the referee says of the schedule.
+        Mismatch: the blocks of a batch are not the memory that the referee counts (a mistake in this package).
+    """
+    trace = verify_schedule(instance, schedule)
+    planner = _Planner(instance, trace)
+    batches = [
+        planner.batch(j, batch, traced)
+        for j, (batch, traced) in enumerate(zip(trace.expanded().batches, trace.batches, strict=True))
+    ]
+    return Plan(
+        ids=tuple(request.id for request in instance.requests),
+        block=instance.machine.block,
+        width=max(request.peak for request in instance.requests) + 1,
+        given=[_given(request) for request in instance.requests],
+        batches=batches,
+        blocks=planner.allocator.device.made,
+        host_blocks=planner.allocator.host.made,
+        trace=trace,
+    )
+
+
+def synthetic_plan(
+    work: Sequence[tuple[int, int]], block: int, swap_out_tokens: int = 0, swap_in_tokens: int = 0
+) -> Plan:
+    """Return a plan of one batch in which each request of `work` = [(c, m), ..] processes c tokens on top of m.
+
+    One more request is swapped out, and one in. Every request of `work` generates a token, and all tokens are given.
+    """
+    n = len(work)
+    allocator = Allocator(n + 2, block)
+    for i, (_, resident) in enumerate(work):
+        allocator.grow(i, resident)
+    for i, tokens in ((n, swap_out_tokens), (n + 1, swap_in_tokens)):
+        allocator.grow(i, tokens)
+    allocator.swap_out(n + 1, swap_in_tokens)
+    order = _Order()
+    batch = BatchPlan(work=())
+    out = allocator.swap_out(n, swap_out_tokens)
+    back = allocator.swap_in(n + 1, swap_in_tokens)
+    batch.out, batch.back = order.out(out), order.back(back)
+    for i, (tokens, _) in enumerate(work):
+        allocator.grow(i, tokens)
+    batch.work = tuple(Work(i, m, c, allocator.table(i), True) for i, (c, m) in enumerate(work))
+    batch.device, batch.host = allocator.device.held * block, allocator.host_tokens
+    width = max((c + m for c, m in work), default=0) + 1
+    ids = tuple(f"S{i}" for i in range(n + 2))
+    given = [[(0, width)]] * len(ids)
+    return Plan(ids, block, width, given, [batch], allocator.device.made, allocator.host.made)
+
+
+class _Order:
+    """Which transfers touched which blocks, as long as somebody may have to wait for them."""
+
+    def __init__(self) -> None:
+        self.count = {"out": 0, "in": 0}
+        self.device: dict[str, dict[int, int]] = {"out": {}, "in": {}}  # the last transfer that touched a device block
+        self.host: dict[str, dict[int, int]] = {"out": {}, "in": {}}
+
+    def out(self, pieces: list[Piece]) -> Transfer | None:
+        """Number a transfer out, which waits for those before it that touched its blocks."""
+        return self._transfer("out", pieces)
+
+    def back(self, pieces: list[Piece]) -> Transfer | None:
+        """Number a transfer in."""
+        return self._transfer("in", pieces)
+
+    def _transfer(self, direction: str, pieces: list[Piece]) -> Transfer | None:
+        if not pieces:
+            return None
+        after = {
+            way: max(max(self.device[way].get(p.device, -1), self.host[way].get(p.host, -1)) for p in pieces)
+            for way in ("out", "in")
+        }
+        for piece in pieces:
+            self.device[direction][piece.device] = self.host[direction][piece.host] = self.count[direction]
+        self.count[direction] += 1
+        return Transfer(pieces, after["out"], after["in"])
+
+    def work(self, works: Sequence[Work]) -> tuple[int, int]:
+        """Return the transfers out and in that the work of a batch waits for, and forget what it has waited for."""
+        if not (self.device["out"] or self.device["in"]):
+            return -1, -1
+        touched = {block for work in works for block in work.table}
+        waits = []
+        for last in self.device.values():
+            wait = max((number for block, number in last.items() if block in touched), default=-1)
+            for block in [block for block, number in last.items() if number <= wait]:
+                del last[block]
+            waits.append(wait)
+        return waits[0], waits[1]
+
+
+class _Planner:
+    """Plans the batches of a trace one after another."""
+
+    def __init__(self, instance: Instance, trace: Trace) -> None:
+        self.instance = instance
+        self.allocator = Allocator(len(instance.requests), instance.machine.block)
+        self.order = _Order()
+        self.steps: list[dict[int, Step]] = [{} for _ in trace.batches]
+        for i, request in enumerate(trace.requests):
+            for step in request.steps:
+                self.steps[step.batch][i] = step
+        self.last = [request.steps[-1].batch for request in trace.requests]
+
+    def batch(self, j: int, batch: Batch, traced: BatchTrace) -> BatchPlan:
+        """Plan one batch; Mismatch if its memory is not the referee's."""
+        moved = self.index(batch.drop) + self.index(batch.swap_out) + self.index(batch.swap_in)
+        for i, tokens in self.index(batch.drop):
+            self.allocator.drop(i, tokens)
+        freed_host = self.allocator.host.collect()
+        pieces = [piece for i, tokens in self.index(batch.swap_out) for piece in self.allocator.swap_out(i, tokens)]
+        out = self.order.out(pieces)
+        freed = self.allocator.device.collect()
+        pieces = [piece for i, tokens in self.index(batch.swap_in) for piece in self.allocator.swap_in(i, tokens)]
+        back = self.order.back(pieces)
+        tails = [tail for i in sorted({i for i, _ in moved}) for tail in self.allocator.tail(i)]
+        work = tuple(self.work(i, tokens, self.steps[j][i]) for i, tokens in self.index(batch.work))
+        after_out, after_in = self.order.work(work)
+        plan = BatchPlan(work, out, back, after_out, after_in, freed, freed_host, tails, traced.device, traced.host)
+        self.compare(j, traced.device, traced.host)
+        for work_done in work:
+            if self.last[work_done.request] == j:
+                self.allocator.finish(work_done.request)
+        self.compare(j, traced.device_after, traced.host)
+        return plan
+
+    def index(self, tokens_of: dict[str, int]) -> list[tuple[int, int]]:
+        """Return the requests by their positions."""
+        return [(self.instance.index[id], tokens) for id, tokens in tokens_of.items()]
+
+    def work(self, i: int, tokens: int, step: Step) -> Work:
+        """Let a request grow, and return what it does."""
+        resident = self.allocator.resident(i)
+        if (resident, tokens) != (step.resident, step.tokens):
+            raise Mismatch(f"request {i} in batch {step.batch}: {resident} + {tokens}, the referee has {step}")
+        self.allocator.grow(i, tokens)
+        return Work(i, resident, tokens, self.allocator.table(i), step.generated)
+
+    def compare(self, j: int, device: int, host: int) -> None:
+        """Mismatch unless the blocks held, and the tokens on the host, are those that the referee counts."""
+        memory, held = self.instance.machine.memory, self.allocator.device.held * self.instance.machine.block
+        if held != device or (memory is not None and held > memory) or self.allocator.host_tokens != host:
+            raise Mismatch(
+                f"batch {j}: the blocks hold {held} tokens and the host {self.allocator.host_tokens}, "
+                f"the referee counts {device} and {host}, memory is {memory}"
+            )
+
+
+def _given(request: Request) -> list[tuple[int, int]]:
+    """Return the ranges of positions of the prompt and of what the calls return."""
+    ranges = [(0, request.prompt)]
+    for k, call in enumerate(request.calls):
+        first = request.context_at_call(k) + 1
+        ranges.append((first, first + call.returns))
+    return ranges
+
+
+def _slots(work: Work, block: int) -> Integers:
+    positions = np.arange(work.resident, work.resident + work.tokens)
+    return np.array(work.table)[positions // block] * block + positions % block
+
+
+def _joined(parts: list[Integers]) -> Integers:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)

@@ -1,0 +1,104 @@
+"""Swaps beside the work: two streams of their own on a GPU, and who waits for whom.
+
+A transfer waits for the work before its batch (which read or wrote its blocks) and for the transfers that its plan
+names. The work of a batch waits for the transfers that its plan names: those that bring the KV that it reads, and those
+that have to leave a block before it is written again. On the CPU everything happens in order at once.
+"""
+
+from __future__ import annotations
+
+import statistics
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+
+from gpu_validation.allocator import Piece
+from gpu_validation.cache import Cache
+from gpu_validation.clock import Clock, Mark, new_stream
+from gpu_validation.movers import Mover, movers
+from gpu_validation.plan import Transfer
+
+
+@dataclass
+class Swapper:
+    """The transfers of one replay. `out` and `back` make them, `wait` lets the work wait for them."""
+
+    cache: Cache
+    mover: Mover
+    clock: Clock
+    streams: tuple[torch.cuda.Stream, torch.cuda.Stream] | None = None
+    """Those for transfers out and in; None on the CPU."""
+    marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
+    """Start and end of every transfer out, and of every transfer in."""
+
+    def out(self, transfer: Transfer) -> None:
+        """Start a transfer to the host."""
+        self._start(transfer, 0)
+
+    def back(self, transfer: Transfer) -> None:
+        """Start a transfer to the device."""
+        self._start(transfer, 1)
+
+    def _start(self, transfer: Transfer, direction: int) -> None:
+        with self._on_stream(direction):
+            self._await(transfer.after_out, transfer.after_in)
+            start = self.clock.mark()
+            self.mover(self.cache, transfer.pieces, direction == 0)
+            self.marks[direction].append((start, self.clock.mark()))
+
+    def _on_stream(self, direction: int) -> AbstractContextManager[object]:
+        """Make the stream of the direction the current one, behind all the work that was started so far."""
+        if self.streams is None:
+            return nullcontext()
+        self.streams[direction].wait_stream(torch.cuda.current_stream())
+        return torch.cuda.stream(self.streams[direction])
+
+    def wait(self, after_out: int, after_in: int) -> None:
+        """Let the work wait for the transfers of these numbers and all before them (-1: for none)."""
+        self._await(after_out, after_in)
+
+    def wait_for_all(self) -> None:
+        """Let the work wait for all transfers started so far: synchronous swapping."""
+        self._await(len(self.marks[0]) - 1, len(self.marks[1]) - 1)
+
+    def _await(self, *numbers: int) -> None:
+        for number, marks in zip(numbers, self.marks, strict=True):
+            if number >= 0 and self.streams is not None:
+                torch.cuda.current_stream().wait_event(marks[number][1])
+
+    def seconds(self) -> tuple[list[float], list[float]]:
+        """Return the seconds of every transfer out and of every transfer in; only when all have happened."""
+        out, back = ([self.clock.seconds(start, end) for start, end in marks] for marks in self.marks)
+        return out, back
+
+
+def pick_mover(cache: Cache, most: int = 64, repeats: int = 5) -> tuple[str, dict[str, float]]:
+    """Measure every mover on every other block, there and back, and return the fastest with the seconds of each.
+
+    What the pools hold is overwritten; fewer than two blocks on a side: "runs" without a measurement. On the CPU, too.
+    """
+    count = min(most, cache.pool.shape[0] // 2, cache.host.shape[0])
+    if not cache.pool.is_cuda or count == 0:
+        return "runs", {}
+    pieces = [Piece(0, k, 2 * k, k, 0, cache.block, True) for k in range(count)]
+    seconds: dict[str, float] = {}
+    for name, mover in movers(cache.pool.device).items():
+        try:
+            seconds[name] = _median_seconds(cache, mover, pieces, repeats)
+        except RuntimeError:  # a driver that refuses a way is no reason not to go the others
+            continue
+    return min(seconds, key=lambda name: seconds[name]), seconds
+
+
+def _median_seconds(cache: Cache, mover: Mover, pieces: list[Piece], repeats: int) -> float:
+    clock, stream, marks = Clock(cache.pool.device), new_stream(), []
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2 + repeats):
+            start = clock.mark()
+            mover(cache, pieces, True)
+            mover(cache, pieces, False)
+            marks.append((start, clock.mark()))
+    clock.synchronize()
+    return statistics.median(clock.seconds(start, end) for start, end in marks[2:])

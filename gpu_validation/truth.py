@@ -1,0 +1,182 @@
+"""Whether the KV is true: tokens and logits are the same whatever a schedule did. Four levels, each with its own claim.
+
+L0 (any dtype): the bits of the KV of every token before a swap-out are those after the swap-in, and with the same
+   batches the logits are bitwise those of the run that never swapped.
+L1 (fp64; fp32 with exact products): the tokens are the same for swap, recomputation, pauses, chunks and any batching.
+   Void where the smallest margin between the best two tokens is below twice the largest difference of the logits.
+L2 (strict backend, any dtype): all logits are bitwise the same, recomputation included.
+L3 (bf16): forced along the same tokens, the logits differ by at most TOLERANCE, and where the best token differs its
+   margin was at most twice the difference (which follows; the rate of such flips is what is worth knowing).
+
+Each check returns a flat record whose `holds` is the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from costmodels.models import Model
+from gpu_validation.devices import open_backend
+from gpu_validation.engine import Engine, Run
+from gpu_validation.plan import Plan, make_plan
+from gpu_validation.scenarios import WAYS, laid_out
+from kvbound.instance import Instance
+
+TOLERANCE = 2e-2
+"""Of L3: the norm of the difference of the logits of a token, over the norm of the logits."""
+
+Record = dict[str, Any]
+
+
+def truth_plans(instance: Instance) -> dict[str, Plan]:
+    """Return the plans that L1 to L3 compare, the one to compare with first."""
+    plans = {way: make_plan(instance, laid_out(instance, way)) for way in WAYS}
+    plans["chunked"] = make_plan(instance, laid_out(instance, "recompute", chunk=5))
+    plans["alone"] = make_plan(instance, laid_out(instance, alone=True))
+    return plans
+
+
+def check_all(
+    model: Model, instance: Instance, device: str = "cuda", backend: str = "triton", seed: int = 0
+) -> list[Record]:
+    """Return the records of all levels on a device: L0, L3 and the strict L2 in bf16, L1 in fp32 (fp64 on a CPU).
+
+    On a CPU the strict kernels run in the interpreter, and in fp64; plain torch has none, and no L2.
+    """
+    exact = torch.float32 if device == "cuda" else torch.float64
+    plans = truth_plans(instance)
+
+    def engine(dtype: torch.dtype, strict: bool = False) -> Engine:
+        return Engine(model, open_backend(device, backend, strict=strict), dtype=dtype, seed=seed)
+
+    fast = engine(torch.bfloat16)
+    records = [swaps_are_exact(fast, plans["preserve"], plans["swap"]), *forced_logits_are_close(fast, plans)]
+    del fast  # the GPU holds one model at a time
+    records += tokens_are_equal(engine(exact), plans)
+    if backend == "triton":
+        strict_dtype = torch.bfloat16 if device == "cuda" else torch.float64
+        records += logits_are_bitwise_equal(engine(strict_dtype, strict=True), plans)
+    return sorted(records, key=lambda record: str(record["level"]))
+
+
+def swaps_are_exact(engine: Engine, preserved: Plan, swapped: Plan, **options: Any) -> Record:
+    """L0, for two plans of the same batches; `options` go to `Engine.run`."""
+    before = engine.run(preserved, keep_logits=True, poison=True, **options)
+    after = engine.run(swapped, keep_logits=True, poison=True, check=True, **options)
+    wrong = [(s.request, s.position) for s in after.swapped if s.before != s.after]
+    differ = _unequal(before, after)
+    return _record(engine, "L0", not wrong and not differ and bool(after.swapped)) | {
+        "swapped_tokens": len(after.swapped),
+        "wrong_checksums": len(wrong),
+        "logits": len(before.logits),
+        "unequal_logits": differ,
+    }
+
+
+def tokens_are_equal(engine: Engine, plans: Mapping[str, Plan], **options: Any) -> list[Record]:
+    """L1: a record for every plan but the first, which the others are compared with."""
+    runs = {name: engine.run(plan, keep_logits=True, poison=True, **options) for name, plan in plans.items()}
+    return [_equal_tokens(engine, reference, other) for reference, other in _pairs(runs)]
+
+
+def _equal_tokens(engine: Engine, reference: tuple[str, Run], other: tuple[str, Run]) -> Record:
+    margin = min(_margin(row) for row in reference[1].logits.values())
+    difference = max(_difference(reference[1], other[1]))
+    same = reference[1].tokens == other[1].tokens
+    void = not margin >= 2 * difference
+    return _record(engine, "L1", same and not void, reference[0], other[0]) | {
+        "tokens": len(reference[1].logits),
+        "equal": same,
+        "void": void,
+        "smallest_margin": margin,
+        "largest_difference": difference,
+    }
+
+
+def logits_are_bitwise_equal(engine: Engine, plans: Mapping[str, Plan], **options: Any) -> list[Record]:
+    """L2: as L1, for an engine whose backend is strict."""
+    runs = {name: engine.run(plan, keep_logits=True, poison=True, **options) for name, plan in plans.items()}
+    return [
+        _record(engine, "L2", not _unequal(reference[1], other[1]), reference[0], other[0])
+        | {"logits": len(reference[1].logits), "unequal_logits": _unequal(reference[1], other[1])}
+        for reference, other in _pairs(runs)
+    ]
+
+
+def forced_logits_are_close(engine: Engine, plans: Mapping[str, Plan], **options: Any) -> list[Record]:
+    """L3: every plan is forced along the tokens that the first one generates."""
+    first = next(iter(plans.values()))
+    teacher = teacher_of(first, engine.run(first, **options))
+    runs = {
+        name: engine.run(plan, keep_logits=True, poison=True, teacher=teacher, **options)
+        for name, plan in plans.items()
+    }
+    return [_close(engine, reference, other) for reference, other in _pairs(runs)]
+
+
+def teacher_of(plan: Plan, run: Run) -> Tensor:
+    """Return the history of a run, to force others along it."""
+    history = torch.zeros(1 + len(plan.ids) * plan.width, dtype=torch.int64)
+    for r, id in enumerate(plan.ids):
+        start = 1 + r * plan.width
+        history[start : start + len(run.tokens[id])] = torch.tensor(run.tokens[id])
+    return history
+
+
+def _close(engine: Engine, reference: tuple[str, Run], other: tuple[str, Run]) -> Record:
+    pairs = [(row, other[1].logits[key]) for key, row in reference[1].logits.items()]
+    relative = [float((a - b).norm() / a.norm()) for a, b in pairs]
+    flips = [(_margin(a), float((a - b).abs().max())) for a, b in pairs if a.argmax() != b.argmax()]
+    unexplained = sum(margin > 2 * difference * (1 + 1e-6) for margin, difference in flips)
+    worst = max(relative)
+    return _record(engine, "L3", worst <= TOLERANCE and not unexplained, reference[0], other[0]) | {
+        "tokens": len(pairs),
+        "relative_worst": worst,
+        "relative_mean": sum(relative) / len(relative),
+        "flips": len(flips),
+        "flip_rate": len(flips) / len(pairs),
+        "unexplained_flips": unexplained,
+    }
+
+
+def _pairs(runs: dict[str, Run]) -> list[tuple[tuple[str, Run], tuple[str, Run]]]:
+    """Return the first with each of the others."""
+    first, *others = runs.items()
+    return [(first, other) for other in others]
+
+
+def _unequal(a: Run, b: Run) -> int:
+    """Return how many logits rows are not bitwise the same, those that only one of the runs has included."""
+    common = a.logits.keys() & b.logits.keys()
+    return len(a.logits.keys() ^ b.logits.keys()) + sum(not torch.equal(a.logits[k], b.logits[k]) for k in common)
+
+
+def _difference(a: Run, b: Run) -> list[float]:
+    """Return the largest difference of the logits of every token; infinite for one that only one run has."""
+    if a.logits.keys() != b.logits.keys():
+        return [float("inf")]
+    return [float((row - b.logits[key]).abs().max()) for key, row in a.logits.items()]
+
+
+def _margin(logits: Tensor) -> float:
+    """Return by how much the best token leads the second best."""
+    best, second = logits.topk(2).values.tolist()
+    return float(best - second)
+
+
+def _record(engine: Engine, level: str, holds: bool, reference: str = "preserve", other: str = "swap") -> Record:
+    return {
+        "level": level,
+        "holds": holds,
+        "reference": reference,
+        "schedule": other,
+        "model": engine.model.name,
+        "dtype": str(engine.dtype).removeprefix("torch."),
+        "backend": type(engine.backend).__name__,
+        "strict": bool(getattr(engine.backend, "strict", False)),
+        "device": engine.device.type,
+    }

@@ -1,0 +1,204 @@
+"""`kvbound calibrate`: times batches on the device, fits a cost model to them, and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from costmodels.files import cost_file, write_cost
+from costmodels.fitted import Fit
+from costmodels.models import get_model
+from kvbound.cli.common import JsonOption, PlotOption, emit, table
+from kvbound.cli.costs import fit_table
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
+from kvbound.cli.progress import working
+from kvbound.cost_file import CostFile
+from kvbound.errors import BadInput
+from kvbound.files import check_writable
+from kvbound.instance import Machine
+from kvbound.parameters import fraction
+
+if TYPE_CHECKING:
+    from gpu_validation.calibration import Measured, Point
+    from gpu_validation.engine import Engine
+
+BLOCK = 16
+CPU_MEMORY = 8192
+"""Tokens of KV on a CPU, unless given."""
+VERSIONS = ("kvbound", "python", "torch", "triton", "cuda", "driver")
+Floor = Callable[[Any], float]
+
+
+def calibrate(
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="(default: llama-3.2-1b, on a CPU tiny)")] = None,
+    device: DeviceOption = "cuda",
+    dtype: DtypeOption = None,
+    backend: BackendOption = None,
+    tick: Annotated[str, typer.Option(metavar="SECONDS", help="of the cost model")] = "1/1000000",
+    memory: Annotated[
+        int | None, typer.Option(min=BLOCK, metavar="TOKENS", help="KV on the device (default: what fits)")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=2, max=1000, metavar="N", help="runs of each batch")] = 7,
+    quick: Annotated[bool, typer.Option("--quick", help="a coarser grid")] = False,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the weights and of what is held out")] = 0,
+    out: Annotated[str | None, typer.Option(metavar="COST.json", help="write the cost model there")] = None,
+    plot: PlotOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Time batches on this device, and fit a cost model."""
+    check_writable(out, plot, json)
+    seconds_of_tick = fraction("--tick", tick)
+    shape = get_model(model or ("tiny" if device == "cpu" else "llama-3.2-1b"))
+    opened, name = get_backend(device, backend)
+    numbers = get_dtype(dtype, opened.device)
+    from gpu_validation.bandwidth import bandwidths, peaks
+    from gpu_validation.calibration import fit_measured, measure
+    from gpu_validation.engine import Engine
+    from gpu_validation.floors import floor_of, swap_rows
+    from gpu_validation.measure import facts
+
+    engine = Engine(shape, opened, dtype=numbers, seed=seed)
+    capacity = capacity_of(engine, memory)
+    points = choose_points(engine, capacity, quick)
+    about = {**facts(opened.device, today()), "backend": name, "dtype": str(numbers).removeprefix("torch.")}
+    measured: list[Measured] = []
+    with working("bandwidths"):
+        rates = bandwidths(opened.device)
+    with working(f"{len(points)} batches"):
+        measured += measure(engine, points, repeats, seed)
+        about["mover"] = engine.mover
+    found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
+    swaps = swap_rows(measured, shape, peaks(rates), numbers.itemsize)
+    rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
+    if out is not None:
+        machine = machine_of(engine, capacity, points)
+        write_cost(file_of(found, measured, seconds_of_tick, shape.name, machine, about), out)
+    if plot is not None:
+        from kvbound.plots import plot_calibration
+
+        plot_calibration(rows, path=plot)
+    payload = {
+        "device": about, "model": shape.name, "memory": capacity, "bandwidths": rates, "rows": rows, "swaps": swaps,
+        "fit": found.report.model_dump(mode="json"),
+    }  # fmt: skip
+    emit(json, payload, lambda console: show(console, about, found, rows, swaps))
+
+
+def choose_points(engine: Engine, memory: int, quick: bool) -> list[Point]:
+    """Return the grid for the engine; BadInput where the memory leaves too little of it."""
+    from gpu_validation.calibration import SIZES, grid
+
+    points = grid(SIZES[engine.device.type, quick], memory, BLOCK)
+    if len(points) < 20:
+        raise BadInput(f"--memory {memory}: only {len(points)} batches of the grid fit; at least 20 are needed")
+    return points
+
+
+def capacity_of(engine: Engine, memory: int | None) -> int:
+    """Return M: the tokens of KV that fit beside the weights, in whole blocks, or fewer if so given.
+
+    On a CPU it is what is given, or a fixed number. BadInput if more is given than fits.
+    """
+    if engine.device.type == "cpu":
+        return (memory or CPU_MEMORY) // BLOCK * BLOCK
+    import torch
+
+    from gpu_validation.devices import SPARE
+
+    free = torch.cuda.mem_get_info(engine.device)[0] - SPARE
+    fits = int(free // engine.block_bytes(BLOCK)) * BLOCK
+    if memory is not None and memory > fits:
+        raise BadInput(f"--memory {memory}: {fits} tokens of KV fit beside the weights of {engine.model.name}")
+    return (memory or fits) // BLOCK * BLOCK
+
+
+def machine_of(engine: Engine, memory: int, points: Sequence[Point]) -> Machine:
+    """Return the machine of the cost file: no batch has more tokens than was measured.
+
+    The host holds half of its free memory; without swaps in the grid, nothing.
+    """
+    import psutil
+
+    moved = any(point.swap_out for point in points)
+    host = psutil.virtual_memory().available // 2 // engine.block_bytes(BLOCK) * BLOCK
+    return Machine(
+        memory=memory, block=BLOCK, host_memory=host if moved else 0, evict=True, partial=True,
+        batch_tokens=max(point.features.tokens for point in points),
+    )  # fmt: skip
+
+
+def file_of(
+    found: Fit, measured: Sequence[Measured], tick: Fraction, model: str, machine: Machine, about: Mapping[str, Any]
+) -> CostFile:
+    """Return the cost file of a fit, with where it was measured and all that was."""
+    versions = {name: str(about[name]) for name in VERSIONS if about.get(name)}
+    return cost_file(
+        found, name=f"{model} on {about['device']}"[:100], tick=tick, machine=machine, model=model, device=about,
+        versions=versions, observations=[one.observation for one in measured],
+    )  # fmt: skip
+
+
+def point_rows(measured: Sequence[Measured], found: Fit, floor: Floor) -> list[dict[str, Any]]:
+    """Return a row for each batch: measured, predicted, and the floor."""
+    return [one.row(found.predict(one.point.features), floor(one.point.features)) for one in measured]
+
+
+def show(
+    console: Console,
+    about: Mapping[str, Any],
+    found: Fit,
+    rows: Sequence[Mapping[str, Any]],
+    swaps: Sequence[Mapping[str, Any]],
+) -> None:
+    """Print where it was measured, the errors of each shape and kind of batch, the floors, and the swaps."""
+    console.print(
+        f"{about['device']}, {about['backend']} backend, {about['dtype']}, torch {about['torch']}, {about['date']}"
+    )
+    console.print(fit_table(found.report))
+    console.print(f"the cost model is the {found.report.shape} one; errors are of the predicted against the median")
+    console.print()
+    cells = [
+        (row["label"], row["batch"], _ms(row["seconds_median"]), _ms(row["predicted"]), _percent(row["error"]),
+         _ms(row["floor"]), f"{row['over_floor']:.2f}")
+        for row in told(rows)
+    ]  # fmt: skip
+    heads = ("kind", "requests x tokens at KV", "median, ms", "fit, ms", "error", "floor, ms", "over floor")
+    console.print(table(heads, cells, right=range(2, 7)))
+    console.print("floor: the roofline at the bandwidths and the matrix product measured here")
+    if swaps:
+        from gpu_validation.floors import knees
+
+        console.print()
+        console.print(table(SWAPS, [_swap_cells(row) for row in swaps], right=range(1, 10)))
+        most = ", ".join(f"{tokens} {direction}" for direction, tokens in knees(swaps).items())
+        console.print(f"tokens up to which no swap slows its batch by more than 3 %: {most}")
+
+
+SWAPS = ("swap", "tokens", "alone, ms", "GB/s", "of link", "budget", "batch, ms", "with it, ms", "hidden", "slowed")
+
+
+def _swap_cells(row: Mapping[str, Any]) -> list[object]:
+    rate = f"{row['bytes_per_second'] / 1e9:.3g}"
+    batch = [_ms(row[key]) for key in ("without", "together")]
+    hidden = [_percent(row[key]) for key in ("hidden", "slowed")]
+    alone = [_ms(row["alone"]), rate, _percent(row["of_link"])]
+    return [row["direction"], row["tokens"], *alone, row["budget"], *batch, *hidden]
+
+
+def told(rows: Sequence[Mapping[str, Any]], most: int = 24) -> list[Mapping[str, Any]]:
+    """Return the rows that people see: evenly spaced ones, if there are more than `most` (`--json` has all)."""
+    work = [row for row in rows if row["label"] != "swap beside work"]
+    step = -(-len(work) // most)
+    return work[::step]
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.4g}"
+
+
+def _percent(part: float | None) -> str | None:
+    return None if part is None else f"{100 * part:.1f} %"

@@ -1,0 +1,47 @@
+"""What the commands that use a GPU share: the options, the device and its backend, the dtype."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpu_validation.devices import DTYPES, dtype_of, open_backend
+
+if TYPE_CHECKING:
+    import torch
+
+    from gpu_validation.backend import Backend
+
+DeviceOption = Annotated[str, typer.Option(metavar="cuda|cpu", help="cpu: a small run without a GPU")]
+BackendOption = Annotated[
+    str | None, typer.Option(metavar="triton|torch", help="the kernels (default: triton on a GPU, torch on a CPU)")
+]
+DtypeOption = Annotated[
+    str | None, typer.Option(metavar="|".join(DTYPES), help="(default: bfloat16 on a GPU, float32 on a CPU)")
+]
+
+
+def get_backend(device: str, backend: str | None) -> tuple[Backend, str]:
+    """Return a backend by name, or the usual one of the device, with its name. A CPU gets one thread: steadier times.
+
+    MissingTool where torch, triton or the GPU is missing.
+    """
+    name = backend or ("torch" if device == "cpu" else "triton")
+    opened = open_backend(device, name)
+    if device == "cpu":
+        import torch
+
+        torch.set_num_threads(1)
+    return opened, name
+
+
+def get_dtype(name: str | None, device: torch.device) -> torch.dtype:
+    """Return a dtype by name, or the usual one of the device."""
+    return dtype_of(name or ("bfloat16" if device.type == "cuda" else "float32"))
+
+
+def today() -> str:
+    """Return the date that records carry."""
+    return datetime.now(UTC).strftime("%Y-%m-%d")

@@ -1,0 +1,148 @@
+"""`kvbound kernels`: what the device can do at most, and our paged attention beside its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from costmodels.models import get_model
+from kvbound.cli import EXIT_INTERRUPTED
+from kvbound.cli.common import JsonOption, PlotOption, emit, table
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
+from kvbound.cli.progress import working
+from kvbound.errors import BadInput
+from kvbound.files import check_writable
+
+if TYPE_CHECKING:
+    from gpu_validation.attention_case import Case
+    from gpu_validation.peers import Peer
+
+SHAPES = ("llama-3.2-1b", "llama-3-8b")
+"""The models whose heads are measured on a GPU unless one is named."""
+DRY = "a dry run on a CPU: these are no numbers of a GPU"
+
+
+def kernels(
+    device: DeviceOption = "cuda",
+    model: Annotated[str | None, typer.Option(metavar="NAME", help=f"whose heads ({', '.join(SHAPES)})")] = None,
+    backend: BackendOption = None,
+    dtype: DtypeOption = None,
+    peers: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all|none", help="sdpa, flex, flashinfer, ..")] = "all",
+    quick: Annotated[bool, typer.Option("--quick", help="the large shapes only")] = False,
+    plot: PlotOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Measure bandwidths, and paged attention beside other kernels."""
+    check_writable(plot, json)
+    opened, kind = get_backend(device, backend)
+    from gpu_validation.attention_bench import bench, summary
+    from gpu_validation.bandwidth import bandwidths, peaks
+    from gpu_validation.devices import open_backend
+    from gpu_validation.measure import facts
+    from gpu_validation.peers import Ours
+
+    target, numbers = opened.device, get_dtype(dtype, opened.device)
+    cases = choose_cases(model, target.type == "cpu", quick)
+    compared = [Ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
+    about, rows, interrupted = facts(target, today()), list[dict[str, Any]](), False
+    with working("bandwidths"):
+        rates = bandwidths(target)
+    with working(f"attention, {len(cases)} cases"):
+        try:
+            for row in bench(cases, compared, target, numbers, peaks(rates)):
+                rows.append(row)
+        except KeyboardInterrupt:
+            interrupted = True
+    payload: dict[str, Any] = {
+        "dry_run": target.type == "cpu",
+        "bandwidths": [{**row, **about} for row in rates],
+        "rows": [{**row, **about} for row in rows],
+        "summary": summary(rows),
+    }
+    emit(json, payload, lambda console: show(console, about, rates, rows, payload["summary"]))
+    if plot is not None:
+        from kvbound.plots import plot_kernels
+
+        plot_kernels(rows, peaks(rates), path=plot)
+    return EXIT_INTERRUPTED if interrupted else 0
+
+
+def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Case]:
+    """Return the grid of one model, or of the usual ones; on a CPU a few tiny cases."""
+    from gpu_validation.attention_bench import cpu_cases, gpu_cases
+
+    if on_cpu:
+        return cpu_cases(get_model(model or "tiny"))
+    return [case for shape in ([model] if model else SHAPES) for case in gpu_cases(get_model(shape), quick)]
+
+
+def choose_peers(names: str) -> list[Peer]:
+    """Return the peers named, or raise BadInput."""
+    from gpu_validation.library_peers import CuDNN, FlashInfer
+    from gpu_validation.peers import Dense, Flex
+
+    known: dict[str, Peer] = {
+        "sdpa": Dense(), "flex": Flex(), "flashinfer": FlashInfer("fa2"), "flashinfer-fa3": FlashInfer("fa3"),
+        "cudnn": CuDNN(),
+    }  # fmt: skip
+    if names in ("all", "none"):
+        return list(known.values()) if names == "all" else []
+    unknown = [name for name in names.split(",") if name not in known]
+    if unknown:
+        raise BadInput(f"--peers: no peer is called {unknown[0]!r}; there are {', '.join(known)}")
+    return [known[name] for name in names.split(",")]
+
+
+def show(
+    console: Console,
+    about: Mapping[str, Any],
+    rates: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
+    ours: Mapping[str, Any],
+) -> None:
+    """Print where it was measured, the bandwidths, a line for each case and peer, and what became of ours."""
+    console.print(f"{about['device']}, torch {about['torch']}, triton {about['triton']}, {about['date']}")
+    if about["device_type"] == "cpu":
+        console.print(DRY)
+    cells = [
+        (row["quantity"], _scaled(row["per_second"], row["unit"]), _milliseconds(row["seconds_median"]))
+        for row in rates
+    ]
+    console.print(table(("quantity", "rate", "median, ms"), cells, right=(1, 2)))
+    console.print()
+    columns = ("model", "case", "kernel", "median, ms", "10-90 %", "rate", "of limit", "ours / best", "")
+    console.print(table(columns, [_cells(row) for row in rows], right=(3, 4, 5, 6, 7)))
+    console.print("of limit: decodes against measured reading, others against the measured matrix product")
+    console.print("ours / best: the time of the fastest peer over ours, above 1 where ours is faster")
+    if ours["of_read"]:
+        least, median, most = (f"{100 * share:.1f}" for share in ours["of_read"])
+        console.print(f"large decodes: {least} to {most} % of the measured reading, median {median} %")
+    if ours["compared"]:
+        won = f"{ours['won']} of {ours['compared']} cases with a peer (least {ours['least_over_best_peer']:.2f})"
+        console.print(f"ours is at least as fast as every peer in {won}")
+
+
+def _cells(row: Mapping[str, Any]) -> list[object]:
+    head = [row["model"], row["case"], row["peer"]]
+    if "seconds_median" not in row:
+        return [*head, None, None, None, None, None, row["error"]]
+    reads = row["kind"] == "decode"
+    rate = _scaled(row["bytes_per_second"], "bytes") if reads else _scaled(row["flop_per_second"], "FLOP")
+    share = row["of_read"] if reads else row["of_matmul"]
+    over = row.get("over_best_peer")
+    return [
+        *head, _milliseconds(row["seconds_median"]),
+        f"{_milliseconds(row['seconds_p10'])} - {_milliseconds(row['seconds_p90'])}", rate,
+        None if share is None else f"{100 * share:.1f} %", None if over is None else f"{over:.2f}", "",
+    ]  # fmt: skip
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.4g}"
+
+
+def _scaled(rate: float, unit: str) -> str:
+    return f"{rate / 1e9:.4g} GB/s" if unit == "bytes" else f"{rate / 1e12:.4g} TFLOP/s"

@@ -1,0 +1,171 @@
+"""`kvbound replay`: schedules executed on an engine, what was predicted of them beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from costmodels import get_cost
+from costmodels.models import get_model
+from costmodels.recost import with_cost
+from kvbound.cli import EXIT_FAILED
+from kvbound.cli.common import (
+    HandlingOption,
+    InstanceArgument,
+    JsonOption,
+    ObjectiveOption,
+    PlotOption,
+    emit,
+    load,
+    percent,
+    table,
+)  # fmt: skip
+from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
+from kvbound.cli.progress import working
+from kvbound.cli.verify import match_handling
+from kvbound.errors import BadInput
+from kvbound.files import check_writable, read_schedule
+from kvbound.instance import Instance
+from kvbound.metrics import check_objective
+from kvbound.trace import Trace
+from kvbound.validator import InvalidSchedule, verify_schedule
+
+TIMES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
+"""The objectives that a measured clock gives."""
+OPTIMUM = "optimum"
+
+
+def replay(
+    instance: InstanceArgument,
+    schedules: Annotated[
+        list[str],
+        typer.Argument(metavar="SCHEDULE..", help="files, policies, `optimum`; NAME@OTHER: on another one"),
+    ],
+    objective: ObjectiveOption = "total-flow-time",
+    handling: HandlingOption = "as-given",
+    cost: Annotated[str | None, typer.Option(metavar="COST", help="predict by this cost, not the instance's")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="llama-3.2-1b on a GPU, tiny on a CPU")] = None,
+    device: DeviceOption = "cuda",
+    backend: BackendOption = None,
+    dtype: DtypeOption = None,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="measured rounds")] = 7,
+    warm_up: Annotated[int, typer.Option(min=0, max=1000, metavar="N", help="rounds before them")] = 3,
+    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds to find `optimum` in")] = 60.0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the weights and the prompts")] = 0,
+    plot: PlotOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Execute schedules batch by batch on an engine; compare what was predicted with what was measured."""
+    check_writable(plot, json)
+    if check_objective(objective) not in TIMES:
+        raise BadInput(f"replay measures times, not {objective}; choose one of {', '.join(TIMES)}")
+    opened, kernels = get_backend(device, backend)
+    given = load(instance)
+    loaded = given
+    if cost is not None:
+        chosen = get_cost(cost)
+        loaded = with_cost(given, chosen.make(), chosen.tick)
+    traces: dict[str, Trace] = {}
+    for name in schedules:
+        try:
+            label, trace = named(name, given, loaded, objective, handling, time_limit)
+        except InvalidSchedule as broken:
+            return refuse(name, broken, json)
+        if label in traces:
+            raise BadInput(f"the schedule {label} is given twice")
+        traces[label] = trace
+
+    from gpu_validation.engine import Engine
+    from gpu_validation.measure import facts
+    from gpu_validation.replay import execute, report
+
+    shape = get_model(model or ("tiny" if device == "cpu" else "llama-3.2-1b"))
+    engine = Engine(shape, opened, dtype=get_dtype(dtype, opened.device), seed=seed)
+    with working(f"replaying {len(traces)} schedules"):
+        replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, repeats, warm_up)
+    payload = {
+        "instance": loaded.name, "model": shape.name, "backend": kernels,
+        "dtype": str(engine.dtype).removeprefix("torch."), **facts(opened.device, today()),
+        **report(replays, objective, runs),
+    }  # fmt: skip
+    if plot is not None:
+        from kvbound.plots import plot_replay
+
+        batches = {r.name: ([float(p) for p in r.predicted], r.measured.tolist()) for r in replays}
+        plot_replay(payload, batches, path=plot)
+    emit(json, payload, lambda console: show(console, payload))
+    return 0
+
+
+def refuse(name: str, broken: InvalidSchedule, json: str | None) -> int:
+    """Say which rule a schedule file breaks; return the exit code."""
+    facts = {"valid": False, "schedule": name, "detail": str(broken)}
+    emit(json, facts, lambda console: console.print(f"invalid: {name}: {broken}", soft_wrap=True))
+    return EXIT_FAILED
+
+
+def named(
+    name: str, given: Instance, loaded: Instance, objective: str, handling: str, time_limit: float
+) -> tuple[str, Trace]:
+    """Return a schedule by file, by policy, or the best there is, executed by the referee, and what to call it.
+
+    A file is for the instance as `given`, or at the cost of the prediction (`loaded`). NAME@OTHER is the schedule of
+    another instance, taken at that cost.
+    """
+    from solvers import simulate_policy, solve
+
+    name, _, other = name.partition("@")
+    if other:
+        theirs = with_cost(load(other), loaded.cost, loaded.tick_seconds)
+        label, trace = named(name, theirs, theirs, objective, handling, time_limit)
+        return f"{label}@{other}", trace
+    if Path(name).is_file():
+        schedule = read_schedule(name)
+        matching = match_handling(loaded, schedule.instance_sha256)
+        if matching.sha256 != schedule.instance_sha256:
+            matching = match_handling(given, schedule.instance_sha256)
+        return Path(name).stem, verify_schedule(matching, schedule)
+    with working(f"{name} on {loaded.name}"):
+        if name != OPTIMUM:
+            result = simulate_policy(loaded, name, objective, handling=handling)
+            assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
+            return name, result.trace
+        result = solve(loaded, objective, handling=handling, time_limit=time_limit)
+    if result.trace is None:
+        raise BadInput(f"optimum: no schedule was found in {time_limit:g} s; give --time-limit")
+    return OPTIMUM if result.status == "optimal" else "best found", result.trace
+
+
+def show(console: Console, payload: Mapping[str, Any]) -> None:
+    """Print a line for each schedule, then the ranking and the gains."""
+    console.print(
+        f"{payload['instance']} on {payload['device']}: {payload['model']}, {payload['dtype']}, {payload['backend']}"
+    )
+    columns = ("schedule", "batches", "predicted, s", "measured, s", "error", "a batch: mean", "p95", "worst", "tokens")
+    cells = [
+        [
+            row["schedule"], row["batches"], f"{row['predicted']:.6g}", f"{row['measured']:.6g}",
+            percent(row["error"]), percent(row["mape"]), percent(row["p95"]), percent(row["worst"]["error"]),
+            "same" if row["same_tokens"] else "differ",
+        ]
+        for row in payload["rows"]
+    ]  # fmt: skip
+    console.print(table(columns, cells, right=range(1, 8)))
+    console.print(f"{payload['objective']}; error: (predicted - measured) / measured; a batch: its absolute errors")
+    ranking = payload["ranking"]
+    if ranking["pairs"]:
+        console.print(
+            f"the order is the predicted one in {ranking['right']} of {len(ranking['pairs'])} pairs; "
+            f"{ranking['clear']} differ by more than the error ({percent(ranking['error'])}), "
+            f"of which {ranking['clear_and_right']} are right"
+        )
+    for gain in payload["gains"]:
+        if gain["schedule"] != gain["over"]:
+            console.print(
+                f"{gain['schedule']} takes {gain['predicted']:.3f} times as long as {gain['over']} by the model, "
+                f"{gain['measured']:.3f} times as measured"
+            )
