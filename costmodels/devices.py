@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvbound.errors import BadInput
+
 GIB = 2**30
 TERA = 10**12
 PCIE_4, PCIE_5 = 31_500_000_000, 63_000_000_000
@@ -42,3 +44,10 @@ DEVICES = {
         Device("rtx-4090", 24 * GIB, 1008 * 10**9, 1652 * TERA // 10, PCIE_4, "NVIDIA Ada architecture white paper"),
     )
 }
+
+
+def get_device(name: str) -> Device:
+    """Return the device of that name, or raise BadInput."""
+    if name not in DEVICES:
+        raise BadInput(f"no device is called {name!r}; there are {', '.join(DEVICES)}")
+    return DEVICES[name]

@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.least_squares import fit_function, longest_of
+from costmodels.least_squares import columns, fit_function, longest_of
 from costmodels.observations import Floats, errors, split, table_of
 from costmodels.rounding import Function, Rounded, longest, rounded
 from costmodels.transfers import IN, OUT, Transfers, fit_transfers, joined
@@ -146,10 +146,11 @@ def _hinge(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Fun
 
 
 def _maximum(names: Sequence[str], features: Floats, seconds: Floats) -> tuple[Function, ...]:
-    """Fit the largest of two functions: from several splits of the batches, alternate between fit and split."""
-    tokens = features[:, TOKENS]
-    starts = [tokens > cut for cut in np.unique(np.quantile(tokens, np.linspace(0.1, 0.9, 9)))]
-    starts.append(features[:, Features._fields.index("any_prefill")] > 0)
+    """Fit the largest of two functions: from splits of the batches by each feature, alternate between fit and split."""
+    starts = [
+        column > cut for column in columns(names, features, None).T
+        for cut in np.unique(np.quantile(column, np.linspace(0, 0.9, 7)))
+    ]  # fmt: skip
     found = [_linear(names, features, seconds)]
     found += [_alternate(names, features, seconds, start) for start in starts if start.any() and not start.all()]
     return min(found, key=lambda functions: _loss(functions, features, seconds))

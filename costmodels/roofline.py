@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar
 
 from costmodels.capacity import SHARE, WEIGHT, kv_capacity, whole_blocks
 from costmodels.cost_model import CostModel
-from costmodels.devices import DEVICES, GIB, Device
-from costmodels.models import MODELS, Model
+from costmodels.devices import DEVICES, GIB, Device, get_device
+from costmodels.models import MODELS, Model, get_model
 from costmodels.rounding import Function, rounded
 from costmodels.transfers import Transfers, bandwidth_functions, joined
 from kvbound.errors import BadInput
@@ -32,7 +31,6 @@ from kvbound.instance import Machine
 from kvbound.parameters import fraction, read_parameters
 
 NANOSECOND = Fraction(1, 10**9)
-Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -115,6 +113,9 @@ def named_roofline(name: str) -> CostModel:
     """Return a roofline by its name, `roofline:model=..,device=..` and any of the other parameters."""
     known = ("model", "device", "transfers", *WHOLE, *FRACTIONS)
     given = read_parameters(name, known, USAGE, whole=False)
+    for key, table in (("model", MODELS), ("device", DEVICES)):
+        if key not in given:
+            raise BadInput(f"{name}: name the {key} ({key}=..), one of {', '.join(table)}")
     counts = {key: _whole(name, key, given.get(key), default) for key, default in WHOLE.items()}
     parts = {key: fraction(f"{name}: {key}", given.get(key, default)) for key, default in FRACTIONS.items()}
     how = given.get("transfers", "overlapped")
@@ -123,21 +124,12 @@ def named_roofline(name: str) -> CostModel:
     if parts["memory"] > 1:
         raise BadInput(f"{name}: memory is the share for weights and KV, at most 1")
     return roofline(
-        _named(name, "model", given, MODELS), _named(name, "device", given, DEVICES), counts["tp"],
+        get_model(given["model"]), get_device(given["device"]), counts["tp"],
         block=counts["block"], host_memory=counts["host"] * GIB, batch_tokens=counts["batch"],
         transfers="sync" if how == "sync" else "overlapped",
         efficiency=Efficiency(parts["bandwidth"], parts["compute"], parts["link"]),
         share=parts["memory"], tick=parts["tick"],
     )  # fmt: skip
-
-
-def _named(name: str, key: str, given: dict[str, str], table: dict[str, Entry]) -> Entry:
-    """Return the model or device that is named."""
-    if key not in given:
-        raise BadInput(f"{name}: name the {key} ({key}=..), one of {', '.join(table)}")
-    if given[key] not in table:
-        raise BadInput(f"{name}: no {key} is called {given[key]!r}; there are {', '.join(table)}")
-    return table[given[key]]
 
 
 def _whole(name: str, key: str, text: str | None, default: int) -> int:

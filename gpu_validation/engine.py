@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ from gpu_validation.graphs import DecodeGraph, padded_size
 from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.movers import movers
 from gpu_validation.plan import BatchPlan, Plan, synthetic_plan
-from gpu_validation.sampling import choose
+from gpu_validation.sampling import check_sampler, choose
 from gpu_validation.swap import Swapper, pick_mover
 from kvbound.errors import BadInput
 
@@ -97,6 +97,11 @@ class _Options:
     writes: bool
     poison: bool
     check: bool
+
+    def __post_init__(self) -> None:
+        check_sampler(self.sampler)
+        if self.transfers not in get_args(Transfers):
+            raise BadInput(f"no transfers {self.transfers!r}; choose one of {', '.join(get_args(Transfers))}")
 
 
 class Engine:
@@ -319,7 +324,16 @@ class Engine:
         pool = next((graph.pool for graph in self._graphs.values()), None)
         width = step.inputs.layout.tables.shape[1]
         self._graphs[key] = DecodeGraph(
-            self.decoder, self.cache, self._history, key[0], width, step.inputs.layout, key[2], self.seed, pool
+            self.decoder,
+            self.cache,
+            self._history,
+            key[0],
+            width,
+            step.inputs.layout,
+            key[2],
+            self.seed,
+            self.device.type == "cuda",
+            pool,
         )
         self._longest[key] = _longest(step.batch)
 

@@ -33,12 +33,12 @@ def padded_size(requests: int) -> int | None:
 class DecodeGraph:
     """One graph, and its static buffers. `fits` batches whose layout has its variant, and contexts up to `longest`.
 
-    On a device that is no GPU the kernels are run one by one on the same buffers.
+    Without `captures`, for a device that is no GPU, the kernels are run one by one on the same buffers.
     """
 
     def __init__(
         self, decoder: Decoder, cache: Cache, history: Tensor, size: int, width: int, layout: Layout, sampler: str,
-        seed: int, pool: Any = None,
+        seed: int, captures: bool, pool: Any = None,
     ) -> None:  # fmt: skip
         self.size, self.width = size, width
         self._room = room = -(-size // 4) * 4  # so that every buffer starts at a multiple of 16 bytes
@@ -58,8 +58,10 @@ class DecodeGraph:
         self.logits = torch.empty(0)
         self.fill(self.packed(places[:0], positions[:0], slots[:0], targets[:0], _empty(layout)))
         self._replay: Callable[[], None] = self._eager
-        if device.type == "cuda":
-            self._capture(pool)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if captures:
+            self._graph = self._capture(pool)
+            self._replay = self._graph.replay
 
     def packed(self, places: Tensor, positions: Tensor, slots: Tensor, targets: Tensor, layout: Layout) -> Tensor:
         """Return what a batch writes into the static buffers: int64 [requests] each, and its layout; padded."""
@@ -86,7 +88,7 @@ class DecodeGraph:
     def _eager(self) -> None:
         self.logits = self._run()
 
-    def _capture(self, pool: Any) -> None:
+    def _capture(self, pool: Any) -> torch.cuda.CUDAGraph:
         """Warm up on a side stream (which compiles the kernels), and capture."""
         side = new_stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -94,15 +96,15 @@ class DecodeGraph:
             for _ in range(2):
                 self._run()
         torch.cuda.current_stream().wait_stream(side)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
             self.logits = self._run()
-        self._replay = self._graph.replay
+        return graph
 
     @property
     def pool(self) -> Any:
         """The memory pool, for graphs captured later: only one of them runs at a time."""
-        return self._graph.pool() if self._static.is_cuda else None
+        return None if self._graph is None else self._graph.pool()
 
 
 def _decode(

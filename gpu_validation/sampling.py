@@ -14,13 +14,17 @@ def choose(logits: Tensor, places: Tensor, sampler: str, seed: int) -> Tensor:
     """Return int64 [rows], the token for each row of logits [rows, vocabulary].
 
     `places` [rows] are those of the new tokens in the history: the noise of a token does not depend on what else is in
-    its batch. BadInput for a sampler that is not in SAMPLERS.
+    its batch.
     """
-    if sampler == "greedy":
-        return logits.argmax(-1)
     if sampler == "gumbel":
-        return (logits.double() + gumbel_noise(places, logits.shape[1], seed)).argmax(-1)
-    raise BadInput(f"there is no sampler {sampler!r}; choose one of {', '.join(SAMPLERS)}")
+        logits = logits.double() + gumbel_noise(places, logits.shape[1], seed)
+    return logits.argmax(-1)
+
+
+def check_sampler(sampler: str) -> None:
+    """BadInput for a sampler that is not in SAMPLERS."""
+    if sampler not in SAMPLERS:
+        raise BadInput(f"there is no sampler {sampler!r}; choose one of {', '.join(SAMPLERS)}")
 
 
 def gumbel_noise(places: Tensor, vocabulary: int, seed: int) -> Tensor:

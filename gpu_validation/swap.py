@@ -65,9 +65,7 @@ class Swapper:
     def _await(self, *numbers: int) -> None:
         for number, marks in zip(numbers, self.marks, strict=True):
             if number >= 0 and self.streams is not None:
-                event = marks[number][1]
-                assert isinstance(event, torch.cuda.Event)
-                torch.cuda.current_stream().wait_event(event)
+                torch.cuda.current_stream().wait_event(marks[number][1])
 
     def seconds(self) -> tuple[list[float], list[float]]:
         """Return the seconds of every transfer out and of every transfer in; only when all have happened."""

@@ -144,7 +144,7 @@ def test_a_fitted_cost_shows_its_errors(path: Path) -> None:
     assert found["fit"]["shape"] == a_file().fit.shape
     shown = kvbound("costs", path).stdout
     assert "a coefficient is off by at most" in shown
-    for words in ("linear, fitted", "linear, held out", "transfers, held out", "decode, held out", "mean error"):
+    for words in ("linear, fitted", "linear, held out", "transfers, held out", "decode, held out", "worst"):
         assert words in shown
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from fractions import Fraction
 
 import pytest
@@ -74,3 +76,11 @@ def test_every_registered_cost_can_be_used(name: str) -> None:
 def test_an_unknown_cost_is_answered_in_one_line() -> None:
     with pytest.raises(BadInput, match="no cost model is called 'a100'; there are unit, infermax-7b"):
         get_cost("a100")
+
+
+def test_costs_load_neither_scipy_nor_torch() -> None:
+    code = (
+        "import sys, costmodels, costmodels.files; print([n for n in ('scipy', 'torch', 'triton') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -101,6 +101,7 @@ def test_the_hinge_recovers_the_coefficients() -> None:
     assert float(function.seconds["tokens"]) == pytest.approx(0.5e-6, rel=0.05)
     assert float(function.seconds["tokens_above"]) == pytest.approx(0.575e-3 / 184, rel=0.01)
     assert found.report.shape == "hinge"
+    assert abs(function.knee - 184) <= 1
 
 
 def test_a_maximum_recovers_a_noisy_roofline() -> None:
@@ -115,6 +116,17 @@ def test_a_maximum_recovers_a_noisy_roofline() -> None:
     off = [abs(found.predict(one.features) / one.seconds - 1) for one in fresh]
     assert sum(off) / len(off) < 0.005
     assert max(off) < 0.03
+
+
+def test_a_bend_in_another_feature_than_tokens_is_found() -> None:
+    """All batches have 64 tokens; reading KV exceeds a millisecond of weights from 500,000 tokens of it on."""
+    measured = [
+        Observation(Features(busy=1, tokens=64, decode_requests=64, decode_kv=kv), max(1e-3, 2e-9 * kv), "decode")
+        for kv in range(70_000, 2_000_000, 31_337)
+    ]
+    shapes = fit(measured, held_out=0).report.shapes
+    assert shapes["max"].fitted.worst < 1e-6
+    assert shapes["hinge"].fitted.mean > 0.02
 
 
 def test_the_slower_side_of_a_maximum_counts() -> None:
@@ -214,6 +226,7 @@ def test_each_label_is_held_out_alike_and_the_seed_decides() -> None:
         kind = [one for one in measured if one.label == label]
         assert sum(one.label == label for one in held) == round(len(kind) / 4)
     assert [one.label for one in held].count("once") == 0  # the only one of its kind is fitted to
+    assert "once" not in [one.label for one in split(measured, 0.9, seed=1)[1]]
     assert split(measured, 0.25, seed=1) == (train, held)
     assert split(measured, 0.25, seed=2) != (train, held)
 

@@ -77,8 +77,10 @@ def test_a_roofline_is_its_formula_counted_pair_by_pair(name: str, seed: int) ->
         2 * model.layer_matrices * made.tokens + 2 * model.head_matrix * made.generated
         + 4 * model.heads * model.head_width * model.layers * pairs
     )  # fmt: skip
-    expected = max(Fraction(traffic, t * device.bandwidth), Fraction(work, t * device.flops))
-    assert longest(roofline_functions(model, device, t), made) == expected
+    functions = roofline_functions(model, device, t)
+    expected = [Fraction(traffic, t * device.bandwidth), Fraction(work, t * device.flops), 0, 0]
+    assert [function.value(made) for function in functions] == expected
+    assert longest(functions, made) == max(expected)
 
 
 @pytest.mark.parametrize(

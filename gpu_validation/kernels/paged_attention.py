@@ -4,7 +4,9 @@ A program takes one entry of the work list (a request and its first row), one KV
 of queries packs the heads that share the KV head, row after row. It walks over the KV in tiles of TILE tokens, looks up
 the block of each token, and keeps a running softmax in base 2: `top` is the maximum so far, `total` the sum of the
 weights, `acc` the weighted values. Tiles that every row sees whole are read without a mask; the last ones with it, so
-that free blocks and the tails of blocks may hold NaN.
+that free blocks and the tails of blocks may hold NaN. The blocks of a tile are looked up while the tile before is
+worked on: keys and values then depend on no load of their own step, and the compiler keeps tiles of them on their way.
+Tokens are divided by BS as unsigned numbers, which is one shift where BS is a power of two.
 """
 
 from __future__ import annotations
@@ -91,11 +93,11 @@ def attention_kernel(
     acc = tl.zeros([BLOCK_M, D], ACC)
     for MASKED in tl.static_range(2):
         ahead = (full if MASKED else low) + tl.arange(0, TILE)
-        block = tl.load(table + ahead // BS, mask=ahead < high, other=0)
+        block = tl.load(table + ahead.to(tl.uint32) // BS, mask=ahead < high, other=0)
         for tile in range(full if MASKED else low, high if MASKED else full, TILE):
             token = tile + tl.arange(0, TILE)
             inside = token < high
-            where = (block.to(tl.int64) * block_stride + token % BS * D)[:, None] + d[None, :]
+            where = (block.to(tl.int64) * block_stride + token.to(tl.uint32) % BS * D)[:, None] + d[None, :]
             if MASKED:
                 k = tl.load(keys + where, mask=inside[:, None], other=0.0)
                 v = tl.load(values + where, mask=inside[:, None], other=0.0)
@@ -103,7 +105,7 @@ def attention_kernel(
                 k = tl.load(keys + where)
                 v = tl.load(values + where)
             ahead = token + TILE
-            block = tl.load(table + ahead // BS, mask=ahead < high, other=0)
+            block = tl.load(table + ahead.to(tl.uint32) // BS, mask=ahead < high, other=0)
             if UPCAST:
                 k = k.to(tl.float32)
                 v = v.to(tl.float32)
@@ -194,10 +196,10 @@ def attention_constants(variant: Variant, kv_heads: int, group: int, width: int,
 
 
 def combine_constants(variant: Variant, heads: int, group: int, width: int) -> dict[str, Any]:
-    """Return the constants that the combination is compiled with: a program a row in the interpreter, more on a GPU."""
+    """Return the constants that the combination is compiled with: few, short programs in the interpreter."""
     part = heads if INTERPRETED else group
     constants = {"HEADS": heads, "PART": part, "PADDED": power_of_two(part), "D": width}
-    return {**constants, "SPLIT": variant.split, "CHUNK": 16}
+    return {**constants, "SPLIT": variant.split, "CHUNK": 4 if INTERPRETED else 16}
 
 
 def attend(

@@ -39,7 +39,7 @@ def rms_norm_kernel(
         wide = narrow.to(ACC)
     mean = tl.sum(wide * wide, 1) / WIDTH
     factor = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(ACC)
-    normed = wide / tl.sqrt(mean + epsilon)[:, None] * factor[None, :]
+    normed = wide * tl.rsqrt(mean + epsilon)[:, None] * factor[None, :]
     tl.store(out + at, normed.to(out.dtype.element_ty), mask=there)
 
 

@@ -10,9 +10,10 @@ import typer
 from rich.console import Console
 
 from costmodels.files import cost_file, write_cost
-from costmodels.fitted import Errors, Fit
+from costmodels.fitted import Fit
 from costmodels.models import get_model
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
+from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
 from kvbound.cost_file import CostFile
@@ -158,8 +159,7 @@ def show(
     console.print(
         f"{about['device']}, {about['backend']} backend, {about['dtype']}, torch {about['torch']}, {about['date']}"
     )
-    columns = ("errors", "batches", "R2", "mean", "P95", "worst", "bias")
-    console.print(table(columns, error_cells(found), right=range(1, 7)))
+    console.print(fit_table(found.report))
     console.print(f"the cost model is the {found.report.shape} one; errors are of the predicted against the median")
     console.print()
     cells = [
@@ -188,25 +188,6 @@ def _swap_cells(row: Mapping[str, Any]) -> list[object]:
     hidden = [_percent(row[key]) for key in ("hidden", "slowed")]
     alone = [_ms(row["alone"]), rate, _percent(row["of_link"])]
     return [row["direction"], row["tokens"], *alone, row["budget"], *batch, *hidden]
-
-
-def error_cells(found: Fit) -> list[list[object]]:
-    """Return the cells of each shape, fitted and held out, and of all that was held out by kind."""
-    report = found.report
-    cells = [
-        _errors(f"{name}, {part}", errors)
-        for name, candidate in report.shapes.items()
-        for part, errors in (("fitted", candidate.fitted), ("held out", candidate.held_out))
-    ]
-    cells += [_errors(f"held out: {label}", errors) for label, errors in report.by_label.items()]
-    return [*cells, _errors("held out: all", report.held_out)]
-
-
-def _errors(what: str, errors: Errors | None) -> list[object]:
-    if errors is None:
-        return [what, 0, None, None, None, None, None]
-    r2 = None if errors.r2 is None else f"{errors.r2:.4f}"
-    return [what, errors.count, r2, *(_percent(x) for x in (errors.mean, errors.p95, errors.worst, errors.bias))]
 
 
 def told(rows: Sequence[Mapping[str, Any]], most: int = 24) -> list[Mapping[str, Any]]:

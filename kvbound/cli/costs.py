@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from costmodels import COSTS, DEVICES, MODELS, CostModel, get_cost
 from costmodels.capacity import WEIGHT
@@ -106,23 +107,23 @@ def _show(facts: dict[str, Any], fit: FitReport | None, console: Console) -> Non
     numbered = [f"function {k}" for k in range(1, len(functions) + 1)]
     console.print(table(("feature", *numbered), rows, right=range(1, len(functions) + 1)))
     if fit is not None:
-        _show_fit(fit, console)
+        console.print(f"\nfitted as {fit.shape}, {100 * fit.share_held_out:g} % of each kind of batch held out:")
+        console.print(fit_table(fit))
 
 
 def _number(value: float | None) -> str | None:
     return None if value is None else f"{value:.6g}"
 
 
-def _show_fit(fit: FitReport, console: Console) -> None:
-    """Print the errors of each shape, and of the whole model by label."""
-    console.print(f"\nfitted as {fit.shape}, {100 * fit.share_held_out:g} % of each kind of batch held out:")
+def fit_table(fit: FitReport) -> Table:
+    """Return the errors of each shape and of the transfers, and of the whole model by label, as a table."""
     rows = [row for shape, found in fit.shapes.items() for row in _candidate_rows(shape, found)]
     if fit.moves is not None:
         rows += _candidate_rows("transfers", fit.moves)
-    whole = {"all": fit.held_out, "work and transfers": fit.mixed} | fit.by_label
+    whole = fit.by_label | {"all": fit.held_out, "work and transfers": fit.mixed}
     rows += [_error_row(f"{label}, held out", errors) for label, errors in whole.items() if errors is not None]
-    columns = ("model", "batches", "R2", "mean error", "P95", "worst", "bias")
-    console.print(table(columns, rows, right=range(1, len(columns))))
+    columns = ("errors", "batches", "R2", "mean", "P95", "worst", "bias")
+    return table(columns, rows, right=range(1, len(columns)))
 
 
 def _candidate_rows(name: str, found: Candidate) -> list[list[object]]:

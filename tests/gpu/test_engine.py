@@ -21,7 +21,7 @@ from gpu_validation.engine import Engine, Run, Transfers
 from gpu_validation.graphs import SIZES, padded_size
 from gpu_validation.model import Decoder, parameters
 from gpu_validation.plan import BatchPlan, Plan, make_plan
-from gpu_validation.sampling import choose, gumbel_noise
+from gpu_validation.sampling import gumbel_noise
 from gpu_validation.scenarios import WAYS, laid_out, workload
 from kvbound import BadInput, Instance, MissingTool
 from tests.build import batch, instance, request, schedule
@@ -349,9 +349,11 @@ def test_gumbel_noise_is_gumbel_distributed() -> None:
     assert len(noise.unique()) == noise.numel()
 
 
-def test_an_unknown_sampler_is_refused() -> None:
+def test_an_unknown_sampler_and_unknown_transfers_are_refused(engine: Engine) -> None:
     with pytest.raises(BadInput, match="there is no sampler 'beam'; choose one of greedy, gumbel"):
-        choose(torch.zeros(1, 2), torch.zeros(1), "beam", 0)
+        engine.run(workload_plan("preserve"), sampler="beam")
+    with pytest.raises(BadInput, match="no transfers 'lazy'; choose one of overlapped, sync, pipelined"):
+        engine.run(workload_plan("preserve"), transfers="lazy")  # type: ignore[arg-type]
 
 
 # --- times -------------------------------------------------------------------------------------------------------

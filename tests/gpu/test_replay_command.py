@@ -49,11 +49,10 @@ def test_a_schedule_file_and_another_cost(tmp_path):
 
 
 def test_a_schedule_of_another_instance():
-    found = replayed("infermax-figure15:I=8", "vllm", "serial@infermax-figure15:I=4", "--objective", "busy-time")[
-        "rows"
-    ]
-    alone = replayed("infermax-figure15:I=4", "serial", "--objective", "busy-time")["rows"]
-    assert found[1]["schedule"] == "serial@infermax-figure15:I=4"
+    other, busy = "serial@infermax-figure15:I=4", ("--objective", "busy-time")
+    found = replayed("infermax-figure15:I=8", "serial", other, *busy)["rows"]
+    alone = replayed("infermax-figure15:I=4", "serial", *busy)["rows"]
+    assert found[1]["schedule"] == other
     assert found[1]["predicted"] == alone[0]["predicted"] < found[0]["predicted"]
 
 
