@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gc
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -35,12 +36,23 @@ PREFILLED = 8192
 
 
 def gpu_cases(model: Model, quick: bool = False) -> list[Case]:
-    """Return the grid for one model: decodes, whole prompts, chunks at an offset, and a mixed batch."""
-    decodes = QUICK_DECODES if quick else tuple(product(BATCHES, CONTEXTS))
+    """Return the grid for one model, the large cases first: decodes, whole prompts, chunks at an offset, a mixed batch.
+
+    `quick` leaves out the others.
+    """
+    large = _cases(model, QUICK_DECODES, QUICK_PROMPTS, CHUNKS[-1:])
+    large.append(Case("mixed", model, ((512, 1536), *((1, 2047),) * 63)))
+    known = {case.work for case in large}
+    more = [case for case in _cases(model, product(BATCHES, CONTEXTS), PROMPTS, CHUNKS) if case.work not in known]
+    return large if quick else [*large, *(replace(case, large=False) for case in more)]
+
+
+def _cases(
+    model: Model, decodes: Iterable[tuple[int, int]], prompts: Iterable[int], chunks: Iterable[tuple[int, int]]
+) -> list[Case]:
     cases = [Case("decode", model, ((1, context - 1),) * batch) for batch, context in decodes]
-    cases += [Case("prefill", model, ((c, 0),) * max(1, PREFILLED // c)) for c in (QUICK_PROMPTS if quick else PROMPTS)]
-    cases += [Case("chunk", model, ((c, m),)) for c, m in (CHUNKS[-1:] if quick else CHUNKS)]
-    return [*cases, Case("mixed", model, ((512, 1536), *((1, 2047),) * 63))]
+    cases += [Case("prefill", model, ((c, 0),) * max(1, PREFILLED // c)) for c in prompts]
+    return cases + [Case("chunk", model, ((c, m),)) for c, m in chunks]
 
 
 def cpu_cases(model: Model) -> list[Case]:
@@ -109,6 +121,8 @@ def prepared(peer: Peer, data: CaseData) -> tuple[Run, float] | str:
     Wrong is a result that differs from the twin's by more than the tolerance of the dtype, or is not a number.
     """
     why = peer.missing(data.kv.device)
+    if why is None and peer.compiles and not data.case.large:
+        why = "is compiled for each case, and so left out of the smaller ones"
     if why is not None:
         return why
     try:

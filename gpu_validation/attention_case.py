@@ -32,6 +32,8 @@ class Case:
     work: tuple[tuple[int, int], ...]
     """(c, m) for each request."""
     block: int = 16
+    large: bool = True
+    """One of those that every peer is compiled for; those that compile for each case leave the others out."""
 
     @property
     def name(self) -> str:

@@ -10,8 +10,10 @@ and beside work; the fit sees them alone, and is tested on those beside work.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -181,23 +183,26 @@ def _counts(features: Features) -> dict[str, int]:
     return {name: getattr(features, name) for name in names}
 
 
-def measure(engine: Timer, points: Sequence[Point], repeats: int, seed: int = 0) -> list[Measured]:
-    """Time the points on an engine, each in VISITS visits of repeats / VISITS runs (rounded up).
+def measure(
+    engine: Timer, points: Sequence[Point], repeats: int, seed: int = 0, time_limit: float = math.inf,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Measured]:  # fmt: skip
+    """Time the points on an engine, each in VISITS visits of repeats / VISITS runs (rounded up, at least 2).
 
     The order is random but seeded, and turned round from visit to visit: a drift of the clocks or a burst of other work
     falls on all kinds alike. The points that need most on the device and on the host go first, untimed, to make the
-    engine reserve its memory once.
+    engine reserve its memory once. After `time_limit` seconds nothing is timed; points without a time are left out.
     """
+    started, runs = clock(), max(2, -(-repeats // VISITS))
     for size in (lambda point: point.memory(1), lambda point: point.swap_out + point.swap_in):
         most = max(points, key=size)
         engine.time_batch(most.work, most.swap_out, most.swap_in, 1)
     order = random.Random(seed).sample(range(len(points)), len(points))
     samples: list[list[float]] = [[] for _ in points]
-    for visit in range(VISITS):
-        for k in order[:: 1 if visit % 2 == 0 else -1]:
-            point = points[k]
-            samples[k] += engine.time_batch(point.work, point.swap_out, point.swap_in, -(-repeats // VISITS))
-    return [Measured(point, tuple(found)) for point, found in zip(points, samples, strict=True)]
+    for k in (k for visit in range(VISITS) for k in order[:: 1 if visit % 2 == 0 else -1]):
+        if clock() - started < time_limit:
+            samples[k] += engine.time_batch(points[k].work, points[k].swap_out, points[k].swap_in, runs)
+    return [Measured(point, tuple(found)) for point, found in zip(points, samples, strict=True) if found]
 
 
 def fit_measured(

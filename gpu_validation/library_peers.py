@@ -34,7 +34,7 @@ def _missing(module: str, device: torch.device) -> str | None:
 class FlashInfer:
     """FlashInfer's batch wrappers on our pages. `fa2` serves decode and prefill, `fa3` (Hopper) prefill only."""
 
-    copies = False
+    copies = compiles = False
 
     def __init__(self, kernels: str = "fa2") -> None:
         self.kernels = kernels
@@ -93,7 +93,7 @@ def _types(data: CaseData) -> dict[str, Any]:
 class CuDNN:
     """cuDNN's fused attention (`sdpa`) with its page tables, on our pages; requests must be alike."""
 
-    name, copies = "cudnn, paged", False
+    name, copies, compiles = "cudnn, paged", False, False
 
     def missing(self, device: torch.device) -> str | None:
         """Return why the front end of cuDNN cannot be used, or None."""

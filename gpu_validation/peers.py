@@ -35,6 +35,8 @@ class Peer(Protocol):
     name: str
     copies: bool
     """Whether it needs the KV in a layout of its own, beside ours."""
+    compiles: bool
+    """Whether it is compiled anew for each case, which takes many seconds."""
 
     def missing(self, device: torch.device) -> str | None:
         """Return why it cannot run on this device at all, or None."""
@@ -46,7 +48,7 @@ class Peer(Protocol):
 class Ours:
     """The kernels of a backend, reading the paged cache; a backend serves one shape, so each case makes its own."""
 
-    copies = False
+    copies = compiles = False
 
     def __init__(self, make: Callable[[], Backend], name: str) -> None:
         self.make = make
@@ -66,7 +68,7 @@ class Ours:
 class Dense:
     """Torch's scaled_dot_product_attention on a dense copy of the KV: no pages, so a bound for paged kernels."""
 
-    name, copies = "torch sdpa, dense", True
+    name, copies, compiles = "torch sdpa, dense", True, False
 
     def missing(self, device: torch.device) -> str | None:
         """Return None: it is part of torch."""
@@ -94,7 +96,7 @@ class Flex:
     The block mask is converted to pages once, not timed, as an engine would do it once for all layers.
     """
 
-    name, copies = "torch flex, paged", True
+    name, copies, compiles = "torch flex, paged", True, True
     GPU_PAGE = 128
 
     def missing(self, device: torch.device) -> str | None:

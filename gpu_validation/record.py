@@ -37,11 +37,12 @@ def steps(device: str, folder: Path) -> list[Step]:
     """Return the steps in order; together they may take 20 minutes."""
     dry = device == "cpu"
     on = ("--device", device, *(("--quick",) if dry else ()))
+    calibrated = ("--time-limit", "110", "--out", cost(folder))
     best = "optimum@infercept-ve:k=3"  # proved among schedules with whole prefills
     return [
         Step("truth", ("-m", "gpu_validation.check", "--device", device, "--json", str(folder / "truth.json")), 90),
-        Step("kernels", (*CLI, "kernels", *on, *shown(folder, "kernels")), 240),
-        Step("calibration", (*CLI, "calibrate", *on, "--out", cost(folder), *shown(folder, "calibration")), 150),
+        Step("kernels", (*CLI, "kernels", *on, "--time-limit", "200", *shown(folder, "kernels")), 240),
+        Step("calibration", (*CLI, "calibrate", *on, *calibrated, *shown(folder, "calibration")), 150),
         replay(device, folder, "slice", "infercept-ve:k=3,chunked=1", *SLICE, best),
         *(step for seed in SEEDS[: 1 if dry else None] for step in mixture(device, folder, seed)),
     ]

@@ -70,7 +70,7 @@ def prefill_over_flex(records: Records) -> float | None:
     flex = {
         (row["case"], row["model"]): row["seconds_median"]
         for row in found["rows"]
-        if row["peer"].startswith("flex") and "seconds_median" in row
+        if "flex" in row["peer"] and "seconds_median" in row
     }
     ours = [row for row in _attention(records, "prefill") if 2048 <= row["longest"] <= 8192]
     ratios = [flex[key] / row["seconds_median"] for row in ours if (key := (row["case"], row["model"])) in flex]

@@ -45,6 +45,7 @@ def calibrate(
     repeats: Annotated[int, typer.Option(min=2, max=1000, metavar="N", help="runs of each batch")] = 7,
     quick: Annotated[bool, typer.Option("--quick", help="a coarser grid")] = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the weights and of what is held out")] = 0,
+    time_limit: Annotated[float, typer.Option(min=1, metavar="S", help="time no batch after so many seconds")] = 3600,
     out: Annotated[str | None, typer.Option(metavar="COST.json", help="write the cost model there")] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
@@ -69,7 +70,7 @@ def calibrate(
     with working("bandwidths"):
         rates = bandwidths(opened.device)
     with working(f"{len(points)} batches"):
-        measured += measure(engine, points, repeats, seed)
+        measured += measure(engine, points, repeats, seed, time_limit)
         about["mover"] = engine.mover
     found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
     swaps = swap_rows(measured, shape, peaks(rates), numbers.itemsize)

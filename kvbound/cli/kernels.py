@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +16,7 @@ from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
 from kvbound.errors import BadInput
-from kvbound.files import check_writable
+from kvbound.files import check_writable, write_text
 
 if TYPE_CHECKING:
     from gpu_validation.attention_case import Case
@@ -32,6 +34,9 @@ def kernels(
     dtype: DtypeOption = None,
     peers: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all|none", help="sdpa, flex, flashinfer, ..")] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="the large shapes only")] = False,
+    time_limit: Annotated[
+        float | None, typer.Option(min=1, metavar="S", help="start no case after so many seconds")
+    ] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -47,22 +52,28 @@ def kernels(
     target, numbers = opened.device, get_dtype(dtype, opened.device)
     cases = choose_cases(model, target.type == "cpu", quick)
     compared = [Ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
-    about, rows, interrupted = facts(target, today()), list[dict[str, Any]](), False
+    about, rows, interrupted, started = facts(target, today()), list[dict[str, Any]](), False, time.monotonic()
     with working("bandwidths"):
         rates = bandwidths(target)
-    with working(f"attention, {len(cases)} cases"):
-        try:
-            for row in bench(cases, compared, target, numbers, peaks(rates)):
-                rows.append(row)
-        except KeyboardInterrupt:
-            interrupted = True
-    payload: dict[str, Any] = {
-        "dry_run": target.type == "cpu",
-        "bandwidths": [{**row, **about} for row in rates],
-        "rows": [{**row, **about} for row in rows],
-        "summary": summary(rows),
-    }
-    emit(json, payload, lambda console: show(console, about, rates, rows, payload["summary"]))
+
+    def payload() -> dict[str, Any]:
+        return {
+            "dry_run": target.type == "cpu",
+            "bandwidths": [{**row, **about} for row in rates],
+            "rows": [{**row, **about} for row in rows],
+            "summary": summary(rows),
+        }
+
+    try:
+        with working(f"attention, {len(cases)} cases"):
+            for case in cases:
+                if time_limit is None or time.monotonic() - started < time_limit:
+                    rows += bench([case], compared, target, numbers, peaks(rates))
+                    if json not in (None, "-"):
+                        write_text(json, dumps(payload(), indent=1))
+    except KeyboardInterrupt:
+        interrupted = True
+    emit(json, payload(), lambda console: show(console, about, rates, rows, summary(rows)))
     if plot is not None:
         from kvbound.plots import plot_kernels
 
@@ -71,12 +82,13 @@ def kernels(
 
 
 def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Case]:
-    """Return the grid of one model, or of the usual ones; on a CPU a few tiny cases."""
+    """Return the grid of one model, or of the usual ones, large cases first; on a CPU a few tiny cases."""
     from gpu_validation.attention_bench import cpu_cases, gpu_cases
 
     if on_cpu:
         return cpu_cases(get_model(model or "tiny"))
-    return [case for shape in ([model] if model else SHAPES) for case in gpu_cases(get_model(shape), quick)]
+    cases = [case for shape in ([model] if model else SHAPES) for case in gpu_cases(get_model(shape), quick)]
+    return sorted(cases, key=lambda case: not case.large)
 
 
 def choose_peers(names: str) -> list[Peer]:

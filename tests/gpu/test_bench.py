@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -59,7 +60,10 @@ def test_the_grid_has_the_shapes_that_targets_name() -> None:
     assert decodes[256, 2048].kv_bytes() > 1e9
     assert {case.work[0] for case in cases if case.kind == "prefill"} == {(2**k, 0) for k in range(9, 14)}
     assert all(case.rows >= 8192 for case in cases if case.kind == "prefill")
-    assert {case.kind for case in gpu_cases(LLAMA_1B, quick=True)} == {"decode", "prefill", "chunk", "mixed"}
+    quick = gpu_cases(LLAMA_1B, quick=True)
+    assert {case.kind for case in quick} == {"decode", "prefill", "chunk", "mixed"}
+    assert cases[: len(quick)] == quick
+    assert [case.large for case in cases] == [k < len(quick) for k in range(len(cases))]
 
 
 def test_tables_permute_the_blocks_and_dense_follows_them() -> None:
@@ -193,6 +197,13 @@ def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypat
     rows = list(bench([ALIKE, MIXED], [ours(), Planted("right")], CPU, torch.float32, LIMITS, repeats=2))
     broken = "RuntimeError: an illegal memory access"
     assert [row.get("error") for row in rows] == [broken, broken, None, None]
+
+
+def test_what_is_compiled_for_each_case_is_left_out_of_the_smaller_ones() -> None:
+    rows = bench_case(replace(ALIKE, large=False), [ours(), Flex(), Dense()], CPU, torch.float32, repeats=2)
+    assert rows[1]["error"] == "is compiled for each case, and so left out of the smaller ones"
+    assert "seconds_median" in rows[0]
+    assert "seconds_median" in rows[2]
 
 
 def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16() -> None:
@@ -445,6 +456,13 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path: Any, monkeypatch: pytes
     kvbound("kernels", "--device", "cpu", "--peers", "sdpa", "--json", tmp_path / "k.json", code=130)
     found = json.loads((tmp_path / "k.json").read_text())  # the mixed case, which only ours can do, was interrupted
     assert {row["kind"] for row in found["rows"]} == {"decode", "prefill", "chunk"}
+
+
+def test_no_case_is_started_after_the_limit(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter(range(0, 1000, 2))
+    monkeypatch.setattr("kvbound.cli.kernels.time.monotonic", lambda: next(seconds))
+    kvbound("kernels", "--device", "cpu", "--peers", "none", "--time-limit", 5, "--json", tmp_path / "k.json")
+    assert [row["kind"] for row in json.loads((tmp_path / "k.json").read_text())["rows"]] == ["decode", "prefill"]
 
 
 def test_the_dry_run_says_that_it_is_one(tmp_path: Any) -> None:

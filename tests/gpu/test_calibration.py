@@ -132,6 +132,17 @@ def test_what_needs_most_memory_goes_first() -> None:
     assert [point.features for point in engine.asked[:2]] == [points[1].features, points[2].features]
 
 
+def test_what_was_not_timed_in_time_is_left_out() -> None:
+    engine, points = Planted(), [Point("decode", ((1, m),)) for m in range(10, 20)]
+    ticks = iter(range(1000))
+    measured = measure(engine, points, repeats=7, time_limit=14.5, clock=lambda: float(next(ticks)))
+    assert len(engine.asked) == 2 + 14  # a second for each
+    assert len(measured) == 10
+    assert sorted(len(one.samples) for one in measured) == [3] * 6 + [6] * 4
+    few = measure(Planted(), points, repeats=7, time_limit=3.5, clock=iter(map(float, range(99))).__next__)
+    assert len(few) == 3
+
+
 def at(work: Work, out: int, back: int, seconds: float, noise: float = 0.0) -> Measured:
     return Measured(Point("", work, out, back), (seconds - noise, seconds, seconds + noise))
 
@@ -202,7 +213,7 @@ def test_calibrating_this_cpu(tmp_path: Path) -> None:
     rows = everything["rows"]
     assert (everything["memory"], everything["device"]["device_type"]) == (4096, "cpu")
     assert {row["label"] for row in rows} == {"decode", "prefill", "mixed", "swap", "swap beside work"}
-    assert all(row["seconds_median"] > 0 and row["floor"] > 0 and row["repeats"] == 3 for row in rows)
+    assert all(row["seconds_median"] > 0 and row["floor"] > 0 and row["repeats"] == 6 for row in rows)
     assert len(everything["swaps"]) == 6
     assert (file.model, file.tick_seconds) == ("tiny", Fraction(1, 10**9))
     assert file.machine is not None
