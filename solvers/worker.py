@@ -46,10 +46,11 @@ def main() -> None:
 
 
 def _listen() -> None:
-    """Take in the values of schedules that others find, until the parent hangs up."""
+    """Take in the values of schedules that others find; end at once when the parent is gone, even if it was killed."""
     with contextlib.suppress(EOFError, OSError, pickle.UnpicklingError):
         while True:
             NEWS.value = pickle.load(sys.stdin.buffer)
+    os._exit(1)
 
 
 def _runner(task: Task) -> Callable[[Task, Send], Done]:

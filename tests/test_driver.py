@@ -1,7 +1,9 @@
 """The driver: limits, crashes, lies of a solver, and what may be called optimal."""
 
 import sys
+import time
 
+import psutil
 import pytest
 
 import solvers
@@ -113,3 +115,20 @@ def test_progress_is_reported_with_value_and_bound():
     assert len(seen) > 3
     assert seen[-1][0] is not None
     assert seen[-1][1] is not None
+
+
+def test_a_worker_ends_when_its_parent_was_killed():
+    """Otherwise it would go on without anybody who watches its time and memory."""
+    code = "import solvers; from kvbound.builtin import builtin_instance as b; solvers.solve(b('hindsight:n=40,M=40'))"
+    parent = psutil.Popen([sys.executable, "-c", code])
+    try:
+        workers = []
+        until = time.monotonic() + 60
+        while not workers and time.monotonic() < until:
+            workers = [child for child in parent.children() if "solvers.worker" in child.cmdline()]
+            time.sleep(0.1)
+    finally:
+        parent.kill()
+    assert workers
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert alive == []

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kvbound import BadInput
+import solvers
+from heuristics import get_policy, trace_policy
+from kvbound import BadInput, objective_value
 from kvbound.builtin import BUILTIN, SAMPLES, VE_SAMPLES, builtin_instance
 from kvbound.cli import main
 
@@ -109,3 +111,14 @@ def test_arrivals_of_the_theory_family_are_drawn_after_each_request():
     assert {request.arrival for request in online.requests} == set(range(10))
     assert builtin_instance(online.name).sha256 == online.sha256
     assert {request.arrival for request in builtin_instance("hindsight:n=40,M=30,P=12,seed=1").requests} == {0}
+
+
+@pytest.mark.slow
+def test_what_the_readme_says_of_infercept_ve():
+    whole, chunked = (builtin_instance(f"infercept-ve:k=3{more}").with_free_calls() for more in ("", ",chunked=1"))
+    best = solvers.solve(whole, "total-flow-time")
+    assert (best.status, best.value) == ("optimal", 28112453)
+    assert sorted(best.handling.values()) == ["preserve"] * 13 + ["swap"]
+    means = [objective_value(trace_policy(chunked, get_policy(name)), "total-flow-time") / 3e7
+             for name in ("vllm", "infercept", "mars")]  # fmt: skip
+    assert means == pytest.approx([1.74, 1.62, 1.01], abs=0.005)
