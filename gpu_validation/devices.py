@@ -71,10 +71,12 @@ def check_device_memory(device: torch.device, needed: int, what: str) -> None:
     _check(needed, free, what, "the GPU has free", "a smaller model, a shorter schedule or a smaller memory")
 
 
-def check_host_memory(needed: int, what: str) -> None:
-    """BadInput if the host has too little free memory for `needed` bytes."""
+def check_host_memory(needed: int, what: str, *, pinned: bool = False) -> None:
+    """BadInput if the host has too little free memory for `needed` bytes; torch pins a power of two."""
     import psutil
 
+    if pinned and needed:
+        needed = 1 << (needed - 1).bit_length()
     _check(needed, psutil.virtual_memory().available, what, "the host has free", "a smaller host memory")
 
 

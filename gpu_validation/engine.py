@@ -171,7 +171,7 @@ class Engine:
         size = self.block_bytes(block)
         what = f"blocks of {block} tokens ({size} bytes each)"
         check_device_memory(self.device, blocks * size, f"{blocks} KV {what}")
-        check_host_memory(host_blocks * size, f"{host_blocks} swapped {what}")
+        check_host_memory(host_blocks * size, f"{host_blocks} swapped {what}", pinned=self.device.type == "cuda")
         self.cache = Cache(self.model, blocks, host_blocks, block, self.dtype, self.device)
         self._random = False
         if host_blocks and self.mover == "auto":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -436,6 +437,10 @@ def test_too_little_memory_is_one_line(engine: Engine, monkeypatch: pytest.Monke
     with pytest.raises(BadInput, match=r"^the weights take 5\.0 GiB, the GPU has free 2\.0 GiB; use a smaller model"):
         devices.check_device_memory(torch.device("cuda"), 5 << 30, "the weights")
     devices.check_device_memory(torch.device("cuda"), 2 << 30, "the weights")
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=7 << 30))
+    devices.check_host_memory(5 << 30, "5 blocks")
+    with pytest.raises(BadInput, match=r"^5 blocks take 8\.0 GiB, the host has free 7\.0 GiB"):
+        devices.check_host_memory(5 << 30, "5 blocks", pinned=True)
     with pytest.raises(BadInput, match=r"swapped blocks of 4 tokens \(4096 bytes each\) take .* the host has free"):
         engine._reserve_pools(4, 1, 1 << 40)
 
