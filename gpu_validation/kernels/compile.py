@@ -175,6 +175,7 @@ def main() -> None:
     for source in (attentions(everything=everything), others()):
         for line in table(source):
             print(line, flush=True)
+        print()
 
 
 if __name__ == "__main__":

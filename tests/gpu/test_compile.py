@@ -17,6 +17,8 @@ SHARED = 227 * 1024
 
 NAMES = ("attention", "combine", "store_kv", "rms_norm", "silu_mul", "matmul", "copy_blocks")
 
+VARIANTS_OF_A_GPU = [key for key in VARIANTS if key[1] in (2, 4)]
+
 FAST = """
     attention(VARIANTS["decode", 2], torch.bfloat16, 64, 16, 4),
     attention(VARIANTS["prefill", 2], torch.bfloat16, 64, 16, 4),
@@ -80,6 +82,15 @@ def test_a_fault_is_seen():
     assert faults("attention prefill bf16", good) == []
     for change in ({"spilled": 8}, {"shared": SHARED + 1}, {"wgmma": 0}, {"copies": {"4": 1}}, {"waits": [0]}):
         assert len(faults("attention prefill bf16", good | change)) == 1
+
+
+def test_the_table_has_a_line_for_each_source(monkeypatch):
+    made = compiler.Compiled(72, 0, 36864, 0, 16, {16: 8}, (2, 0))
+    monkeypatch.setattr(compiler, "compile_source", lambda source: made)
+    header, rule, *lines = compiler.table(compiler.attentions(everything=False))
+    assert header.count("|") == rule.count("|") == lines[0].count("|")
+    assert lines[0] == "| attention decode | bf16 | D 64, BS 16, GQA 4 | 4 | 72 | 0 | 36.0 | mma.sync | 16 B |"
+    assert len(lines) == 2 * len(VARIANTS_OF_A_GPU)
 
 
 def test_the_interpreter_compiles_nothing():

@@ -11,7 +11,7 @@ def test_the_kernel_as_it_is_passes(function):
     assert is_right(function)
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("function", "name"), [(function, name) for function in MUTANTS for name in MUTANTS[function]])
 def test_a_planted_error_is_caught(function, name, monkeypatch, tmp_path):
     monkeypatch.setattr(backend, function, load(function, MUTANTS[function][name], tmp_path))
