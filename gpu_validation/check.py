@@ -5,45 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from costmodels.models import MODELS
-from gpu_validation.devices import open_backend
-from gpu_validation.engine import Engine
 from gpu_validation.measure import facts
 from gpu_validation.scenarios import workload
-from gpu_validation.truth import (
-    forced_logits_are_close,
-    logits_are_bitwise_equal,
-    swaps_are_exact,
-    tokens_are_equal,
-    truth_plans,
-)
+from gpu_validation.truth import Record, check_all
 
 
-def check(device: str) -> Iterator[dict[str, Any]]:
-    """Yield the records: on a GPU of the Triton kernels, all levels; on a CPU of plain torch, L0, L1 and L3."""
-    on_gpu = device == "cuda"
-    backend = open_backend(device, "triton" if on_gpu else "torch")
-    model, block = MODELS["llama-3.2-1b" if on_gpu else "tiny"], 16 if on_gpu else 4
-    plans = truth_plans(workload(block=block))
-    fast = Engine(model, backend, dtype=torch.bfloat16)
-    yield swaps_are_exact(fast, plans["preserve"], plans["swap"])
-    yield from forced_logits_are_close(fast, plans)
-    del fast
-    exact = Engine(model, backend, dtype=torch.float32 if on_gpu else torch.float64)
-    yield from tokens_are_equal(exact, plans)
-    del exact
-    if on_gpu:  # L2 is a claim of the strict kernels; the tests make it of them in the interpreter
-        from gpu_validation.kernels.backend import TritonBackend
-
-        strict = Engine(model, TritonBackend(backend.device, strict=True), dtype=torch.bfloat16)
-        yield from logits_are_bitwise_equal(strict, plans)
+def check(device: str) -> list[Record]:
+    """Return the records: on a GPU of the 1B model and the Triton kernels, on a CPU of the tiny one and plain torch."""
+    if device == "cpu":
+        return check_all(MODELS["tiny"], workload(), device, "torch")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return check_all(MODELS["llama-3.2-1b"], workload(block=16), device, "triton")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,7 +30,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args(arguments)
-    torch.backends.cuda.matmul.allow_tf32 = False
     where = facts(torch.device(given.device), datetime.now(UTC).strftime("%Y-%m-%d"))
     rows = []
     for row in check(given.device):

@@ -67,7 +67,7 @@ class Decoder:
             )
             for _ in range(model.layers)
         ]
-        self.norm = self._ones()
+        self.norm = self._normal(1, d, 1)[0].sign()  # signs keep a tied head from choosing the same token again
         self.head = self.embedding if model.tied else self._normal(model.vocabulary, d, d)
         self.angles = rotary_angles(1, head, backend.device)
         self._wide_head: Tensor | None = None

@@ -78,6 +78,8 @@ class TritonBackend:
 
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
         """Return attention; rows that belong to no program (the padding of a captured batch) are undefined."""
+        if not len(query):
+            return query
         self._meet(query, kv)
         if layout.work is None:
             made = self._with_work(layout, layout.starts.tolist(), layout.lengths.tolist(), self._known())
@@ -109,8 +111,8 @@ class TritonBackend:
             if self.shape is not None:
                 raise BadInput(f"this backend serves {self.shape}, not {asked}; make one for each model")
             self.prepare(heads, kv_heads, width, query.dtype)
-        if not kv[0].is_contiguous() or query.stride(2) != 1 or query.stride(1) != width:
-            raise BadInput("attention needs a row of queries, and a block of a layer, whole in memory")
+        if not kv[0].is_contiguous() or not query[0].is_contiguous():
+            raise BadInput("the kernels need each row of queries, and each block of a layer, whole in memory")
 
     def _with_work(self, layout: Layout, starts: Sequence[int], lengths: Sequence[int], shape: Shape) -> Layout:
         """Return the layout with the programs of its decodes, and the other rows as the rest."""

@@ -7,11 +7,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gpu_validation.kernels.launch import INDICES
+
 BLOCK = 1024
 """Numbers a program copies."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=INDICES)
 def copy_blocks_kernel(cache, staging, blocks, cache_stride, size, SCATTER: tl.constexpr, BLOCK: tl.constexpr):
     """Copy BLOCK of the `size` numbers of cache block blocks[i] to row i of `staging`, or back with SCATTER."""
     i = tl.program_id(0).to(tl.int64)

@@ -18,13 +18,13 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_validation.backend import Layout
-from gpu_validation.kernels.launch import INTERPRETED, numeric, power_of_two
+from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric, power_of_two
 from gpu_validation.kernels.variants import Variant
 
 LOG2_E = 1.4426950408889634
 
 
-@triton.jit(do_not_specialize=["table_stride"])
+@triton.jit(do_not_specialize=[*INDICES, "table_stride"])
 def attention_kernel(
     query,
     kv,
@@ -129,7 +129,7 @@ def attention_kernel(
         tl.store(out + at, result.to(out.dtype.element_ty), mask=valid[:, None])
 
 
-@triton.jit(do_not_specialize=["splits"])
+@triton.jit(do_not_specialize=[*INDICES, "splits"])
 def combine_kernel(
     partial,
     lse,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_validation.kernels.launch import INTERPRETED, numeric, power_of_two
+from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric, power_of_two
 
 
 @triton.jit
@@ -18,7 +18,7 @@ def rotated(pointer, at, cosine, sine, there, HALF: tl.constexpr, ACC: tl.conste
     return left * cosine - right * sine, right * cosine + left * sine
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=[*INDICES, "rows"])
 def store_kv_kernel(
     query,
     key,

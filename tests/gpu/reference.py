@@ -41,7 +41,7 @@ def last_logits(decoder: Decoder, tokens: list[int]) -> Tensor:
         x = x + torch.cat(mixed, dim=1) @ layer.output.double().T
         gate, up = (normed(x) @ layer.gate_up.double().T).tensor_split(2, dim=1)
         x = x + (gate / (1 + torch.exp(-gate)) * up) @ layer.down.double().T
-    return decoder.head.double() @ normed(x[-1])
+    return decoder.head.double() @ (decoder.norm.double() * normed(x[-1]))
 
 
 def normed(x: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from tests.gpu.test_backend_errors import said_without_interpreter
 SHARED = 227 * 1024
 """Bytes of shared memory that a program can have on Hopper (CUDA C++ programming guide, compute capability 9.0)."""
 
+NAMES = ("attention", "combine", "store_kv", "rms_norm", "silu_mul", "matmul", "copy_blocks")
+
 FAST = """
     attention(VARIANTS["decode", 2], torch.bfloat16, 64, 16, 4),
     attention(VARIANTS["prefill", 2], torch.bfloat16, 64, 16, 4),
@@ -83,3 +85,14 @@ def test_a_fault_is_seen():
 def test_the_interpreter_compiles_nothing():
     with pytest.raises(BadInput, match="unset it to compile"):
         compiler.compile_source(next(compiler.others()))
+
+
+@pytest.mark.slow
+def test_launches_bind_and_other_batches_compile_nothing_new():
+    code = "import warnings; warnings.simplefilter('ignore'); from tests.gpu import launches; launches.main()"
+    said = said_without_interpreter(code)
+    launches, compiled = json.loads(said.splitlines()[-1])
+    names = {name for name, _ in launches}
+    assert names == {f"{name}_kernel" for name in NAMES}
+    attention = len(("decode-few", "prefill-few", "strict"))
+    assert compiled == {"attention_kernel": attention, "combine_kernel": 1, "store_kv_kernel": 1}
