@@ -78,15 +78,15 @@ def calibrate(
     if out is not None:
         machine = machine_of(engine, capacity, points)
         write_cost(file_of(found, measured, seconds_of_tick, shape.name, machine, about), out)
-    if plot is not None:
-        from kvbound.plots import plot_calibration
-
-        plot_calibration(rows, path=plot)
     payload = {
         "device": about, "model": shape.name, "memory": capacity, "bandwidths": rates, "rows": rows, "swaps": swaps,
         "fit": found.report.model_dump(mode="json"),
     }  # fmt: skip
     emit(json, payload, lambda console: show(console, about, found, rows, swaps))
+    if plot is not None:
+        from kvbound.plots import plot_calibration
+
+        plot_calibration(rows, path=plot)
 
 
 def choose_points(engine: Engine, memory: int, quick: bool) -> list[Point]:
