@@ -18,7 +18,7 @@ from kvbound.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
 from kvbound.files import read_instance, write_text
 
 FOLDER = Path(__file__).parents[1] / "kvbound" / "samples" / "worst"
-STEPS = {2: 250, 3: 400, 4: 400}
+STEPS = {2: 250, 3: 400, 4: 250}
 
 
 def family(n: int) -> Family:
@@ -28,7 +28,7 @@ def family(n: int) -> Family:
 
 def small_family(n: int) -> Family:
     """Return a family that can be listed whole."""
-    return Family(requests=n, memory=5, prompt=2, decode=3, calls=0, arrival=1)
+    return Family(requests=n, memory=4, prompt=2, decode=3, calls=0, arrival=1)
 
 
 def shipped(policy: str, objective: str, n: int, optima: Optima | None = None) -> Claim | None:
