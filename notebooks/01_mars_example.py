@@ -9,9 +9,9 @@
 # %% [markdown]
 # # 01 The example of MARS, and its true optimum
 #
-# **Question.** MARS and LAMPS explain themselves with three requests (MARS, Figure 1; LAMPS, Figure 3): each calls an API
-# once, and the way in which its KV is kept meanwhile is given. The best schedule that the papers show has a mean latency
-# of 10 ticks. Is there a better one?
+# **Question.** MARS and LAMPS explain themselves with three requests (MARS, Figure 1; LAMPS, Figure 3): each calls an
+# API once, and the way in which its KV is kept meanwhile is given. The best schedule that the papers show has a mean
+# latency of 10 ticks. Is there a better one?
 
 # %%
 from fractions import Fraction
@@ -58,7 +58,7 @@ means = {}
 for name, result in schedules.items():
     trace = verify_schedule(result.instance, result.schedule)
     means[name] = Fraction(objective_value(trace, "total-flow-time"), len(example.requests))
-    print(f"{name:18} mean latency {str(means[name]):>5} ticks, {result.status}")
+    print(f"{name:18} mean latency {means[name]!s:>5} ticks, {result.status}")
 
 # %%
 proved = {}

@@ -21,8 +21,17 @@ from matplotlib.figure import Figure
 
 from heuristics import with_min_waste_handlings
 from kvbound import (
-    Call, Cost, CostFunction, Instance, Machine, Request, Segment, handlings, objective_value, verify_schedule,
-)  # fmt: skip
+    Call,
+    Cost,
+    CostFunction,
+    Instance,
+    Machine,
+    Request,
+    Segment,
+    handlings,
+    objective_value,
+    verify_schedule,
+)
 from kvbound.plots import compare_schedules, render
 from solvers.search import search
 
@@ -54,8 +63,9 @@ def agent_and_chat(prompt, duration, handling="free"):
 # %% [markdown]
 # ## Solve and verify
 #
-# For each cell of the map the best schedule with each handling, and the best of all. The search proves each optimum; the
-# referee executes it and gives the value that is used.
+# For each cell of the map the best schedule with each handling, and the best of all. The search proves each optimum;
+# the referee executes it and gives the value that is used.
+
 
 # %%
 def optimum(instance):
@@ -80,13 +90,17 @@ values = {
 }
 greedy = {cell: greedy_choice(*cell) for cell in cells}
 loss = {cell: Fraction(values[*cell, greedy[cell]], values[*cell, "free"]) for cell in cells}
-best = {cell: [way for way in ("preserve", "discard", "swap") if values[*cell, way] == values[*cell, "free"]] for cell in cells}
+best = {
+    cell: [way for way in ("preserve", "discard", "swap") if values[*cell, way] == values[*cell, "free"]]
+    for cell in cells
+}
 
 # %% [markdown]
 # ## Plot
 #
-# Left: the handlings with which the optimum is reached (P preserve, D discard, S swap). Right: what the rule chooses, and
-# by how much the best schedule with that choice is above the optimum.
+# Left: the handlings with which the optimum is reached (P preserve, D discard, S swap). Right: what the rule chooses,
+# and by how much the best schedule with that choice is above the optimum.
+
 
 # %%
 def draw_map(ax, title, text, shade):

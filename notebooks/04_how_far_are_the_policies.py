@@ -55,6 +55,7 @@ small = {gap: arriving(gap) for gap in GAPS}
 #
 # The search proves the optimum. The referee gives the value of each schedule, the optimal ones included.
 
+
 # %%
 def referee(instance, schedule):
     """Return the value of a schedule that keeps all rules; a broken one is an error."""
@@ -101,7 +102,7 @@ def lower_bound(instance):
 
 
 large_ratios = {}
-for factor, instance in large.items():
+for instance in large.values():
     least = lower_bound(instance) - in_calls
     found = policy_values(instance, POLICIES)
     large_ratios[rate(instance)] = {name: Fraction(value - in_calls, least) for name, value in found.items()}
@@ -112,6 +113,7 @@ for factor, instance in large.items():
 # ## Plot
 #
 # Left: the ratio to the optimum. Right: the ratio to the bound, which the ratio to the optimum does not exceed.
+
 
 # %%
 def draw_ratios(ax, rows, label):
@@ -145,10 +147,10 @@ best_small = {gap: min(ratios.values()) for gap, ratios in small_ratios.items()}
 best_large = {arrivals: min(ratios.values()) for arrivals, ratios in large_ratios.items()}
 low, high = min(best_large), max(best_large)
 print(
-    f"On six requests the best policy is {float(max(best_small.values()) - 1):.0%} above the optimum at some load and reaches "
-    f"it at {sum(ratio == 1 for ratio in best_small.values())} of {len(GAPS)}; on 24 requests the best one is, besides calls, "
-    f"at most {float(best_large[low]):.2f} times the optimum at {float(low):.1f} arrivals a second and at most "
-    f"{float(best_large[high]):.2f} times at {float(high):.1f}."
+    f"On six requests the best policy is {float(max(best_small.values()) - 1):.0%} above the optimum at some load and "
+    f"reaches it at {sum(ratio == 1 for ratio in best_small.values())} of {len(GAPS)}; on 24 requests the best one is, "
+    f"besides calls, at most {float(best_large[low]):.2f} times the optimum at {float(low):.1f} arrivals a second and "
+    f"at most {float(best_large[high]):.2f} times at {float(high):.1f}."
 )
 assert all(ratio >= 1 for rows in (small_ratios, large_ratios) for ratios in rows.values() for ratio in ratios.values())
 assert max(best_small.values()) > Fraction(6, 5)

@@ -9,9 +9,9 @@
 # %% [markdown]
 # # 06 Does the model tell the truth?
 #
-# **Question.** A schedule is optimal in the model. Does a machine that executes it agree? **This notebook runs on a CPU**,
-# with a tiny model in plain torch: it shows how the question is answered, and says nothing about any GPU. On a GPU the
-# same steps are `kvbound calibrate` and `kvbound replay`.
+# **Question.** A schedule is optimal in the model. Does a machine that executes it agree? **This notebook runs on a
+# CPU**, with a tiny model in plain torch: it shows how the question is answered, and says nothing about any GPU. On a
+# GPU the same steps are `kvbound calibrate` and `kvbound replay`.
 
 # %%
 import json
@@ -52,8 +52,8 @@ SVG((folder / "fit.svg").read_bytes())
 # %% [markdown]
 # ## The smallest instance
 #
-# An agent with six calls, and a short chat. There is memory for both, so keeping the KV of the agent costs nothing;
-# if it is dropped in each call, it is computed again six times.
+# An agent with six calls, and a short chat. There is memory for both, so keeping the KV of the agent costs nothing; if
+# it is dropped in each call, it is computed again six times.
 
 # %%
 cost = get_cost(str(folder / "cost.json"))
@@ -120,16 +120,16 @@ SVG(render(plot_replay(told, batches)))
 # ## Answer
 #
 # Times of a CPU that others use too are noisy, and the errors above say how much. What has to hold on any machine: the
-# tokens do not depend on the schedule, and where the model is sure of the order (the predictions differ by more than its
-# largest error), the order is right.
+# tokens do not depend on the schedule, and where the model is sure of the order (the predictions differ by more than
+# its largest error), the order is right.
 
 # %%
 gains = {gain["schedule"]: gain for gain in told["gains"]}
 ranks = told["ranking"]
 print(
-    f"On this CPU, dropping the KV takes {gains['discard']['predicted']:.2f} times as long as {gains['discard']['over']} by the "
-    f"model and {gains['discard']['measured']:.2f} times as measured; the model is sure of the order of {ranks['clear']} of "
-    f"{len(ranks['pairs'])} pairs and right about {ranks['clear_and_right']} of these."
+    f"On this CPU, dropping the KV takes {gains['discard']['predicted']:.2f} times as long as the best schedule by the "
+    f"model and {gains['discard']['measured']:.2f} times as measured; the model is sure of the order of "
+    f"{ranks['clear']} of {len(ranks['pairs'])} pairs and right about {ranks['clear_and_right']} of these."
 )
 assert all(row["same_tokens"] for row in told["rows"])
 assert gains["discard"]["predicted"] > 1
