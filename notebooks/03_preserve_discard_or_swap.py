@@ -147,9 +147,8 @@ SVG(render(compare_schedules([(f"least waste: {greedy[worst]}", as_greedy), (f"o
 # %% [markdown]
 # ## Answer
 #
-# The rule takes all memory beside the agent as wanted by others while the agent holds its KV (as `heuristics.min_waste`
-# has it).
-# In the worst cell the chat is done before the call starts, and nobody wants it.
+# The rule, as `heuristics.min_waste` has it, takes all memory beside the agent as wanted by others. In the worst cell
+# the chat is done before the call starts, and nobody wants it.
 
 # %%
 lost = [cell for cell in cells if loss[cell] > 1]
