@@ -15,6 +15,8 @@ SHORT = {
     "normalized_latency": "norm.", "normalized_latency_without_calls": "norm. w/o calls",
 }  # fmt: skip
 RATES = ("requests_per_second", "tokens_per_second", "goodput_per_second")
+OVER = "/: the value over the optimum (over the lower bound, where that is all there is)"
+"""What a column that is named / for short says."""
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
 
 Labelled = Sequence[tuple[str, Mapping[str, Any]]]

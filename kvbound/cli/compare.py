@@ -34,7 +34,7 @@ from kvbound.instance import Instance
 from kvbound.parameters import fraction
 from kvbound.result import Result
 from kvbound.summary import summary
-from kvbound.tables import Cells
+from kvbound.tables import OVER, Cells
 from kvbound.trace import Trace
 from kvbound.trace_events import write_trace_events
 
@@ -55,7 +55,6 @@ OPEN = 0.01
 """Where an optimum stays open by more than this fraction, the ladder of bounds is tried as well."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
 SHORT = {"as-given": "as given", "free": "free"}
-OVER = "/: the value over the optimum (over the lower bound, where that is all there is)"
 UNMEASURED = "nothing to measure against was looked for (--optimum does)"
 
 
@@ -276,7 +275,7 @@ class Comparison:
             rows := self.rows(),
             self.traces(),
             self.summary(rows),
-            [*verdicts, OVER] if verdicts else [UNMEASURED],
+            verdicts or [UNMEASURED],
             {WORDS[kind]: optimum for kind, optimum in self.optima.items()},
             self.ladder_rows(),
         )

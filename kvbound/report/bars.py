@@ -10,7 +10,7 @@ from kvbound.timeline import Interval, Kind, timeline
 from kvbound.trace import BatchTrace, CallTrace, Move, RequestTrace, Step, Trace
 
 CELLS = 1_500
-"""Up to this many batch steps of all requests, each is a bar of its own; beyond, what follows without a break is one."""
+"""Up to this many batch steps of all requests, each is a bar; beyond, those that follow without a break are one."""
 
 WORK = ("prefill", "decode", "recompute")
 

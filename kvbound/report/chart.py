@@ -18,7 +18,7 @@ from kvbound.report.markup import node
 from kvbound.timeline import Kind
 from kvbound.trace import Trace
 
-LEFT, WIDTH, RIGHT = 130, 900, 70
+LEFT, WIDTH, RIGHT = 130, 880, 90
 """Units of the picture for the names, the time axis, and the completions."""
 ROW, MEMORY, GAP, AXIS = 20, 90, 18, 34
 MOST_BARS = 4_000
@@ -111,7 +111,7 @@ class _Sheet:
         above, y = limit > self.frame.top, self.y(limit)
         if not above:
             yield node("line", {"class": "limit", "x1": LEFT, "x2": LEFT + WIDTH, "y1": y, "y2": y})
-        yield _words(LEFT + WIDTH + 4, y + 4, "↑ " * above + f"{limit:,}", "start")
+        yield _words(LEFT + WIDTH + 4, y + 4, "↑ " * above + f"memory {limit:,}", "start")
 
     def _strips(self, curve: Sequence[tuple[int, int]]) -> Iterator[Element]:
         """Yield an invisible strip for each step of the curve, with its numbers."""

@@ -16,13 +16,13 @@ COLOURS = {BLACK: "var(--ink)", GREY: "var(--muted)", LIGHT: "var(--line)", WHIT
 
 def inline_ladder(rows: Sequence[Mapping[str, Any]]) -> Element:
     """Return the ladder of these rows as an SVG element; `kvbound.plots.ladder` says what the rows are."""
-    drawn = render(ladder(rows).figure.figure).decode()  # type: ignore[union-attr]
+    drawn = render(ladder(rows).figure.figure).decode()
     for colour, ours in COLOURS.items():
         drawn = re.sub(colour, ours, drawn, flags=re.IGNORECASE)
     svg = ElementTree.fromstring(drawn)
     for element in svg.iter():
         element.tag = _local(element.tag)
-        element.attrib = {_local(name): _prefixed(value) for name, value in element.attrib.items()}
+        element.attrib = {_local(name): _apart(_local(name), value) for name, value in element.attrib.items()}
     for data in svg.findall("metadata"):
         svg.remove(data)
     svg.attrib = {"viewBox": svg.attrib["viewBox"], "class": "ladder", "role": "img", "aria-label": "values and bounds"}
@@ -35,6 +35,8 @@ def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _prefixed(value: str) -> str:
-    """Keep names apart from those of the page."""
-    return re.sub(r"^#", "#ladder-", re.sub(r"url\(#", "url(#ladder-", value))
+def _apart(name: str, value: str) -> str:
+    """Keep what is named within the picture, and the uses of these names, apart from the rest of the page."""
+    if name == "id":
+        return f"ladder-{value}"
+    return re.sub(r"(^|url\()#", r"\1#ladder-", value)

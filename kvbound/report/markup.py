@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element
 from kvbound.tables import Cells
 
 LINES = frozenset(
-    ("head", "body", "main", "section", "figure", "table", "thead", "tbody", "tr", "details", "dl", "p", "h1", "h2", "h3",
-     "svg", "g", "rect", "path", "style", "script", "meta", "title", "pattern")
+    ("head", "body", "main", "section", "figure", "table", "thead", "tbody", "tr", "details", "dl", "p", "h1", "h2",
+     "h3", "svg", "g", "rect", "path", "style", "script", "meta", "title", "pattern")
 )  # fmt: skip
 """Elements that end a line of the file."""
 
@@ -72,9 +72,8 @@ def html_table(cells: Cells, right: Iterable[int] = (), caption: str | None = No
     made = node("table", None, node("thead", None, node("tr", None, *head)), node("tbody", None, *rows))
     if caption is not None:
         made.insert(0, node("caption", None, caption))
-    return node(
-        "div", {"class": "wide", "tabindex": 0, "role": "region", "aria-label": caption or cells.columns[0]}, made
-    )
+    label = caption or cells.columns[0]
+    return node("div", {"class": "wide", "tabindex": 0, "role": "region", "aria-label": label}, made)
 
 
 def _cells(row: Sequence[object], numbers: set[int]) -> list[Element]:

@@ -12,6 +12,7 @@ import kvbound
 from kvbound.instance import Instance
 from kvbound.metrics import OBJECTIVES, Value
 from kvbound.plots.frame import Frame
+from kvbound.plots.gantt import LOOKS
 from kvbound.report import chart
 from kvbound.report.bars import Bar, bars_of
 from kvbound.report.ladder import inline_ladder
@@ -19,7 +20,7 @@ from kvbound.report.markup import asset, html_table, node, page
 from kvbound.report.proofs import proof
 from kvbound.result import Result
 from kvbound.stream import sizes_of
-from kvbound.tables import CAUSES, Cells, times_cells, work_cells
+from kvbound.tables import CAUSES, OVER, Cells, times_cells, work_cells
 from kvbound.trace import Trace
 from kvbound.words import facts_in_words, segments_in_words
 
@@ -35,8 +36,8 @@ SPELLED = 400
 class Report:
     """What a report shows: labelled rows of results, each with its trace if there is one, and what was proved.
 
-    `rows` are those of `kvbound compare --json`, `ladder` those of `kvbound.plots.ladder`. `verdicts` are sentences, and
-    `optima` the results that the rows are measured against, by the words for their handling.
+    `rows` are those of `kvbound compare --json`, `ladder` those of `kvbound.plots.ladder`. `verdicts` are sentences,
+    and `optima` the results that the rows are measured against, by the words for their handling.
     """
 
     instance: Instance
@@ -65,6 +66,8 @@ class Report:
             yield node("p", {"class": "verdict"}, verdict)
         numbers = range(1, len(self.summary.columns) - 1)
         yield html_table(self.summary, numbers, "Values, in ticks where nothing else is said")
+        if self.optima:
+            yield node("p", {"class": "small"}, OVER)
         yield _section("Schedules", *self._schedules())
         if self.ladder:
             yield _section("Values and bounds", node("div", {"class": "wide"}, inline_ladder(self.ladder)))
@@ -121,8 +124,9 @@ class Report:
 
 
 NOTE = (
-    "All schedules share the time axis. Point at a bar, or go to a chart and use the arrow keys, for its batches (counted "
-    "from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that is ready and waits."
+    "All schedules share the time axis. Point at a bar, or go to a chart and use the arrow keys, for its batches "
+    "(counted from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that "
+    "is ready and waits."
 )
 
 
@@ -139,7 +143,7 @@ def _figure(label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame:
 
 def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]]) -> Element:
     rows = [
-        (id, chart.LOOKS[bar.kind].text, bar.start, bar.end, "; ".join([*chart.bar_in_words(bar, trace)][:-1]))
+        (id, LOOKS[bar.kind].text, bar.start, bar.end, "; ".join([*chart.bar_in_words(bar, trace)][:-1]))
         for id, lane in lanes.items()
         for bar in lane
     ]

@@ -41,10 +41,8 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
     if optimum.horizon is not None:
         yield "why it holds for all schedules", optimum.horizon.why + ("" if optimum.horizon.sufficient else " (open)")
     if optimum.certificate is not None:
-        yield (
-            "certificate",
-            f"{optimum.certificate.proof.kind}: at least {optimum.certificate.bound}; {optimum.certificate.why}",
-        )
+        certificate = optimum.certificate
+        yield "certificate", f"{certificate.proof.kind}: at least {certificate.bound}; {certificate.why}"
     if optimum.solver is not None:
         yield "found by", f"{optimum.formulation}, {optimum.solver.name} {optimum.solver.version}"
     yield "instance", optimum.instance.sha256
