@@ -14,7 +14,7 @@ from typing import Any
 
 import kvbound
 from kvbound.files import write_text
-from kvbound.trace import RequestTrace, Step, Trace
+from kvbound.trace import BatchTrace, RequestTrace, Step, Trace
 
 STEPS = 50_000
 """Up to this many batch steps of all requests, each is an event; beyond, decodes without a break are one."""
@@ -34,24 +34,21 @@ def write_trace_events(target: str, schedules: Sequence[tuple[str, Trace]]) -> N
 
 def trace_events(label: str, trace: Trace, pid: int = 1) -> Iterator[Event]:
     """Yield the events of a schedule, as the process `pid`."""
-    seconds = trace.instance.tick_seconds
+    tick = trace.instance.tick_seconds * 10**6
     each = sum(span.length for request in trace.requests for span in request.spans) <= STEPS
     yield _name("process_name", pid, 0, label)
     for event in _events(trace, each):
         event["pid"] = pid
         for key in ("ts", "dur"):
             if key in event:
-                event[key] = _microseconds(event[key] * seconds)
+                event[key] = _microseconds(event[key], tick)
         yield event
 
 
 def _events(trace: Trace, each: bool) -> Iterator[Event]:
     """Yield the events with their times in ticks."""
     yield _name("thread_name", 0, BATCHES, "batches")
-    for j, batch in enumerate(trace.batches):
-        features = {name: value for name, value in batch.features._asdict().items() if value}
-        args = {"batch": j, "device": batch.device, "host": batch.host, **features}
-        yield _complete(BATCHES, "batch", "batch", batch.start, batch.end, args)
+    yield from _batches(trace, each)
     if any(request.moves for request in trace.requests):
         yield _name("thread_name", 0, TRANSFERS, "transfers")
     for tid, request in enumerate(trace.requests, FIRST):
@@ -61,6 +58,21 @@ def _events(trace: Trace, each: bool) -> Iterator[Event]:
         yield from _moves(trace, request, tid)
     yield from _counter("device memory", trace.memory_curve())
     yield from _counter("host memory", [(batch.start, batch.host) for batch in trace.batches])
+
+
+def _batches(trace: Trace, each: bool) -> Iterator[Event]:
+    """Yield the batches, or the runs of batches of the same decodes with the features and the memory of the first."""
+    number = 0
+    for run in trace.runs:
+        whole = BatchTrace(run.start, run.ends[-1] - run.start, run.features, run.devices[0], 0, run.host)
+        for batch in run.batches() if each else (whole,):
+            features = {name: value for name, value in batch.features._asdict().items() if value}
+            args = {"batch": number, "device": batch.device, "host": batch.host, **features}
+            together = 1 if each else len(run.ends)
+            if together > 1:
+                args["last_batch"] = number + together - 1
+            yield _complete(BATCHES, "batch" if together == 1 else "batches", "batch", batch.start, batch.end, args)
+            number += together
 
 
 def _work(trace: Trace, request: RequestTrace, tid: int, each: bool) -> Iterator[Event]:
@@ -128,7 +140,7 @@ def _name(what: str, pid: int, tid: int, name: str) -> Event:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
-def _microseconds(seconds: Fraction) -> int | float:
-    """Return the time in microseconds, whole where it is."""
-    time = seconds * 10**6
-    return time.numerator if time.denominator == 1 else float(time)
+def _microseconds(ticks: int, tick: Fraction) -> int | float:
+    """Return ticks of so many microseconds in microseconds, whole where it is."""
+    whole, rest = divmod(ticks * tick.numerator, tick.denominator)
+    return whole + rest / tick.denominator if rest else whole

@@ -36,6 +36,10 @@ def of(events: list[dict], category: str) -> list[dict]:
     return [event for event in events if event.get("cat") == category]
 
 
+def arguments_of(events: list[dict]) -> list[dict]:
+    return [event["args"] for event in of(events, "batch")]
+
+
 @pytest.mark.parametrize("steps", [0, 10**6])
 def test_totals_are_those_of_the_trace(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_events, "STEPS", steps)
@@ -57,7 +61,10 @@ def test_totals_are_those_of_the_trace(steps: int, monkeypatch: pytest.MonkeyPat
         moves = [move for done in trace.requests for move in done.moves]
         assert len(of(events, "transfer")) == sum(move.kind != "drop" for move in moves)
         assert len(of(events, "move")) == sum(move.kind == "drop" for move in moves)
-        assert [event["args"]["batch"] for event in of(events, "batch")] == list(range(len(trace.batches)))
+        numbers = [range(args["batch"], args.get("last_batch", args["batch"]) + 1) for args in arguments_of(events)]
+        assert [j for some in numbers for j in some] == list(range(len(trace.batches)))
+        busy = sum(event["dur"] for event in of(events, "batch"))
+        assert busy == pytest.approx(float(sum(batch.duration for batch in trace.batches) * tick))
     assert (longer[True] > 0) == (steps == 0)
 
 

@@ -96,7 +96,7 @@ class Report:
         measured = [(row["label"], row["measures"]) for row in self.rows if row.get("measures")]
         names = ["objective", *OBJECTIVES]
         values = [[label, *(_value(OBJECTIVES[name](trace)) for name in names[1:])] for label, trace in self.schedules]
-        yield html_table(Cells(names, values), range(1, len(names)), "All objectives, in ticks")
+        yield html_table(Cells(names, values), range(1, len(names)), "All objectives, in ticks (latency per token: in ticks per token)")
         columns = ["waste", *CAUSES]
         waste = [[label, *(f"{getattr(trace.waste, cause):,}" for cause in CAUSES)] for label, trace in self.schedules]
         yield html_table(Cells(columns, waste), range(1, len(columns)), "Memory waste by cause, in token-ticks")
