@@ -357,6 +357,13 @@ def test_it_prints(opened: Browser) -> None:
     assert printed.startswith(b"%PDF-")
     assert printed.rstrip().endswith(b"%%EOF")
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) >= 2
+    opened.call("Emulation.setDeviceMetricsOverride", width=718, height=1000, deviceScaleFactor=1, mobile=False)
+    opened.call("Emulation.setEmulatedMedia", media="print")
+    cut = "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth).length"
+    wide = opened.value(cut)
+    opened.call("Emulation.setEmulatedMedia", media="")
+    assert (wide, opened.value(cut) > 0) == (0, True)  # on the screen of a phone they scroll
+    opened.call("Emulation.clearDeviceMetricsOverride")
     assert opened.complaints() == []
 
 
