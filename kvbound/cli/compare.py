@@ -32,6 +32,7 @@ from kvbound.errors import BadInput
 from kvbound.files import check_writable, write_text
 from kvbound.instance import Instance
 from kvbound.parameters import fraction
+from kvbound.plots.frame import DRAWABLE
 from kvbound.result import Result
 from kvbound.summary import summary
 from kvbound.tables import OVER, Cells
@@ -47,8 +48,6 @@ Against = Literal["optimum", "bound"] | None
 NEVER_EVICT = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
 MAY_EVICT = ("vllm", "sarathi", "infermax", "infercept", "mars", "augserve")
 """The usual policies: those of the first line, and where the machine evicts those of the second."""
-DRAWABLE = 200
-"""Requests up to which schedules are drawn."""
 SOLVABLE = 200
 """Requests up to which the optimum is looked for unless it is asked for, or not; beyond, a bound."""
 OPEN = 0.01

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 import kvbound
 from kvbound.instance import Instance
 from kvbound.metrics import OBJECTIVES, Value
-from kvbound.plots.frame import Frame
+from kvbound.plots.frame import DRAWABLE, Frame
 from kvbound.plots.gantt import LOOKS
 from kvbound.report import chart
 from kvbound.report.bars import Bar, bars_of
@@ -24,8 +24,6 @@ from kvbound.tables import CAUSES, OVER, Cells, times_cells, work_cells
 from kvbound.trace import Trace
 from kvbound.words import facts_in_words, segments_in_words
 
-DRAWABLE = 200
-"""Schedules of more requests are not drawn."""
 LISTED = 200
 """The most requests in the table of the instance."""
 SPELLED = 400
@@ -96,7 +94,8 @@ class Report:
         measured = [(row["label"], row["measures"]) for row in self.rows if row.get("measures")]
         names = ["objective", *OBJECTIVES]
         values = [[label, *(_value(OBJECTIVES[name](trace)) for name in names[1:])] for label, trace in self.schedules]
-        yield html_table(Cells(names, values), range(1, len(names)), "All objectives, in ticks (latency per token: in ticks per token)")
+        caption = "All objectives, in ticks; normalized-latency in ticks per token, late-requests in requests"
+        yield html_table(Cells(names, values), range(1, len(names)), caption)
         columns = ["waste", *CAUSES]
         waste = [[label, *(f"{getattr(trace.waste, cause):,}" for cause in CAUSES)] for label, trace in self.schedules]
         yield html_table(Cells(columns, waste), range(1, len(columns)), "Memory waste by cause, in token-ticks")
