@@ -27,6 +27,7 @@ BELOW = {
     "bounds": ("kvbound", "costmodels"),
     "solvers": ("kvbound", "costmodels", "heuristics", "formulations", "bounds"),
     "gpu_validation": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
+    "studies": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
 }
 """What each package may import, besides itself."""
 
@@ -43,7 +44,7 @@ Generated ones need a machine.
 NOUNS = {
     "kvbound.cost", "kvbound.errors", "kvbound.instance", "kvbound.schedule", "kvbound.state", "kvbound.trace",
 }  # fmt: skip
-HEAVY = ("torch", "triton", "gurobipy", "ortools", "highspy", "matplotlib")
+HEAVY = ("torch", "triton", "gurobipy", "ortools", "highspy", "matplotlib", "distributed", "pyarrow")
 
 
 class Import(NamedTuple):
