@@ -44,7 +44,8 @@ class Cell:
         what = {
             "instance": self.name if self.instance is None else self.instance.sha256,
             "problem": self.problem, "objective": self.objective, "handling": self.handling,
-            "kind": self.kind, "run": self.run, "options": self.options, "source": self._source(),
+            "kind": self.kind, "policy": self.run if self.kind == "policy" else None,
+            "options": self.options, "source": self._source(),
         }  # fmt: skip
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 

@@ -82,9 +82,10 @@ def _policies(study: Study) -> Iterator[Run]:
 
 
 def _solver(solver: Solvers) -> Iterator[Run]:
-    name = solver.formulation if solver.solver == "auto" else f"{solver.formulation} on {solver.solver}"
+    plain = solver.formulation if solver.solver == "auto" else f"{solver.formulation} on {solver.solver}"
+    options = solver.model_dump(exclude={"label"})
     for seed in values("seed", solver.seed):
-        yield Run("solver", name, solver.model_dump() | {"seed": _whole("seed", seed)}, solver.time_limit)
+        yield Run("solver", solver.label or plain, options | {"seed": _whole("seed", seed)}, solver.time_limit)
 
 
 def _instances(family: Instances, folder: Path) -> list[Drawn]:

@@ -76,6 +76,8 @@ class Solvers(Part):
     threads: Annotated[int, Field(ge=1)] = 1
     memory_limit: Mebibytes = 4000
     seed: Axis = 0
+    label: str | None = None
+    """What it is called in the summary (its formulation unless given)."""
 
 
 class Study(Part):

@@ -37,8 +37,9 @@ class Line:
         """Return the line, JSON-ready; ratios are exact fractions in text."""
         mean, worst = (None if ratio is None else str(ratio) for ratio in (self.mean, self.worst))
         return {
-            "label": self.label, "objective": self.objective, "run": self.run, "cells": self.cells, "failed": self.failed, "optimal": self.optimal,
-            "ratios": len(self.ratios), "mean_ratio": mean, "worst_ratio": worst,
+            "label": self.label, "objective": self.objective, "run": self.run, "cells": self.cells,
+            "failed": self.failed, "optimal": self.optimal, "ratios": len(self.ratios),
+            "mean_ratio": mean, "worst_ratio": worst,
         }  # fmt: skip
 
 

@@ -16,7 +16,9 @@ import sys
 import tempfile
 import threading
 import time
+from importlib import import_module
 from queue import Queue
+from typing import IO
 
 import psutil
 
@@ -32,6 +34,7 @@ class Worker:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the worker
+        self._ready = False
         self.closed = False
 
     def run(self, cell: Cell) -> Row:
@@ -41,6 +44,8 @@ class Worker:
         try:
             assert process.stdin is not None  # for mypy: it is a pipe, and so is the other
             assert process.stdout is not None
+            if not self._ready:
+                self._ready = bool(pickle.load(process.stdout))
             pickle.dump(cell, process.stdin)
             process.stdin.flush()
             stopped = _watch(process, cell)
@@ -53,7 +58,9 @@ class Worker:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            self._errors.truncate(0)
+            self._errors.seek(0)
+            self._errors.truncate()
+            self._ready = False
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "studies.worker"],
                 stdin=subprocess.PIPE,
@@ -107,14 +114,20 @@ def _memory_mib(process: subprocess.Popen[bytes]) -> float:
 
 
 def main() -> None:
-    """Carry out the cells that come in on standard input until it closes."""
+    """Say that it is ready (what loading takes is no part of a cell's time), then carry out the cells that come in."""
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a policy or a solver prints is no row
     cells: Queue[Cell] = Queue()
     threading.Thread(target=_listen, args=(cells,), daemon=True).start()
+    import_module("solvers")
+    _send(True, channel)
     while True:
-        pickle.dump(run_cell(cells.get()), channel)
-        channel.flush()
+        _send(run_cell(cells.get()), channel)
+
+
+def _send(what: Row | bool, channel: IO[bytes]) -> None:
+    pickle.dump(what, channel)
+    channel.flush()
 
 
 def _listen(cells: Queue[Cell]) -> None:
