@@ -38,7 +38,7 @@ def run_there(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, Row]
     with _client(distributed, address) as client:
         _check_versions(client, address)
         futures = {client.submit(run_on_worker, cell, key=f"kvbound-{cell.key}", pure=False): cell for cell in cells}
-        for future in distributed.as_completed(list(futures)):
+        for future in distributed.as_completed(list(futures), loop=client.loop):
             if future.status in ("cancelled", "lost"):
                 raise BadInput(f"the cluster at {address} is gone; --resume goes on with what is left")
             cell = futures.pop(future)

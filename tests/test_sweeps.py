@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -20,11 +21,11 @@ from typing import Any
 import psutil
 import pytest
 
-import studies.export
 import studies.there
 from kvbound.builtin import builtin_instance
 from kvbound.errors import BadInput, MissingTool
 from studies import Cell, Store, cells_of, read_study, run_cell
+from studies.export import as_csv, export
 from studies.here import run_here
 from studies.study import points, values
 from studies.summary import summarise
@@ -358,15 +359,19 @@ def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
 
 def test_parquet_holds_the_same(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    study = tmp_path / "s.toml"
-    study.write_text(
-        'objectives = ["makespan", "normalized-latency"]\n' + MARS + '[[policies]]\nnames = ["fcfs", "vllm"]\n'
-    )
-    kvbound("sweep", study, "--export", tmp_path / "a.parquet")
-    kvbound("sweep", study, "--resume", "--export", tmp_path / "a.csv")
-    read = parquet.read_table(tmp_path / "a.parquet").to_pylist()
-    rows = list(csv.DictReader((tmp_path / "a.csv").open()))
-    assert [{name: "" if cell is None else str(cell) for name, cell in row.items()} for row in read] == rows
+    text = 'objectives = ["makespan", "normalized-latency"]\n' + MARS + '[[policies]]\nnames = ["fcfs", "vllm"]\n'
+    cells = study_cells(text, tmp_path)
+    with Store(tmp_path / "a.sqlite", resume=False) as store:
+        for cell in cells:
+            store.add(cell, run_cell(cell))
+        rows = store.flat_rows([cell.key for cell in cells])
+    export(rows, str(tmp_path / "all.parquet"))
+    export(rows[:2], str(tmp_path / "makespan.parquet"))
+    assert [row["value"] for row in parquet.read_table(tmp_path / "makespan.parquet").to_pylist()] == [15, None]
+    read = parquet.read_table(tmp_path / "all.parquet").to_pylist()
+    written = list(csv.DictReader(io.StringIO(as_csv(rows))))
+    assert len(read) == 4
+    assert [{name: "" if cell is None else str(cell) for name, cell in row.items()} for row in read] == written
 
 
 # --- a cluster
@@ -376,7 +381,7 @@ class FakeDask:
     """Stands in for `distributed`: carries out cells at once, in this process, except as its future's status says."""
 
     def __init__(self, statuses: list[str], version: str = "0.1.0") -> None:
-        self.statuses, self.version = statuses, version
+        self.statuses, self.version, self.loop = statuses, version, "the client's"
 
     def Client(self, address: str, **_: Any) -> FakeDask:  # noqa: N802 - its name there
         if not address.startswith("tcp://"):
@@ -396,7 +401,7 @@ class FakeDask:
         future.exception = lambda: RuntimeError("killed 3 of them")
         return Hashable(future)
 
-    def as_completed(self, futures: list[Any]) -> list[Any]:
+    def as_completed(self, futures: list[Any], loop: str) -> list[Any]:
         return futures
 
 
