@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Generator, Sequence
 from importlib import import_module
@@ -35,6 +36,7 @@ def run_there(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, Row]
         MissingTool: Dask is not installed.
     """
     distributed = dask()
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is said once, below
     with _client(distributed, address) as client:
         _check_versions(client, address)
         futures = {client.submit(run_on_worker, cell, key=f"kvbound-{cell.key}", pure=False): cell for cell in cells}

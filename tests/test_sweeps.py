@@ -262,7 +262,7 @@ def kill_in_the_middle(study: Path, least: int, *arguments: str, sign: signal.Si
     wait_for(lambda: len(stored(study)) >= before + least)
     workers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(sign)
-    process.wait()
+    assert process.wait() == (130 if sign is signal.SIGINT else -signal.SIGKILL)
     wait_for(lambda: not any(worker.is_running() and worker.status() != "zombie" for worker in workers), 10)
     return len(workers)
 
