@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from kvbound.cli import EXIT_UNDECIDED
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import JsonOption, emit, progress_console, table
 from kvbound.files import check_writable
 
@@ -52,14 +52,19 @@ def sweep(
             store.forget_failed(keys)
         known = store.finished()
         left = [cell for cell in cells if cell.key not in known]
-        _carry_out(left, store, jobs, cluster, before=len(cells) - len(left))
+        with suppress(KeyboardInterrupt):
+            _carry_out(left, store, jobs, cluster, before=len(cells) - len(left))
         rows = store.rows(keys)
         if export is not None:
             write_export(store.flat_rows(keys), export)
-    lines = summarise(rows)
-    counts = {"cells": len(cells), "run": len(left), "failed": sum("error" in row for row in rows)}
-    payload = {"study": study, "database": target, **counts, "summary": [line.to_json() for line in lines]}
-    emit(json, {**payload, "rows": rows}, lambda console: _show(console, payload))
+    payload = {
+        "study": study, "database": target, "cells": len(cells), "finished": len(rows),
+        "run": len(rows) - len(cells) + len(left), "failed": sum("error" in row for row in rows),
+        "summary": [line.to_json() for line in summarise(rows)], "rows": rows,
+    }  # fmt: skip
+    emit(json, payload, lambda console: _show(console, payload))
+    if len(rows) < len(cells):
+        return EXIT_INTERRUPTED
     return EXIT_UNDECIDED if any(map(_undecided, rows)) else 0
 
 
@@ -103,10 +108,12 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
         for line in payload["summary"]
     ]
     console.print(table(COLUMNS, cells, right=range(3, len(COLUMNS))))
+    cells, finished, where = payload["cells"], payload["finished"], payload["database"]
     console.print(
-        f"{payload['cells']} cells, {payload['run']} of them run now, {payload['failed']} failed; all are in "
-        f"{payload['database']}"
+        f"{cells} cells, {payload['run']} of them run now, {payload['failed']} failed; results are in {where}"
     )
+    if finished < cells:
+        console.print(f"interrupted: {cells - finished} cells are left; go on with --resume")
 
 
 def _decimal(text: str | None) -> str | None:
