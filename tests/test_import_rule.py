@@ -147,7 +147,7 @@ def test_the_referee_rests_on_the_nouns_alone() -> None:
     assert others == {"pydantic"}
 
 
-@pytest.mark.parametrize("package", ["kvbound", "solvers"])
+@pytest.mark.parametrize("package", ["kvbound", "solvers", "studies"])
 def test_importing_loads_nothing_heavy(package: str) -> None:
     code = f"import json, sys, {package}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
