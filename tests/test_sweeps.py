@@ -316,6 +316,7 @@ def test_solves_end_with_a_killed_sweep(tmp_path: Path) -> None:
     wait_for(lambda: not any(worker.is_running() and worker.status() != "zombie" for worker in workers), 10)
 
 
+@pytest.mark.slow
 def test_closing_ends_the_workers() -> None:
     running = run_here([mars_cell(), mars_cell("sjf")], jobs=1)
     next(running)
