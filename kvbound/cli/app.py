@@ -22,6 +22,7 @@ from kvbound.cli import (
     replay,
     simulate,
     solve,
+    sweep,
     verify,
 )
 
@@ -60,6 +61,7 @@ app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("replay")(replay.replay)
 app.command("load")(load.load_sweep)
+app.command("sweep")(sweep.sweep)
 app.command("verify")(verify.verify)
 app.command("calibrate")(calibrate.calibrate)
 app.command("kernels")(kernels.kernels)
