@@ -27,6 +27,7 @@ BELOW = {
     "bounds": ("kvbound", "costmodels"),
     "solvers": ("kvbound", "costmodels", "heuristics", "formulations", "bounds"),
     "gpu_validation": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
+    "hypotheses": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
 }
 """What each package may import, besides itself."""
 
