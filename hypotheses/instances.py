@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations_with_replacement, product
+
+from pydantic import ValidationError
 
 from hypotheses.families import possible
 from kvbound.cost import Cost, CostFunction
@@ -15,6 +17,18 @@ THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=Fals
 """The machine of the theory model, but for its memory: unit batches of any size, a running request goes on."""
 INFERMAX = Machine(memory=1, host_memory=0, batch_tokens=4, prefill_tokens=4, evict=True)
 """The machine of INFERMAX's Figure 15 with a small budget, but for its memory."""
+CALLS = Machine(memory=1, host_memory=0, batch_tokens=2)
+"""Two tokens a batch, and no room on the host."""
+CALLS_HOST = CALLS.replace(host_memory=2)
+"""The same with room for two tokens on the host."""
+EVICTING = Machine(memory=1, host_memory=4, batch_tokens=4, evict=True)
+"""Four tokens a batch, eviction, and room on the host."""
+PER_TOKEN = Cost((CostFunction(tokens=1),))
+"""One tick a token."""
+FIXED = Cost((CostFunction(busy=3, tokens=1),))
+"""Three ticks a batch, and one a token."""
+SWAP_COST = Cost((CostFunction(busy=1, swap_out_tokens=1, swap_in_tokens=1),))
+"""One tick a batch, and one a token that is moved."""
 LINEAR = Cost((CostFunction(busy=4, tokens=1, decode_kv=1, prefill_kv=1),))
 """A fixed part, a part per token, and one per token of KV that is read."""
 
@@ -93,11 +107,13 @@ def calling_family(
             yield from possible(calling, sizes, machine.replace(memory=memory), cost=cost)
 
 
-def drawn_requests(draw: random.Random, count: int, calls: int, upto: int = 3) -> tuple[Request, ...]:
-    """Draw requests with prompts and decodes of 1 to `upto`, at most `calls` free calls each, arriving at 0 to 3."""
+def drawn_requests(draw: random.Random, count: int, calls: int, upto: int = 3, least: int = 0) -> tuple[Request, ...]:
+    """Draw requests with prompts and decodes of 1 to `upto`, `least` to `calls` free calls each, arriving at 0 to 3."""
     requests = []
     for i in range(1, count + 1):
-        pauses = [Call(duration=draw.randint(0, 4), returns=draw.randint(0, 2)) for _ in range(draw.randint(0, calls))]
+        pauses = [
+            Call(duration=draw.randint(0, 4), returns=draw.randint(0, 2)) for _ in range(draw.randint(least, calls))
+        ]
         segments = tuple(Segment(decode=draw.randint(1, upto), call=call) for call in [*pauses, None])
         requests.append(
             Request(id=f"R{i}", arrival=draw.choice((0, 0, 1, 2, 3)), prompt=draw.randint(1, upto), segments=segments)
@@ -106,13 +122,27 @@ def drawn_requests(draw: random.Random, count: int, calls: int, upto: int = 3) -
 
 
 def drawn_instance(
-    draw: random.Random, name: str, machine: Machine, *, count: int = 3, calls: int = 1, cost: Cost | None = None
+    draw: random.Random,
+    name: str,
+    machine: Machine,
+    *,
+    count: int = 3,
+    calls: int = 1,
+    least_calls: int = 0,
+    cost: Cost | None = None,
 ) -> Instance:
     """Draw requests, and a memory from their largest peak to the sum of all peaks."""
-    requests = drawn_requests(draw, count, calls)
+    requests = drawn_requests(draw, count, calls, least=least_calls)
     peaks = [request.peak for request in requests]
     machine = machine.replace(memory=draw.randint(max(peaks), sum(peaks)))
     return Instance(name=name, machine=machine, requests=requests, cost=cost or Cost.unit())
+
+
+def drawn_plain(draw: random.Random, count: int, upto: int) -> Instance:
+    """Draw requests of the theory model, all at tick 0, and a memory of one to two times the largest peak."""
+    sizes = sorted((draw.randint(1, upto), draw.randint(1, upto)) for _ in range(count))
+    peak = max(prompt + output - 1 for prompt, output in sizes)
+    return plain(sizes, draw.randint(peak, 2 * peak))
 
 
 def with_memory(instance: Instance, more: int) -> Instance:
@@ -194,3 +224,51 @@ def best_starts_in_order(instance: Instance, target: int) -> list[int]:
 
     extend([], {})
     return best
+
+
+def fixed_handlings(instance: Instance) -> Iterator[Instance]:
+    """Yield the instance with every vector of handlings of its calls that can be carried out."""
+    calls = sum(len(request.calls) for request in instance.requests)
+    choices: tuple[Handling, ...] = ("preserve", "discard", "swap")
+    for vector in product(choices, repeat=calls):
+        try:
+            yield _handled(instance, iter(vector))
+        except ValidationError:  # the host cannot hold it
+            continue
+
+
+def _handled(instance: Instance, handlings: Iterator[Handling]) -> Instance:
+    return fix_calls(instance, lambda call: call.replace(handling=next(handlings)))
+
+
+def with_faster_call(instance: Instance) -> Instance:
+    """Return the instance with the first call that takes any time one tick shorter."""
+    left = 1
+
+    def change(call: Call) -> Call:
+        nonlocal left
+        if not left or not call.duration:
+            return call
+        left = 0
+        return call.replace(duration=call.duration - 1)
+
+    return fix_calls(instance, change)
+
+
+def fix_calls(instance: Instance, change: Callable[[Call], Call]) -> Instance:
+    """Return the instance with every call changed, in order."""
+    requests = []
+    for request in instance.requests:
+        segments = tuple(s if s.call is None else s.replace(call=change(s.call)) for s in request.segments)
+        requests.append(request.replace(segments=segments))
+    return instance.replace(requests=tuple(requests))
+
+
+def with_shorter_output(instance: Instance, i: int) -> Instance | None:
+    """Return the instance with one token less in the last segment of request i (None: it has only one)."""
+    request = instance.requests[i]
+    *first, last = request.segments
+    if last.decode == 1:
+        return None
+    changed = request.replace(segments=(*first, last.replace(decode=last.decode - 1)))
+    return instance.replace(requests=(*instance.requests[:i], changed, *instance.requests[i + 1 :]))

@@ -18,10 +18,10 @@ HYPOTHESIS = Hypothesis(
     statement="With equal prompts, some optimal schedule (total flow time) starts no request before one of a shorter "
     "output.",
     source="shortest output first, as in MC-SF: Jaillet et al. (arXiv 2502.07115)",
-    states="no counterexample",
+    states="refuted",
     family=enumerated(
-        "the theory model: 2 to 4 requests at tick 0 with one prompt of 1 to 3, outputs 1 to 4, every memory that matters",
-        lambda: (i for prompt in (1, 2, 3) for i in plain_family((2, 3, 4), (prompt,), range(1, 5))),
+        "the theory model: 2 to 4 requests at tick 0 with prompts of 1, outputs 1 to 4, all memories",
+        lambda: plain_family((2, 3, 4), (1,), range(1, 5)),
     ),
     predicate=in_order,
 )

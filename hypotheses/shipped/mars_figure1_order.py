@@ -14,7 +14,7 @@ def best_order(case: Case) -> Fails | None:
 
 
 HYPOTHESIS = Hypothesis(
-    statement="On MARS's Figure 1, with the handlings of the figure, the order R3, R2, R1 has the least total flow time.",
+    statement="On MARS's Figure 1, handled as in the figure, the order R3, R2, R1 has the least total flow time.",
     source="MARS (arXiv 2410.18248), Figure 1; LAMPS, Figure 3",
     states="refuted",
     family=listed("mars-figure1"),

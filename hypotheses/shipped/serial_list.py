@@ -24,8 +24,8 @@ HYPOTHESIS = Hypothesis(
     source="a habit of list scheduling; the theory model of Jaillet et al. (arXiv 2502.07115)",
     states="refuted",
     family=enumerated(
-        "the theory model: 2 or 3 requests at tick 0, prompts 1 to 5, outputs 1 to 4, every memory that matters",
-        lambda: plain_family((2, 3), range(1, 6), range(1, 5)),
+        "the theory model: 2 to 4 requests at tick 0, prompts 1 or 2, outputs 2 or 5, every memory that matters",
+        lambda: plain_family((2, 3, 4), (1, 2), (2, 5)),
     ),
     predicate=serial,
     note="Waiting although a request fits staggers the ends.",
