@@ -11,9 +11,7 @@ from kvbound.instance import Instance
 
 
 def one_large(k: int) -> Instance:
-    """Return a request that runs for k ticks and fills the memory of k k, and k short ones that do not fit beside "
-    "it.
-    """
+    """Return a request that fills a memory of k k after k ticks, and k short ones that do not fit beside it."""
     return plain([(k * k - k + 1, k)] + [(k, 1)] * k, k * k)
 
 
