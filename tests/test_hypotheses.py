@@ -60,7 +60,12 @@ def test_what_is_not_decided_is_counted() -> None:
 
 def test_a_limit_leaves_it_undecided() -> None:
     assert check("x", hypothesis(lambda case: None), time_limit=0).verdict == "undecided"
-    hard = listed("hindsight:n=40,M=30")
+    with pytest.raises(Undecided, match="not solved within 0 s"):
+        Case((plain([(1, 2)], 9),), deadline=0).optimum()
+
+
+def test_what_the_search_cannot_finish_is_undecided() -> None:
+    hard = listed("hindsight:n=10,M=30,seed=3")
     verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard), time_limit=0.3)
     assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
 
@@ -98,7 +103,7 @@ def test_list_schedules_are_what_the_referee_says() -> None:
     for starts in (earliest_starts(instance, (3, 1, 0, 2)), best_starts_in_order(instance, 0)):
         trace = verify_schedule(instance, starting_at(instance, starts))
         assert objective_value(trace, "total-flow-time") == flow_time(instance, starts)
-    assert earliest_starts(instance, (3, 1, 0, 2), in_order=True) == [5, 5, 5, 0]
+    assert earliest_starts(instance, (3, 1, 0, 2), in_order=True) == [5, 0, 5, 0]
 
 
 def test_a_counterexample_is_saved_so_that_verify_accepts_it(tmp_path: Path) -> None:
