@@ -11,7 +11,7 @@ import pytest
 
 import solvers
 from heuristics import get_policy, trace_policy
-from kvbound import BadInput, objective_value
+from kvbound import BadInput, handlings, objective_value
 from kvbound.builtin import BUILTIN, SAMPLES, VE_SAMPLES, builtin_instance
 from kvbound.cli import main
 
@@ -118,7 +118,7 @@ def test_what_the_readme_says_of_infercept_ve():
     whole, chunked = (builtin_instance(f"infercept-ve:k=3{more}").with_free_calls() for more in ("", ",chunked=1"))
     best = solvers.solve(whole, "total-flow-time")
     assert (best.status, best.value) == ("optimal", 28112453)
-    assert sorted(best.handling.values()) == ["preserve"] * 13 + ["swap"]
+    assert sorted(handlings(best.trace).values()) == ["preserve"] * 13 + ["swap"]
     means = [objective_value(trace_policy(chunked, get_policy(name)), "total-flow-time") / 3e7
              for name in ("vllm", "infercept", "mars")]  # fmt: skip
     assert means == pytest.approx([1.74, 1.62, 1.01], abs=0.005)

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 
 from costmodels import get_cost
-from costmodels.models import get_model
+from costmodels.files import read_cost
+from costmodels.models import Model, get_model
 from costmodels.recost import with_cost
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import (
@@ -48,7 +49,9 @@ def replay(
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
     cost: Annotated[str | None, typer.Option(metavar="COST", help="predict by this cost, not the instance's")] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="llama-3.2-1b on a GPU, tiny on a CPU")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="(default: of the cost file, or 1B; CPU: tiny)")
+    ] = None,
     device: DeviceOption = "cuda",
     backend: BackendOption = None,
     dtype: DtypeOption = None,
@@ -63,6 +66,7 @@ def replay(
     check_writable(plot, json)
     if check_objective(objective) not in TIMES:
         raise BadInput(f"replay measures times, not {objective}; choose one of {', '.join(TIMES)}")
+    shape = shape_of(model, cost, device)
     opened, kernels = get_backend(device, backend)
     given = load(instance)
     loaded = given
@@ -83,7 +87,6 @@ def replay(
     from gpu_validation.measure import facts
     from gpu_validation.replay import execute, report
 
-    shape = get_model(model or ("tiny" if device == "cpu" else "llama-3.2-1b"))
     engine = Engine(shape, opened, dtype=get_dtype(dtype, opened.device), seed=seed)
     with working(f"replaying {len(traces)} schedules"):
         replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, repeats, warm_up)
@@ -99,6 +102,17 @@ def replay(
         plot_replay(payload, batches, path=plot)
     emit(json, payload, lambda console: show(console, payload))
     return 0
+
+
+def shape_of(model: str | None, cost: str | None, device: str) -> Model:
+    """Return the model that is asked for, or that the cost file was measured with, or the usual one of the device.
+
+    BadInput where the cost file is of another model than the one asked for.
+    """
+    measured = read_cost(cost).model if cost is not None and cost.endswith(".json") else None
+    if model is not None and measured not in (None, model):
+        raise BadInput(f"{cost} was measured with {measured}, not with {model}; leave --model out, or calibrate it")
+    return get_model(model or measured or ("tiny" if device == "cpu" else "llama-3.2-1b"))
 
 
 def refuse(name: str, broken: InvalidSchedule, json: str | None) -> int:

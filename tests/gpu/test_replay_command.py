@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import pytest
 import torch
 
-from kvbound import builtin
+from costmodels.files import write_cost
+from kvbound import Cost, builtin
+from kvbound.cost_file import CostFile
 from tests.commands import kvbound
 
 SMALL = ("--device", "cpu", "--repeats", 2, "--warm-up", 1)
@@ -78,6 +81,18 @@ def test_what_cannot_be_replayed_is_said_in_one_line(arguments, code, line):
     said = kvbound("replay", *arguments, "--device", "cpu", code=code).stderr
     assert line in said
     assert said.count("\n") == 1
+
+
+def test_a_cost_file_is_for_its_model(tmp_path):
+    """A plan for another model would be predicted by the wrong times."""
+    file = tmp_path / "c.json"
+    unit = CostFile(tick_seconds=Fraction(1), cost=Cost.unit(), model="llama-3.2-1b")
+    write_cost(unit, file)
+    asked = ("mars-figure1", "fcfs", "--cost", file, "--model", "tiny", "--device", "cpu")
+    said = kvbound("replay", *asked, code=2).stderr
+    assert "was measured with llama-3.2-1b, not with tiny; leave --model out" in said
+    write_cost(unit.replace(model="tiny"), file)
+    assert replayed("mars-figure1", "fcfs", "--cost", file)["model"] == "tiny"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
