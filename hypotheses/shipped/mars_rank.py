@@ -40,5 +40,6 @@ HYPOTHESIS = Hypothesis(
     states="refuted",
     family=listed("mars-figure1"),
     predicate=ranked,
+    sentence="R3, the least memory-intensive request, should run first to release memory quickly.",
     note="The memory that others hold during R2's refill has to be counted too; the papers give no formula.",
 )
