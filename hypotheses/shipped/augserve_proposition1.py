@@ -46,6 +46,7 @@ HYPOTHESIS = Hypothesis(
     states="refuted",
     family=enumerated("pairs of lone requests that generate 2 to 5 tokens and get 0 to 12 back, N = 4", pairs),
     predicate=as_proposed,
-    sentence="When both hold simultaneously, the necessary and sufficient condition is (3) [the inequality]",
+    sentence="a longer request can still finish earlier when the difference in API return length "
+    "is sufficiently large relative to the total length difference.",
     note="The proposition lets a batch be part-full for free: A/N batches, where the machine runs whole ones.",
 )
