@@ -28,6 +28,7 @@ BELOW = {
     "solvers": ("kvbound", "costmodels", "heuristics", "formulations", "bounds"),
     "gpu_validation": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
     "studies": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
+    "hypotheses": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
 }
 """What each package may import, besides itself."""
 

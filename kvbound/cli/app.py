@@ -11,6 +11,7 @@ from kvbound.cli import (
     about,
     bound,
     calibrate,
+    check,
     compare,
     costs,
     demo,
@@ -63,6 +64,7 @@ app.command("replay")(replay.replay)
 app.command("load")(load.load_sweep)
 app.command("sweep")(sweep.sweep)
 app.command("verify")(verify.verify)
+app.command("check")(check.check)
 app.command("calibrate")(calibrate.calibrate)
 app.command("kernels")(kernels.kernels)
 app.command("demo")(demo.demo)
