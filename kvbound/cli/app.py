@@ -21,6 +21,7 @@ from kvbound.cli import (
     kernels,
     load,
     replay,
+    search,
     simulate,
     solve,
     sweep,
@@ -63,6 +64,7 @@ app.command("compare")(compare.compare)
 app.command("replay")(replay.replay)
 app.command("load")(load.load_sweep)
 app.command("sweep")(sweep.sweep)
+app.command("search")(search.search)
 app.command("verify")(verify.verify)
 app.command("check")(check.check)
 app.command("calibrate")(calibrate.calibrate)
