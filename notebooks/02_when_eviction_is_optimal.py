@@ -103,5 +103,7 @@ print(
     f"Eviction is optimal for prompts up to {last} tokens, where it saves up to {savings[most]:.1%} (at I = {most}); "
     "for longer ones it saves nothing; all of this is proved."
 )
+assert last == 32
+assert savings[most] > 0.17
 assert [prompt for prompt in PROMPTS if evictions[prompt]] == [prompt for prompt in PROMPTS if prompt <= last]
 assert all((savings[prompt] > 0) == (evictions[prompt] > 0) for prompt in PROMPTS)
