@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint bench pages docs clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -31,5 +31,11 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
+pages: $(READY)
+	$(BIN)/python -m docs.make
+
+docs: $(READY)
+	$(BIN)/python -m mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output
+	rm -rf site $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output
