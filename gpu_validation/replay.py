@@ -73,6 +73,11 @@ class Replayed:
         """(predicted - measured) / measured of each batch."""
         return np.array([float(p) for p in self.predicted]) / self.measured - 1
 
+    @cached_property
+    def late_reads(self) -> int:
+        """How many batches read KV that they swap in themselves: their work waits for it, whatever the cost says."""
+        return sum(bool(batch.swap_in.keys() & batch.work.keys()) for batch in self.trace.expanded().batches)
+
     def values(self, objective: str) -> tuple[float, float]:
         """Return an objective as predicted and as measured, in seconds."""
         predicted, measured = (objective_value(t, objective) for t in (self.as_predicted, self.as_measured))
@@ -91,6 +96,7 @@ class Replayed:
         return {
             "schedule": self.name,
             "batches": len(self.measured),
+            "batches_that_read_what_they_swap_in": self.late_reads,
             "repeats": len(self.rounds),
             "predicted": predicted,
             "measured": measured,

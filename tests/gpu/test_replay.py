@@ -110,6 +110,18 @@ def test_errors_of_batches():
     assert row["bias"] == pytest.approx((0 - 0.5 + 0 + 1) / 4)
 
 
+def test_batches_that_read_what_they_swap_in_are_counted():
+    """A is swapped out in its call; it comes back beside other work, or in the batch in which it works."""
+    swaps = instance(request("A", 2, (1, 2, 1, "swap"), 1), request("B", 1, 4), memory=20)
+    begun = (batch(0, A=2), batch(1, out={"A": 2}, B=1))
+    early = schedule(swaps, *begun, batch(3, back={"A": 2}, B=1), batch(4, A=2, B=1), batch(5, B=1))
+    late = schedule(swaps, *begun, batch(3, B=1), batch(4, back={"A": 2}, A=2, B=1), batch(5, B=1))
+    for plan, count in ((early, 0), (late, 1)):
+        trace = verify_schedule(swaps, plan)
+        made = Replayed("s", trace, planned_seconds(trace), np.ones((1, 5)))
+        assert made.row("makespan")["batches_that_read_what_they_swap_in"] == count
+
+
 def test_the_ranking_is_right_or_wrong():
     serial = schedule(TWO, batch(0, A=2), batch(1, B=1), batch(12, A=2), batch(13, B=1))
     slow = Replayed("slow", verify_schedule(TWO, serial), *times(serial, [1, 1, 1, 1]))
