@@ -131,5 +131,21 @@ def test_only_known_blocks_are_not_run(page: Path) -> None:
     assert len(not_run) == len(NOT_RUN.get(name_of(page), [])), f"{name_of(page)}: marked notest, at lines {not_run}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_make_has_the_targets_that_a_page_names(page: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = re.findall(r"(?:^\$ |`)make ([a-z-]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(named) <= set(targets)
+    assert page.name != "README.md" or page.parent != ROOT or {"demo", "test"} <= set(named)
+
+
+@pytest.mark.slow
+def test_the_demo_draws_what_it_says(tmp_path: Path) -> None:
+    page = "```console\n$ kvbound demo --out pictures\n...handling free: 27 is proved optimal...\n```\n"
+    assert run_page(page, "demo", tmp_path) == 1
+    assert {file.suffix for file in (tmp_path / "pictures").iterdir()} == {".svg"}
+    assert len(list((tmp_path / "pictures").iterdir())) == 5
+
+
 def test_notest_blocks_are_not_run(tmp_path: Path) -> None:
     assert run_page("```python notest\n1 / 0\n```\n```console notest\n$ rm x\n```\n", "page", tmp_path) == 0

@@ -14,7 +14,7 @@ import matplotlib
 import pyomo.environ as pyo
 import pytest
 
-from docs.make import FOLDER, texts
+from docs.make import FOLDER, hooks, texts
 from docs.make.pictures import MATPLOTLIB, PICTURES
 from docs.make.reference import PROGRAMS, Part, constraints, reference_page
 from formulations import make
@@ -116,6 +116,22 @@ def test_links_of_the_reference_lead_to_definitions() -> None:
 # --- the site --------------------------------------------------------------------------------------------------------
 
 
+def test_what_a_page_links_to_becomes_a_page() -> None:
+    text = "[a](../formulations/horizon.py#L3) [b](../tests) [c](bounds.md#x) [d](https://x.y/z.py) [e](../README.md)"
+    assert hooks.outside("solving.md", text) == {"formulations/horizon.py", "tests"}
+    assert hooks.linked("solving.md", text) == (
+        "[a](source/formulations/horizon.py.md#line-0-3) [b](source/tests.md) [c](bounds.md#x) [d](https://x.y/z.py) "
+        "[e](index.md)"
+    )
+    assert hooks.linked("index.md", "[a](docs/bounds.md) [b](tests)") == "[a](bounds.md) [b](source/tests.md)"
+    assert (
+        hooks.linked("source/gpu_validation/records/README.md", "[a](../../docs/replay.md)")
+        == "[a](../../../replay.md)"
+    )
+    assert hooks.listing("formulations/horizon.py").startswith("# formulations/horizon.py\n\n````py\n")
+    assert "* `test_site.py`" in hooks.listing("tests")
+
+
 class Site(HTMLParser):
     """The ids of a page, what it loads, and where it leads."""
 
@@ -177,6 +193,14 @@ def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
             assert aim.is_file(), f"{page.name}: there is no {link}"
             if parts.fragment and aim in pages:
                 assert unquote(parts.fragment) in pages[aim].ids, f"{page.name}: nothing is at {link}"
+
+
+@pytest.mark.slow
+def test_lists_and_code_are_no_paragraphs(site: Path) -> None:
+    """GitHub begins a list without an empty line before it; what the site is made with does not."""
+    for page in site.glob("*.html"):
+        paragraphs = re.findall(r"<p>(.*?)</p>", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        assert [text for text in paragraphs if re.search(r"^(\* |- |\d+\. |\||```)", text, flags=re.MULTILINE)] == []
 
 
 @pytest.mark.slow

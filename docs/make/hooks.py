@@ -1,8 +1,8 @@
 """What MkDocs needs to show the pages as they are in the repository (`hooks` in mkdocs.yml).
 
-The README is the first page. Files of the repository that a page links to, such as the code of a constraint, become
-pages of the site, so that the links lead somewhere without the network. Words after the language of a code block, which
-tell the tests what to do, are left out.
+The README is the first page. Files and folders of the repository that a page links to, such as the code of a
+constraint, become pages of the site, so that the links lead somewhere without the network. Words after the language of
+a code block, which tell the tests what to do, are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WORDS = re.compile(r"\A( *```+\w+) .*")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each file outside docs/ that a page links to."""
+    """Add a page for each file or folder outside docs/ that a page links to."""
     pages = [file.src_uri for file in files if file.src_uri.endswith(".md")]
     aims = {aim for page in pages for aim in outside(page, BLOCK.sub("", source_of(page)))}
     for aim in sorted(aims):
@@ -60,9 +60,9 @@ def path_of(uri: str, link: str) -> str:
 
 
 def outside(uri: str, text: str) -> set[str]:
-    """Return the files outside docs/ that a page (its text without code blocks) links to."""
+    """Return the files and folders outside docs/ that a page (its text without code blocks) links to."""
     paths = {path_of(uri, link[1]) for link in LINK.finditer(text)}
-    return {path for path in paths if not path.startswith("docs/") and (ROOT / path).is_file()} - {"README.md"}
+    return {path for path in paths if not path.startswith("docs/") and (ROOT / path).exists()} - {"README.md"}
 
 
 def page_of(path: str) -> str:
@@ -71,7 +71,10 @@ def page_of(path: str) -> str:
 
 
 def listing(path: str) -> str:
-    """Return the page for a file of the repository."""
+    """Return the page for a file of the repository, or for a folder: the names of what is in it."""
+    if (ROOT / path).is_dir():
+        names = sorted(entry.name for entry in (ROOT / path).iterdir() if not entry.name.startswith(("_", ".")))
+        return "\n".join([f"# {path}", "", *(f"* `{name}`" for name in names), ""])
     text = (ROOT / path).read_text(encoding="utf-8")
     return text if path.endswith(".md") else f"# {path}\n\n````{Path(path).suffix[1:]}\n{text}````\n"
 
