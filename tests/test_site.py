@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -135,6 +136,12 @@ def test_what_a_page_links_to_becomes_a_page() -> None:
     )
     assert hooks.listing("formulations/horizon.py").startswith("# formulations/horizon.py\n\n````py\n")
     assert "* `test_site.py`" in hooks.listing("tests")
+
+
+def test_a_notebook_is_its_words_and_its_code() -> None:
+    cells = [("markdown", ["# One\n", "more"]), ("code", ["a = 1\n", "a"])]
+    text = json.dumps({"cells": [{"cell_type": kind, "source": source} for kind, source in cells]})
+    assert hooks.notebook(text) == "# One\nmore\n\n````python\na = 1\na\n````\n"
 
 
 class Site(HTMLParser):

@@ -7,6 +7,7 @@ a code block, which tell the tests what to do, are left out.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from posixpath import normpath, relpath
@@ -76,7 +77,15 @@ def listing(path: str) -> str:
         names = sorted(entry.name for entry in (ROOT / path).iterdir() if not entry.name.startswith(("_", ".")))
         return "\n".join([f"# {path}", "", *(f"* `{name}`" for name in names), ""])
     text = (ROOT / path).read_text(encoding="utf-8")
+    if path.endswith(".ipynb"):
+        return notebook(text)
     return text if path.endswith(".md") else f"# {path}\n\n````{Path(path).suffix[1:]}\n{text}````\n"
+
+
+def notebook(text: str) -> str:
+    """Return the page for a notebook: its words, and its code in blocks."""
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    return "\n\n".join(words if kind == "markdown" else f"````python\n{words}\n````" for kind, words in cells) + "\n"
 
 
 def target(uri: str, link: re.Match[str]) -> str:
