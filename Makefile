@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench pages docs clean
+.PHONY: demo test test-all lint bench pages docs notebooks clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -36,6 +36,9 @@ pages: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m mkdocs build --strict
+
+notebooks: $(READY)
+	$(BIN)/jupytext --update --to ipynb notebooks/*.py
 
 clean:
 	rm -rf site $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 from kvbound.cost import Cost, CostFunction
@@ -151,6 +152,13 @@ def _sample(name: str, file: str, k: int, sizes: tuple[int, ...]) -> Instance:
     return read_instance(Path(__file__).parent / "samples" / f"{file}-{k}.json").replace(name=f"{name}:k={k}")
 
 
+def worst(policy: str, objective: str, n: int) -> Instance:
+    """Return the worst instance of at most `n` requests that `kvbound search` found (docs/counterexamples.md)."""
+    if n not in WORST_SIZES:
+        raise BadInput(f"worst-{policy}-{objective}: n is one of {', '.join(map(str, WORST_SIZES))}, not {n}")
+    return read_instance(Path(__file__).parent / "samples" / "worst" / f"{policy}-{objective}-{n}.json")
+
+
 def infercept_slice(k: int, seed: int) -> Instance:
     """Return `k` requests drawn from the whole InferCept mixture; the file is sought in the folder KVBOUND_DATA."""
     from kvbound.importers import infercept_slice
@@ -165,6 +173,10 @@ def infercept_slice(k: int, seed: int) -> Instance:
 
 SAMPLES = (3, 4, 5, 6)
 VE_SAMPLES = (3, 4)
+
+WORST_POLICIES = ("fcfs", "sjf", "vllm", "sarathi", "infercept", "mars", "augserve", "infermax")
+WORST_OBJECTIVES = ("total-flow-time", "makespan", "max-flow-time")
+WORST_SIZES = (2, 3, 4)
 
 BUILTIN: dict[str, Builtin] = {
     "mars-figure1": Builtin(
@@ -204,8 +216,19 @@ BUILTIN: dict[str, Builtin] = {
         infercept_slice, {"k": 6, "seed": 0}, "the same, drawn anew from the whole mixture; needs KVBOUND_DATA",
         "InferCept's mixture",
     ),
+    **{
+        f"worst-{policy}-{objective}": Builtin(
+            partial(worst, policy, objective), {"n": 4},
+            f"at most n requests, on which {policy} is far from the least {objective}; n is 2, 3 or 4",
+            "found by `kvbound search`",
+        )
+        for policy in WORST_POLICIES for objective in WORST_OBJECTIVES
+    },
 }  # fmt: skip
 """The built-in instances by name."""
+
+NAMES = ", ".join([*(name for name in BUILTIN if not name.startswith("worst-")), "worst-POLICY-OBJECTIVE"])
+"""Their names for people, those of one pattern as one."""
 
 MAX_REQUESTS = 1_000_000
 
@@ -222,7 +245,7 @@ def builtin_instance(source: str) -> Instance:
     """
     name = source.partition(":")[0]
     if name not in BUILTIN:
-        raise BadInput(f"no built-in instance is called {name!r}; there are {', '.join(BUILTIN)}")
+        raise BadInput(f"no built-in instance is called {name!r}; there are {NAMES}")
     family = BUILTIN[name]
     known = (*family.defaults, *family.optional)
     given = read_parameters(source, known, family.usage(name), whole=True)

@@ -1,4 +1,4 @@
-"""Data flows down: kvbound <- costmodels <- heuristics, formulations, bounds <- solvers <- gpu_validation.
+"""Data flows down: kvbound <- costmodels <- heuristics, formulations, bounds <- solvers <- hunting, gpu_validation.
 
 Only the command line sees everything, and the referee sees nothing but the nouns.
 """
@@ -26,6 +26,7 @@ BELOW = {
     "formulations": ("kvbound", "costmodels"),
     "bounds": ("kvbound", "costmodels"),
     "solvers": ("kvbound", "costmodels", "heuristics", "formulations", "bounds"),
+    "hunting": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
     "gpu_validation": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
 }
 """What each package may import, besides itself."""

@@ -20,6 +20,7 @@ from kvbound.cli import (
     kernels,
     load,
     replay,
+    search,
     simulate,
     solve,
     verify,
@@ -60,6 +61,7 @@ app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("replay")(replay.replay)
 app.command("load")(load.load_sweep)
+app.command("search")(search.search)
 app.command("verify")(verify.verify)
 app.command("calibrate")(calibrate.calibrate)
 app.command("kernels")(kernels.kernels)

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvbound.builtin import BUILTIN, builtin_instance, is_builtin
+from kvbound.builtin import NAMES, builtin_instance, is_builtin
 from kvbound.errors import BadInput
 from kvbound.files import read_instance, write_text
 from kvbound.instance import Instance
@@ -40,7 +40,7 @@ def load(source: str) -> Instance:
     if is_builtin(source):
         return builtin_instance(source)
     if source != "-" and not Path(source).exists():
-        raise BadInput(f"there is no file {source!r}, and no built-in instance of that name ({', '.join(BUILTIN)})")
+        raise BadInput(f"there is no file {source!r}, and no built-in instance of that name ({NAMES})")
     return read_instance(source)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer
 from types import TracebackType
+from typing import Self
 
 from rich.status import Status
 
@@ -13,22 +14,20 @@ from kvbound.cli.common import progress_console
 from kvbound.metrics import Value
 
 
-class SolveProgress:
-    """A context manager that a solve calls with what it knows."""
+class LiveLine:
+    """A context manager that shows one line, after the first second."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self) -> None:
         self.console = progress_console()
         self.status: Status | None = None
 
-    def __enter__(self) -> SolveProgress:
+    def __enter__(self) -> Self:
         return self
 
-    def __call__(self, value: Value | None, bound: Value | None, seconds: float) -> None:
-        """Show the state of the solve."""
+    def show(self, text: str, seconds: float) -> None:
+        """Show a text, `seconds` after the start."""
         if self.console is None or seconds < 1:
             return
-        text = f"{self.what}: best {_show(value)}, bound {_show(bound)}, {seconds:.0f} s (Ctrl-C keeps what is found)"
         if self.status is None:
             self.status = Status(text, console=self.console)
             self.status.start()
@@ -39,6 +38,19 @@ class SolveProgress:
     ) -> None:
         if self.status is not None:
             self.status.stop()
+
+
+class SolveProgress(LiveLine):
+    """A context manager that a solve calls with what it knows."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def __call__(self, value: Value | None, bound: Value | None, seconds: float) -> None:
+        """Show the state of the solve."""
+        known = f"{self.what}: best {_show(value)}, bound {_show(bound)}"
+        self.show(f"{known}, {seconds:.0f} s (Ctrl-C keeps what is found)", seconds)
 
 
 @contextmanager

@@ -1,0 +1,138 @@
+"""`kvbound search`: the worst instances of a policy in a bounded family, each ratio proved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
+from kvbound.cli.common import JsonOption, ObjectiveOption, emit, table
+from kvbound.cli.progress import LiveLine
+from kvbound.errors import BadInput
+from kvbound.files import check_writable, write_text
+from kvbound.instance import Instance, Machine, Request
+
+if TYPE_CHECKING:
+    from hunting import Claim, Hunt
+
+SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
+
+
+def search(
+    policy: Annotated[str, typer.Option(metavar="NAME", help="`kvbound policies` lists them; or FILE.py")],
+    objective: ObjectiveOption = "total-flow-time",
+    maximize: Annotated[str, typer.Option(metavar="ratio", help="the policy's value over the optimum")] = "ratio",
+    n: Annotated[int, typer.Option("--n", min=1, max=8, metavar="N", help="requests at most")] = 3,
+    memory: Annotated[int, typer.Option(min=1, metavar="TOKENS", help="of KV, at most")] = 8,
+    prompt: Annotated[int, typer.Option(min=1, metavar="TOKENS", help="of a request, at most")] = 3,
+    decode: Annotated[int, typer.Option(min=1, metavar="TOKENS", help="of a segment, at most")] = 4,
+    calls: Annotated[int, typer.Option(min=0, metavar="N", help="of a request, at most")] = 0,
+    duration: Annotated[int, typer.Option(min=0, metavar="TICKS", help="of a call, at most")] = 4,
+    returns: Annotated[int, typer.Option(min=0, metavar="TOKENS", help="of a call, at most")] = 0,
+    arrival: Annotated[int, typer.Option(min=0, metavar="TICKS", help="the last, at most; the first is at 0")] = 2,
+    handling: Annotated[
+        str, typer.Option(metavar="free|preserve|discard|swap|any", help="of the calls; any: each in its own way")
+    ] = "free",
+    switches: Annotated[
+        str, typer.Option(metavar="NAME[,NAME..]|none", help="of the machine that are on")
+    ] = "hybrid,chunked,evict,pause",
+    host_memory: Annotated[int, typer.Option(min=0, metavar="TOKENS", help="of swapped KV that the host holds")] = 0,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="in a batch, at most")] = None,
+    batch_requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="in a batch, at most")] = None,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="instances tried where not all are")] = 2000,
+    seconds: Annotated[float | None, typer.Option(min=0.1, metavar="S", help="end then, before shrinking")] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the annealing")] = 0,
+    out: Annotated[str | None, typer.Option(metavar="I.json", help="write the worst instance there")] = None,
+    json: JsonOption = None,
+) -> int:
+    """Look for the instance on which a policy is farthest from optimal."""
+    from hunting import Family, hunt
+
+    if maximize != "ratio":
+        raise BadInput(f"--maximize {maximize}: only the ratio is maximised")
+    check_writable(out, json)
+    machine = Machine(
+        memory=None, host_memory=host_memory, batch_tokens=batch_tokens, batch_requests=batch_requests,
+        **switches_of(switches),
+    )  # fmt: skip
+    family = Family(n, memory, prompt, decode, calls, duration, returns, arrival, handling, machine)
+    with LiveLine() as line:
+        seen = hunt(
+            family, policy, objective, seconds=seconds, steps=steps, seed=seed,
+            progress=lambda seen, passed: line.show(_progress(policy, seen), passed),
+        )  # fmt: skip
+    return _report(family.to_json(), seen, out, json)
+
+
+def switches_of(text: str) -> dict[str, bool]:
+    """Read the switches of the machine that are on."""
+    names = set() if text == "none" else {name.strip() for name in text.split(",")}
+    unknown = names - set(SWITCHES)
+    if unknown:
+        raise BadInput(f"--switches: no switch is called {min(unknown)!r}; there are {', '.join(SWITCHES)}, or none")
+    return {name: name in names for name in SWITCHES}
+
+
+def _progress(policy: str, seen: Hunt) -> str:
+    best = "none yet" if seen.claim is None else in_words(seen.claim)
+    return f"searching against {policy}: {best}, {seen.looked} instances (Ctrl-C keeps the worst)"
+
+
+def in_words(claim: Claim) -> str:
+    """Say the ratio, or between which numbers it is, if the optimum is not proved."""
+    if claim.proved:
+        return f"ratio {claim.ratio} = {float(claim.at_least):.4g}"
+    most = "" if claim.at_most is None else f", at most {claim.at_most}"
+    return f"ratio at least {claim.at_least} = {float(claim.at_least):.4g}{most}"
+
+
+def _report(family: dict[str, Any], seen: Hunt, out: str | None, json: str | None) -> int:
+    """Write and print what was found; return the exit code."""
+    interrupted = seen.stopped == "interrupted"
+    if seen.claim is None and not interrupted:
+        raise seen.failure or BadInput("the family has no instance in which every request fits; enlarge --memory")
+    payload: dict[str, Any] = {"family": family, **seen.to_json()}
+    if seen.claim is not None:
+        instance = named(seen.claim)
+        payload |= {"instance_sha256": instance.sha256, "instance": instance.model_dump(mode="json")}
+        if out is not None:
+            write_text(out, instance.to_json())
+    emit(json, payload, lambda console: _show(seen, console))
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return 0 if seen.claim is not None and seen.claim.proved else EXIT_UNDECIDED
+
+
+def named(claim: Claim) -> Instance:
+    """Return the instance of a claim, named after the policy."""
+    return claim.instance.replace(name=f"worst of {claim.policy}, {claim.objective}")
+
+
+def _show(seen: Hunt, console: Console) -> None:
+    """Print the worst instance and what is known of the rest."""
+    if seen.claim is not None:
+        claim = seen.claim
+        optimum = f"{claim.best}, proved" if claim.proved else f"from {claim.bound} to {claim.best}"
+        console.print(f"{in_words(claim)}: {claim.policy} {claim.value}, optimum {optimum} ({claim.objective})")
+        console.print(f"memory {claim.instance.machine.memory}")
+        console.print(table(("request", "arrival", "prompt", "segments"), map(_cells, claim.instance.requests)))
+    whole = ", ".join(map(str, seen.complete))
+    console.print(f"{seen.looked} instances" + (f"; none of the family with {whole} requests is worse" * bool(whole)))
+    if seen.undecided:
+        console.print(f"note: {seen.undecided} optima not proved within the limits of a search")
+    if seen.failed:
+        console.print(f"note: no schedule on {seen.failed} instances, of which the first: {seen.failure}")
+    if seen.stopped != "ended":
+        console.print(f"stopped: {seen.stopped}")
+
+
+def _cells(request: Request) -> list[object]:
+    parts = []
+    for segment in request.segments:
+        parts.append(f"decode {segment.decode}")
+        if segment.call is not None:
+            call = segment.call
+            parts.append(f"call for {call.duration} ({call.handling}, returns {call.returns})")
+    return [request.id, request.arrival, request.prompt, ", ".join(parts)]
