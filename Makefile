@@ -35,7 +35,7 @@ pages: $(READY)
 	$(BIN)/python -m docs.make
 
 docs: $(READY)
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 notebooks: $(READY)
 	$(BIN)/jupytext --update --to ipynb notebooks/*.py
