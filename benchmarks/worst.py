@@ -40,7 +40,8 @@ def shipped(policy: str, objective: str, n: int, optima: Optima | None = None) -
 def improve(policy: str, objective: str, n: int, seed: int) -> None:
     """Hunt, and keep the worst of what is found and what is known."""
     found = hunt(family(n), policy, objective, steps=STEPS[n], seed=seed)
-    claims = [found.claim, *(shipped(policy, objective, k) for k in WORST_SIZES if k <= n)]
+    whole = [hunt(small_family(n), policy, objective).claim] if n == 3 else []
+    claims = [found.claim, *whole, *(shipped(policy, objective, k) for k in WORST_SIZES if k <= n)]
     worst = max((claim for claim in claims if claim and claim.proved), key=lambda claim: claim.at_least)
     named = worst.instance.replace(name=f"worst-{policy}-{objective}:n={n}")
     write_text(FOLDER / f"{policy}-{objective}-{n}.json", named.to_json())

@@ -69,7 +69,7 @@ class Family:
             if needed > self.memory:
                 return None
             machine = self.machine.replace(memory=max(memory, needed))
-            return Instance(name="member", machine=machine, cost=self.cost, requests=requests)
+            return Instance(name="an instance of the family", machine=machine, cost=self.cost, requests=requests)
         except ValidationError:  # a prefill above the budget, or a swap above the host's memory
             return None
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heuristics import Policy, PolicyError, Unsuited, get_policy
+from heuristics import Policy, PolicyError, get_policy
 from hunting.family import Family
 from hunting.ratio import Claim, Optima, judge
 from hunting.shrinking import shrink
@@ -33,7 +33,7 @@ class Hunt:
     """Of these, those whose optimum is not proved; their ratio counts as value / best schedule."""
     failed: int = 0
     """Instances on which the policy gives no schedule."""
-    failure: PolicyError | Unsuited | None = None
+    failure: PolicyError | None = None
     complete: list[int] = field(default_factory=list)
     """Sizes (requests) of which every member was judged, each with a proved optimum: no member is worse."""
     unshrunk: Claim | None = None
@@ -66,10 +66,11 @@ def hunt(
 
     Sizes from one request on are listed whole while they have at most `ENUMERATED` members; if the largest is not
     listed, `steps` members of it are tried by simulated annealing, with `seed`. The worst is then shrunk. `seconds`
-    ends listing and annealing (None: no limit). Ctrl-C ends the hunt with the worst so far. Without `seconds` the same
-    arguments give the same result, unless an exact search strikes its limits. `optima` may be shared by hunts.
+    ends listing and annealing after the first instance (None: no limit). Ctrl-C ends the hunt with the worst so far.
+    Without `seconds` the same arguments give the same result, unless an exact search strikes its limits. `optima` may
+    be shared by hunts.
 
-    Raises BadInput for an unknown policy or objective.
+    Raises BadInput for an unknown policy or objective, and Unsuited where the machine is not one for the policy.
     """
     chosen = get_policy(policy) if isinstance(policy, str) else policy
     run = _Run(chosen, optima or Optima(objective), seconds, progress)
@@ -149,14 +150,13 @@ class _Run:
 
     def look(self, instance: Instance) -> Claim | None:
         """Judge an instance and keep it if it is worse than all before; None where the policy gives no schedule."""
-        now = time.monotonic()
-        if self.deadline is not None and now > self.deadline:
+        now, seen = time.monotonic(), self.seen
+        if self.deadline is not None and now > self.deadline and seen.looked:
             raise _Enough
-        seen = self.seen
         seen.looked += 1
         try:
             claim = judge(instance, self.policy, self.optima)
-        except (PolicyError, Unsuited) as error:
+        except PolicyError as error:
             seen.failed += 1
             seen.failure = seen.failure or error
             return None

@@ -240,6 +240,12 @@ def test_the_time_limit_ends_it() -> None:
     assert seen.claim is not None
 
 
+def test_however_short_the_time_one_instance_is_judged(monkeypatch) -> None:
+    monkeypatch.setattr("hunting.run._Run.shrink", lambda self: None)
+    seen = hunt(TINY, "fcfs", seconds=1e-9)
+    assert (seen.stopped, seen.looked, seen.complete) == ("time limit", 1, [])
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -296,7 +302,10 @@ def test_an_interruption_is_exit_130_and_the_worst_is_written(tmp_path, monkeypa
             ["--policy", "fcfs", "--n", 1, "--calls", 1, "--handling", "swap", "--out", "/no/such/f"],
             "cannot be written",
         ),
-        (["--policy", "vllm", "--switches", "hybrid", "--n", 1, "--arrival", 0], "vllm"),
+        (
+            ["--policy", "vllm", "--switches", "hybrid", "--n", 1, "--arrival", 0],
+            "vllm cannot run on an instance",
+        ),
     ],
 )
 def test_bad_usage_is_one_line(arguments, complaint) -> None:

@@ -28,6 +28,8 @@ BELOW = {
     "solvers": ("kvbound", "costmodels", "heuristics", "formulations", "bounds"),
     "hunting": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
     "gpu_validation": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
+    "studies": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
+    "hypotheses": ("kvbound", "costmodels", "heuristics", "formulations", "bounds", "solvers"),
 }
 """What each package may import, besides itself."""
 
@@ -44,7 +46,7 @@ Generated ones need a machine.
 NOUNS = {
     "kvbound.cost", "kvbound.errors", "kvbound.instance", "kvbound.schedule", "kvbound.state", "kvbound.trace",
 }  # fmt: skip
-HEAVY = ("torch", "triton", "gurobipy", "ortools", "highspy", "matplotlib")
+HEAVY = ("torch", "triton", "gurobipy", "ortools", "highspy", "matplotlib", "distributed", "pyarrow")
 
 
 class Import(NamedTuple):
@@ -147,7 +149,7 @@ def test_the_referee_rests_on_the_nouns_alone() -> None:
     assert others == {"pydantic"}
 
 
-@pytest.mark.parametrize("package", ["kvbound", "solvers"])
+@pytest.mark.parametrize("package", ["kvbound", "solvers", "studies"])
 def test_importing_loads_nothing_heavy(package: str) -> None:
     code = f"import json, sys, {package}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -11,6 +11,7 @@ from kvbound.cli import (
     about,
     bound,
     calibrate,
+    check,
     compare,
     costs,
     demo,
@@ -23,6 +24,7 @@ from kvbound.cli import (
     search,
     simulate,
     solve,
+    sweep,
     verify,
 )
 
@@ -61,8 +63,10 @@ app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("replay")(replay.replay)
 app.command("load")(load.load_sweep)
+app.command("sweep")(sweep.sweep)
 app.command("search")(search.search)
 app.command("verify")(verify.verify)
+app.command("check")(check.check)
 app.command("calibrate")(calibrate.calibrate)
 app.command("kernels")(kernels.kernels)
 app.command("demo")(demo.demo)

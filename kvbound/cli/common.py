@@ -33,6 +33,9 @@ CertificateOption = Annotated[
     str | None, typer.Option(metavar="OUT.json", help="write the certificate of the bound there")
 ]
 PlotOption = Annotated[str | None, typer.Option(metavar="OUT.svg", help="draw it (svg, png or pdf)")]
+TraceOption = Annotated[
+    str | None, typer.Option(metavar="OUT.json", help="write it for Perfetto and Chrome's trace viewer")
+]
 
 
 def load(source: str) -> Instance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ from kvbound.cli.common import (
     JsonOption,
     ObjectiveOption,
     PlotOption,
+    TraceOption,
     emit,
     handling_text,
     in_seconds,
@@ -28,11 +29,18 @@ from kvbound.cli.progress import SolveProgress
 from kvbound.cli.simulate import FEW, Simulation, decimal, policy_names, run_one
 from kvbound.cli.solve import between, stronger
 from kvbound.errors import BadInput
-from kvbound.files import check_writable
+from kvbound.files import check_writable, write_text
 from kvbound.instance import Instance
 from kvbound.parameters import fraction
+from kvbound.plots.frame import DRAWABLE
 from kvbound.result import Result
 from kvbound.summary import summary
+from kvbound.tables import OVER, Cells
+from kvbound.trace import Trace
+from kvbound.trace_events import write_trace_events
+
+if TYPE_CHECKING:
+    from kvbound.report import Report
 
 Against = Literal["optimum", "bound"] | None
 """What policies are measured against."""
@@ -40,14 +48,13 @@ Against = Literal["optimum", "bound"] | None
 NEVER_EVICT = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
 MAY_EVICT = ("vllm", "sarathi", "infermax", "infercept", "mars", "augserve")
 """The usual policies: those of the first line, and where the machine evicts those of the second."""
-DRAWABLE = 200
-"""Requests up to which schedules are drawn."""
 SOLVABLE = 200
 """Requests up to which the optimum is looked for unless it is asked for, or not; beyond, a bound."""
 OPEN = 0.01
 """Where an optimum stays open by more than this fraction, the ladder of bounds is tried as well."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
 SHORT = {"as-given": "as given", "free": "free"}
+UNMEASURED = "nothing to measure against was looked for (--optimum does)"
 
 
 def compare(
@@ -71,10 +78,14 @@ def compare(
     ladder: Annotated[
         str | None, typer.Option(metavar="OUT.svg", help="draw values and bounds on one axis (svg, png or pdf)")
     ] = None,
+    html: Annotated[
+        str | None, typer.Option(metavar="OUT.html", help="write a report: one file, for any browser (docs/report.md)")
+    ] = None,
+    trace: TraceOption = None,
     json: JsonOption = None,
 ) -> int:
     """Say how far each policy is from the best schedule there is."""
-    check_writable(plot, ladder, json)
+    check_writable(plot, ladder, html, trace, json)
     loaded, stop = load(instance), None if window is None else fraction("--window", window)
     against: Against = "optimum" if len(loaded.requests) <= SOLVABLE else "bound"
     if optimum is not None:
@@ -89,6 +100,10 @@ def compare(
         comparison.draw(plot)
     if ladder is not None:
         comparison.draw_ladder(ladder)
+    if html is not None:
+        write_text(html, comparison.report().html())
+    if trace is not None:
+        write_trace_events(trace, comparison.schedules())
     emit(json, {"rows": comparison.rows()}, comparison.show)
     return EXIT_INTERRUPTED if comparison.interrupted else 0
 
@@ -173,24 +188,26 @@ class Comparison:
     def show(self, console: Console) -> None:
         """Print the table and what was proved."""
         rows = self.rows()
-        columns = ["schedule", "value", "mean", "in s"]
-        columns += [f"/ {SHORT[kind]}" for kind in self.optima]
         console.print(f"[bold]{self.instance.name}[/bold], {self.objective}", soft_wrap=True)
-        cells = [self._cells(row) for row in rows]
-        console.print(table([*columns, "handling of calls"], cells, right=range(1, len(columns))))
+        columns, cells = self.summary(rows)
+        console.print(table(columns, cells, right=range(1, len(columns) - 1)))
         measured = [(row["label"], row["measures"]) for row in rows if row.get("measures")]
         if len(self.instance.requests) > FEW and measured:
             for made in (times_table(measured), work_table(measured)):
                 console.print()
                 console.print(made)
         if not self.optima:
-            console.print("nothing to measure against was looked for (--optimum does)")
+            console.print(UNMEASURED)
             return
-        console.print(
-            "/: the value over the optimum (over the lower bound, where that is all there is)", soft_wrap=True
-        )
+        console.print(OVER, soft_wrap=True)
         for kind, optimum in self.optima.items():
-            console.print(_verdict(kind, optimum), soft_wrap=True)
+            took = f" in {optimum.seconds:.2f} s" if optimum.status == "optimal" else ""
+            console.print(_verdict(kind, optimum, took), soft_wrap=True)
+
+    def summary(self, rows: list[dict[str, Any]]) -> Cells:
+        """Return the table of values, a row for each schedule."""
+        columns = ["schedule", "value", "mean", "in s", *(f"/ {SHORT[kind]}" for kind in self.optima)]
+        return Cells([*columns, "handling of calls"], [self._cells(row) for row in rows])
 
     def _cells(self, row: dict[str, Any]) -> list[object]:
         per_request = row["mean"] if row["mean"] is not None else row["value"]
@@ -212,10 +229,9 @@ class Comparison:
                 f"--plot draws up to {DRAWABLE} requests, {self.instance.name} has {len(self.instance.requests)}; "
                 "kvbound load draws measures"
             )
-        traces = [run.trace for run in self.policies] + [optimum.trace for optimum in self.optima.values()]
         columns = [
             (f"{row['label']}\n{_value_text(row)}", trace)
-            for trace, row in zip(traces, self.rows(), strict=True)
+            for trace, row in zip(self.traces(), self.rows(), strict=True)
             if trace is not None
         ]
         compare_schedules(columns, path=path)
@@ -224,15 +240,44 @@ class Comparison:
         """Draw policies, best schedules and all bounds on one axis, a group for each handling."""
         from kvbound.plots import ladder, save
 
+        rows = self.ladder_rows()
+        if not rows:
+            raise BadInput("--ladder draws values beside bounds; --no-optimum leaves none")
+        save(ladder(rows).figure.figure, path)
+
+    def ladder_rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the ladder: policies, best schedules and all bounds, for each handling."""
         rows = []
         for kind, optimum in self.optima.items():
             mine = [{**run.row, "label": run.row["policy"]} for run in self.policies]
             mine += [{**optimum.to_json(), "label": _name(optimum)}] if optimum.value is not None else []
             group = {"group": WORDS[kind], "instance_sha256": optimum.instance.sha256}
             rows += [{**row, **group} for row in mine + _rungs(optimum)]
-        if not rows:
-            raise BadInput("--ladder draws values beside bounds; --no-optimum leaves none")
-        save(ladder(rows).figure.figure, path)
+        return rows
+
+    def traces(self) -> list[Trace | None]:
+        """Return the trace of each row; None where no schedule is held."""
+        return [run.trace for run in self.policies] + [optimum.trace for optimum in self.optima.values()]
+
+    def schedules(self) -> list[tuple[str, Trace]]:
+        """Return every schedule with its label."""
+        pairs = zip(self.rows(), self.traces(), strict=True)
+        return [(row["label"], trace) for row, trace in pairs if trace is not None]
+
+    def report(self) -> Report:
+        """Return all of it as a page."""
+        from kvbound.report import Report
+
+        verdicts = [_verdict(kind, optimum) for kind, optimum in self.optima.items()]
+        return Report(
+            self.instance,
+            rows := self.rows(),
+            self.traces(),
+            self.summary(rows),
+            verdicts or [UNMEASURED],
+            {WORDS[kind]: optimum for kind, optimum in self.optima.items()},
+            self.ladder_rows(),
+        )
 
 
 def _rungs(optimum: Result) -> list[dict[str, Any]]:
@@ -261,10 +306,10 @@ def _ratio(value: int | str | None, optimum: Result) -> str | None:
     return str(Fraction(value) / Fraction(optimum.bound))
 
 
-def _verdict(kind: str, optimum: Result) -> str:
+def _verdict(kind: str, optimum: Result, took: str = "") -> str:
     if optimum.status == "optimal":
         assert optimum.horizon is not None
-        return f"{WORDS[kind]}: {optimum.value} is proved optimal in {optimum.seconds:.2f} s ({optimum.horizon.why})"
+        return f"{WORDS[kind]}: {optimum.value} is proved optimal{took} ({optimum.horizon.why})"
     if optimum.value is None:
         return f"{WORDS[kind]}: no schedule is below {optimum.bound} ({optimum.formulation}: {_why(optimum)})"
     return f"{WORDS[kind]}: not proved ({optimum.stopped}); {between(optimum)}"

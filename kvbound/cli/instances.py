@@ -11,6 +11,7 @@ from kvbound.builtin import BUILTIN
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, load, table
 from kvbound.instance import Instance
 from kvbound.stream import Sizes, sizes_of
+from kvbound.words import facts_in_words, segments_in_words
 
 
 def instances(json: JsonOption = None) -> None:
@@ -45,30 +46,12 @@ def show_instance(instance: Instance, console: Console) -> None:
 
 def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -> None:
     """Print what `show_instance` does of an instance of which only the first requests are at hand."""
-    machine = instance.machine
     console.print(f"[bold]{instance.name}[/bold]  (sha256 {sha256[:16]}..)", soft_wrap=True)
-    console.print(
-        f"{sizes.requests} requests with {sizes.calls} calls; {sizes.prompt_tokens} prompt, "
-        f"{sizes.decode_tokens} decode and {sizes.returned_tokens} returned tokens; "
-        f"{sizes.call_ticks} ticks in calls; a tick is {instance.tick_seconds} s",
-        soft_wrap=True,
-    )
-    console.print(
-        f"KV memory {_limit(machine.memory)} in blocks of {machine.block}; host {_limit(machine.host_memory)}; "
-        f"largest peak {sizes.largest_peak}, all peaks together {sizes.sum_of_peaks}",
-        soft_wrap=True,
-    )
-    console.print(
-        f"a batch takes {_limit(machine.batch_tokens)} tokens, {_limit(machine.prefill_limit)} of them prefill, "
-        f"{_limit(machine.batch_requests)} requests; {_switches(instance)}",
-        soft_wrap=True,
-    )
-    console.print(f"a batch lasts {_cost(instance)}", soft_wrap=True)
-    if instance.coarsening is not None:
-        console.print(f"coarsened: {instance.coarsening.model_dump(mode='json')}", soft_wrap=True)
+    for line in facts_in_words(instance, sizes):
+        console.print(line, soft_wrap=True, markup=False)
     shown = instance.requests[:20]
     rows = [
-        (request.id, request.arrival, request.prompt, _segments(request.segments), request.output, request.peak)
+        (request.id, request.arrival, request.prompt, segments_in_words(request.segments), request.output, request.peak)
         for request in shown
     ]
     console.print(
@@ -76,33 +59,3 @@ def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -
     )
     if sizes.requests > len(shown):
         console.print(f".. and {sizes.requests - len(shown)} more requests")
-
-
-def _limit(limit: int | None) -> str:
-    return "without limit" if limit is None else str(limit)
-
-
-def _switches(instance: Instance) -> str:
-    names = ("hybrid", "chunked", "evict", "partial", "pause")
-    return ", ".join(name if getattr(instance.machine, name) else f"no {name}" for name in names)
-
-
-def _cost(instance: Instance) -> str:
-    if instance.cost.always_one_tick:
-        return "one tick"
-    parts = []
-    for function in instance.cost.functions:
-        facts = {k: v for k, v in function.model_dump(exclude_defaults=True).items() if k != "divisor"}
-        parts.append(f"({' + '.join(f'{v} {k}' for k, v in facts.items()) or 0}) / {function.divisor}")
-    return "max(1, " + ", ".join(parts) + ") ticks"
-
-
-def _segments(segments: Any) -> str:
-    parts = []
-    for segment in segments:
-        parts.append(str(segment.decode))
-        if segment.call is not None:
-            returns = f" +{segment.call.returns}" if segment.call.returns else ""
-            parts.append(f"[{segment.call.duration} ticks{returns}, {segment.call.handling}]")
-    text = " ".join(parts).replace("[", "(").replace("]", ")")
-    return text if len(text) <= 100 else text[:98] + ".."

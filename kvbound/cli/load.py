@@ -12,12 +12,13 @@ import typer
 from rich.console import Console
 
 from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, emit, load, table
-from kvbound.cli.measures import SHORT, TIMES, WindowOption
+from kvbound.cli.measures import WindowOption
 from kvbound.cli.progress import working
 from kvbound.cli.simulate import policy_names
 from kvbound.errors import BadInput
 from kvbound.files import check_writable, write_text
 from kvbound.parameters import fraction
+from kvbound.tables import SHORT, TIMES
 
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
            "normalized_latency_without_calls")  # fmt: skip

@@ -1,63 +1,27 @@
-"""Tables of what is measured of many requests; `kvbound.summary` says what each number is."""
+"""Tables of what is measured of many requests, for the console."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from kvbound.cli.common import table
+from kvbound.tables import Labelled, times_cells, work_cells
 
 WindowOption = Annotated[
     str | None, typer.Option(metavar="SECONDS", help="measure as if the clock were stopped then (default: the end)")
 ]
-TIMES = (
-    ("latency", "mean"), ("latency", "p50"), ("latency", "p95"), ("latency", "p99"), ("latency_without_calls", "mean"),
-    ("ttft", "mean"), ("ttft", "p50"), ("ttft", "p99"), ("tpot", "mean"), ("tpot", "p99"),
-    ("normalized_latency", "p50"), ("normalized_latency_without_calls", "p50"),
-)  # fmt: skip
-SHORT = {
-    "latency": "latency", "latency_without_calls": "without calls", "ttft": "TTFT", "tpot": "TPOT",
-    "normalized_latency": "norm.", "normalized_latency_without_calls": "norm. w/o calls",
-}  # fmt: skip
 
 
-def times_table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+def times_table(rows: Labelled) -> Table:
     """Return the table of times in seconds, a row for each labelled summary."""
-    columns = ["seconds", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
-    cells = [[label, *(_seconds(measured[name], part) for name, part in TIMES)] for label, measured in rows]
+    columns, cells = times_cells(rows)
     return table(columns, cells, right=range(1, len(columns)))
 
 
-def work_table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+def work_table(rows: Labelled) -> Table:
     """Return the table of throughput, waste and moves, a row for each labelled summary."""
-    columns = ["work", "unfinished", "requests/s", "tokens/s", "good/s", "SLO met", "batches", "evictions"]
-    columns += ["recomputed", "swapped out", "wasted", "in calls", "queued", "transfer", "refills", "handling of calls"]
-    return table(columns, [_work(label, measured) for label, measured in rows], right=range(1, len(columns) - 1))
-
-
-def _seconds(spread: Mapping[str, float] | None, part: str) -> str | None:
-    return None if spread is None else f"{spread[part]:.4g}"
-
-
-def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
-    waste = measured["waste_share"] or {}
-    parts = ("total", "calls", "queued", "transfer", "recomputation")
-    return [
-        label,
-        measured["unfinished"],
-        *(f"{measured[name]:.4g}" for name in ("requests_per_second", "tokens_per_second", "goodput_per_second")),
-        _percent(measured["slo_attainment"]),
-        measured["batches"],
-        measured["evictions"],
-        _percent(measured["recomputed_share"]),
-        measured["tokens_swapped_out"],
-        *(_percent(waste.get(part)) for part in parts),
-        ", ".join(f"{count} {how}" for how, count in measured["handlings"].items()) or "-",
-    ]
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f} %"
+    columns, cells = work_cells(rows)
+    return table(columns, cells, right=range(1, len(columns) - 1))

@@ -16,6 +16,7 @@ from kvbound.cli.common import (
     JsonOption,
     ObjectiveOption,
     ScheduleOption,
+    TraceOption,
     emit,
     handling_text,
     in_seconds,
@@ -32,6 +33,7 @@ from kvbound.result import Result
 from kvbound.schedule import Schedule
 from kvbound.summary import summary
 from kvbound.trace import Trace
+from kvbound.trace_events import write_trace_events
 
 COLUMNS = ("policy", "value", "mean", "in seconds", "completions", "handling")
 FEW = 6
@@ -51,10 +53,11 @@ def simulate(
     ] = "exact",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the noise")] = 0,
     schedule: ScheduleOption = None,
+    trace: TraceOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run schedulers that people use; each schedule is executed by the referee."""
-    check_writable(schedule, json)
+    check_writable(schedule, trace, json)
     loaded = load(instance)
     names = policy_names(policy)
     stop = None if window is None else fraction("--window", window)
@@ -66,6 +69,8 @@ def simulate(
     ]
     if schedule is not None and runs[0].schedule is not None:
         write_text(schedule, runs[0].schedule.to_json())
+    if trace is not None:
+        write_trace_events(trace, [(run.row["policy"], run.trace) for run in runs if run.trace is not None])
     emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, len(loaded.requests)))
 
 

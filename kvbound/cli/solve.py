@@ -22,6 +22,7 @@ from kvbound.cli.common import (
     PlotOption,
     ScheduleOption,
     TimeLimitOption,
+    TraceOption,
     emit,
     handling_text,
     load,
@@ -34,6 +35,7 @@ from kvbound.files import check_writable, write_text
 from kvbound.instance import Instance
 from kvbound.metrics import Value
 from kvbound.result import Horizon, Result
+from kvbound.trace_events import write_trace_events
 
 CERTIFY = 60.0
 """Seconds for a certificate where no time limit was given."""
@@ -58,12 +60,13 @@ def solve(
     schedule: ScheduleOption = None,
     certificate: CertificateOption = None,
     plot: PlotOption = None,
+    trace: TraceOption = None,
     json: JsonOption = None,
 ) -> int:
     """Find the best schedule there is, and prove it."""
     import solvers
 
-    check_writable(schedule, certificate, plot, json)
+    check_writable(schedule, certificate, plot, trace, json)
     loaded = load(instance)
     target = None if better_than is None else target_of(better_than, loaded, objective, handling)
     with SolveProgress(f"solving {loaded.name}") as progress:
@@ -82,6 +85,8 @@ def solve(
         from kvbound.plots import compare_schedules
 
         compare_schedules([(f"{result.status}: {result.value}", result.trace)], path=plot)
+    if trace is not None and result.trace is not None:
+        write_trace_events(trace, [(f"{loaded.name}, {result.status}: {result.value}", result.trace)])
     emit(json, result.to_json(), lambda console: show(result, console))
     return exit_code(result, gap)
 

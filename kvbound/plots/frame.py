@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+DRAWABLE = 200
+"""Requests up to which schedules are drawn."""
+
+
 class Frame(NamedTuple):
     """The axes: the unit of time, its seconds, the last completion in it, the top of the memory axis in tokens."""
 

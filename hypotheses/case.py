@@ -1,0 +1,130 @@
+"""One case of a family: the instances to judge, with exact optima and the values of policies on them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from heuristics import Policy, PolicyError, Unsuited, get_policy, run_policy
+from kvbound.certificates import Certificate, Exhaustive, InvalidCertificate, certify
+from kvbound.certificates.exhaustive import look
+from kvbound.instance import Instance
+from kvbound.metrics import Value, objective_value
+from kvbound.schedule import Schedule
+from kvbound.trace import Trace
+from kvbound.validator import verify_schedule
+from solvers.search import search
+
+FLOW_TIME = "total-flow-time"
+MEMORY_LIMIT_MB = 1500
+"""What the states of one search may take."""
+STATES = 30_000
+"""States that the proof of a saved optimum may need; beyond, its schedule is saved without a certificate."""
+SOLVE_SECONDS = 10.0
+"""What one optimum may take, at the most."""
+
+
+class Undecided(Exception):
+    """A limit struck before the case was decided."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A schedule that the referee has executed, with its value; `optimal` if no schedule is better (proved)."""
+
+    label: str
+    instance: Instance
+    objective: str
+    value: Value
+    schedule: Schedule
+    optimal: bool = False
+
+    @property
+    def trace(self) -> Trace:
+        """What executing the schedule gives."""
+        return verify_schedule(self.instance, self.schedule)
+
+    def certificate(self) -> Certificate | None:
+        """Return a certificate that no schedule is better (None: too many states, or it is not claimed)."""
+        if not self.optimal:
+            return None
+        try:
+            found = look(self.instance, self.objective, STATES)
+        except InvalidCertificate:  # the instance is too large
+            return None
+        if not found.is_optimum:
+            return None
+        return certify(self.instance, self.objective, Exhaustive(states=found.states))
+
+
+@dataclass(frozen=True)
+class Fails:
+    """The claim does not hold here: in words, and the schedules that show it."""
+
+    why: str
+    evidence: Sequence[Held] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """The instances of one item of a family (often one), until a deadline by `time.monotonic`."""
+
+    instances: tuple[Instance, ...]
+    deadline: float = field(default=float("inf"))
+
+    @property
+    def instance(self) -> Instance:
+        """The first instance, often the only one."""
+        return self.instances[0]
+
+    def optimum(self, instance: Instance | None = None, objective: str = FLOW_TIME, label: str = "optimum") -> Held:
+        """Return an optimal schedule, proved by exhaustive search. Raises Undecided if a limit strikes."""
+        instance = self.instance if instance is None else instance
+        seconds = min(SOLVE_SECONDS, self.deadline - time.monotonic())
+        found = _optimum(instance, objective, seconds) if seconds > 0 else None
+        if found is None:
+            raise Undecided(f"{instance.name}: not solved within {max(0, seconds):.0f} s")
+        return Held(label, instance, objective, *found, optimal=True)
+
+    def policy(
+        self, policy: str | Policy, instance: Instance | None = None, objective: str = FLOW_TIME, label: str = ""
+    ) -> Held | None:
+        """Return what a policy makes of an instance (None: it cannot run there)."""
+        instance = self.instance if instance is None else instance
+        chosen = get_policy(policy) if isinstance(policy, str) else policy
+        try:
+            schedule = run_policy(instance, chosen)
+        except (PolicyError, Unsuited):
+            return None
+        return self.held(label or chosen.name, schedule, instance, objective)
+
+    def held(
+        self, label: str, schedule: Schedule, instance: Instance | None = None, objective: str = FLOW_TIME
+    ) -> Held:
+        """Return a schedule with its value, after the referee executed it."""
+        instance = self.instance if instance is None else instance
+        return Held(
+            label, instance, objective, objective_value(verify_schedule(instance, schedule), objective), schedule
+        )
+
+
+def ratio(value: Held, other: Held) -> Fraction:
+    """Return how many times the value of `other` a value is."""
+    return Fraction(value.value) / Fraction(other.value)
+
+
+def _optimum(instance: Instance, objective: str, seconds: float) -> tuple[Value, Schedule] | None:
+    """Return the optimal value and a schedule, as found before if it was; None if a limit strikes."""
+    place = instance.sha256, objective
+    if place not in _FOUND:
+        outcome = search(instance, objective, time_limit=seconds, memory_limit_mb=MEMORY_LIMIT_MB)
+        if not outcome.proved or outcome.schedule is None or outcome.value is None:
+            return None
+        _FOUND[place] = outcome.value, outcome.schedule
+    return _FOUND[place]
+
+
+_FOUND: dict[tuple[str, str], tuple[Value, Schedule]] = {}
+"""Optima that were found, by the hash of the instance and the objective."""

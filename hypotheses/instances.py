@@ -1,0 +1,274 @@
+"""Small instances that the shipped hypotheses are tried on, and schedules of the theory family."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations_with_replacement, product
+
+from pydantic import ValidationError
+
+from hypotheses.families import possible
+from kvbound.cost import Cost, CostFunction
+from kvbound.instance import Call, Handling, Instance, Machine, Request, Segment
+from kvbound.schedule import Batch, Schedule
+
+THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=False)
+"""The machine of the theory model, but for its memory: unit batches of any size, a running request goes on."""
+INFERMAX = Machine(memory=1, host_memory=0, batch_tokens=4, prefill_tokens=4, evict=True)
+"""The machine of INFERMAX's Figure 15 with a small budget, but for its memory."""
+CALLS = Machine(memory=1, host_memory=0, batch_tokens=2)
+"""Two tokens a batch, and no room on the host."""
+CALLS_HOST = CALLS.replace(host_memory=2)
+"""The same with room for two tokens on the host."""
+EVICTING = Machine(memory=1, host_memory=4, batch_tokens=4, evict=True)
+"""Four tokens a batch, eviction, and room on the host."""
+PER_TOKEN = Cost((CostFunction(tokens=1),))
+"""One tick a token."""
+FIXED = Cost((CostFunction(busy=3, tokens=1),))
+"""Three ticks a batch, and one a token."""
+SWAP_COST = Cost((CostFunction(busy=1, swap_out_tokens=1, swap_in_tokens=1),))
+"""One tick a batch, and one a token that is moved."""
+LINEAR = Cost((CostFunction(busy=4, tokens=1, decode_kv=1, prefill_kv=1),))
+"""A fixed part, a part per token, and one per token of KV that is read."""
+
+
+def plain(
+    sizes: Iterable[tuple[int, ...]], memory: int, machine: Machine = THEORY, cost: Cost | None = None
+) -> Instance:
+    """Return requests without calls by (prompt, output) or (prompt, output, arrival), and a memory."""
+    requests = tuple(
+        Request(id=f"R{i}", prompt=prompt, arrival=sum(arrival), segments=(Segment(decode=output),))
+        for i, (prompt, output, *arrival) in enumerate(sizes, 1)
+    )
+    name = f"plain-{'-'.join('.'.join(map(str, size)) for size in sizes)}-M{memory}"
+    return Instance(
+        name=name[:200], machine=machine.replace(memory=memory), requests=requests, cost=cost or Cost.unit()
+    )
+
+
+def plain_family(
+    counts: Sequence[int],
+    prompts: Sequence[int],
+    outputs: Sequence[int],
+    machine: Machine = THEORY,
+    cost: Cost | None = None,
+) -> Iterator[Instance]:
+    """Yield every multiset of requests, all at tick 0, with every memory from the largest peak to one below the sum.
+
+    Beyond that, memory limits nothing.
+    """
+    for count in counts:
+        for sizes in combinations_with_replacement(list(product(prompts, outputs)), count):
+            peaks = [prompt + output - 1 for prompt, output in sizes]
+            for memory in range(max(peaks), sum(peaks)):
+                yield from possible(plain, sizes, memory, machine, cost)
+
+
+def calling(
+    sizes: Iterable[tuple[int, int, int, int, int]],
+    machine: Machine,
+    handling: Handling | Sequence[Handling] = "free",
+    cost: Cost | None = None,
+) -> Instance:
+    """Return requests with one call each by (prompt, decode, duration, returns, decode after it)."""
+    sizes = list(sizes)
+    handlings: Sequence[Handling] = [handling] * len(sizes) if isinstance(handling, str) else handling
+    requests = tuple(
+        Request(
+            id=f"R{i}",
+            prompt=prompt,
+            segments=(
+                Segment(decode=decode, call=Call(duration=duration, returns=returns, handling=handled)),
+                Segment(decode=after),
+            ),
+        )
+        for i, ((prompt, decode, duration, returns, after), handled) in enumerate(zip(sizes, handlings, strict=True), 1)
+    )
+    name = f"calls-{'-'.join('.'.join(map(str, size)) for size in sizes)}-M{machine.memory}"
+    return Instance(name=name[:200], machine=machine, requests=requests, cost=cost or Cost.unit())
+
+
+def calling_family(
+    durations: Sequence[int],
+    machine: Machine,
+    cost: Cost | None = None,
+    count: int = 2,
+    decodes: Sequence[int] = (1, 2),
+) -> Iterator[Instance]:
+    """Yield every multiset of `count` requests with a free call each (prompts of 1 or 2, one token after the call).
+
+    With every memory from the largest peak to one below the sum.
+    """
+    kinds = [(prompt, decode, wait, 0, 1) for prompt, decode, wait in product((1, 2), decodes, durations)]
+    for sizes in combinations_with_replacement(kinds, count):
+        peaks = [prompt + decode + returns + after - 1 for prompt, decode, _, returns, after in sizes]
+        for memory in range(max(peaks), sum(peaks)):
+            yield from possible(calling, sizes, machine.replace(memory=memory), cost=cost)
+
+
+def drawn_requests(draw: random.Random, count: int, calls: int, upto: int = 3, least: int = 0) -> tuple[Request, ...]:
+    """Draw requests with prompts and decodes of 1 to `upto`, `least` to `calls` free calls each, arriving at 0 to 3."""
+    requests = []
+    for i in range(1, count + 1):
+        pauses = [
+            Call(duration=draw.randint(0, 4), returns=draw.randint(0, 2)) for _ in range(draw.randint(least, calls))
+        ]
+        segments = tuple(Segment(decode=draw.randint(1, upto), call=call) for call in [*pauses, None])
+        requests.append(
+            Request(id=f"R{i}", arrival=draw.choice((0, 0, 1, 2, 3)), prompt=draw.randint(1, upto), segments=segments)
+        )
+    return tuple(requests)
+
+
+def drawn_instance(
+    draw: random.Random,
+    name: str,
+    machine: Machine,
+    *,
+    count: int = 3,
+    calls: int = 1,
+    least_calls: int = 0,
+    cost: Cost | None = None,
+) -> Instance:
+    """Draw requests, and a memory from their largest peak to the sum of all peaks."""
+    requests = drawn_requests(draw, count, calls, least=least_calls)
+    peaks = [request.peak for request in requests]
+    machine = machine.replace(memory=draw.randint(max(peaks), sum(peaks)))
+    return Instance(name=name, machine=machine, requests=requests, cost=cost or Cost.unit())
+
+
+def drawn_plain(draw: random.Random, count: int, upto: int) -> Instance:
+    """Draw requests of the theory model, all at tick 0, and a memory of one to two times the largest peak."""
+    sizes = sorted((draw.randint(1, upto), draw.randint(1, upto)) for _ in range(count))
+    peak = max(prompt + output - 1 for prompt, output in sizes)
+    return plain(sizes, draw.randint(peak, 2 * peak))
+
+
+def with_memory(instance: Instance, more: int) -> Instance:
+    """Return the instance with so many tokens of memory more (less, if negative)."""
+    assert instance.machine.memory is not None
+    return instance.replace(machine=instance.machine.replace(memory=instance.machine.memory + more))
+
+
+def with_machine(instance: Instance, **changes: object) -> Instance:
+    """Return the instance on another machine."""
+    return instance.replace(machine=instance.machine.replace(**changes))
+
+
+def starting_at(instance: Instance, starts: Sequence[int]) -> Schedule:
+    """Return the schedule of the theory model in which each request starts at its tick, and goes on to its end."""
+    work: dict[int, dict[str, int]] = {}
+    for request, start in zip(instance.requests, starts, strict=True):
+        for q in range(request.output):
+            work.setdefault(start + q, {})[request.id] = request.prompt if q == 0 else 1
+    batches = tuple(Batch(start=tick, work=work[tick]) for tick in sorted(work))
+    return Schedule(instance_sha256=instance.sha256, batches=batches)
+
+
+def earliest_starts(instance: Instance, order: Sequence[int], *, in_order: bool = False) -> list[int]:
+    """Place requests of the theory model one after another, each at its earliest fit; `in_order`: none before the last.
+
+    Returns the start ticks by request. A later one never moves an earlier one.
+    """
+    used: dict[int, int] = {}
+    starts = [0] * len(order)
+    last = 0
+    for i in order:
+        request = instance.requests[i]
+        start = max(request.arrival, last if in_order else 0)
+        while not _fits(used, instance, request, start):
+            start += 1
+        for q in range(request.output):
+            used[start + q] = used.get(start + q, 0) + request.prompt + q
+        starts[i] = last = start
+    return starts
+
+
+def _fits(used: dict[int, int], instance: Instance, request: Request, start: int) -> bool:
+    memory = instance.machine.memory
+    assert memory is not None
+    return all(used.get(start + q, 0) + request.prompt + q <= memory for q in range(request.output))
+
+
+def flow_time(instance: Instance, starts: Sequence[int]) -> int:
+    """Return the total flow time of start ticks in the theory model."""
+    return sum(
+        start + request.output - request.arrival for request, start in zip(instance.requests, starts, strict=True)
+    )
+
+
+def best_starts_in_order(instance: Instance, target: int) -> list[int]:
+    """Return the best start ticks of the theory model (all at tick 0) with starts in the order of the requests.
+
+    Ends as soon as `target` is met. Branch and bound over the starts; each request runs alone at the latest.
+    """
+    requests = instance.requests
+    best = earliest_starts(instance, range(len(requests)), in_order=True)
+
+    def extend(starts: list[int], used: dict[int, int]) -> None:
+        nonlocal best
+        k = len(starts)
+        if k == len(requests):
+            if flow_time(instance, starts) < flow_time(instance, best):
+                best = starts
+            return
+        first, last = (starts[-1] if starts else 0), sum(r.output for r in requests[:k])
+        for start in range(first, last + 1):
+            least = sum(s + r.output for s, r in zip([*starts, *[start] * (len(requests) - k)], requests, strict=True))
+            if least >= flow_time(instance, best) or flow_time(instance, best) <= target:
+                return
+            if _fits(used, instance, requests[k], start):
+                held = {start + q: requests[k].prompt + q for q in range(requests[k].output)}
+                extend([*starts, start], {t: used.get(t, 0) + held.get(t, 0) for t in {*used, *held}})
+
+    extend([], {})
+    return best
+
+
+def fixed_handlings(instance: Instance) -> Iterator[Instance]:
+    """Yield the instance with every vector of handlings of its calls that can be carried out."""
+    calls = sum(len(request.calls) for request in instance.requests)
+    choices: tuple[Handling, ...] = ("preserve", "discard", "swap")
+    for vector in product(choices, repeat=calls):
+        try:
+            yield _handled(instance, iter(vector))
+        except ValidationError:  # the host cannot hold it
+            continue
+
+
+def _handled(instance: Instance, handlings: Iterator[Handling]) -> Instance:
+    return fix_calls(instance, lambda call: call.replace(handling=next(handlings)))
+
+
+def with_faster_call(instance: Instance) -> Instance:
+    """Return the instance with the first call that takes any time one tick shorter."""
+    left = 1
+
+    def change(call: Call) -> Call:
+        nonlocal left
+        if not left or not call.duration:
+            return call
+        left = 0
+        return call.replace(duration=call.duration - 1)
+
+    return fix_calls(instance, change)
+
+
+def fix_calls(instance: Instance, change: Callable[[Call], Call]) -> Instance:
+    """Return the instance with every call changed, in order."""
+    requests = []
+    for request in instance.requests:
+        segments = tuple(s if s.call is None else s.replace(call=change(s.call)) for s in request.segments)
+        requests.append(request.replace(segments=segments))
+    return instance.replace(requests=tuple(requests))
+
+
+def with_shorter_output(instance: Instance, i: int) -> Instance | None:
+    """Return the instance with one token less in the last segment of request i (None: it has only one)."""
+    request = instance.requests[i]
+    *first, last = request.segments
+    if last.decode == 1:
+        return None
+    changed = request.replace(segments=(*first, last.replace(decode=last.decode - 1)))
+    return instance.replace(requests=(*instance.requests[:i], changed, *instance.requests[i + 1 :]))

@@ -1,0 +1,168 @@
+"""Try a hypothesis on its family, and say what came of it."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+import kvbound
+from hypotheses.case import Case, Fails, Undecided
+from hypotheses.hypothesis import Hypothesis
+from kvbound.instance import Instance
+
+TIME_LIMIT = 60.0
+"""Seconds for one hypothesis, unless told otherwise."""
+
+Progress = Callable[[str, int], None]
+"""Called with the name and the number of cases judged."""
+
+
+@dataclass
+class Verdict:
+    """What came of a hypothesis: the cases that held or were not decided, and the first that failed."""
+
+    name: str
+    hypothesis: Hypothesis
+    held: int = 0
+    undecided: int = 0
+    complete: bool = False
+    """Whether every case of the family was judged, or one failed."""
+    out_of_time: bool = False
+    interrupted: bool = False
+    largest: Fraction | None = None
+    """The largest number that the predicate gave for a case that held."""
+    fails: Fails | None = None
+    failing: tuple[Instance, ...] = ()
+    skipped: str | None = None
+    seconds: float = 0.0
+    files: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a word or two."""
+        if self.skipped is not None:
+            return "skipped"
+        if self.fails is not None:
+            return "refuted"
+        if self.undecided or self.out_of_time or self.interrupted or not self.held:
+            return "undecided"
+        return "proved" if self.complete and self.hypothesis.family.complete else "no counterexample"
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether it is what the file states; a part of a family that states a proof is enough if nothing fails."""
+        if self.verdict == "no counterexample" and not self.complete:
+            return self.hypothesis.states in ("proved", "no counterexample")
+        return self.verdict in (self.hypothesis.states, "skipped")
+
+    def row(self) -> dict[str, Any]:
+        """Return the record that scripts read."""
+        return {
+            "hypothesis": self.name,
+            "statement": self.hypothesis.statement,
+            "source": self.hypothesis.source,
+            "sentence": self.hypothesis.sentence,
+            "note": self.hypothesis.note,
+            "family": self.hypothesis.family.what,
+            "verdict": self.verdict,
+            "stated": self.hypothesis.states,
+            "as_stated": self.as_stated,
+            "held": self.held,
+            "undecided": self.undecided,
+            "all_judged": self.complete,
+            "interrupted": self.interrupted,
+            "largest": None if self.largest is None else str(self.largest),
+            "why": self.skipped or (None if self.fails is None else self.fails.why),
+            "counterexample": None if self.fails is None else [describe(instance) for instance in self.failing],
+            "files": self.files,
+            "seconds": round(self.seconds, 3),
+            "versions": {"kvbound": kvbound.__version__, "python": platform.python_version()},
+        }
+
+
+def check(
+    name: str,
+    hypothesis: Hypothesis,
+    *,
+    take: int | None = None,
+    time_limit: float = TIME_LIMIT,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Judge the cases of a hypothesis, the smallest first, until one fails; `take`: only so many.
+
+    The cases are ordered by size, so that the first that fails is a smallest one of those that were decided. Ctrl-C
+    ends it with what was found so far (`interrupted`).
+    """
+    verdict = Verdict(name, hypothesis, skipped=hypothesis.family.missing)
+    began = time.monotonic()
+    try:
+        if verdict.skipped is None:
+            _judge_all(verdict, began + time_limit, take, progress)
+    except KeyboardInterrupt:
+        verdict.interrupted = True
+    verdict.seconds = time.monotonic() - began
+    return verdict
+
+
+def _judge_all(verdict: Verdict, deadline: float, take: int | None, progress: Progress | None) -> None:
+    cases = list(verdict.hypothesis.family)
+    for judged, instances in enumerate(islice(cases, take)):
+        if time.monotonic() > deadline:
+            verdict.out_of_time = True
+            return
+        if progress is not None:
+            progress(verdict.name, judged)
+        _judge(verdict, Case(instances, deadline))
+        if verdict.fails is not None:
+            verdict.failing = instances
+            break
+    verdict.complete = verdict.fails is not None or take is None or take >= len(cases)
+
+
+def _judge(verdict: Verdict, case: Case) -> None:
+    try:
+        answer = verdict.hypothesis.predicate(case)
+    except Undecided:
+        verdict.undecided += 1
+        return
+    if isinstance(answer, Fails):
+        verdict.fails = answer
+        return
+    verdict.held += 1
+    if answer is not None:
+        verdict.largest = answer if verdict.largest is None else max(verdict.largest, answer)
+
+
+def describe(instance: Instance) -> str:
+    """Return an instance in one line: the machine's limits, and of each request what differs from the plainest."""
+    machine = instance.machine
+    limits = {
+        "M": machine.memory,
+        "H": machine.host_memory or None,
+        "b": None if machine.block == 1 else machine.block,
+        "C": machine.batch_tokens,
+        "P": machine.prefill_tokens,
+        "requests": machine.batch_requests,
+    }
+    switches = [name for name in ("hybrid", "chunked", "evict", "partial", "pause") if getattr(machine, name)]
+    sizes = ", ".join(f"{name}={limit}" for name, limit in limits.items() if limit is not None)
+    requests = "; ".join(_describe_request(request.model_dump()) for request in instance.requests)
+    return f"{sizes} ({', '.join(switches) or 'no switch'}): {requests}"
+
+
+def _describe_request(request: dict[str, Any]) -> str:
+    text = f"{request['id']}: prompt {request['prompt']}"
+    if request["arrival"]:
+        text += f" at {request['arrival']}"
+    for segment in request["segments"]:
+        text += f", decode {segment['decode']}"
+        if segment["call"] is not None:
+            call = segment["call"]
+            returns = f" returning {call['returns']}" if call["returns"] else ""
+            text += f", {call['handling']} call of {call['duration']}{returns}"
+    return text

@@ -1,0 +1,73 @@
+"""`kvbound check`: try hypotheses, and say whether each verdict is the one that its file states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
+from kvbound.cli.common import JsonOption, emit, table
+from kvbound.cli.progress import working
+from kvbound.errors import BadInput
+from kvbound.files import check_writable
+
+if TYPE_CHECKING:
+    from hypotheses import Verdict
+
+
+def check(
+    source: Annotated[str, typer.Argument(metavar="FILE.py|NAME|all", help="a file, a shipped one's name, or all")],
+    take: Annotated[int | None, typer.Option(min=1, metavar="N", help="only the N smallest cases of each")] = None,
+    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each hypothesis")] = 60.0,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="write counterexamples there: instances, schedules, certificates")
+    ] = None,
+    json: JsonOption = None,
+) -> int:
+    """Try hypotheses: proved on a family, no counterexample found, refuted by a smallest one, or undecided."""
+    from hypotheses.files import find, load, save, shipped
+    from hypotheses.verdict import check as judge
+
+    check_writable(json)
+    if out is not None and Path(out).exists() and not Path(out).is_dir():
+        raise BadInput(f"{out}: not a folder")
+    files = list(shipped().values()) if source == "all" else [find(source)]
+    wanted = [(file.stem.replace("_", "-"), load(file)) for file in files]
+    verdicts: list[Verdict] = []
+    for name, hypothesis in wanted:
+        with working(f"checking {name}"):
+            verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
+        if verdicts[-1].interrupted:
+            break
+        if out is not None:
+            save(verdicts[-1], Path(out))
+    emit(json, {"rows": [verdict.row() for verdict in verdicts]}, lambda console: _show(console, verdicts))
+    if verdicts[-1].interrupted:
+        return EXIT_INTERRUPTED
+    return 0 if all(verdict.as_stated for verdict in verdicts) else EXIT_FAILED
+
+
+def _show(console: Console, verdicts: list[Verdict]) -> None:
+    columns = ("hypothesis", "verdict", "stated", "held", "undecided", "largest", "took, s")
+    console.print(table(columns, [_cells(verdict) for verdict in verdicts], right=(3, 4, 5, 6)))
+    for verdict in verdicts:
+        row = verdict.row()
+        if len(verdicts) == 1:
+            console.print(f"{row['statement']} ({row['source']})\nfamily: {row['family']}", soft_wrap=True)
+        if row["why"]:
+            console.print(f"{verdict.name}: {row['why']}", soft_wrap=True)
+        for line in row["counterexample"] or ():
+            console.print(f"  {line}", soft_wrap=True)
+        if verdict.files:
+            console.print(f"  written: {', '.join(verdict.files)}", soft_wrap=True)
+
+
+def _cells(verdict: Verdict) -> list[object]:
+    largest = None if verdict.largest is None else f"{float(verdict.largest):.4g}"
+    stated = verdict.hypothesis.states + ("" if verdict.as_stated else " (differs)")
+    return [
+        verdict.name, verdict.verdict, stated, verdict.held, verdict.undecided, largest, f"{verdict.seconds:.1f}",
+    ]  # fmt: skip

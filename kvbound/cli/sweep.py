@@ -1,0 +1,120 @@
+"""`kvbound sweep`: a study's grid of instances, policies and solvers, into a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
+from kvbound.cli.common import JsonOption, emit, progress_console, table
+from kvbound.files import check_writable
+
+if TYPE_CHECKING:
+    from studies import Cell, Store
+    from studies.cell import Row
+
+COLUMNS = ("instances", "objective", "run", "cells", "failed", "optimal", "mean ratio", "worst ratio")
+SHOWN = ("label", "objective", "run", "cells", "failed", "optimal")
+
+
+def sweep(
+    study: Annotated[str, typer.Argument(metavar="STUDY.toml", help="what is run on what; docs/sweeps.md")],
+    cluster: Annotated[str | None, typer.Option(metavar="ADDRESS", help="of the scheduler of a Dask cluster")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="run what the database does not have yet")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="with --resume: run failed cells again, too")] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="processes at once")] = 1,
+    out: Annotated[str | None, typer.Option(metavar="DB.sqlite", help="results (default: STUDY.sqlite)")] = None,
+    export: Annotated[str | None, typer.Option(metavar="OUT.parquet|OUT.csv", help="and write them there")] = None,
+    json: JsonOption = None,
+) -> int:
+    """Run a grid of instances, policies and solvers; what is finished is never lost or run again."""
+    from studies import Store, cells_of, read_study
+    from studies.export import check_export
+    from studies.export import export as write_export
+    from studies.summary import summarise
+    from studies.there import dask
+
+    target = str(Path(study).with_suffix(".sqlite")) if out is None else out
+    check_writable(target, export, json)
+    check_export(export)
+    if cluster is not None:
+        dask()
+    cells = cells_of(read_study(study), Path(study).parent)
+    keys = [cell.key for cell in cells]
+    with Store(target, resume=resume) as store:
+        if retry:
+            store.forget_failed(keys)
+        known = store.finished()
+        left = [cell for cell in cells if cell.key not in known]
+        with suppress(KeyboardInterrupt):
+            _carry_out(left, store, jobs, cluster, before=len(cells) - len(left))
+        rows = store.rows(keys)
+        if export is not None:
+            write_export(store.flat_rows(keys), export)
+    payload = {
+        "study": study, "database": target, "cells": len(cells), "finished": len(rows),
+        "run": len(rows) - len(cells) + len(left), "failed": sum("error" in row for row in rows),
+        "summary": [line.to_json() for line in summarise(rows)], "rows": rows,
+    }  # fmt: skip
+    emit(json, payload, lambda console: _show(console, payload))
+    if len(rows) < len(cells):
+        return EXIT_INTERRUPTED
+    return EXIT_UNDECIDED if any(map(_undecided, rows)) else 0
+
+
+def _carry_out(left: Sequence[Cell], store: Store, jobs: int, cluster: str | None, *, before: int) -> None:
+    """Run cells and store each as it ends."""
+    from studies.here import run_here
+    from studies.there import run_there
+
+    if not left:
+        return
+    running = run_here(left, jobs) if cluster is None else run_there(left, cluster)
+    with closing(running) as ended, _progress(before, before + len(left)) as advance:
+        for cell, row in ended:
+            store.add(cell, row)
+            advance()
+
+
+@contextmanager
+def _progress(before: int, total: int) -> Iterator[Any]:
+    """Show on a terminal how many cells are done and how long the rest may take; gives what to call for each."""
+    console = progress_console()
+    if console is None:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = ("cells", BarColumn(), MofNCompleteColumn(), "took", TimeElapsedColumn(), "left", TimeRemainingColumn())
+    with Progress(*columns, console=console, speed_estimate_period=600) as shown:
+        task = shown.add_task("cells", total=total, completed=before)
+        yield lambda: shown.advance(task)
+
+
+def _undecided(row: Row) -> bool:
+    """Whether a cell ended at a limit, or its process died, with nothing to show; what was declined is an answer."""
+    return bool(row["status"] == "unknown" and row["stopped"] != "declined")
+
+
+def _show(console: Console, payload: dict[str, Any]) -> None:
+    cells = [
+        [*(line[name] for name in SHOWN), _decimal(line["mean_ratio"]), _decimal(line["worst_ratio"])]
+        for line in payload["summary"]
+    ]
+    console.print(table(COLUMNS, cells, right=range(3, len(COLUMNS))))
+    cells, finished, where = payload["cells"], payload["finished"], payload["database"]
+    console.print(
+        f"{cells} cells, {payload['run']} of them run now, {payload['failed']} failed; results are in {where}"
+    )
+    if finished < cells:
+        console.print(f"interrupted: {cells - finished} cells are left; go on with --resume")
+
+
+def _decimal(text: str | None) -> str | None:
+    return None if text is None else f"{float(Fraction(text)):.3f}"

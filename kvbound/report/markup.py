@@ -1,0 +1,89 @@
+"""Building HTML and SVG as a tree, so that no text of an instance can become markup."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from xml.etree.ElementTree import Element
+
+from kvbound.tables import Cells
+
+LINES = frozenset(
+    ("head", "body", "main", "section", "figure", "table", "thead", "tbody", "tr", "details", "dl", "p", "h1", "h2",
+     "h3", "svg", "g", "rect", "path", "style", "script", "meta", "title", "pattern")
+)  # fmt: skip
+"""Elements that end a line of the file."""
+
+Child = Element | str | None
+
+
+def node(tag: str, attributes: dict[str, object] | None = None, *children: Child) -> Element:
+    """Return an element with these children; text is escaped when the page is written. None children are left out."""
+    made = Element(tag, {name: _text(value) for name, value in (attributes or {}).items() if value is not None})
+    made.tail = "\n" if tag in LINES else None
+    for child in children:
+        if isinstance(child, Element):
+            made.append(child)
+        elif child is not None:
+            _add_text(made, child)
+    return made
+
+
+def _add_text(parent: Element, text: str) -> None:
+    if len(parent):
+        parent[-1].tail = (parent[-1].tail or "") + text
+    else:
+        parent.text = (parent.text or "") + text
+
+
+def _text(value: object) -> str:
+    """Write an attribute; a float with two decimals at most."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def asset(name: str) -> str:
+    """Return the text of a file of this package."""
+    return files("kvbound.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def page(title: str, main: Iterable[Element], style: str, script: str) -> str:
+    """Return a whole HTML file that loads nothing; its policy forbids the browser to."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    head = node(
+        "head", None,
+        node("meta", {"charset": "utf-8"}),
+        node("meta", {"http-equiv": "Content-Security-Policy", "content": policy}),
+        node("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
+        node("meta", {"name": "color-scheme", "content": "light dark"}),
+        node("title", None, title),
+        node("style", None, style),
+    )  # fmt: skip
+    body = node("body", None, node("main", None, *main), node("script", None, script))
+    html = node("html", {"lang": "en"}, head, body)
+    return "<!doctype html>\n" + ElementTree.tostring(html, encoding="unicode", method="html") + "\n"
+
+
+def html_table(cells: Cells, right: Iterable[int] = (), caption: str | None = None) -> Element:
+    """Return a table that scrolls by itself where it is too wide; `right` are the columns of numbers."""
+    numbers = set(right)
+    head = [node("th", {"scope": "col", **_side(k, numbers)}, column) for k, column in enumerate(cells.columns)]
+    rows = [node("tr", None, *_cells(row, numbers)) for row in cells.rows]
+    made = node("table", None, node("thead", None, node("tr", None, *head)), node("tbody", None, *rows))
+    if caption is not None:
+        made.insert(0, node("caption", None, caption))
+    label = caption or cells.columns[0]
+    return node("div", {"class": "wide", "tabindex": 0, "role": "region", "aria-label": label}, made)
+
+
+def _cells(row: Sequence[object], numbers: set[int]) -> list[Element]:
+    head = node("th", {"scope": "row"}, _cell(row[0]))
+    return [head, *(node("td", _side(k, numbers), _cell(cell)) for k, cell in enumerate(row[1:], 1))]
+
+
+def _side(k: int, numbers: set[int]) -> dict[str, object]:
+    return {"class": "number"} if k in numbers else {}
+
+
+def _cell(cell: object) -> str:
+    return "–" if cell is None else str(cell)

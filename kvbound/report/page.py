@@ -1,0 +1,158 @@
+"""The report: one HTML file with the schedules, the values and bounds, and what was proved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from xml.etree.ElementTree import Element
+
+import kvbound
+from kvbound.instance import Instance
+from kvbound.metrics import OBJECTIVES, Value
+from kvbound.plots.frame import DRAWABLE, Frame
+from kvbound.plots.gantt import LOOKS
+from kvbound.report import chart
+from kvbound.report.bars import Bar, bars_of
+from kvbound.report.ladder import inline_ladder
+from kvbound.report.markup import asset, html_table, node, page
+from kvbound.report.proofs import proof
+from kvbound.result import Result
+from kvbound.stream import sizes_of
+from kvbound.tables import CAUSES, OVER, Cells, times_cells, work_cells
+from kvbound.trace import Trace
+from kvbound.words import facts_in_words, segments_in_words
+
+LISTED = 200
+"""The most requests in the table of the instance."""
+SPELLED = 400
+"""A schedule of at most so many bars is also given as a table."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report shows: labelled rows of results, each with its trace if there is one, and what was proved.
+
+    `rows` are those of `kvbound compare --json`, `ladder` those of `kvbound.plots.ladder`. `verdicts` are sentences,
+    and `optima` the results that the rows are measured against, by the words for their handling.
+    """
+
+    instance: Instance
+    rows: Sequence[Mapping[str, Any]]
+    traces: Sequence[Trace | None]
+    summary: Cells
+    verdicts: Sequence[str]
+    optima: Mapping[str, Result]
+    ladder: Sequence[Mapping[str, Any]]
+
+    @cached_property
+    def schedules(self) -> list[tuple[str, Trace]]:
+        """The labelled schedules."""
+        pairs = zip(self.rows, self.traces, strict=True)
+        return [(row["label"], trace) for row, trace in pairs if trace is not None]
+
+    def html(self) -> str:
+        """Return the file: the same bytes for the same results, whenever and however fast they were found."""
+        title = f"{self.instance.name}, {self.rows[0]['objective']}"
+        style = asset("report.css") + chart.looks() + "\n"
+        return page(f"kvbound: {title}", self._main(title), style, asset("report.js"))
+
+    def _main(self, title: str) -> Iterator[Element]:
+        yield node("h1", None, title)
+        for verdict in self.verdicts:
+            yield node("p", {"class": "verdict"}, verdict)
+        numbers = range(1, len(self.summary.columns) - 1)
+        yield html_table(self.summary, numbers, "Values, in ticks where nothing else is said")
+        if self.optima:
+            yield node("p", {"class": "small"}, OVER)
+        yield _section("Schedules", *self._schedules())
+        if self.ladder:
+            yield _section("Values and bounds", node("div", {"class": "wide"}, inline_ladder(self.ladder)))
+        yield _section("What was proved, and how", *(proof(words, optimum) for words, optimum in self.optima.items()))
+        yield _section("Measures", *self._measures())
+        yield _section("The instance", *self._instance())
+        yield node("p", {"class": "small"}, self._versions())
+        yield node("div", {"id": "tip", "role": "status", "hidden": "hidden"})
+        yield chart.patterns()
+
+    def _schedules(self) -> Iterator[Element]:
+        requests = len(self.instance.requests)
+        if not self.schedules or requests > DRAWABLE:
+            many = f"up to {DRAWABLE} requests are drawn, and here are {requests:,}"
+            yield node("p", None, f"Not drawn: {many if self.schedules else 'there is no schedule'}.")
+            return
+        drawn = [(label, trace, bars_of(trace)) for label, trace in self.schedules]
+        kinds = {bar.kind for _, _, lanes in drawn for lane in lanes.values() for bar in lane}
+        yield chart.legend(kinds)
+        yield node("p", {"class": "small"}, NOTE)
+        frame = Frame.of([trace for _, trace in self.schedules])
+        for label, trace, lanes in drawn:
+            yield _figure(label, trace, lanes, frame)
+
+    def _measures(self) -> Iterator[Element]:
+        measured = [(row["label"], row["measures"]) for row in self.rows if row.get("measures")]
+        names = ["objective", *OBJECTIVES]
+        values = [[label, *(_value(OBJECTIVES[name](trace)) for name in names[1:])] for label, trace in self.schedules]
+        caption = "All objectives, in ticks; normalized-latency in ticks per token, late-requests in requests"
+        yield html_table(Cells(names, values), range(1, len(names)), caption)
+        columns = ["waste", *CAUSES]
+        waste = [[label, *(f"{getattr(trace.waste, cause):,}" for cause in CAUSES)] for label, trace in self.schedules]
+        yield html_table(Cells(columns, waste), range(1, len(columns)), "Memory waste by cause, in token-ticks")
+        for made, caption in ((times_cells(measured), "Times, in seconds"), (work_cells(measured), "Work and moves")):
+            yield html_table(made, range(1, len(made.columns)), caption)
+
+    def _instance(self) -> Iterator[Element]:
+        instance = self.instance
+        for line in facts_in_words(instance, sizes_of(instance)):
+            yield node("p", None, line)
+        columns = ("request", "arrival", "prompt", "decode and calls", "output", "peak", "weight")
+        cells = [
+            (r.id, r.arrival, r.prompt, segments_in_words(r.segments), r.output, r.peak, r.weight)
+            for r in instance.requests[:LISTED]
+        ]
+        more = len(instance.requests) - len(cells)
+        caption = "Requests" + (f": the first {LISTED}, of {len(instance.requests):,}" if more else "")
+        yield html_table(Cells(columns, cells), (1, 2, 4, 5, 6), caption)
+        yield node("p", {"class": "small"}, f"sha256 of the instance: {instance.sha256}")
+
+    def _versions(self) -> str:
+        found = [row["solver"] for row in self.rows if row.get("solver")]
+        solvers = sorted({f"{solver['name']} {solver['version']}" for solver in found})
+        return "Made by " + ", ".join((f"kvbound {kvbound.__version__}", *solvers)) + "."
+
+
+NOTE = (
+    "All schedules share the time axis. Point at a bar, or go to a chart and use the arrow keys, for its batches "
+    "(counted from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that "
+    "is ready and waits."
+)
+
+
+def _figure(label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
+    """Return the chart of a schedule with its name, and what it shows as a table where that is not too long."""
+    bars = sum(map(len, lanes.values()))
+    name = node("figcaption", None, label)
+    if bars > chart.MOST_BARS:
+        note = f"Not drawn: {bars:,} bars, and up to {chart.MOST_BARS:,} are."
+        return node("figure", None, name, node("p", None, note))
+    drawn = chart.chart(label, trace, lanes, frame)
+    return node("figure", None, name, drawn, _spelled(trace, lanes) if bars <= SPELLED else None)
+
+
+def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]]) -> Element:
+    rows = [
+        (id, LOOKS[bar.kind].text, bar.start, bar.end, "; ".join([*chart.bar_in_words(bar, trace)][:-1]))
+        for id, lane in lanes.items()
+        for bar in lane
+    ]
+    cells = Cells(("request", "what it does", "from tick", "to", "in detail"), rows)
+    return node("details", None, node("summary", None, "the same as a table"), html_table(cells, (2, 3)))
+
+
+def _section(heading: str, *children: Element) -> Element:
+    return node("section", None, node("h2", None, heading), *children)
+
+
+def _value(value: Value) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{float(value):,.6g}"

@@ -1,0 +1,57 @@
+"""What was proved of an optimum, and how: status, bound, argument, certificate, and every rung of the ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
+
+from kvbound.report.markup import html_table, node
+from kvbound.result import Result
+from kvbound.tables import Cells
+
+STATUS = {
+    "optimal": "optimal: the referee executed the schedule, and no schedule is better",
+    "feasible": "not proved optimal: the best schedule found, and a lower bound or none",
+    "bound-only": "a lower bound; no schedule was looked for",
+    "infeasible": "proved: there is no schedule",
+    "unknown": "nothing is known",
+}
+KINDS = {
+    "solver": "the word of the solver, in floating point",
+    "certificate": "a certificate that kvbound verify recomputes exactly, without a solver",
+    "exhaustive": "an exhaustive search in exact integers",
+}
+
+
+def proof(handling: str, optimum: Result) -> Element:
+    """Return what is known of the optimum with that handling of calls."""
+    facts: list[Element] = []
+    for term, text in _facts(optimum):
+        facts += [node("dt", None, term), node("dd", None, text)]
+    return node("section", None, node("h3", None, handling), node("dl", None, *facts), _ladder(optimum))
+
+
+def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
+    row = optimum.to_json()
+    yield "status", STATUS[optimum.status]
+    yield "best schedule", "none" if row["value"] is None else f"{row['value']}, verified by the referee"
+    yield "lower bound", "none" if row["bound"] is None else str(row["bound"])
+    if optimum.bound_kind is not None:
+        yield "the bound rests on", KINDS[optimum.bound_kind]
+    if optimum.horizon is not None:
+        yield "why it holds for all schedules", optimum.horizon.why + ("" if optimum.horizon.sufficient else " (open)")
+    if optimum.certificate is not None:
+        certificate = optimum.certificate
+        yield "certificate", f"{certificate.proof.kind}: at least {certificate.bound}; {certificate.why}"
+    if optimum.solver is not None:
+        yield "found by", f"{optimum.formulation}, {optimum.solver.name} {optimum.solver.version}"
+    yield "instance", optimum.instance.sha256
+
+
+def _ladder(optimum: Result) -> Element | None:
+    """Return the bounds by all methods; without the seconds, so that a report is the same each time."""
+    rungs = optimum.extra.get("ladder")
+    if not rungs:
+        return None
+    rows = [(rung["method"], rung["bound"], rung["why"]) for rung in rungs]
+    return html_table(Cells(("method", "bound", "why"), rows), (1,), "Lower bounds by method")

@@ -1,0 +1,69 @@
+"""What is measured of many requests as columns and rows of text; `kvbound.summary` says what each number is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+TIMES = (
+    ("latency", "mean"), ("latency", "p50"), ("latency", "p95"), ("latency", "p99"), ("latency_without_calls", "mean"),
+    ("ttft", "mean"), ("ttft", "p50"), ("ttft", "p99"), ("tpot", "mean"), ("tpot", "p99"),
+    ("normalized_latency", "p50"), ("normalized_latency_without_calls", "p50"),
+)  # fmt: skip
+SHORT = {
+    "latency": "latency", "latency_without_calls": "without calls", "ttft": "TTFT", "tpot": "TPOT",
+    "normalized_latency": "norm.", "normalized_latency_without_calls": "norm. w/o calls",
+}  # fmt: skip
+RATES = ("requests_per_second", "tokens_per_second", "goodput_per_second")
+OVER = "/: the value over the optimum (over the lower bound, where that is all there is)"
+"""What a column that is named / for short says."""
+CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
+
+Labelled = Sequence[tuple[str, Mapping[str, Any]]]
+"""Summaries, each with its label."""
+
+
+class Cells(NamedTuple):
+    """The columns and rows of a table; a cell of None is empty."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def times_cells(rows: Labelled) -> Cells:
+    """Return the times in seconds, a row for each labelled summary."""
+    columns = ["seconds", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
+    return Cells(
+        columns, [[label, *(_seconds(measured[name], part) for name, part in TIMES)] for label, measured in rows]
+    )
+
+
+def work_cells(rows: Labelled) -> Cells:
+    """Return throughput, waste and moves, a row for each labelled summary."""
+    columns = ["work", "unfinished", "requests/s", "tokens/s", "good/s", "SLO met", "batches", "evictions"]
+    columns += ["recomputed", "swapped out", "wasted", "in calls", "queued", "transfer", "refills", "handling of calls"]
+    return Cells(columns, [_work(label, measured) for label, measured in rows])
+
+
+def _seconds(spread: Mapping[str, float] | None, part: str) -> str | None:
+    return None if spread is None else f"{spread[part]:.4g}"
+
+
+def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
+    waste = measured["waste_share"] or {}
+    return [
+        label,
+        measured["unfinished"],
+        *(f"{measured[name]:.4g}" for name in RATES),
+        _percent(measured["slo_attainment"]),
+        measured["batches"],
+        measured["evictions"],
+        _percent(measured["recomputed_share"]),
+        measured["tokens_swapped_out"],
+        *(_percent(waste.get(cause)) for cause in CAUSES),
+        ", ".join(f"{count} {how}" for how, count in measured["handlings"].items()) or "-",
+    ]
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"

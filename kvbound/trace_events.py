@@ -1,0 +1,146 @@
+"""Schedules for Chrome's trace viewer and Perfetto: the Trace Event format, in microseconds.
+
+A schedule is a process. Its first thread has the batches, its second the transfers, and each request has one of its own
+with its work and its calls; drops are instants there. Two counters follow the memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import groupby
+from typing import Any
+
+import kvbound
+from kvbound.files import write_text
+from kvbound.trace import BatchTrace, RequestTrace, Step, Trace
+
+STEPS = 50_000
+"""Up to this many batch steps of all requests, each is an event; beyond, decodes without a break are one."""
+BATCHES, TRANSFERS, FIRST = 1, 2, 3
+"""The threads of a process; those of the requests start at FIRST."""
+
+Event = dict[str, Any]
+
+
+def write_trace_events(target: str, schedules: Sequence[tuple[str, Trace]]) -> None:
+    """Write the labelled schedules as one file, which https://ui.perfetto.dev and chrome://tracing open."""
+    events = [event for pid, (label, trace) in enumerate(schedules, 1) for event in trace_events(label, trace, pid)]
+    lines = ",\n".join(json.dumps(event, ensure_ascii=False, separators=(",", ":")) for event in events)
+    about = json.dumps({"made_by": f"kvbound {kvbound.__version__}"})
+    write_text(target, f'{{"displayTimeUnit":"ms","otherData":{about},"traceEvents":[\n{lines}\n]}}')
+
+
+def trace_events(label: str, trace: Trace, pid: int = 1) -> Iterator[Event]:
+    """Yield the events of a schedule, as the process `pid`."""
+    tick = trace.instance.tick_seconds * 10**6
+    each = sum(span.length for request in trace.requests for span in request.spans) <= STEPS
+    yield _name("process_name", pid, 0, label)
+    for event in _events(trace, each):
+        event["pid"] = pid
+        for key in ("ts", "dur"):
+            if key in event:
+                event[key] = _microseconds(event[key], tick)
+        yield event
+
+
+def _events(trace: Trace, each: bool) -> Iterator[Event]:
+    """Yield the events with their times in ticks."""
+    yield _name("thread_name", 0, BATCHES, "batches")
+    yield from _batches(trace, each)
+    if any(request.moves for request in trace.requests):
+        yield _name("thread_name", 0, TRANSFERS, "transfers")
+    for tid, request in enumerate(trace.requests, FIRST):
+        yield _name("thread_name", 0, tid, request.request.id)
+        yield from _work(trace, request, tid, each)
+        yield from _calls(request, tid)
+        yield from _moves(trace, request, tid)
+    yield from _counter("device memory", trace.memory_curve())
+    yield from _counter("host memory", [(batch.start, batch.host) for batch in trace.batches])
+
+
+def _batches(trace: Trace, each: bool) -> Iterator[Event]:
+    """Yield the batches, or the runs of batches of the same decodes with the features and the memory of the first."""
+    number = 0
+    for run in trace.runs:
+        whole = BatchTrace(run.start, run.ends[-1] - run.start, run.features, run.devices[0], 0, run.host)
+        for batch in run.batches() if each else (whole,):
+            features = {name: value for name, value in batch.features._asdict().items() if value}
+            args = {"batch": number, "device": batch.device, "host": batch.host, **features}
+            together = 1 if each else len(run.ends)
+            if together > 1:
+                args["last_batch"] = number + together - 1
+            yield _complete(BATCHES, "batch" if together == 1 else "batches", "batch", batch.start, batch.end, args)
+            number += together
+
+
+def _work(trace: Trace, request: RequestTrace, tid: int, each: bool) -> Iterator[Event]:
+    if each:
+        for step in request.steps:
+            yield _step(trace, tid, step, step, step.tokens, step.recomputed)
+        return
+    joined = _joined(trace, request.steps)
+    for _, group in groupby(joined, key=lambda pair: pair[0]):
+        steps = [step for _, step in group]
+        yield _step(trace, tid, steps[0], steps[-1], sum(s.tokens for s in steps), sum(s.recomputed for s in steps))
+
+
+def _joined(trace: Trace, steps: Sequence[Step]) -> Iterator[tuple[int, Step]]:
+    """Yield each step with a number that it shares with the one before if both decode and no tick is between them."""
+    number, before = 0, None
+    for step in steps:
+        decodes = before is not None and before.phase == step.phase == "decode"
+        if not (decodes and before is not None and trace.batches[before.batch].end == trace.batches[step.batch].start):
+            number += 1
+        yield number, step
+        before = step
+
+
+def _step(trace: Trace, tid: int, first: Step, last: Step, tokens: int, recomputed: int) -> Event:
+    name = "recompute" if first.recomputed else first.phase
+    args = {"batch": first.batch, "tokens": tokens, "resident": first.resident, "recomputed": recomputed}
+    if first != last:
+        args["last_batch"] = last.batch
+    return _complete(tid, name, "work", trace.batches[first.batch].start, trace.batches[last.batch].end, args)
+
+
+def _calls(request: RequestTrace, tid: int) -> Iterator[Event]:
+    for k, call in enumerate(request.calls, 1):
+        args = {"call": k, "handling": call.handling, "held": call.held}
+        yield _complete(tid, f"call: {call.handling}", "call", call.start, call.end, args)
+
+
+def _moves(trace: Trace, request: RequestTrace, tid: int) -> Iterator[Event]:
+    """Yield swaps, which last as long as their batch, and drops, which take no time."""
+    for move in request.moves:
+        batch = trace.batches[move.batch]
+        args = {"request": request.request.id, "batch": move.batch, "tokens": move.tokens}
+        if move.kind == "drop":
+            yield {"ph": "i", "s": "t", "name": "drop", "cat": "move", "tid": tid, "ts": batch.start, "args": args}
+        else:
+            name = move.kind.replace("_", " ")
+            yield _complete(TRANSFERS, f"{name} {request.request.id}", "transfer", batch.start, batch.end, args)
+
+
+def _counter(name: str, curve: Sequence[tuple[int, int]]) -> Iterator[Event]:
+    """Yield the levels of a memory, where they change."""
+    before = 0
+    for tick, tokens in curve:
+        if tokens != before:
+            yield {"ph": "C", "name": name, "tid": 0, "ts": tick, "args": {"tokens": tokens}}
+        before = tokens
+
+
+def _complete(tid: int, name: str, category: str, start: int, end: int, args: dict[str, Any]) -> Event:
+    return {"ph": "X", "name": name, "cat": category, "tid": tid, "ts": start, "dur": end - start, "args": args}
+
+
+def _name(what: str, pid: int, tid: int, name: str) -> Event:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _microseconds(ticks: int, tick: Fraction) -> int | float:
+    """Return ticks of so many microseconds in microseconds, whole where it is."""
+    whole, rest = divmod(ticks * tick.numerator, tick.denominator)
+    return whole + rest / tick.denominator if rest else whole
