@@ -121,7 +121,7 @@ NOT_RUN = {
     "README.md": ["make, which sets up an environment", "a GPU"],
     "docs/commands.md": ["a public trace, which is not in the repository"],
     "docs/data.md": ["public traces, which are not in the repository"],
-    "docs/sweeps.md": ["a Dask cluster; test_sweeps.py starts one"],
+    "docs/sweeps.md": ["a Dask cluster"],
     "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
 }
 """What each block marked notest needs that is not here, by page."""
