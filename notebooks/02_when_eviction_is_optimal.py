@@ -14,7 +14,7 @@
 # notebook solves them for I from 1 to 1024 and draws the figure again.
 
 # %%
-from IPython.display import SVG
+from IPython.display import SVG, display
 from matplotlib.figure import Figure
 
 from kvbound import objective_value, verify_schedule
@@ -78,8 +78,9 @@ for prompt, instance in instances.items():
 
 # %%
 last = max(prompt for prompt in PROMPTS if evictions[prompt])
-shown = [(f"I = {prompt}  {evictions[prompt]} evictions", traces[prompt]) for prompt in (1, last, 2 * last)]
-SVG(render(compare_schedules(shown)))
+for prompt in (1, last, 2 * last):
+    title = f"I = {prompt}  {evictions[prompt]} evictions"
+    display(SVG(render(compare_schedules([(title, traces[prompt])]))))
 
 # %%
 figure = Figure(figsize=(5, 2.5), layout="constrained")

@@ -122,10 +122,10 @@ def draw_ratios(ax, rows, label):
         ax.plot([float(x) for x in rows], [float(ratios[name]) for ratios in rows.values()], marker="o", label=name)
     ax.axhline(1, color="0.6", linewidth=0.8)
     ax.set_xlabel(label)
-    ax.legend(frameon=False, fontsize=7)
+    ax.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-figure = Figure(figsize=(8, 3), layout="constrained")
+figure = Figure(figsize=(9, 3), layout="constrained")
 left, right = figure.subplots(1, 2)
 draw_ratios(left, small_ratios, "ticks between arrivals")
 draw_ratios(right, large_ratios, "arrivals per second")
