@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench notebooks clean
+.PHONY: demo test test-all lint bench pages docs notebooks clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -31,8 +31,14 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
+pages: $(READY)
+	$(BIN)/python -m docs.make
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 notebooks: $(READY)
 	$(BIN)/jupytext --update --to ipynb notebooks/*.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output
+	rm -rf site $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output

@@ -261,12 +261,12 @@ class BatchBigM:
     # --- progress of a request -----------------------------------------------------------------------------------
 
     def termination(self) -> Rows:
-        """Sum over j of g[i,j] = O_i (plain)."""
+        """Sum over j of g[i,j] = O_i (plain; INFERMAX's termination)."""
         for i in self.requests:
             yield sum(self.generates(i, j) for j in self.batches) == self.chains[i].outputs
 
     def non_decreasing_length(self) -> Rows:
-        """S grows by g: generated[i,j] = generated[i,j-1] + g[i,j] (plain)."""
+        """S grows by g: generated[i,j] = generated[i,j-1] + g[i,j] (plain; so in INFERMAX)."""
         for i, j in product(self.requests, self.batches):
             yield self.generated(i, j) == self.generated(i, j - 1) + self.generates(i, j)
 
@@ -325,7 +325,7 @@ class BatchBigM:
         return max(chain.request.peak for chain in self.chains) + 1
 
     def work_takes_tokens(self) -> Rows:
-        """W <= c <= c_max w; g <= w."""
+        """R3: work takes tokens, w <= c <= c_max w; only work generates, g <= w."""
         for i, j in product(self.requests, self.batches):
             tokens, works = self.model.c[i, j], self.works(i, j)
             yield works <= tokens
@@ -357,7 +357,7 @@ class BatchBigM:
             yield self.known(i, j) - self.moves.resident(i, j) >= 2 * self.model.extends[i, j]
 
     def no_pause(self) -> Rows:
-        """R5 without `pause`: who worked in the batch before works, unless its segment ended or it is evicted."""
+        """R5 without `pause`: active <= w + drop + swap_out, where active = w[j-1] - ended[j-1]."""
         if self.machine.pause:
             return
         for i, j in product(self.requests, self.batches[1:]):
@@ -386,7 +386,7 @@ class BatchBigM:
                 yield self.model.used[j] >= 1 - self.done(i, j - 1)
 
     def batch_is_not_empty(self) -> Rows:
-        """R10: used[j] is 1 exactly if there is work or a transfer; a drop needs a used batch.
+        """R10: w, swap_out, swap_in, drop <= used[j]; used[j] <= sum of w, swap_out and swap_in.
 
         Where slots may idle, moves that a call orders, and drops that R9 allows, may fall on idle slots.
         """
@@ -418,7 +418,7 @@ class BatchBigM:
                 yield tokens <= limit * self.at_work(j)
 
     def batch_requests(self) -> Rows:
-        """R5: at most so many requests in work."""
+        """R5: sum of w <= batch_requests."""
         limit = self.machine.batch_requests
         if limit is None:
             return
@@ -440,7 +440,7 @@ class BatchBigM:
                 yield self.machine.block * self.model.blocks_held[i, j] >= processed
 
     def device_memory(self) -> Rows:
-        """(4), R6: the blocks of all requests after the moves and the growth are at most those of the memory."""
+        """(4), R6: sum of (m' + c) <= M, or sum of the blocks held <= floor(M / b)."""
         limit = self.machine.block_limit
         if limit is None:
             return
@@ -500,7 +500,7 @@ class BatchBigM:
             yield sum(self.makes(i, q, j) * u[q_blocks] for i, q, q_blocks in self._contexts()) <= self.at_work(j)
 
     def resident_packing(self) -> Rows:
-        """Requests that lost nothing hold their contexts: the same with y[q,j] - y[q+1,j], less what is away."""
+        """Who lost nothing holds its context: sum of u(A_q) (y[q,j] - y[q+1,j]) - u_max away <= used[j]."""
         for u, j in product(self.packings, self.batches):
             packed = sum(self._packed(i, u, j) for i in self.requests)
             yield packed <= (1 if self.clock.may_idle else self.model.used[j])

@@ -197,7 +197,7 @@ class Slots(TickClock):
                 yield self.model.unfinished[i, j] >= self.model.unfinished[i, j - 1] - self.model.used[j - 1]
 
     def last_completion(self) -> Rows:
-        """The last completion is at least each completion."""
+        """last_end >= at[i,O] for every request (makespan)."""
         if self.program.objective_name == "makespan":
             for i in self.program.requests:
                 yield self.model.last_end >= self.time_of(i, self.program.chains[i].outputs)

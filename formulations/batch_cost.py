@@ -132,7 +132,7 @@ class BatchCost:
         return self.model.fresh[i, j] + self.program.extends(i, j)
 
     def indicators(self) -> Rows:
-        """Busy >= w, any_decode >= d, any_prefill >= fresh + extends."""
+        """busy[j] >= w, any_decode[j] >= d, any_prefill[j] >= fresh + extends."""
         for i, j in self.all:
             if self.has("busy"):
                 yield self.model.busy[j] >= self.program.works(i, j)
@@ -211,7 +211,7 @@ class BatchCost:
             yield sum(self.model.prefill_pairs[i, b] for b in range(1, j + 1)) >= needed
 
     def digits_of_tokens(self) -> Rows:
-        """C = sum of 2**b digit[b]."""
+        """c[i,j] = sum of 2**b digit[i,j,b]."""
         for i, j in {(i, j): None for i, j, _ in self.model.digit}:
             digits = range(self.program.most_tokens(i, j).bit_length())
             yield self.model.c[i, j] == sum(2**b * self.model.digit[i, j, b] for b in digits)

@@ -181,7 +181,7 @@ class BatchMoves:
     # --- handling of calls and evictions -------------------------------------------------------------------------
 
     def segment_begins(self) -> Rows:
-        """begun[i,k] turns to 1 with the first work after call k (free calls only): it closes the window of R9."""
+        """R9, free calls: w + E[j-1] - 1 <= begun[j] <= R[j], begun[j] - begun[j-1] <= w: work ends the window."""
         for i, k, j in self.model.begun:
             begun, before = self.begun(i, k, j), self.begun(i, k, j - 1)
             yield begun >= before
@@ -192,7 +192,7 @@ class BatchMoves:
                 yield begun >= self.program.reached(i, self.program.chains[i].ends[k] + 1, j)
 
     def eviction(self) -> Rows:
-        """R8: a drop or swap-out that R9 does not allow needs `evict`, and no running call."""
+        """R8: drop, swap_out <= licence of R9 without `evict`; with it <= 1 - (E[j-1] - R[j]) + ordered."""
         for i, j in self.all:
             for handling, move in (("discard", self.drops(i, j)), ("swap", self.swaps_out(i, j))):
                 if i not in self.choosing or isinstance(move, int):
@@ -206,7 +206,7 @@ class BatchMoves:
                         yield move <= 1 - self.program.in_call(i, k, j) + ordered
 
     def residence(self) -> Rows:
-        """R4: w + drop <= 1 unless R9 allows the drop, the same for swap-outs; w + host <= 1."""
+        """R4: w + drop <= 1 + licence of R9, the same for swap-outs; w + host <= 1."""
         for i, j in self.all:
             works = self.program.works(i, j)
             if i in self.choosing and i in self.droppable:
@@ -217,7 +217,7 @@ class BatchMoves:
                 yield works + self.model.host[i, j] <= 1
 
     def ordered_moves(self) -> Rows:
-        """R9: all is dropped, or all is swapped out (and nothing dropped), in the batch after the start of the call."""
+        """R9: drop_all >= ordered; swap_out >= ordered, drop <= 1 - ordered, what remains <= m_max (1 - ordered)."""
         for i, j in self.all:
             if i in self.choosing and "discard" in self.handlings[i]:
                 yield self.drops_all(i, j) >= self.ordered(i, j, "discard")
@@ -247,7 +247,7 @@ class BatchMoves:
                 yield kv >= before
 
     def drop_amounts(self) -> Rows:
-        """A drop takes tokens, the host part first; dropping all takes all: (1) and (5) with m' for m."""
+        """(1), (5), R8: drop <= dropped + dropped_host <= m_max drop; m[j-1] - dropped <= m_max (1 - drop_all)."""
         program, model = self.program, self.model
         for i, j in self.all:
             if i not in self.droppable:
@@ -270,7 +270,7 @@ class BatchMoves:
                 yield every <= drop
 
     def swap_amounts(self) -> Rows:
-        """R10: a swap-out takes 1 to m tokens, a swap-in 1 to h (what the swap-out of the batch sends included)."""
+        """R10: swap_out <= swapped_out <= m_max swap_out, the same for swap-ins; m - dropped - swapped_out >= 0."""
         for i, j in self.all:
             if i not in self.swappable:
                 continue
@@ -290,7 +290,7 @@ class BatchMoves:
                 yield self.model.h[i, j] <= self.most(i, j) * self.model.host[i, j]
 
     def all_or_nothing(self) -> Rows:
-        """R8 without `partial`: a swap-out leaves nothing on the device, a swap-in nothing on the host."""
+        """R8 without `partial`: the rest <= m_max (1 - swap_out), h <= m_max (1 - swap_in), m' <= m_max (1 - host)."""
         for i, j in self.all:
             if i in self.swappable and not self.machine.partial:
                 yield self.remaining(i, j) <= self.most(i, j) * (1 - self.swaps_out(i, j))

@@ -60,7 +60,7 @@ class BatchObjective:
         return program.times.time_of(i, token) + (program.clock.origin - self.requests[i].arrival) / program.scale
 
     def longest_flow_time(self) -> Rows:
-        """A variable is at least every flow time and (tightened) the end less the last arrival."""
+        """longest_flow >= at[i,O] - a_i; tightened: longest_flow >= (last end) - (last arrival)."""
         program = self.program
         for longest in self.model.longest_flow.values():
             for i in program.requests:
@@ -80,15 +80,15 @@ class BatchObjective:
             yield self.model.first_at[i] <= clock.finish(j) + slack
 
     def late_first_token(self) -> Rows:
-        """TTFT <= limit + T late."""
+        """at[i,1] - a_i <= limit + (T - limit) late[i] (SLO on TTFT)."""
         return self._within(0, lambda i: self.flow(i, 1))
 
     def late_end(self) -> Rows:
-        """Flow time <= limit + T late (latency, and normalized latency times the output)."""
+        """at[i,O] - a_i <= limit + (T - limit) late[i] (SLO on latency, or normalized latency times the output)."""
         return self._within(1, self.flow)
 
     def late_pace(self) -> Rows:
-        """Completion - first token <= limit + T late (TPOT times one token less than the output)."""
+        """at[i,O] - first_at[i] <= limit + (T - limit) late[i] (SLO on TPOT, times one token less than the output)."""
 
         def between(i: int) -> Any:
             first = self.model.first_at[i] if i in self.model.first_at else self.program.times.time_of(i, 1)

@@ -166,7 +166,7 @@ class CpSat:
                 self.model.add_implication(self.used[j], self.used[j - 1])
 
     def progress(self, part: _Part) -> None:
-        """Tokens generated before each batch, the segments that they end, and R11: all of them at the end."""
+        """generated[j+1] = generated[j] + generates[j]; R11: it is O at the end; the ends of segments follow."""
         request = part.request
         part.generates = [self.boolean() for _ in self.batches]
         part.generated = [0]
@@ -195,7 +195,7 @@ class CpSat:
             self.model.add(part.first_token == self.start[j] + self.lasts[j]).only_enforce_if(first)
 
     def calls(self, part: _Part) -> None:
-        """Whether each call has returned by t_j, what is known then, and the windows of R9."""
+        """returned[k,j] = 1 exactly if call k has ended by t_j (R2); S = prompt + generated + returns of those."""
         for k, call in enumerate(part.request.calls):
             for j in self.batches:
                 returned = self.boolean()
@@ -215,7 +215,10 @@ class CpSat:
     # --- moves and work ------------------------------------------------------------------------------------------
 
     def moving(self, part: _Part) -> None:
-        """The moves in their order: drop (host part first), swap_out, swap_in; R10, and R8's all or nothing."""
+        """R10: m' = m - (drop - from_host) - out + back, h' = h - from_host + out - back, from_host = min(h, drop).
+
+        R8 without `partial`: a move that is made takes all that is there.
+        """
         most = part.request.peak
         part.resident, part.host = [self.model.new_constant(0)], [self.model.new_constant(0)]
         for j in self.batches:
@@ -245,7 +248,10 @@ class CpSat:
             part.host.append(host)
 
     def working(self, part: _Part) -> None:
-        """R2 and R3; what is processed is resident afterwards, a token is generated when all is; the phase."""
+        """R2, R3: works means t_j >= arrival, no call, not done, 1 <= c <= S - m' (= without `chunked`).
+
+        A token is generated exactly if c = S - m'. m[j+1] = m' + c, 0 when done. It decodes if m' >= 1 and S - m' = 1.
+        """
         last = len(part.request.segments) - 1
         for j in self.batches:
             tokens = self.integer(part.request.peak)
@@ -272,12 +278,16 @@ class CpSat:
             part.decodes.append(self.both(works, some, one))
 
     def rule_4_residence(self, part: _Part) -> None:
-        """R4: who works has no KV on the host (what R9 allows besides is in rule_9_handling)."""
+        """R4: works means h' = 0 (what R9 allows besides is in rule_9_handling)."""
         for j in self.batches:
             self.model.add(part.offloaded[j] == 0).only_enforce_if(part.works[j])
 
     def rule_9_handling(self, part: _Part) -> None:
-        """R9, and with it R8 and R4: which evictions are ordered, allowed, or need `evict` and keep from working."""
+        """R9: a call that started in the batch before orders its move, of all that is there: moved = m.
+
+        R8: drop or swap_out implies a licence (ordered, or the window of a free call) or `evict`, and no running call
+        that is not free, unless ordered. R4: the move and work in one batch imply a licence.
+        """
         for j in self.batches:
             drops, outs, ins = (part.moves[kind][j] for kind in ("drop", "swap_out", "swap_in"))
             licences: dict[str, list[Any]] = {"drop": [], "swap_out": []}
@@ -314,14 +324,14 @@ class CpSat:
     # --- batches -------------------------------------------------------------------------------------------------
 
     def batch_is_not_empty(self) -> None:
-        """Every batch has work or a transfer."""
+        """R10: used means that some request works, is swapped out or swapped in."""
         for j in self.batches:
             acts = [part.works[j] for part in self.parts]
             acts += [part.moves[kind][j] for part in self.parts for kind in ("swap_out", "swap_in")]
             self.model.add_bool_or(~self.used[j], *acts)
 
     def rule_5_budgets(self) -> None:
-        """R5: sums of tokens, prefill tokens and requests; one phase without `hybrid`."""
+        """R5: sum of c <= C, sum of c in prefills <= P, sum of works <= batch_requests; one phase without `hybrid`."""
         machine = self.machine
         self.prefills = [[self.both(p.works[j], ~p.decodes[j]) for p in self.parts] for j in self.batches]
         for j in self.batches:
@@ -339,7 +349,7 @@ class CpSat:
                     self.model.add_implication(prefill, ~phase)
 
     def rule_5_no_pause(self, part: _Part) -> None:
-        """R5 without `pause`: who worked works on, unless the segment ended or KV of it is evicted."""
+        """R5 without `pause`: works[j-1] implies works[j], the end of a segment in j-1, or a drop or swap_out in j."""
         if self.machine.pause:
             return
         for j in self.batches[1:]:
@@ -348,7 +358,7 @@ class CpSat:
             self.model.add_bool_or(~part.works[j - 1], part.works[j], *ended, *evicted)
 
     def rule_6_device_memory(self) -> None:
-        """R6: blocks of all requests, after the moves and the growth."""
+        """R6: sum of (m' + c) <= M, or sum of blocks <= floor(M / b) with b blocks >= m' + c."""
         limit = self.machine.block_limit
         if limit is None:
             return
@@ -362,7 +372,7 @@ class CpSat:
             self.model.add(sum(held) <= limit)
 
     def rule_7_host_memory(self) -> None:
-        """R7: tokens on the host after the moves."""
+        """R7: sum of h' <= H."""
         if self.machine.host_memory is not None:
             for j in self.batches:
                 self.model.add(sum(part.offloaded[j] for part in self.parts) <= self.machine.host_memory)
@@ -421,7 +431,7 @@ class CpSat:
         return squares[0] - squares[1]
 
     def identical_requests_end_in_order(self) -> None:
-        """Requests alike in all but their id can be exchanged in any schedule, so they may end in the order given."""
+        """end[i] <= end[i+1] for requests alike in all but their id: any schedule stays valid if they are exchanged."""
         for first, second in zip(self.parts, self.parts[1:], strict=False):
             if first.request.replace(id="-") == second.request.replace(id="-"):
                 self.model.add(first.end_time[-1] <= second.end_time[-1])

@@ -35,7 +35,10 @@ def test_links_lead_somewhere(page: Path) -> None:
             continue
         aim = page.parent / file if file else page
         assert aim.exists(), f"{name_of(page)}: there is no {target}"
-        if anchor:
+        if re.fullmatch(r"L\d+", anchor) and aim.suffix == ".py":
+            lines = len(aim.read_text(encoding="utf-8").splitlines())
+            assert int(anchor[1:]) <= lines, f"{name_of(page)}: {file} has {lines} lines, there is no {anchor}"
+        elif anchor:
             assert anchor in anchors(aim), f"{name_of(page)}: {file or 'this page'} has no heading #{anchor}"
 
 
@@ -112,6 +115,38 @@ def test_an_open_block_is_an_error() -> None:
 def test_console_lines_are_run_as_written(tmp_path: Path) -> None:
     page = "```console\n$ kvbound a \\\n  'b c'  # a comment\n# exit 2\na\nb ...\n```\n"
     assert run_page(page, "page", tmp_path, ECHO) == 1
+
+
+NOT_RUN = {
+    "README.md": ["make, which sets up an environment", "a GPU"],
+    "docs/commands.md": ["a public trace, which is not in the repository"],
+    "docs/data.md": ["public traces, which are not in the repository"],
+    "docs/sweeps.md": ["a Dask cluster"],
+    "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
+}
+"""What each block marked notest needs that is not here, by page."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_only_known_blocks_are_not_run(page: Path) -> None:
+    not_run = [block.line for block in find_blocks(page.read_text(encoding="utf-8")) if "notest" in block.words]
+    assert len(not_run) == len(NOT_RUN.get(name_of(page), [])), f"{name_of(page)}: marked notest, at lines {not_run}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_make_has_the_targets_that_a_page_names(page: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = re.findall(r"(?:^\$ |`)make ([a-z-]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(named) <= set(targets)
+    assert page.name != "README.md" or page.parent != ROOT or {"demo", "test"} <= set(named)
+
+
+@pytest.mark.slow
+def test_the_demo_draws_what_it_says(tmp_path: Path) -> None:
+    page = "```console\n$ kvbound demo --out pictures\n...handling free: 27 is proved optimal...\n```\n"
+    assert run_page(page, "demo", tmp_path) == 1
+    assert {file.suffix for file in (tmp_path / "pictures").iterdir()} == {".svg"}
+    assert len(list((tmp_path / "pictures").iterdir())) == 5
 
 
 def test_notest_blocks_are_not_run(tmp_path: Path) -> None:

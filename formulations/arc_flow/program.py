@@ -227,7 +227,7 @@ class ArcFlow:
     # --- constraints ---------------------------------------------------------------------------------------------
 
     def flow(self) -> Rows:
-        """At each node as much leaves as enters; n_c leave the source of class c."""
+        """At each node: sum of x out - sum of x in = n_c at the source of class c, 0 elsewhere."""
         nodes: dict[tuple[int, Any], list[Term]] = defaultdict(list)
         for a, (c, arc) in enumerate(self.arcs):
             nodes[c, arc.tail].append((1, a))
@@ -246,7 +246,7 @@ class ArcFlow:
                 yield self.sum(terms) <= limit
 
     def device_memory(self) -> Rows:
-        """R6: the blocks of all requests, less those offloaded in windows, are at most the memory."""
+        """R6: sum of blocks times x in layer t - blocks offloaded in windows <= floor(M / b)."""
         limit, blocks = self.machine.block_limit, self.machine.blocks
         for t, terms in self.terms(lambda action: blocks(action.device)).items():
             if limit is not None and self.most(terms) > limit:
@@ -254,7 +254,7 @@ class ArcFlow:
                 yield self.sum(terms) - off <= limit
 
     def host_memory(self) -> Rows:
-        """R7: tokens on the host, those offloaded in windows included, are at most its memory."""
+        """R7: sum of host tokens times x in layer t + tokens offloaded in windows <= H."""
         limit = self.machine.host_memory
         at_rest = self.terms(lambda action: action.host)
         for t in self.in_layer if limit is not None else ():
@@ -295,7 +295,7 @@ class ArcFlow:
         return self.limited(limit, lambda action: 0 if action.decode else action.work)
 
     def batch_requests(self) -> Rows:
-        """R5: at most so many requests work in a batch."""
+        """R5: sum of x with work <= batch_requests."""
         return self.limited(self.machine.batch_requests, lambda action: int(action.work > 0))
 
     def one_phase(self) -> Rows:
@@ -311,7 +311,7 @@ class ArcFlow:
                     yield self.sum(terms) <= self.graphs[c].count * allowed
 
     def idle(self) -> Rows:
-        """Who must act in the next batch may wait in idle layers only, which have no work and no transfer."""
+        """Who must act next waits in idle layers only: waits[t] <= n idle[t], acts[t] <= n (1 - idle[t])."""
         n = len(self.instance.requests)
         waits, acts = self.terms(lambda action: int(action.idle)), self.terms(is_batch)
         for t in self.model.idle_layer:

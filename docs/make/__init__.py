@@ -1,0 +1,26 @@
+"""`python -m docs.make` writes what is generated in docs/; the tests compare what is there with what it would write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docs.make.pictures import PICTURES
+from docs.make.reference import reference_page
+from docs.make.schemas import schemas_page
+
+FOLDER = Path(__file__).parents[1]
+"""The folder docs/."""
+
+
+def texts() -> dict[str, str]:
+    """Return the generated pages by their path in docs/."""
+    return {"reference.md": reference_page(FOLDER.parent), "schemas.md": schemas_page()}
+
+
+def write_all() -> list[Path]:
+    """Write the generated pages and pictures; return their paths."""
+    contents = {name: text.encode() for name, text in texts().items()}
+    contents |= {f"images/{name}": draw() for name, draw in PICTURES.items()}
+    for name, content in contents.items():
+        (FOLDER / name).write_bytes(content)
+    return [FOLDER / name for name in contents]

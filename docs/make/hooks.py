@@ -1,0 +1,105 @@
+"""What MkDocs needs to show the pages as they are in the repository (`hooks` in mkdocs.yml).
+
+The README is the first page. Files and folders of the repository that a page links to, such as the code of a
+constraint, become pages of the site, so that the links lead somewhere without the network. Words after the language of
+a code block, which tell the tests what to do, are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from posixpath import normpath, relpath
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+LINK = re.compile(r"(?<=\])\((?![a-z]+:|#)([^)#\s]+)(?:#([^)\s]*))?\)")
+BLOCK = re.compile(r"(^ *(?P<ticks>```+).*?^ *(?P=ticks)$)", flags=re.MULTILINE | re.DOTALL)
+WORDS = re.compile(r"\A( *```+\w+) .*")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a page for each file or folder outside docs/ that a page links to."""
+    pages = [file.src_uri for file in files if file.src_uri.endswith(".md")]
+    aims = {aim for page in pages for aim in outside(page, BLOCK.sub("", source_of(page)))}
+    for aim in sorted(aims):
+        files.append(File.generated(config, page_of(aim), content=listing(aim)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return the text of a page as MkDocs is to read it."""
+    uri = page.file.src_uri
+    if uri == "index.md":
+        markdown = source_of(uri)
+    done, parts = 0, []
+    for block in BLOCK.finditer(markdown):
+        parts += [linked(uri, markdown[done : block.start()]), WORDS.sub(r"\1", block[0])]
+        done = block.end()
+    return "".join([*parts, linked(uri, markdown[done:])])
+
+
+def linked(uri: str, text: str) -> str:
+    """Return a text without code blocks, its links as they are on the site."""
+    return LINK.sub(lambda link: f"({target(uri, link)})", text)
+
+
+def source_of(uri: str) -> str:
+    """Return the Markdown of a page of docs/; of the first page, that of the README."""
+    path = ROOT / "README.md" if uri == "index.md" else ROOT / "docs" / uri
+    return path.read_text(encoding="utf-8")
+
+
+def path_of(uri: str, link: str) -> str:
+    """Return the path in the repository that a link of a page leads to."""
+    page = "README.md" if uri == "index.md" else f"docs/{uri}".removeprefix("docs/source/")
+    return normpath(f"{page}/../{link}")
+
+
+def outside(uri: str, text: str) -> set[str]:
+    """Return the files and folders outside docs/ that a page (its text without code blocks) links to."""
+    paths = {path_of(uri, link[1]) for link in LINK.finditer(text)}
+    return {path for path in paths if not path.startswith("docs/") and (ROOT / path).exists()} - {"README.md"}
+
+
+def page_of(path: str) -> str:
+    """Return the page of the site for a file of the repository; Markdown is shown as such, other files as code."""
+    return f"source/{path.removesuffix('.md')}.md"
+
+
+def listing(path: str) -> str:
+    """Return the page for a file of the repository, or for a folder: the names of what is in it."""
+    if (ROOT / path).is_dir():
+        names = sorted(entry.name for entry in (ROOT / path).iterdir() if not entry.name.startswith(("_", ".")))
+        return "\n".join([f"# {path}", "", *(f"* `{name}`" for name in names), ""])
+    text = (ROOT / path).read_text(encoding="utf-8")
+    if path.endswith(".ipynb"):
+        return notebook(text)
+    return text if path.endswith(".md") else f"# {path}\n\n````{Path(path).suffix[1:]}\n{text}````\n"
+
+
+def notebook(text: str) -> str:
+    """Return the page for a notebook: its words, and its code in blocks."""
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    return "\n\n".join(words if kind == "markdown" else f"````python\n{words}\n````" for kind, words in cells) + "\n"
+
+
+def target(uri: str, link: re.Match[str]) -> str:
+    """Return where a link leads on the site; a line of a file (`#L12`) is the anchor of that line of its page."""
+    path, anchor = path_of(uri, link[1]), f"#{link[2]}" if link[2] else ""
+    if path == "README.md":
+        path = "docs/index.md"
+    elif not path.startswith("docs/"):
+        path = f"docs/{page_of(path)}"
+    anchor = re.sub(r"^#L(\d+)$", r"#line-0-\1", anchor)
+    return relpath(path.removeprefix("docs/"), f"{uri}/..") + anchor
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Tell MkDocs of the anchors of lines of code, which it does not see where it checks links."""
+    page.present_anchor_ids = (page.present_anchor_ids or set()) | set(re.findall(r'id="(line-\d+-\d+)"', html))
+    return html

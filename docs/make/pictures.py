@@ -1,0 +1,85 @@
+"""The pictures of the pages: schedules of built-in instances, drawn by kvbound.plots, the same to the byte each time.
+
+The bytes depend on matplotlib's version: `MATPLOTLIB` is the one that drew those in docs/images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import solvers
+from heuristics import get_policy, run_policy
+from kvbound import Call, Instance, Segment, Trace, verify_schedule
+from kvbound.builtin import builtin_instance
+from kvbound.plots import compare_schedules, ladder, render
+
+MATPLOTLIB = "3.11"
+"""Its major and minor version."""
+
+
+def trace_of(instance: Instance, policy: str) -> Trace:
+    """Run a policy; the referee executes its schedule."""
+    return verify_schedule(instance, run_policy(instance, get_policy(policy)))
+
+
+def with_handling(instance: Instance, handling: str) -> Instance:
+    """Return the instance with every call handled in one way."""
+    requests = [
+        request.replace(segments=tuple(handled(segment, handling) for segment in request.segments))
+        for request in instance.requests
+    ]
+    return instance.replace(requests=tuple(requests))
+
+
+def handled(segment: Segment, handling: str) -> Segment:
+    """Return a segment with its call, if it has one, handled in one way."""
+    if segment.call is None:
+        return segment
+    call = Call.model_validate({**segment.call.model_dump(), "handling": handling})
+    return segment.replace(call=call)
+
+
+def draw_batches() -> bytes:
+    """Three requests of the worked example of MARS, first come first served."""
+    instance = builtin_instance("mars-figure1")
+    return render(compare_schedules([("first come, first served", trace_of(instance, "fcfs"))]))
+
+
+def draw_handlings() -> bytes:
+    """One request of that example alone, its call handled in each of the three ways."""
+    instance = builtin_instance("mars-figure1")
+    alone = instance.replace(requests=instance.requests[:1])
+    ways = ("preserve", "discard", "swap")
+    return render(compare_schedules([(way, trace_of(with_handling(alone, way), "serial")) for way in ways]))
+
+
+def draw_eviction() -> bytes:
+    """INFERMAX's Figure 15 at I = 4: vLLM evicts, its eviction-free variant waits."""
+    instance = builtin_instance("infermax-figure15:I=4")
+    columns = [(name, trace_of(instance, name)) for name in ("vllm", "vllm-ef")]
+    return render(compare_schedules(columns))
+
+
+def draw_bound() -> bytes:
+    """The worked example: policies above the proved optimum."""
+    instance = builtin_instance("mars-figure1")
+    rows = [policy_row(instance, name) for name in ("fcfs", "sjf", "sjf-api", "mars-order")]
+    best = solvers.solve(instance, "total-flow-time", formulation="search", time_limit=60)
+    if best.status != "optimal":
+        raise RuntimeError(f"the optimum of {instance.name} was not proved in time: {best.status}")
+    return render(ladder([*rows, {**best.to_json(), "label": "the best there is"}]).figure.figure)
+
+
+def policy_row(instance: Instance, name: str) -> dict[str, Any]:
+    """Return what simulating a policy says."""
+    return solvers.simulate_policy(instance, name, "total-flow-time").to_json()
+
+
+PICTURES: dict[str, Callable[[], bytes]] = {
+    "batches.svg": draw_batches,
+    "handlings.svg": draw_handlings,
+    "eviction.svg": draw_eviction,
+    "bound.svg": draw_bound,
+}
+"""How to draw each picture in docs/images."""

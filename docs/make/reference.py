@@ -1,0 +1,147 @@
+"""docs/reference.md from the code: one row for each constraint, which is one method whose docstring is the inequality.
+
+The code is read, not imported: neither Pyomo nor OR-Tools is needed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Constraint(NamedTuple):
+    """A constraint: the file and the line of its method, the class and the name of it, its docstring in one line."""
+
+    file: str
+    line: int
+    owner: str
+    name: str
+    text: str
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules of semantics.md that the docstring names."""
+        return list(dict.fromkeys(re.findall(r"\bR(?:1[01]|[1-9])\b", self.text)))
+
+    @property
+    def equations(self) -> list[str]:
+        """The equations of INFERMAX that the docstring names, or the one that has no number there."""
+        return re.findall(r"\([1-5]\)", self.text) or ["no number"] * ("INFERMAX" in self.text)
+
+
+class Part(NamedTuple):
+    """A class with constraints: its file in formulations/, its name, a heading."""
+
+    file: str
+    owner: str
+    heading: str
+
+
+PROGRAMS: dict[str, tuple[Part, ...]] = {
+    "batch-bigm": (
+        Part("batch_bigm.py", "BatchBigM", "Progress, work, batches, tightening"),
+        Part("batch_moves.py", "BatchMoves", "Moves"),
+        Part("batch_clock.py", "Slots", "The clock of slots"),
+        Part("batch_clock.py", "Starts", "The clock of start times"),
+        Part("batch_cost.py", "BatchCost", "Cost of a batch"),
+        Part("batch_objective.py", "BatchObjective", "Objectives"),
+    ),
+    "arc-flow": (
+        Part("arc_flow/program.py", "ArcFlow", "Flows and what they share"),
+        Part("arc_flow/cost.py", "LayerCost", "Layers that are batches (busy-time)"),
+    ),
+    "cp-sat": (Part("cp_sat.py", "CpSat", "Rule by rule"),),
+}
+"""The formulations, and the classes in which their constraints are."""
+
+HEADS = {
+    "batch-bigm": "The Big-M program",
+    "arc-flow": "The arc-flow program",
+    "cp-sat": "The constraint program",
+}
+WORDS = {
+    "batch-bigm": "Proofs, symbols and what each row buys are in [formulation.md](formulation.md). "
+    "Rows marked *plain* are in `batch-bigm:plain` only.",
+    "arc-flow": "x is the flow on an arc, n_c the size of class c, t a layer; [arc_flow.md](arc_flow.md) has the rest.",
+    "cp-sat": "Conditions are implications, minima are minima, the attention term is a product: nothing is linearised, "
+    "so a method states a rule for one request or one batch in several CP-SAT constraints.",
+}
+INTRODUCTION = """# Formulation reference
+
+Written by `python -m docs.make` from the code; the tests compare the two. Each constraint is one method. Its name is
+also the name of the rows in the model, its docstring the inequality, and the link leads to the method. *Rules* are
+those of [semantics.md](semantics.md#the-rules) that the docstring names; a row without one links variables, tightens,
+or serves an objective.
+
+*INFERMAX* is the number of the equation in that paper (Kim, Hong, Gulcehre and Ailamaki, *Optimizing LLM Inference for
+Database Systems*, Section 5) from which a row is taken. In short, with e = 1 for an eviction in batch j:
+
+| equation | what it says there |
+|---|---|
+| no number | g over all batches adds up to O; S grows by g |
+| (1) | m is 0 if e = 1, else the m before plus c |
+| (2) | c is 0 if e = 1, else at most S - m before the batch |
+| (3) | g is 1 if c = S - m before the batch, else 0 |
+| (4) | c over all requests is at most C, m over all requests at most M |
+| (5) | (1) with a Big-M constant |
+
+The paper has no calls, swaps, blocks or start times: those rows are ours. Arrivals are a remark there (S and m are 0
+while the accumulated time is less than the arrival).
+"""
+
+
+def reference_page(root: Path) -> str:
+    """Return docs/reference.md for the repository at `root`."""
+    return "\n".join([INTRODUCTION, *(line for name in PROGRAMS for line in program_lines(root, name))])
+
+
+def program_lines(root: Path, name: str) -> Iterator[str]:
+    """Yield the lines of one formulation: a table for each class."""
+    yield from (f"## {HEADS[name]}", "", f"`{name}`. {WORDS[name]}", "")
+    for part in PROGRAMS[name]:
+        if len(PROGRAMS[name]) > 1:
+            yield from (f"### {part.heading}", "")
+        yield from ("| constraint | inequality | rules | INFERMAX |", "|---|---|---|---|")
+        yield from map(row, constraints(root, part))
+        yield ""
+
+
+def row(found: Constraint) -> str:
+    """Return a row of the table."""
+    link = f"[`{found.name}`](../{found.file}#L{found.line})"
+    return f"| {link} | {escaped(found.text)} | {', '.join(found.rules)} | {', '.join(found.equations)} |"
+
+
+def escaped(text: str) -> str:
+    """Write a docstring so that Markdown shows it as it is (what stands in backquotes is code already)."""
+    return re.sub(r"([*|\[\]])", r"\\\1", text)
+
+
+def constraints(root: Path, part: Part) -> list[Constraint]:
+    """Return the constraints of a class in the order of its model. ValueError for a method without docstring."""
+    file = f"formulations/{part.file}"
+    tree = ast.parse((root / file).read_text(encoding="utf-8"))
+    owner = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == part.owner)
+    methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
+    names = [name for name in model_parts(methods) if name in methods]
+    found = []
+    for name in names:
+        text = ast.get_docstring(methods[name])
+        if text is None:
+            raise ValueError(f"{file}: {part.owner}.{name} is a constraint and has no docstring")
+        found.append(Constraint(file, methods[name].lineno, part.owner, name, " ".join(text.split())))
+    return found
+
+
+def model_parts(methods: dict[str, ast.FunctionDef]) -> list[str]:
+    """Return the constraints by name: those that `constraints` lists, or that `__init__` calls as statements."""
+    if "constraints" in methods:
+        nodes = [node for node in ast.walk(methods["constraints"]) if isinstance(node, ast.Attribute)]
+    else:
+        calls = [node.value for node in ast.walk(methods["__init__"]) if isinstance(node, ast.Expr)]
+        nodes = [call.func for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)]
+    mine = [node for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "self"]
+    return [node.attr for node in sorted(mine, key=lambda node: (node.lineno, node.col_offset))]
