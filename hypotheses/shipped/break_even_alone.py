@@ -1,0 +1,57 @@
+"""Whether holding the KV of one paused request up to the break-even wastes at most twice the least."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+from hypotheses import Case, Fails, Hypothesis, enumerated
+from hypotheses.case import Held
+from hypotheses.instances import PER_TOKEN, THEORY
+from hypotheses.pauses import QUADRATIC, paused, placed
+from kvbound.instance import Instance
+from kvbound.schedule import Batch
+
+
+def beside_a_clock(context: int, duration: int, quadratic: bool) -> Instance:
+    """Return R1, which pauses, and R2, which decodes a token in every tick of the call; memory for both."""
+    clock = (1, duration + 1)
+    cost = QUADRATIC if quadratic else PER_TOKEN
+    return paused(context, duration, [clock], context + duration + 2, THEORY, cost)
+
+
+def held_for(case: Case, ticks: int, label: str) -> Held:
+    """Return the schedule that holds the KV of the call for so many ticks, and drops it then."""
+    first, (call,) = case.instance.requests[0], case.instance.requests[0].calls
+    batches = [Batch(start=0, work={"R1": first.prompt, "R2": 1})]
+    for tick in range(call.duration):
+        batches.append(Batch(start=0, work={"R2": 1}, drop={"R1": first.prompt} if tick == ticks else {}))
+    batches.append(Batch(start=0, work={"R1": 1 if ticks >= call.duration else first.prompt + 1}))
+    return case.held(label, placed(case.instance, batches))
+
+
+def at_most_twice(case: Case) -> Fails | Fraction:
+    duration, context = case.instance.requests[0].calls[0].duration, case.instance.requests[0].prompt
+    kept, dropped = held_for(case, duration, "preserve"), held_for(case, 0, "discard")
+    patient = held_for(case, dropped.trace.waste.total // context, "break-even")
+    least = min(kept, dropped, key=lambda held: held.trace.waste.total)
+    wasted = Fraction(patient.trace.waste.total, least.trace.waste.total)
+    if wasted <= 2:
+        return wasted
+    return Fails(f"{patient.trace.waste.total} token-ticks instead of {least.trace.waste.total}", (patient, least))
+
+
+HYPOTHESIS = Hypothesis(
+    statement="For one paused request alone, holding the KV until that wastes as much as recomputing it, and dropping "
+    "it then, wastes at most twice what the better of always preserving and always discarding does (token-ticks).",
+    source="rent or buy, for the pauses of agents: a time-to-live for KV",
+    states="proved",
+    family=enumerated(
+        "a request with 1 to 6 tokens of KV and a call of 1 to 60 ticks, recomputed in a tick per token or in the "
+        "square of them, beside one that decodes in every tick of the call; memory for both",
+        lambda: (beside_a_clock(*kind) for kind in product(range(1, 7), range(1, 61), (False, True))),
+    ),
+    predicate=at_most_twice,
+    note="A drop is made at the start of a batch, so a second request makes one in every tick. Waste is what the "
+    "referee counts: KV held in the call, and ticks of the recomputation times the KV recomputed.",
+)
