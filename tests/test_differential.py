@@ -87,7 +87,7 @@ def missing(method, answered):
         ("search", [*MADE, *range(600)], 350),
         ("arc-flow", [*MADE, *range(600)], 200),
         ("batch-bigm", [*MADE, *range(320)], 170),
-        ("batch-bigm:plain", [*MADE, *range(320)], 170),
+        pytest.param("batch-bigm:plain", [*MADE, *range(320)], 170, marks=pytest.mark.slow),
     ],
 )
 def test_agrees_with_the_exhaustive_search(method, seeds, least):

@@ -96,7 +96,11 @@ def constraints(model):
     return {mutant.constraint for built in programs for mutant in mutants_of(built)}
 
 
-@pytest.mark.parametrize("model", MODELS)
+PLAIN_LATER = [pytest.param(m, marks=pytest.mark.slow) if m.endswith(":plain") else m for m in MODELS]
+"""The plain Big-M, which nobody gets unless it is asked for, waits for the slow tests."""
+
+
+@pytest.mark.parametrize("model", PLAIN_LATER)
 def test_planted_errors_are_caught(model):
     survived = [
         (mutant, seed)
@@ -121,7 +125,7 @@ def equations(model):
     return {(name, "tighter") for name in ("digits_of_tokens",) if (name, "looser") in MODELS[model]}
 
 
-@pytest.mark.parametrize("model", TIGHTENS)
+@pytest.mark.parametrize("model", PLAIN_LATER)
 def test_rows_that_only_tighten_change_no_optimum(model):
     """All of them are dropped at once."""
     compared = 0
