@@ -20,7 +20,10 @@ from kvbound.metrics import objective_value
 from kvbound.validator import verify_schedule
 from tests.commands import kvbound
 
-QUICK = ("mars-figure1-order", "mars-figure1-free", "mars-rank", "restarting-gains-nothing", "fcfs-unbounded")
+QUICK = (
+    "mars-figure1-order", "mars-figure1-free", "mars-rank", "restarting-gains-nothing", "fcfs-unbounded",
+    "online-adversary", "recompute-crossing-elsewhere", "break-even-contention", "shortest-paused-eviction",
+)  # fmt: skip
 SMALL = enumerated("three instances", lambda: [plain([(1, n)], 9) for n in (3, 1, 2)])
 
 

@@ -38,6 +38,6 @@ HYPOTHESIS = Hypothesis(
     predicate=over_three,
     note=f"Alone, the request takes a policy over 3 times the optimum if it starts after tick {2 * K}; else the short "
     "ones come as soon as it has started, and none of them fits beside it: the family is all that a policy can do. The "
-    "number is the optimum over the policy's best. A larger memory gives any ratio by the same argument, which no script "
-    "checks here; policies that may drop KV are not meant.",
+    "number is the optimum over the policy's best. A larger memory gives any ratio by the same argument, which no "
+    "script checks here; policies that may drop KV are not meant.",
 )
