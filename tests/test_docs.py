@@ -20,7 +20,12 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+LONG = {"docs/commands.md", "docs/sweeps.md"}
+"""Pages with dozens of commands, whose tests of their own are quick."""
+RUN = [pytest.param(page, marks=[pytest.mark.slow] * (name_of(page) in LONG), id=name_of(page)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", RUN)
 def test_page_says_what_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")
     run_page(page.read_text(encoding="utf-8"), name_of(page), tmp_path)

@@ -275,6 +275,7 @@ def mixture() -> Instance:
                     tick=model.tick)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_infercept_wastes_least(mixture: Instance) -> None:
     """InferCept has less of the memory wasted than each of what it is compared with (Sections 5.1 and 5.2)."""
     waste = {
