@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -39,7 +40,7 @@ class Store:
         self.path = Path(path)
         if self.path.exists() and not resume:
             raise BadInput(f"{path} is there already: go on with it with --resume, or give another --out")
-        self._lock = Path(f"{path}.lock").open("w")  # noqa: SIM115 - held as long as the store
+        self._lock = os.open(f"{path}.lock", os.O_CREAT | os.O_WRONLY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._database = self._open()
@@ -64,7 +65,7 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._database.close()
-        self._lock.close()
+        os.close(self._lock)
 
     def finished(self) -> set[str]:
         """Return the keys of the cells that have a row."""

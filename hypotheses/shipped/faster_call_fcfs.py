@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from hypotheses import Case, Fails, Hypothesis, Undecided, drawn
-from hypotheses.instances import EVICTING, drawn_instance, with_faster_call
-
-
-def no_worse(case: Case) -> Fails | None:
-    slow = case.policy("fcfs", label="slow")
-    fast = case.policy("fcfs", with_faster_call(case.instance), label="fast")
-    if slow is None or fast is None:
-        raise Undecided("the policy does not run here")
-    if fast.value <= slow.value:
-        return None
-    return Fails(f"{slow.value} becomes {fast.value} with a call that is one tick faster", (slow, fast))
-
+from hypotheses import Hypothesis, drawn
+from hypotheses.instances import EVICTING, drawn_instance
+from hypotheses.predicates import faster_call_never_hurts
 
 HYPOTHESIS = Hypothesis(
     statement="A first call that returns one tick earlier never raises the total flow time of fcfs.",
@@ -25,5 +15,5 @@ HYPOTHESIS = Hypothesis(
         1000,
         lambda draw, name: drawn_instance(draw, name, EVICTING, calls=1, least_calls=1),
     ),
-    predicate=no_worse,
+    predicate=faster_call_never_hurts("fcfs"),
 )

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from hypotheses import Case, Fails, Hypothesis, Undecided, enumerated
-from hypotheses.instances import INFERMAX, plain_family, with_memory
-
-
-def no_worse(case: Case) -> Fails | None:
-    small, large = case.policy("vllm", label="less"), case.policy("vllm", with_memory(case.instance, 1), label="more")
-    if small is None or large is None:
-        raise Undecided("the policy does not run here")
-    if large.value <= small.value:
-        return None
-    return Fails(f"{small.value} becomes {large.value} with one token of memory more", (small, large))
-
+from hypotheses import Hypothesis, enumerated
+from hypotheses.instances import INFERMAX, plain_family
+from hypotheses.predicates import more_memory_never_hurts
 
 HYPOTHESIS = Hypothesis(
     statement="One token of memory more never raises the total flow time of vllm.",
@@ -24,5 +15,5 @@ HYPOTHESIS = Hypothesis(
         "that matters",
         lambda: plain_family((2, 3), (1, 2, 3), (1, 2, 3, 4), INFERMAX),
     ),
-    predicate=no_worse,
+    predicate=more_memory_never_hurts("vllm"),
 )

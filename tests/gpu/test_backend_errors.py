@@ -45,8 +45,8 @@ def test_triton_is_not_installed():
     assert said_without_interpreter(code) == "triton is not installed; install it with: pip install 'kvbound[gpu]'\n"
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
-def test_no_gpu():
+def test_no_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BadInput, match="no GPU is visible"):
         TritonBackend("cuda")
 

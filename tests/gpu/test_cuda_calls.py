@@ -76,7 +76,7 @@ class Event:
 
 def recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Streams]:
     engine, streams = Engine(TINY, TorchBackend(), dtype=torch.float64), Streams(monkeypatch)
-    engine.clock.on_gpu, engine._streams = True, (streams.out, streams.back)  # type: ignore[assignment]
+    engine.clock.on_gpu, engine._streams = True, (streams.out, streams.back)
 
     def mover(cache: Any, pieces: Any, out: bool) -> None:
         streams.note("copies")
@@ -184,7 +184,7 @@ def test_decodes_are_warmed_up_and_captured_largest_first_in_one_pool(monkeypatc
         *most, _, pool = arguments
         made = original(*most, True, pool)
         assert made._graph is not None
-        made._graph.run = made._eager  # type: ignore[attr-defined]
+        made._graph.run = made._eager
         return made
 
     monkeypatch.setattr("gpu_validation.engine.DecodeGraph", make)

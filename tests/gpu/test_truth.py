@@ -38,7 +38,7 @@ def changed_run(change: Any) -> tuple[tuple[str, Run], tuple[str, Run]]:
     return tuple(
         (name, Run([], [], [], 0.0, 0, {"R": [token]}, {("R", 1): row}))
         for name, row, token in (("a", logits, 0), ("b", logits + torch.tensor(change), 0))
-    )  # type: ignore[return-value]
+    )
 
 
 # --- L0 ----------------------------------------------------------------------------------------------------------
