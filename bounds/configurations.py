@@ -16,8 +16,10 @@ import numpy.typing as npt
 from bounds import kernels
 from bounds.bundle import Bundle, Point, Vector, maximise
 from bounds.task import Task
-from kvbound.certificates import Configurations
-from kvbound.certificates.running import MOST_STARTS, Running, TooMany
+from kvbound.certificates import Configurations, InvalidCertificate
+from kvbound.certificates.budget import Budget
+from kvbound.certificates.configurations import most_configurations
+from kvbound.certificates.running import Running, TooMany
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
 from kvbound.rigid import kinds_of, memory_of, why_not_rigid
@@ -92,11 +94,12 @@ class Stage:
     """
 
     def __init__(self, market: Market, inside: list[int], most: int) -> None:
-        """Raises TooMany if that is more than `most` configurations."""
+        """Raises InvalidCertificate if that is more than `most` configurations, or more than a checker looks at."""
+        most = min(most, most_configurations(market.ticks))
         began = time.monotonic()
         self.market, self.inside = market, inside
         self.outside = [k for k in range(len(market.kinds)) if k not in inside]
-        self.network = Network(Running([market.kinds[k] for k in inside], market.memory, most), market.ticks)
+        self.network = Network(Running([market.kinds[k] for k in inside], market.memory, most, Budget()), market.ticks)
         self.building, self.evaluating = time.monotonic() - began, 0.0  # seconds
         isin = np.isin(np.arange(len(market.kinds)), inside)
         offered = np.full(market.windows, float(market.memory * market.width))
@@ -154,9 +157,10 @@ class Network:
     """The cheapest way through a network of configurations, in floating point: it only proposes prices."""
 
     def __init__(self, running: Running, ticks: int) -> None:
-        """Raises TooMany if the values at all ticks do not fit into the memory for them."""
-        if 4 * len(running.later) * (ticks + 1) > MOST_BYTES or len(running.starts) * ticks > MOST_STARTS:
+        """Raises TooMany if the values at all ticks do not fit into the memory for them, and what a checker would."""
+        if 4 * len(running.later) * (ticks + 1) > MOST_BYTES:
             raise TooMany
+        running.spend(ticks)
         self.starts = running.starts
         self.rows = [part.astype(np.int32) for part in (running.begin, running.base, running.next, running.later)]
         self.values = np.zeros((ticks + 1, len(running.later)), np.float32)
@@ -200,7 +204,7 @@ def _stages(market: Market, most: int) -> Iterator[Stage]:
         try:
             yield Stage(market, sorted(order[:number]), most)
             fits = number
-        except TooMany:
+        except InvalidCertificate:
             fails, step = number, max(1, (number - fits) // 2)
         number = min(fits + step, fails - 1)
 

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from bounds.task import Task
 from kvbound.certificates.one_machine import least_late
-from kvbound.certificates.shares import RESOURCES, UNIT, Market, Shares, most_prefill
+from kvbound.certificates.shares import RESOURCES, UNIT, Market, Shares
 from kvbound.certificates.steps import lines
 from kvbound.instance import Instance
 from kvbound.metrics import SUMS, Value, weight
@@ -47,7 +47,8 @@ def propose_unlimited_memory(task: Task) -> Shares:
 def corners(instance: Instance, memory: bool = True) -> Iterator[Shares]:
     """Yield a proof for each line of the cost and each resource that is limited."""
     machine, count = instance.machine, len(lines(instance.cost))
-    held, prefills = (machine.block_limit, most_prefill(instance)) if memory else (None, machine.prefill_limit)
+    held = machine.block_limit if memory else None
+    prefills = held if machine.prefill_limit is None else machine.prefill_limit
     limits = (held, None, machine.batch_tokens, prefills, machine.batch_requests)
     limited = [{name: UNIT} for name, limit in zip(RESOURCES, limits, strict=True) if limit is not None]
     limited += [{"packing": UNIT, "packs": packs} for packs in range(1, 1 + (_fit(instance) if memory else 0))]

@@ -9,7 +9,8 @@ from bounds.generate import generate
 from bounds.prices import DEVICE, Market, Oracle, Point, first_prices, proof_of
 from bounds.task import Task
 from kvbound.certificates import Prices, Windows
-from kvbound.certificates.prices import why_not
+from kvbound.certificates.budget import Budget
+from kvbound.certificates.prices import kinds, spend, why_not
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
 
@@ -54,6 +55,7 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Prices:
     first, slots = first_prices(market, MOST_SLOTS)
     if slots > MOST_SLOTS:
         raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
+    spend(Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
     calls = any(request.calls for request in task.instance.requests)
     piece = max(1, slots // PIECES) if calls else 1
     oracle = Oracle(market, slots, piece, max(1, piece // STRIDES))

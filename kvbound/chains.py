@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 
 from kvbound.cost import Cost, CostFunction, Features
 from kvbound.instance import Instance, Machine, Request
@@ -20,7 +21,7 @@ class Chain:
         self.machine = machine
         self.request = request
         self.outputs = request.output
-        self.ends = [sum(s.decode for s in request.segments[: k + 1]) for k in range(len(request.segments))]
+        self.ends = list(accumulate(segment.decode for segment in request.segments))
         self.context = [0, request.prompt]
         self.steps = [0, chunks(machine, request.prompt)]
         self.least_tokens = [0, request.prompt]

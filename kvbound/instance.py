@@ -10,6 +10,7 @@ import hashlib
 import json
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -188,14 +189,16 @@ class Request(Noun):
         """Ticks spent in calls."""
         return sum(call.duration for call in self.calls)
 
+    @cached_property
+    def known(self) -> tuple[int, ...]:
+        """Tokens known when each segment starts: the prompt and what came before, the returns of the call included."""
+        return tuple(
+            accumulate((s.decode + (s.call.returns if s.call else 0) for s in self.segments[:-1]), initial=self.prompt)
+        )
+
     def context_at_call(self, k: int) -> int:
         """KV tokens held when call `k` (from 0) starts: everything known but the token just generated."""
-        return (
-            self.prompt
-            + sum(segment.decode for segment in self.segments[: k + 1])
-            + sum(call.returns for call in self.calls[:k])
-            - 1
-        )
+        return self.known[k] + self.segments[k].decode - 1
 
 
 class Coarsening(Noun):

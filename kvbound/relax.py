@@ -65,11 +65,11 @@ def _request(fine: Request, block: int, slot: int) -> _Relaxed:
     if not kept:
         return _without_segments(fine, slot)
     first, last = kept[0], kept[-1]
-    prompt = known = max(1, _known(fine, first) // block)
+    prompt = known = max(1, fine.known[first] // block)
     segments = []
     for k, after in pairwise(kept):
         decode = fine.segments[k].decode // unit
-        returns = max(0, _known(fine, after) // block - known - decode)
+        returns = max(0, fine.known[after] // block - known - decode)
         known += decode + returns
         ticks = fine.segments[k].decode % unit + _ticks(fine, k, after) - fine.segments[k].decode
         handling = _handling(fine.calls[k:after])
@@ -79,7 +79,7 @@ def _request(fine: Request, block: int, slot: int) -> _Relaxed:
     return _Relaxed(
         request=fine.replace(arrival=arrival, prompt=prompt, segments=tuple(segments)),
         completion_offset=_ticks(fine, last, len(fine.segments)) - unit * segments[-1].decode,
-        extra_token=prompt * block > _known(fine, first),
+        extra_token=prompt * block > fine.known[first],
         merged=len(kept) < len(fine.segments),
     )
 
@@ -90,11 +90,6 @@ def _without_segments(fine: Request, slot: int) -> _Relaxed:
     arrival = max(0, earliest // slot - 1)
     request = fine.replace(arrival=arrival, prompt=1, segments=(Segment(decode=1),))
     return _Relaxed(request, earliest - slot * (arrival + 1), extra_token=True, merged=True)
-
-
-def _known(fine: Request, k: int) -> int:
-    """Tokens known when segment `k` starts: the prompt and what came before, the returns of the call included."""
-    return fine.prompt + sum(s.decode + (s.call.returns if s.call else 0) for s in fine.segments[:k])
 
 
 def _ticks(fine: Request, start: int, stop: int) -> int:

@@ -11,6 +11,7 @@ from bounds.configurations import Market, Network, Stage, proofs, propose_config
 from bounds.task import Task
 from kvbound.builtin import builtin_instance
 from kvbound.certificates import certify, verify_certificate
+from kvbound.certificates.budget import Budget
 from kvbound.certificates.running import Running, TooMany
 from kvbound.errors import BadInput
 from kvbound.rigid import OBJECTIVES, kinds_of, memory_of
@@ -53,7 +54,7 @@ def test_the_network_in_floating_point_equals_the_checkers():
     for seed in range(15):
         instance = rigid(seed, requests=(3, 5))
         kinds = kinds_of(instance, FLOW)
-        running = Running(kinds, memory_of(instance, kinds), 10_000)
+        running = Running(kinds, memory_of(instance, kinds), 10_000, Budget())
         network = Network(running, 30)
         for _ in range(5):
             price = draw.integers(-9, 5, (30, len(kinds)))

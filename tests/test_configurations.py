@@ -15,6 +15,7 @@ from kvbound.certificates import (
     configurations,
     verify_certificate,
 )
+from kvbound.certificates.budget import Budget
 from kvbound.certificates.running import Running, TooMany
 from kvbound.rigid import OBJECTIVES, kinds_of, memory_of
 from solvers.start_time.configurations import Configurations as SolversConfigurations
@@ -77,11 +78,11 @@ def test_it_equals_the_solvers_network():
 def test_the_configurations_are_those_that_can_run_at_once():
     for seed in range(40):
         problem = Problem(rigid(seed, requests=(2, 4), budgets=False), FLOW)
-        running = Running(problem.kinds, problem.memory, 10_000)
+        running = Running(problem.kinds, problem.memory, 10_000, Budget())
         expected = sum(1 for _ in running_sets(problem))
         assert len(running.base) + len(running.later) == expected
         with pytest.raises(TooMany):
-            Running(problem.kinds, problem.memory, expected - 1)
+            Running(problem.kinds, problem.memory, expected - 1, Budget())
 
 
 def test_a_bound_solved_by_hand():

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import lcm
 from typing import Literal
 
+from kvbound.certificates.budget import Budget
 from kvbound.certificates.proof import Proof
 from kvbound.chains import least_batches, least_prefill, least_work
 from kvbound.cost import Cost
 from kvbound.instance import Instance, Request
 from kvbound.metrics import Value, check_objective, weight
+
+FINEST = 10**40
+"""Sums over thousands of requests would else have denominators of thousands of digits."""
 
 
 class Alone(Proof):
@@ -16,8 +22,8 @@ class Alone(Proof):
 
     kind: Literal["alone"] = "alone"
 
-    def value(self, instance: Instance, objective: str) -> Value:
-        """Return what the objective is if no request waits for another."""
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return what the objective is if no request waits for another: no more work than reading the instance."""
         requests = instance.requests
         batches = [least_batches(instance.machine, request) for request in requests]
         step = least_work(instance)
@@ -31,12 +37,20 @@ class Alone(Proof):
         if objective == "late-requests":
             return sum(is_late_alone(request, *time) for request, time in zip(requests, times, strict=True))
         counted = 0 if objective == "total-ttft" else 1
-        return sum(weight(r, objective) * time[counted] for r, time in zip(requests, times, strict=True))
+        return _sum([weight(r, objective) * time[counted] for r, time in zip(requests, times, strict=True)])
 
     @property
     def why(self) -> str:
         """The argument in words."""
         return "no request is faster than alone: its batches, each of least duration, and its calls"
+
+
+def _sum(terms: list[Fraction]) -> Fraction:
+    """Return the sum, each term rounded down to one of `FINEST` parts if their common denominator exceeds that."""
+    parts = 1
+    for term in terms:
+        parts = min(lcm(parts, term.denominator), FINEST)
+    return Fraction(sum(term.numerator * parts // term.denominator for term in terms), parts)
 
 
 def _times(cost: Cost, step: int, request: Request, first: int, total: int) -> tuple[int, int]:

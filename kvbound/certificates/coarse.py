@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from kvbound.certificates.budget import Budget
 from kvbound.certificates.proof import InvalidCertificate, Proof
 from kvbound.coarsen import coarsen, fine_bound
 from kvbound.errors import BadInput
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 Size = Annotated[int, Field(ge=1, le=10**9)]
 
+SEGMENT_WORK, SEGMENT_BYTES = 100_000, 5000
+"""What a segment, and a request with it, takes to be coarsened."""
+
 
 class Coarse(Proof):
     """A proof for `relax` of the instance, in blocks of `block_tokens` and slots of `slot_ticks`."""
@@ -27,22 +31,19 @@ class Coarse(Proof):
     slot_ticks: Size
     proof: AnyProof
 
-    def value(self, instance: Instance, objective: str) -> Value:
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the bound of the coarse instance in fine ticks, less what the roundings leave out."""
+        segments = sum(len(request.segments) for request in instance.requests)
+        budget.spend(f"coarsening {segments} segments", SEGMENT_WORK * segments, SEGMENT_BYTES * segments)
         try:
             coarse = coarsen(instance, block_tokens=self.block_tokens, slot_ticks=self.slot_ticks, direction="relax")
         except BadInput as error:
             raise InvalidCertificate(str(error)) from None
-        found = self.proof.value(coarse, objective)
+        found = self.proof.prove(coarse, objective, budget)
         fine = fine_bound(coarse, objective, ceil(found))
         if fine is None:
             raise InvalidCertificate(f"no bound on {objective} carries over from a coarse instance")
         return fine
-
-    @property
-    def states_in_all(self) -> int:
-        """Those of its proof."""
-        return self.proof.states_in_all
 
     @property
     def why(self) -> str:

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from kvbound.certificates.budget import CALL, Budget
 from kvbound.certificates.proof import InvalidCertificate, Proof
-from kvbound.certificates.running import Running, TooMany
+from kvbound.certificates.running import Running
 from kvbound.instance import Instance
 from kvbound.rigid import MAX_TICKS, Kind, kinds_of, memory_of, why_not_rigid
 
@@ -49,7 +50,7 @@ class Configurations(Proof):
     memory: Annotated[tuple[Annotated[int, Field(ge=0, le=10**15)], ...], Field(max_length=MAX_TICKS)]
     starts: Annotated[tuple[Price | None, ...], Field(min_length=1, max_length=MAX_TICKS)]
 
-    def value(self, instance: Instance, objective: str) -> int:
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> int:
         """Return the least cost under the prices, less what all memory costs, rounded up."""
         reason = why_not_rigid(instance, objective)
         if reason is not None:
@@ -61,9 +62,10 @@ class Configurations(Proof):
         inside = [(kind, price) for kind, price in zip(kinds, prices, strict=True) if price is not None]
         outside = [kind for kind, price in zip(kinds, prices, strict=True) if price is None]
         bound = sum(kind.count * price for kind, price in inside) - memory * sum(self.memory)
+        self._spend(outside, len(self.memory) + 1, budget)
         of_memory = np.array(self.memory, np.int64)
         bound += sum(kind.count * self._least(kind, of_memory) for kind in outside)
-        return -(-(bound + self._network(inside, of_memory, memory)) // self.scale)
+        return -(-(bound + self._network(inside, of_memory, memory, budget)) // self.scale)
 
     @property
     def why(self) -> str:
@@ -100,7 +102,12 @@ class Configurations(Proof):
         """Return the least that one start costs: after the last price of memory it only costs more."""
         return int(self._costs(kind, of_memory, max(0, len(of_memory) - kind.release) + 1).min())
 
-    def _network(self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int) -> int:
+    @staticmethod
+    def _spend(kinds: Sequence[Kind], ticks: int, budget: Budget) -> None:
+        """Count what the costs of starts in so many ticks take."""
+        budget.spend(f"starts at {ticks} ticks", sum(10 * CALL + 2 * ticks * (5 + kind.length) for kind in kinds))
+
+    def _network(self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int, budget: Budget) -> int:
         """Return what the cheapest way costs, up to the tick from which on no start can lower it."""
         if not inside:
             return 0
@@ -108,11 +115,14 @@ class Configurations(Proof):
         ticks = max(kind.release + w for (kind, _), w in zip(inside, worth, strict=True))
         if ticks > 2 * MAX_TICKS or ticks * len(inside) > MOST:
             raise InvalidCertificate(f"its prices pay for starts as late as tick {ticks}, too many to look at")
+        self._spend([kind for kind, _ in inside], ticks, budget)
         costs = np.ones((ticks, len(inside)), np.int64)
         for k, ((kind, price), w) in enumerate(zip(inside, worth, strict=True)):
             costs[kind.release : kind.release + w, k] = self._costs(kind, of_memory, w) - price
-        try:
-            running = Running([kind for kind, _ in inside], memory, min(MOST, MOST_STEPS // max(1, ticks)))
-            return running.cheapest(costs)
-        except TooMany:
-            raise InvalidCertificate("too much can run together: fewer requests in the network, please") from None
+        running = Running([kind for kind, _ in inside], memory, most_configurations(ticks), budget)
+        return running.cheapest(costs)
+
+
+def most_configurations(ticks: int) -> int:
+    """Return how many configurations there may be for prices of starts in so many ticks."""
+    return min(MOST, MOST_STEPS // max(1, ticks))

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from kvbound.certificates.batches import TooManyStates
+from kvbound.certificates.budget import Budget
 from kvbound.certificates.proof import InvalidCertificate, Proof
 from kvbound.certificates.search import Search
 from kvbound.instance import Instance
@@ -17,6 +18,8 @@ MOST_STATES = 100_000
 """States that a checker looks at, at the most; with `TRIES`, it takes two minutes or so."""
 TRIES = 30
 """Moves, options, choices and batches that it tries for each of them, on average, at the most."""
+STATE_WORK, STATE_BYTES = 2_000_000, 16_000
+"""What a state takes at the most, with its tries."""
 MOST_REQUESTS, MOST_SEGMENTS, MOST_TOKENS = 16, 100, 10_000
 """Larger instances are refused: nothing could be proved in so many states."""
 
@@ -30,14 +33,10 @@ class Exhaustive(Proof):
     kind: Literal["exhaustive"] = "exhaustive"
     states: Annotated[int, Field(ge=1, le=MOST_STATES)]
 
-    def value(self, instance: Instance, objective: str) -> Value:
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what no schedule is below after so many states: the optimum, if they are enough."""
+        budget.spend(f"a search of {self.states} states", STATE_WORK * self.states, STATE_BYTES * self.states)
         return look(instance, objective, self.states).bound
-
-    @property
-    def states_in_all(self) -> int:
-        """Its own."""
-        return self.states
 
     @property
     def why(self) -> str:

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from kvbound.certificates.budget import Budget
 from kvbound.certificates.proof import InvalidCertificate, Proof
 from kvbound.instance import Instance, Noun
 from kvbound.metrics import SUMS, Value
 
 if TYPE_CHECKING:
     from kvbound.certificates.certificate import AnyProof
+
+SEGMENT_WORK = 10_000
+"""What a segment, and a request with it, takes to become one of a part."""
 
 
 class Part(Noun):
@@ -37,20 +41,17 @@ class Parts(Proof):
     kind: Literal["parts"] = "parts"
     parts: Annotated[tuple[Part, ...], Field(min_length=1)]
 
-    def value(self, instance: Instance, objective: str) -> Value:
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the bounds of the parts, added up for a sum over requests."""
         if instance.machine.evict:
             raise InvalidCertificate("parts are not proved for a machine that evicts outside calls")
         chosen = [i for part in self.parts for i in part.requests]
         if len(set(chosen)) < len(chosen) or max(chosen) >= len(instance.requests):
             raise InvalidCertificate("the parts must hold different requests of the instance")
-        bounds = [part.proof.value(part.instance(instance), objective) for part in self.parts]
+        segments = sum(len(instance.requests[i].segments) for i in chosen)
+        budget.spend(f"parts of {len(chosen)} requests", SEGMENT_WORK * segments)
+        bounds = [part.proof.prove(part.instance(instance), objective, budget) for part in self.parts]
         return sum(bounds) if objective in (*SUMS, "late-requests") else max(bounds)
-
-    @property
-    def states_in_all(self) -> int:
-        """Those of all parts."""
-        return sum(part.proof.states_in_all for part in self.parts)
 
     @property
     def why(self) -> str:

@@ -10,6 +10,7 @@ and each request pays at least what its cheapest way does (`ways.py`). `docs/pri
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from kvbound.certificates.budget import CALL, Budget
 from kvbound.certificates.proof import InvalidCertificate, Proof
 from kvbound.certificates.ways import Array, Course, SlotPrices, cheapest, prefix
 from kvbound.instance import Instance, Machine, Noun, Request
@@ -24,8 +26,6 @@ from kvbound.metrics import Value, weight
 
 FLOWS = ("total-flow-time", "weighted-flow-time", "normalized-latency")
 MOST_SLOTS = 2**21
-MOST_WORK = 2**37
-"""Slots times segments times parts of prefills, over all requests: some minutes."""
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
 Row = Annotated[tuple[Price, ...], Field(max_length=MOST_SLOTS)]
@@ -53,12 +53,12 @@ class Windows(Noun):
         before = min(peak - self.shift, request.segments[-1].decode - self.reach)
         return (before, behind) if before + behind > 0 else None
 
-    def toll(self, machine: Machine, request: Request, slots: int) -> Array:
-        """Return what a request pays for ending in each slot, [slots]."""
-        sides = self.sides(machine, request)
+    def toll(self, machine: Machine, request: Request, sums: Array) -> Array:
+        """Return what a request pays for ending in each slot, [slots]; `sums` are those of prices before each slot."""
+        sides, slots = self.sides(machine, request), len(sums) - 1
         if sides is None:
             return np.zeros(slots, np.int64)
-        sums, end = prefix(np.array(self.price + (0,) * (slots - len(self.price)), np.int64)), np.arange(slots)
+        end = np.arange(slots)
         return sums[np.clip(end + sides[1], 0, slots)] - sums[np.clip(end - sides[0], 0, slots)]
 
 
@@ -77,12 +77,20 @@ class Prices(Proof):
     requests: Row = ()
     windows: Annotated[tuple[Windows, ...], Field(max_length=100)] = ()
 
-    def value(self, instance: Instance, objective: str) -> Value:
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the cheapest ways of all requests, less what the limits cost."""
         self._check(instance, objective)
+        alike = kinds(instance)
+        spend(budget, instance.machine, alike, self.slots, len(self.windows))
+        for request in alike:
+            self._check_size(instance.machine, request, objective)
+        rows = self._rows(instance.machine)
+        tolls = [prefix(self._row(family.price)) for family in self.windows]
         origin = min(request.arrival for request in instance.requests)
-        alike = Counter(request.replace(id="any") for request in instance.requests)
-        ways = sum(count * self._cheapest(instance, objective, r, origin) for r, count in alike.items())
+        ways = sum(
+            count * self._cheapest(instance.machine, objective, request, origin, rows, tolls)
+            for request, count in alike.items()
+        )
         return Fraction(ways - self._cost_of_limits(instance.machine), self.scale)
 
     @staticmethod
@@ -106,13 +114,14 @@ class Prices(Proof):
         rows = sum((limit or 0) * sum(self._prices(name)) for name, limit in self._limits(machine).items())
         return rows + sum(family.most * sum(family.price) for family in self.windows)
 
-    def _cheapest(self, instance: Instance, objective: str, request: Request, origin: int) -> int:
-        machine, course = instance.machine, Course(instance.machine, request)
-        self._check_size(course, request, objective)
-        tolls = (family.toll(machine, request, self.slots) for family in self.windows)
+    def _cheapest(
+        self, machine: Machine, objective: str, request: Request, origin: int, rows: SlotPrices, sums: list[Array]
+    ) -> int:
+        """Return what the cheapest way costs, with the tolls of windows whose prices have these `sums`."""
+        tolls = (family.toll(machine, request, each) for family, each in zip(self.windows, sums, strict=True))
         toll = sum(tolls, np.zeros(self.slots, np.int64))
         arrival, rate = request.arrival - origin, self._rate(request, objective)
-        return cheapest(course, machine, self._rows(machine), arrival, lambda c: rate * (c - arrival), toll)
+        return cheapest(Course(machine, request), machine, rows, arrival, lambda c: rate * (c - arrival), toll)
 
     def _rate(self, request: Request, objective: str) -> int:
         """Return what a slot of flow time costs in units of the scale, rounded down."""
@@ -135,12 +144,10 @@ class Prices(Proof):
         longest = max(len(row) for row in self._all_rows)
         if longest > self.slots:
             raise InvalidCertificate(f"{longest} prices for {self.slots} slots")
-        parts = sum(_parts(instance.machine, request) + 5 * len(self.windows) for request in instance.requests)
-        if parts * self.slots > MOST_WORK:
-            raise InvalidCertificate(f"{self.slots} slots for {parts} parts of requests would take too long to check")
 
-    def _check_size(self, course: Course, request: Request, objective: str) -> None:
+    def _check_size(self, machine: Machine, request: Request, objective: str) -> None:
         """Refuse sums that 64 bits might not hold."""
+        course = Course(machine, request)
         longest = self.slots + course.least[0]
         most = 4 * len(course.legs) * (request.peak + longest) * self._total
         if most + self._rate(request, objective) * longest >= 1 << 57:
@@ -160,11 +167,22 @@ class Prices(Proof):
         return f"at these prices of {self.slots} slots, no request finds a cheaper way"
 
 
-def _parts(machine: Machine, request: Request) -> int:
-    """Return how many sums over all slots its cheapest way takes."""
+def kinds(instance: Instance) -> Counter[Request]:
+    """Return how many requests there are of each kind, but for their ids."""
+    return Counter(request.replace(id="any") for request in instance.requests)
+
+
+def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int, windows: int = 0) -> None:
+    """Count what cheapest ways take (InvalidCertificate: more than there is left)."""
+    calls = sum(10 * windows + _calls(machine, request, slots) for request in alike)
+    budget.spend(f"prices of {slots} slots", calls * (CALL + 4 * slots), 8 * slots * (60 + windows))
+
+
+def _calls(machine: Machine, request: Request, slots: int) -> int:
+    """Return about how many calls of numpy over all slots its cheapest way takes."""
     legs = Course(machine, request).legs
     blocks = sum(leg.decode // machine.block for leg in legs) if machine.block > 1 else 0
-    return blocks + sum(10 + sum(start.slots for start in leg.starts) for leg in legs)
+    return 5 * blocks + sum(80 + 2 * sum(min(start.slots, slots) for start in leg.starts) for leg in legs)
 
 
 def why_not(instance: Instance, objective: str) -> str | None:

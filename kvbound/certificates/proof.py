@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from kvbound.certificates.budget import Budget, InvalidCertificate
 from kvbound.instance import Instance, Noun
 from kvbound.metrics import Value
 
-
-class InvalidCertificate(Exception):
-    """A certificate that does not prove what it claims; the text says why, in one line."""
+__all__ = ["InvalidCertificate", "Proof"]
 
 
 class Proof(Noun, ABC):
@@ -17,17 +16,17 @@ class Proof(Noun, ABC):
 
     kind: str
 
-    @abstractmethod
     def value(self, instance: Instance, objective: str) -> Value:
         """Return the lower bound that these numbers prove, recomputed exactly from the instance.
 
-        Raises InvalidCertificate if the argument does not hold for such an instance or objective.
+        Raises InvalidCertificate if the argument does not hold for such an instance or objective, or if that would
+        take more work or memory than a `Budget` has.
         """
+        return self.prove(instance, objective, Budget())
 
-    @property
-    def states_in_all(self) -> int:
-        """States of searches that it looks at, at the most: what makes checking it take long."""
-        return 0
+    @abstractmethod
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return `value`; what it takes is spent from the budget first."""
 
     @property
     @abstractmethod

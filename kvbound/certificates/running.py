@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kvbound.certificates.budget import CALL, Budget, InvalidCertificate
 from kvbound.rigid import Kind
 
 Array = npt.NDArray[np.int64]
@@ -21,10 +22,14 @@ Array = npt.NDArray[np.int64]
 
 MOST_STARTS = 20_000_000
 """Sets of starts times ticks, at most, and sets of starts times kinds."""
+WHAT = "what can run together"
 
 
-class TooMany(Exception):
+class TooMany(InvalidCertificate):
     """There are more configurations than asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("too much can run together: fewer requests in the network, please")
 
 
 class Elements:
@@ -68,12 +73,14 @@ class _Level:
     last: Array
     alike: Array
 
-    def admits(self, elements: Elements, e: int, memory: int) -> Array:
+    def admits(self, elements: Elements, e: int, memory: int, budget: Budget) -> Array:
         """Return the rows to which `e` can be added as the largest element."""
-        upto = int(np.searchsorted(self.last, e, "right"))
-        load, most = self.load[: elements.length[e]], memory - elements.load[e, : elements.length[e], None]
+        length, upto = int(elements.length[e]), int(np.searchsorted(self.last, e, "right"))
+        budget.spend(WHAT, 12 * CALL + 4 * upto)
+        load, most = self.load[:length], memory - elements.load[e, :length, None]
         rows = np.flatnonzero((load[0, :upto] <= most[0]) & (load[-1, :upto] <= most[-1]))
         rows = rows[self.number(elements, e, rows) <= elements.most[e]]
+        budget.spend(WHAT, 4 * length * len(rows), self.load.nbytes + 6 * length * len(rows))
         fits: Array = rows[(load[:, rows] <= most).all(axis=0)]
         return fits
 
@@ -99,15 +106,19 @@ class Running:
     `begin[s]` to `begin[s + 1]`; a base has one row of a set at most. `nobody` is the empty base.
     """
 
-    def __init__(self, kinds: Sequence[Kind], memory: int, most: int) -> None:
-        """Raises TooMany if there are more than `most` configurations."""
+    def __init__(self, kinds: Sequence[Kind], memory: int, most: int, budget: Budget) -> None:
+        """Raises TooMany if there are more than `most` configurations, InvalidCertificate if the budget ends."""
+        self.budget = budget
         self.elements = Elements(kinds, most)
         self._enumerate(memory, most)
+        total = self.begins[-1]
+        budget.spend(WHAT, 1000 * total, 100 * total)
         base, alone, later = self._parts()
         bases = np.flatnonzero(base == np.arange(len(base)))
         sets = np.flatnonzero(alone == np.arange(len(alone)))
         if len(sets) * len(kinds) > MOST_STARTS:
             raise TooMany
+        budget.spend(WHAT, len(sets) * (4 * CALL + 4 * len(kinds)), len(sets) * 24 * len(kinds) + 100 * total)
         starts = self._starts(sets, len(kinds))
         possible = (starts <= np.array([kind.count for kind in kinds], np.int64)).all(axis=1)
         place = np.where(possible, np.cumsum(possible) - 1, -1)[np.searchsorted(sets, alone)]
@@ -123,10 +134,9 @@ class Running:
     def cheapest(self, price: Array) -> int:
         """Return the least sum of prices, [ticks, kinds], of what starts on a way from nobody; then all is free.
 
-        Raises TooMany if there are too many sets of starts to look at in all these ticks.
+        Raises TooMany if there are too many sets of starts to look at in all these ticks, or what `spend` does.
         """
-        if len(self.starts) * len(price) > MOST_STARTS:
-            raise TooMany
+        self.spend(len(price))
         value = np.zeros(len(self.later), np.int64)
         for now in price[::-1]:
             cost = self.starts @ np.minimum(now, 0)
@@ -138,6 +148,13 @@ class Running:
                 value[base] = np.minimum(value[base], before[self.next[rows]] + cost[s])
         return int(value[self.nobody])
 
+    def spend(self, ticks: int) -> None:
+        """Count what the cheapest way through so many ticks takes."""
+        sets, kinds = self.starts.shape
+        if sets * ticks > MOST_STARTS:
+            raise TooMany
+        self.budget.spend(WHAT, ticks * (sets * (4 * CALL + 3 * kinds) + 30 * (len(self.base) + len(self.later))))
+
     def _enumerate(self, memory: int, most: int) -> None:
         """Add elements one at a time; number what comes out by size, then largest element, then what it is added to."""
         elements, total = self.elements, 1
@@ -147,7 +164,7 @@ class Running:
         while True:
             added = []
             for e in range(len(elements)):
-                rows = level.admits(elements, e, memory)
+                rows = level.admits(elements, e, memory, self.budget)
                 total += len(rows)
                 if total > most:
                     raise TooMany
@@ -156,6 +173,8 @@ class Running:
             if not added:
                 break
             self.parent.append(self.begins[-2] + np.concatenate([rows for _, rows in added]))
+            cells = level.load.nbytes + 2 * level.load.itemsize * len(level.load) * sum(len(rows) for _, rows in added)
+            self.budget.spend(WHAT, cells, cells + 30 * total)
             grown = [level.grown(elements, e, rows) for e, rows in added]
             level = _Level(
                 np.concatenate([g.load for g in grown], axis=1),

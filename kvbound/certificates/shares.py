@@ -12,9 +12,10 @@ import numpy as np
 from pydantic import Field
 
 from kvbound.certificates.alone import is_late_alone
+from kvbound.certificates.budget import Budget
 from kvbound.certificates.one_machine import Piece, largest, least_late, moments
 from kvbound.certificates.proof import InvalidCertificate, Proof
-from kvbound.certificates.steps import Integers, Prices, Steps, check_size, lines
+from kvbound.certificates.steps import MOST_STEPS, Integers, Prices, Steps, check_size, lines
 from kvbound.chains import least_work
 from kvbound.cost import Cost
 from kvbound.instance import LIMIT, Instance, Request
@@ -55,10 +56,11 @@ class Shares(Proof):
     alone: Annotated[tuple[Part, ...], Field(max_length=1_000_000)] = ()
     windows: Annotated[tuple[tuple[Tick, Tick], ...], Field(max_length=100_000)] = ()
 
-    def value(self, instance: Instance, objective: str) -> Value:
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the best value for one machine that interrupts at will and serves each request its shares."""
         check_objective(objective)
         self._check(instance)
+        self._spend(instance, budget)
         market = Market(instance, self)
         if objective == "busy-time":
             return market.busy_time()
@@ -70,6 +72,15 @@ class Shares(Proof):
         if objective == "late-requests":
             return market.late()
         return market.total(objective)
+
+    def _spend(self, instance: Instance, budget: Budget) -> None:
+        """Count what steps, pieces and requests take; more than `MOST_STEPS` steps are refused without any work."""
+        requests, count = len(instance.requests), len(self.functions)
+        steps = min(MOST_STEPS, sum(request.output for request in instance.requests))
+        pieces = MOST_PIECES + sum(len(request.segments) for request in instance.requests)
+        work = (1500 + 300 * count) * steps + 10_000 * pieces + 30_000 * requests
+        memory = 200 * steps + 500 * pieces + 1000 * requests
+        budget.spend(f"shares of {steps} steps in {count} lines", work, memory)
 
     def _check(self, instance: Instance) -> None:
         if len(self.functions) != len(lines(instance.cost)):
@@ -107,12 +118,15 @@ class Shares(Proof):
         return f"requests share the time of batches, their fixed part {shared}, and time runs once"
 
 
-def most_prefill(instance: Instance) -> int | None:
-    """Return the most tokens that prefills process in one batch: the budget, or what the memory holds."""
+def most_prefill(instance: Instance) -> int:
+    """Return the most tokens that prefills process in one batch: the budget, what the memory holds, or all there is.
+
+    A request in work has m tokens before and m + c after, at most its peak, and so c of them are no more.
+    """
     machine = instance.machine
     held = None if machine.block_limit is None else machine.block_limit * machine.block
-    limits = [limit for limit in (machine.prefill_limit, held) if limit is not None]
-    return min(limits, default=None)
+    peaks = sum(request.peak for request in instance.requests)
+    return min(limit for limit in (machine.prefill_limit, held, peaks) if limit is not None)
 
 
 class Market:
@@ -124,7 +138,8 @@ class Market:
         self.mixed = _mixture(instance.cost, proof.functions)
         self.arrivals = [request.arrival for request in instance.requests]
         ticks = self.steps.ticks(instance)
-        check_size(sum(self.steps.sums(ticks)) + sum(r.call_time + r.arrival for r in instance.requests))
+        others = sum(r.call_time + r.arrival for r in instance.requests) + least_work(instance)
+        check_size(sum(self.steps.sums(ticks)) + others)
         self.own = ticks
         self.done = self._since_arrival(ticks + self.steps.waits)
         """Ticks from the arrival to the end of the batch of each step, at the least."""
@@ -153,8 +168,7 @@ class Market:
 
     def prefills(self) -> int:
         """Return the least number of batches with a prefill."""
-        most = most_prefill(self.instance)
-        return 1 if most is None else -(-self.steps.prefilled() // most)
+        return -(-self.steps.prefilled() // most_prefill(self.instance))
 
     def shares(self) -> tuple[Integers, int]:
         """Return the share of each step in units of 2^-bits ticks, and bits.
@@ -162,7 +176,7 @@ class Market:
         What a batch with prefills takes more than one without is shared by prefill tokens.
         """
         base, prefill, prices = self.mixed
-        return self.work(base, prices, {"prefill_tokens": prefill / (most_prefill(self.instance) or LIMIT)})
+        return self.work(base, prices, {"prefill_tokens": prefill / most_prefill(self.instance)})
 
     def batches(self) -> int:
         """Return the least number of batches with work: those before and after a step are its request's own."""

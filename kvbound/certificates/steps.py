@@ -118,14 +118,16 @@ class Steps:
         """Which tokens one decode generates if no KV is dropped."""
 
     def _fill(self, request: Request, span: slice) -> None:
-        context = np.arange(request.prompt, request.prompt + request.output, dtype=np.int64)
-        waits, discarded, q = np.zeros_like(context), [0], 0
+        grown = np.ones(request.output, dtype=np.int64)
+        waits, discarded, q = np.zeros_like(grown), [0], 0
+        grown[0] = request.prompt
         for segment in request.segments[:-1]:
             call, q = segment.call, q + segment.decode
             if call is not None:
-                context[q:] += call.returns
+                grown[q] += call.returns
                 waits[q] = call.duration
                 discarded += [q] if call.handling == "discard" else []
+        context = np.cumsum(grown)
         self.context[span], self.waits[span] = context, waits
         self.kept[span] = np.concatenate(([0], context[:-1]))
         self.kept[span][discarded] = 0
