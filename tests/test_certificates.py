@@ -9,7 +9,7 @@ import pytest
 
 import bounds
 import solvers
-from kvbound import OBJECTIVES, BadInput, Instance, Machine, Request, Segment, builtin
+from kvbound import OBJECTIVES, BadInput, Call, Instance, Machine, Request, Segment, builtin
 from kvbound.certificates import (
     Alone,
     Certificate,
@@ -137,6 +137,15 @@ def test_sums_of_thousands_of_fractions_are_rounded_down():
     exact = Alone().value(many, "normalized-latency")
     assert exact - Fraction(1, 10**17) < certificate.value <= exact
     assert verify_certificate(many, certificate) == certificate.value
+
+
+def test_sums_of_fractions_stay_short():
+    """One after another, 100 tokens-a-request counts of 50 bits would make a denominator of 5,000."""
+    segments = [(Segment(decode=10**15 - 2 - i, call=Call(duration=1)), Segment(decode=1)) for i in range(100)]
+    requests = tuple(Request(id=f"R{i}", prompt=1, segments=each) for i, each in enumerate(segments))
+    found = Alone().value(Instance(machine=Machine(memory=None), requests=requests), "normalized-latency")
+    assert found.denominator <= 10**40
+    assert 100 < found < 100 + Fraction(101, 10**15)
 
 
 def test_parts_add_up_or_the_largest_counts():

@@ -166,6 +166,14 @@ def test_an_instance_made_to_take_long_is_refused_fast(price):
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.parametrize("lacking", [{"work": 10**6}, {"memory": 3000}])
+def test_a_network_ends_with_its_budget(lacking):
+    problem = Problem(rigid(1, requests=(4, 4), budgets=False), FLOW)
+    assert len(Running(problem.kinds, problem.memory, 10_000, Budget()).base)
+    with pytest.raises(InvalidCertificate, match=r"what can run together would take too (long|much memory) to check"):
+        Running(problem.kinds, problem.memory, 10_000, Budget(**lacking)).cheapest(np.zeros((99, len(problem.kinds))))
+
+
 def test_requests_in_and_out_of_the_network_share_the_memory():
     instance = builtin_instance("hindsight:n=8,M=14,seed=3")
     kinds = kinds_of(instance, FLOW)

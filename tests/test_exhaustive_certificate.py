@@ -9,10 +9,11 @@ import bounds
 from bounds.exhaustive import stands
 from kvbound import OBJECTIVES, BadInput, CostFunction, Machine
 from kvbound.builtin import builtin_instance
-from kvbound.certificates import Alone, Coarse, Exhaustive, InvalidCertificate, Parts, certify, verify_certificate
+from kvbound.certificates import Alone, Certificate, Coarse, Exhaustive, InvalidCertificate, Parts, verify_certificate
+from kvbound.certificates.batches import TooManyStates
 from kvbound.certificates.exhaustive import MOST_STATES, look
 from kvbound.certificates.parts import Part
-from kvbound.certificates.search import Search
+from kvbound.certificates.search import COMPARED, Search
 from tests.build import instance, request
 from tests.exhaustive import exhaustive_optimum
 from tests.optima import optima
@@ -122,18 +123,26 @@ def test_a_state_with_endless_moves_stops_the_search():
     assert Exhaustive(states=100).value(endless, "makespan") == 5
 
 
+def test_nodes_that_are_compared_count_as_tries():
+    search = Search(MARS, "max-flow-time")
+    node = tuple(search.at_start(request) for request in MARS.requests)
+    search.expanded[node] = [(1, 1, 1)] * 3 * COMPARED
+    search.batches.tries = 5
+    assert not search.is_beaten(node)
+    assert search.batches.tries == 2
+    with pytest.raises(TooManyStates):
+        search.is_beaten(node)
+
+
 def test_proofs_in_parts_share_the_states():
-    pair = Parts(
-        parts=tuple(
-            Part(requests=(i,), proof=Coarse(block_tokens=1, slot_ticks=1, proof=Exhaustive(states=60_000)))
-            for i in (0, 1)
-        )
+    parts = tuple(
+        Part(requests=(i,), proof=Coarse(block_tokens=1, slot_ticks=1, proof=Exhaustive(states=MOST_STATES)))
+        for i in range(3)
     )
-    assert pair.states_in_all == 120_000
-    with pytest.raises(InvalidCertificate, match="more than 100000 states in all"):
-        verify_certificate(MARS, certify(MARS, "makespan", pair))
-    single = Parts(parts=pair.parts[:1])
-    assert verify_certificate(MARS, certify(MARS, "makespan", single)) == 8
+    single = Certificate(instance_sha256=MARS.sha256, objective="makespan", bound="8", proof=Parts(parts=parts[:1]))
+    assert verify_certificate(MARS, single) == 8
+    with pytest.raises(InvalidCertificate, match=r"a search of 100000 states would take too long .* 200 s where 149"):
+        verify_certificate(MARS, single.replace(proof=Parts(parts=parts)))
 
 
 def test_a_machine_without_limits():

@@ -213,6 +213,23 @@ def test_what_would_take_too_long_is_refused():
         slow.value(many, "total-flow-time")
 
 
+@pytest.mark.parametrize(("count", "decode", "slots"), [(1, 2**37, 1), (5000, 3, 2**21), (1, 2**37, 2**21)])
+def test_every_call_of_numpy_counts_however_small_its_arrays(count, decode, slots):
+    requests = tuple(Request(id=f"R{i}", prompt=1 + i, segments=(Segment(decode=decode),)) for i in range(count))
+    instance = Instance(machine=Machine(memory=10**12, block=2, chunked=False), requests=requests)
+    with pytest.raises(InvalidCertificate, match=rf"prices of {slots} slots would take too long to check, about \d+ s"):
+        Prices(scale=1, slots=slots).value(instance, "total-flow-time")
+
+
+def test_prices_that_would_be_declined_are_not_proposed(monkeypatch):
+    began = []
+    monkeypatch.setattr("bounds.slots.Oracle", lambda *_: began.append(1))
+    monkeypatch.setattr("kvbound.certificates.budget.Budget.__init__.__defaults__", (1000, 2**32))
+    with pytest.raises(bounds.ladder.BadInput, match="prices of 23 slots would take too long to check"):
+        bounds.bound(MARS, "total-flow-time", method="prices")
+    assert not began
+
+
 def test_prices_of_what_has_no_limit_are_refused():
     instance = MARS.replace(machine=MARS.machine.replace(memory=None))
     with pytest.raises(InvalidCertificate, match="prices of device, which have no limit"):

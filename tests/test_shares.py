@@ -20,7 +20,7 @@ from kvbound.builtin import builtin_instance
 from kvbound.certificates import InvalidCertificate, Shares, certify, verify_certificate
 from kvbound.certificates.certificate import rounded
 from kvbound.certificates.one_machine import Piece, largest, least_late, moments
-from kvbound.certificates.shares import RESOURCES, UNIT, Market
+from kvbound.certificates.shares import RESOURCES, UNIT, Market, most_prefill
 from kvbound.certificates.steps import Steps
 from kvbound.cost import TokensAbove
 from kvbound.metrics import objective_value
@@ -288,6 +288,26 @@ def test_numbers_too_large_are_refused():
     ):
         with pytest.raises(InvalidCertificate, match=text):
             Shares(functions=(UNIT, 0)).value(instance, "makespan")
+
+
+def test_a_machine_without_limits_prefills_all_requests_at_once():
+    """Its 1.5 million prompts of 2^30 tokens are more than the 10^15 that once stood for infinity."""
+    request = Request(id="R", prompt=2**30, segments=(Segment(decode=1),))
+    free = Instance(machine=Machine(memory=None), cost=Cost((CostFunction(any_prefill=10**12),)), requests=(request,))
+    assert most_prefill(free.model_copy(update={"requests": (request,) * 1_500_000})) == 1_500_000 * 2**30
+    assert most_prefill(free.replace(machine=Machine(memory=2**30 + 9, block=10))) == 2**30
+    assert most_prefill(free.replace(machine=Machine(memory=None, batch_tokens=7))) == 7
+    short = Request(id="S", prompt=3, segments=(Segment(decode=2),))
+    two = free.replace(requests=(short.replace(id="T"), short))
+    market = Market(two, Shares(functions=(UNIT, 0)))
+    work, bits = market.shares()
+    assert 0 < work.sum() <= 10**12 << bits
+
+
+def test_as_many_lines_as_would_take_hours_are_refused_at_once():
+    cost = Cost((CostFunction(busy=3),) * 900)
+    with pytest.raises(InvalidCertificate, match="shares of 9000000 steps in 901 lines would take too long to check"):
+        Shares(functions=(1,) * 901).value(alike(1, 1, 9_000_000, None).replace(cost=cost), "makespan")
 
 
 def test_a_certificate_is_recomputed():

@@ -101,9 +101,9 @@ class Batches:
         """Return every legal batch that starts at once, an option of each request, and the ticks that it lasts."""
         return self.legal(tuple(map(_timeless, node)))
 
-    def spend(self) -> None:
-        """Count a try (TooManyStates: there is none left)."""
-        self.tries -= 1
+    def spend(self, tries: int = 1) -> None:
+        """Count a try, or more (TooManyStates: there is none left)."""
+        self.tries -= tries
         if self.tries < 0:
             raise TooManyStates("too many batches to try")
 

@@ -41,6 +41,9 @@ from kvbound.instance import Instance, Request
 from kvbound.metrics import Value, check_objective
 from kvbound.schedule import Schedule
 
+COMPARED = 32
+"""Nodes that are compared in the time of a try."""
+
 
 class Step(NamedTuple):
     """Where an option leads a request, and what the objective must know of it."""
@@ -119,6 +122,7 @@ class Search:
         if self.objective == "max-flow-time":
             key, ages = tuple([state._replace(age=0) for state in node]), tuple([state.age for state in node])
         others = self.expanded.setdefault(key, [])
+        self.batches.spend(len(others) // COMPARED)
         beaten = any(all(map(int.__le__, other, ages)) for other in others)
         if not beaten:
             others.append(ages)
