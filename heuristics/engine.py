@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from heuristics.alone import Alone
@@ -26,7 +26,7 @@ DECISION_SECONDS = 20.0
 
 
 class Unsuited(BadInput):
-    """A policy cannot run on this machine."""
+    """A policy cannot run on this machine, or it gave up KV that the machine cannot compute again."""
 
 
 class PolicyError(BadInput):
@@ -46,7 +46,8 @@ def run_policy(instance: Instance, policy: Policy, predictions: Instance | None 
     The admission test and the budgets take the true sizes: a wrong prediction costs time, never feasibility.
 
     Raises:
-        Unsuited: the policy cannot run on this machine.
+        Unsuited: the policy cannot run on this machine; without `chunked` that may only be seen once it has dropped a
+            context that no batch takes as a whole any more.
         PolicyError: the policy broke a rule, raised an error, stalled, or goes on without generating anything.
         BadInput: `predictions` has other requests.
     """
@@ -149,8 +150,7 @@ class _Run:
             if plan.work or plan.swapped_out or plan.swapped_in or not self.can_wait(plan):
                 batches.append(self.execute(view, plan))
             else:
-                plan.undo()
-                self.wait()
+                self.wait(plan)
         return batches
 
     @contextmanager
@@ -226,15 +226,33 @@ class _Run:
         events += [job.arrival for job in self.to_come[-1:]]
         return min(events, default=None)
 
-    def wait(self) -> None:
-        """Idle until the next arrival or the next end of a call."""
+    def wait(self, plan: Plan) -> None:
+        """Idle until the next arrival or the next end of a call.
+
+        Raises:
+            Unsuited: there is none, as a request has more to prefill than any batch takes.
+            PolicyError: there is none, and no such reason.
+        """
         event = self.next_event()
         if event is None:
             jobs = list(self.present.values())
+            self.check_prefills(jobs, plan)
             ids = ", ".join(job.id for job in jobs[:5]) + (", .." if len(jobs) > 5 else "")
             stuck = "" if self.machine.evict else " (the machine does not evict)"
             raise self.fail(11, f"it waits although nothing is to come, and {ids} are not done{stuck}")
+        plan.undo()
         self.now = event
+
+    def check_prefills(self, jobs: Iterable[Job], plan: Plan) -> None:
+        """Refuse the machine if it does not split prefills, and one of these requests never gets a batch of its own."""
+        for job in jobs:
+            if plan.never_takes(job):
+                refill = " as its KV is dropped" if job.generated or job.segment else ""
+                raise Unsuited(
+                    f"policy {self.policy.name} cannot run on {self.instance.name}: request {job.id} has to prefill "
+                    f"{job.missing} tokens{refill}, no batch takes more than {plan.longest_prefill}, and the machine "
+                    f"does not split prefills (chunked)"
+                )
 
     # --- the batch -----------------------------------------------------------------------------------------------
 

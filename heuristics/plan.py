@@ -48,7 +48,8 @@ class Plan:
         self.hybrid = machine.hybrid
         self.tokens_left = LIMIT if machine.batch_tokens is None else machine.batch_tokens
         self.prefill_left = LIMIT if machine.prefill_limit is None else machine.prefill_limit
-        self._whole = self.prefill_left  # a policy that does not split prefills splits what is longer than this
+        self.longest_prefill = self.prefill_left
+        """The most prefill tokens that a batch of this policy takes; what is longer has to be split."""
         self.requests_left = LIMIT if machine.batch_requests is None else machine.batch_requests
         self._phase: Phase | None = None  # of what was taken first
         self._owed = {job.index: job for job in view.must_work}
@@ -87,7 +88,7 @@ class Plan:
         self.prefill_left = min(self.prefill_left, self.tokens_left)
         if prefill_tokens is not None:
             self.prefill_left = min(self.prefill_left, prefill_tokens)
-        self._whole = self.prefill_left
+        self.longest_prefill = self.prefill_left
 
     # --- work ----------------------------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class Plan:
             tokens = min(tokens, self.prefill_left - self._owed_prefills + owed)
         if tokens < 1 or self.requests_left - len(self._owed) + owed < 1:
             return 0
-        if tokens < missing and not self.chunked and not (self.machine.chunked and missing > self._whole):
+        if tokens < missing and not self.chunked and not (self.machine.chunked and missing > self.longest_prefill):
             return 0
         return tokens if self.hybrid or self._may_join(phase, tokens == missing, owed) else 0
 
@@ -121,6 +122,10 @@ class Plan:
             return False
         alone = not self.work and len(self._owed) == owed
         return self.machine.pause or whole or alone
+
+    def never_takes(self, job: Job) -> bool:
+        """Whether no batch takes the prefill that the request has before it, which the machine does not split."""
+        return not self.machine.chunked and job.phase == "prefill" and job.missing > self.longest_prefill
 
     def fits(self, job: Job, tokens: int) -> bool:
         """Whether the device has blocks free for `tokens` more of the request, KV on the host included."""

@@ -79,6 +79,11 @@ class _MoveMade(NamedTuple):
     tokens: int
     available: int
 
+    @property
+    def evicts(self) -> bool:
+        """Whether it drops, or swaps out, any KV at all (a move of less than one token takes none)."""
+        return self.kind != "swap_in" and min(self.tokens, self.available) > 0
+
 
 _Work = tuple[RequestState, int, bool, int]
 """Work in a batch: request, tokens, whether it decodes, blocks held during it (a plain tuple: there are millions)."""
@@ -141,7 +146,7 @@ class Execution:
             self.fail(10, None, "it has neither work nor a transfer")
         works = self.read_work(batch, moves)
         self.rule_5_budgets(works)
-        self.rule_5_no_pause(batch, continuing)
+        self.rule_5_no_pause(batch, moves, continuing)
         self.rule_6_device_memory(works)
         self.rule_7_host_memory()
         if self.broken:
@@ -291,9 +296,7 @@ class Execution:
         if len(batch.work) < len(others) + len(members):
             for id in [id for id in members if id in others or (self.streams and id not in batch.work)]:
                 self.stream.leave(members[id])
-        evicted = {
-            move.state.request.id: move for move in moves if move.kind != "swap_in" and not self.allowed_by_rule_9(move)
-        }
+        evicted = {move.state.request.id: move for move in moves if move.evicts and not self.allowed_by_rule_9(move)}
         works: list[_Work] = []
         chunked, block = self.machine.chunked, self.machine.block
         for id, tokens in others.items():
@@ -344,11 +347,12 @@ class Execution:
         if not machine.hybrid and False in decodes and (stream or True in decodes):
             self.fail(5, None, "it mixes prefills and decodes, and the machine is not hybrid")
 
-    def rule_5_no_pause(self, batch: Batch, continuing: list[RequestState]) -> None:
+    def rule_5_no_pause(self, batch: Batch, moves: list[_MoveMade], continuing: list[RequestState]) -> None:
         """R5 without `pause`: who worked in the batch before works on, unless its segment ended or it is evicted."""
+        evicted = {move.state.request.id for move in moves if move.evicts}
         for state in continuing:
             id = state.request.id
-            if id not in batch.work and id not in batch.drop and id not in batch.swap_out:
+            if id not in batch.work and id not in evicted:
                 self.fail(5, id, "it pauses within a segment, and the machine does not pause")
 
     def rule_6_device_memory(self, works: list[_Work]) -> None:

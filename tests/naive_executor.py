@@ -204,6 +204,11 @@ class World:
         device, host = self.kv_after(batch, id, before=kind)
         return {"drop": len(device) + len(host), "swap_out": len(device), "swap_in": len(host)}[kind]
 
+    def takes_kv(self, batch: Batch, kind: str, id: str) -> bool:
+        """Whether the batch drops, or swaps out, KV of the request (not: whether it lists such a move)."""
+        k = getattr(batch, kind).get(id, 0)
+        return bool(after_move(kind, *self.kv_after(batch, id, before=kind), k)[2])
+
     def r9_has_it(self, kind: str, id: str) -> bool:
         """Whether R9 allows or orders this drop or swap_out."""
         return self.lives[id].is_free_to_evict() or self.lives[id].ordered_move(self.j) == kind
@@ -232,7 +237,7 @@ class World:
     def r4(self, batch: Batch) -> Iterator[str | None]:
         for life, _, _ in self.workers(batch):
             id = life.request.id
-            evicted = any(id in getattr(batch, kind) and not self.r9_has_it(kind, id) for kind in ("drop", "swap_out"))
+            evicted = any(self.takes_kv(batch, kind, id) and not self.r9_has_it(kind, id) for kind in KINDS[:2])
             if self.kv_after(batch, id)[1] or evicted:
                 yield id
 
@@ -248,7 +253,8 @@ class World:
         if not machine.hybrid and len({phase for _, _, phase in workers}) == 2:
             yield None
         if not machine.pause:
-            yield from (i for i in self.must_work if i not in {**batch.work, **batch.drop, **batch.swap_out})
+            idle = self.must_work - set(batch.work)
+            yield from (id for id in idle if not any(self.takes_kv(batch, kind, id) for kind in KINDS[:2]))
 
     def held_during(self, batch: Batch) -> dict[str, int]:
         """Occupied device tokens of every request, after the moves and the growth."""

@@ -293,6 +293,14 @@ def _add_item(draw: random.Random, instance: Instance, batches: Mutable) -> None
     batches[draw.randrange(len(batches))][draw.choice(DICTS)][id] = draw.choice([*numbers, draw.randint(1, 4)])
 
 
+def _move_nothing(draw: random.Random, instance: Instance, batches: Mutable) -> None:
+    """Add a move of less than a token, and leave out the work of the request there or not."""
+    batch, id = draw.choice(batches), draw.choice([request.id for request in instance.requests])
+    batch[draw.choice(KINDS)][id] = draw.choice([0, 0, -1])
+    if draw.random() < 0.5:
+        batch["work"].pop(id, None)
+
+
 def _evict(draw: random.Random, instance: Instance, batches: Mutable) -> None:
     """Drop, or swap out and bring back in the batch after, what a request holds there (all or part of it)."""
     j, id = draw.randrange(len(batches)), draw.choice([request.id for request in instance.requests])
@@ -366,5 +374,5 @@ def _cut(draw: random.Random, instance: Instance, batches: Mutable) -> None:
 MUTATIONS = (
     _shift_start, _change_tokens, _change_tokens, _relocate, _delete_batch, _duplicate_batch, _change_kind,
     _remove_item, _remove_item, _add_item, _evict, _evict, _exchange, _split, _delay_all, _unknown_id, _cut,
-    _fold, _fold, _repeat,
+    _fold, _fold, _repeat, _move_nothing,
 )  # fmt: skip

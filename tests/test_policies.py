@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -16,6 +17,7 @@ from heuristics import (
     Policy,
     PolicyError,
     Ranked,
+    Unsuited,
     View,
     best_schedule,
     get_policy,
@@ -102,6 +104,33 @@ def test_every_policy_succeeds_on_every_instance(name: str) -> None:
             machine = instance.machine
             switches.add((machine.hybrid, machine.chunked, machine.pause))
     assert len(switches) == 8
+
+
+def test_a_context_that_no_batch_takes_any_more_declines_the_machine() -> None:
+    """Without chunks, a batch takes what each request has to prefill if nobody evicts it, and no more."""
+    declined: dict[str, str] = {}
+    for seed in (*range(55, 60), 82, 99):
+        given = crowded_instance(seed, 6)
+        refills = [
+            request.context_at_call(k) + 1 + call.returns
+            for request in given.requests for k, call in enumerate(request.calls) if call.handling == "discard"
+        ]  # fmt: skip
+        longest = max([*refills, *(request.prompt for request in given.requests)])
+        machine = given.machine.replace(
+            chunked=False, evict=True, pause=True, host_memory=None, batch_tokens=longest, prefill_tokens=longest
+        )
+        for name, policy in POLICIES.items():
+            if policy.why_not(machine) is None:
+                try:
+                    run_policy(given.replace(machine=machine), policy)
+                except Unsuited as error:
+                    declined[name] = str(error)
+    assert len(declined) == 23
+    assert not declined.keys() & {policy.name for policy in STARTERS}
+    assert all(re.search(r"prefill \d+ tokens as its KV is dropped, no batch takes", why) for why in declined.values())
+    whole = Instance(machine=Machine(memory=999, chunked=False, evict=True), requests=(simple(600, 2),))
+    with pytest.raises(Unsuited, match="A has to prefill 600 tokens, no batch takes more than 512, and the machine"):
+        run_policy(whole, get_policy("sarathi"))
 
 
 def test_leave_to_evict_and_to_move_parts_changes_nothing() -> None:

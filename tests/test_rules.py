@@ -231,6 +231,18 @@ def test_r5_without_pause_one_that_is_evicted_may_wait(move: str):
     refused(evicting, batch(0, A=2), batch(1, B=1), last, rule=5, at=1, who="A")
 
 
+@pytest.mark.parametrize("move", ["drop", "out"])
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_a_move_of_less_than_one_token_takes_no_kv(move: str, tokens: int):
+    two = [request("A", 2, 2), request("B", 1, 1)]
+    nothing = {move: {"A": tokens}}
+    for evict in (False, True):
+        machine = {"pause": False, "evict": evict, "partial": True}
+        refused(instance(*two, **machine), batch(0, A=2), batch(1, B=1, **nothing), rule=5, at=1, who="A")
+        rule = 10 if evict else 8
+        refused(instance(*two, **machine), batch(0, A=2), batch(1, A=1, **nothing), rule=rule, at=1, who="A")
+
+
 # --- R6: device memory -------------------------------------------------------------------------------------------
 
 
