@@ -6,13 +6,14 @@ import math
 from typing import Any
 
 from kvbound.validator import verify_schedule
-from solvers.registry import load, solver_version
+from solvers.registry import solver_version
 from solvers.task import Bound, Done, Found, Send, Size, Stop, Task
 
 
 def run(task: Task, send: Send) -> Done:
     """Build the constraint program of `task` and solve it; schedules and bounds are sent as they come."""
-    cp_model = load("cp-sat", "ortools.sat.python.cp_model")
+    from ortools.sat.python import cp_model
+
     from formulations.cp_sat import CpSat
 
     assert task.batches is not None
