@@ -19,8 +19,8 @@ from kvbound.trace import Trace
 
 try:
     from ortools.sat.python import cp_model
-except ImportError:  # an optional extra
-    cp_model = None
+except ImportError as error:  # an optional extra
+    cp_model, WHY_NOT = None, str(error)
 
 
 class _Part:
@@ -65,7 +65,7 @@ class CpSat:
 
     def __init__(self, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None) -> None:
         if cp_model is None:
-            raise MissingTool("OR-Tools is not installed; install it with: pip install 'kvbound[cp-sat]'")
+            raise MissingTool(f"OR-Tools cannot be loaded ({WHY_NOT}); install it with: pip install 'kvbound[cp-sat]'")
         if objective not in self.OBJECTIVES:
             raise BadInput(f"cp-sat has no objective {objective!r}")
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective

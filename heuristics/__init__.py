@@ -6,7 +6,7 @@ from heuristics.min_waste import with_min_waste_handlings
 from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.ranked import Ranked
-from heuristics.registry import POLICIES, STARTERS, best_schedule, get_policy
+from heuristics.registry import POLICIES, STARTERS, best_schedule, better_traces, get_policy
 from heuristics.unified import Unified
 from heuristics.view import View
 
@@ -23,6 +23,7 @@ __all__ = [
     "Unsuited",
     "View",
     "best_schedule",
+    "better_traces",
     "get_policy",
     "run_policy",
     "trace_policy",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from heuristics.alone import Alone
@@ -55,18 +55,24 @@ def run_policy(instance: Instance, policy: Policy, predictions: Instance | None 
 
 
 def trace_policy(
-    instance: Instance, policy: Policy, predictions: Instance | None = None, *, compress: bool = True
+    instance: Instance,
+    policy: Policy,
+    predictions: Instance | None = None,
+    *,
+    compress: bool = True,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> Trace:
     """Run a policy as `run_policy` does, and return the trace of its schedule (`Trace.schedule`).
 
     With `compress`, batches in which only decodes go on, and after which the policy says that it would decide the same
     again (`Policy.steady`), become one batch that is repeated. The schedule, written out, is the same either way.
+    `go_on` is asked before every decision; where it says no, the run ends with a PolicyError.
     """
     reason = policy.why_not(instance.machine)
     if reason is not None:
         raise Unsuited(f"policy {policy.name} cannot run on {instance.name}: {reason}")
     handled = _handled(instance, policy, predictions)
-    run = _Run(handled, policy, believed_requests(handled, predictions), compress)
+    run = _Run(handled, policy, believed_requests(handled, predictions), compress, go_on)
     with garbage_collection_paused(), _Watch(run, DECISION_SECONDS):
         batches = run.batches()
     schedule = Schedule.model_construct(instance_sha256=instance.sha256, batches=tuple(batches))
@@ -116,11 +122,18 @@ class _Watch:
 class _Run:
     """One run, executed by the referee batch by batch; the jobs show the policy what it may know of the states."""
 
-    def __init__(self, instance: Instance, policy: Policy, believed: list[Request], compress: bool) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        policy: Policy,
+        believed: list[Request],
+        compress: bool,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.instance = instance
         self.machine = instance.machine
         self.policy = policy
-        self.compress = compress
+        self.compress, self.go_on = compress, go_on
         self.execution = Execution(instance)
         self.outlooks, ahead = _outlooks(instance, policy, believed)
         self.jobs = [
@@ -142,6 +155,8 @@ class _Run:
         with self.blaming_the_policy():
             self.policy.start(View(self.machine, self.instance.cost, tick_seconds=self.instance.tick_seconds))
         while self.to_come or self.present:
+            if not self.go_on():
+                raise self.fail(None, "it was stopped")
             view = self.look()
             plan = Plan(view, self.free_blocks(), self.free_host(), self.outlooks, self.execution.stream)
             self.make_ordered_moves(plan)

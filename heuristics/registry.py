@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from heuristics.augserve import AugServe, AugServeAsPrinted, AugServeBatching
 from heuristics.engine import PolicyError, Unsuited, trace_policy
@@ -30,9 +30,10 @@ from heuristics.table_1 import table_1
 from heuristics.vllm import Vllm
 from kvbound.errors import BadInput
 from kvbound.instance import Instance
-from kvbound.metrics import check_objective, objective_value
+from kvbound.metrics import Value, check_objective, objective_value
 from kvbound.schedule import Schedule
 from kvbound.trace import Trace
+from kvbound.validator import verify_schedule
 
 STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 """Policies that never evict and run on every machine; the best of them is where a solve starts."""
@@ -82,21 +83,39 @@ def best_schedule(
     ends with a PolicyError, is passed over; if all do, the last error is raised. BadInput for an unknown name or
     objective, or if `policies` is empty.
     """
+    *_, (name, best) = better_traces(instance, objective, policies)
+    trace = verify_schedule(instance, best.expanded())
+    return name, trace.schedule, trace
+
+
+def better_traces(
+    instance: Instance,
+    objective: str,
+    policies: Iterable[str | Policy] | None = None,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Iterator[tuple[str, Trace]]:
+    """Run policies as `best_schedule` does, the last first, and yield each that is at least as good as all before.
+
+    The last of the `STARTERS` is `serial`, the fastest. Once there is a trace, `go_on` may end the others.
+    """
     check_objective(objective)
     chosen = [get_policy(p) if isinstance(p, str) else p for p in (STARTERS if policies is None else policies)]
     if not chosen:
         raise BadInput("no policy was given; name at least one")
-    best: tuple[str, Trace] | None = None
+    best: Value | None = None
     failure: BadInput | None = None
-    for policy in chosen:
+    for policy in reversed(chosen):
+        if best is not None and not go_on():
+            return
         try:
-            trace = trace_policy(instance, policy, compress=False)
+            trace = trace_policy(instance, policy, go_on=lambda: True if best is None else go_on())  # noqa: B023
         except (PolicyError, Unsuited) as error:
-            failure = error
+            failure = failure or error
             continue
-        if best is None or objective_value(trace, objective) < objective_value(best[1], objective):
-            best = (policy.name, trace)
+        value = objective_value(trace, objective)
+        if best is None or value <= best:
+            best = value
+            yield policy.name, trace
     if best is None:
         assert failure is not None  # for mypy: of at least one policy, all have failed
         raise failure
-    return best[0], best[1].schedule, best[1]

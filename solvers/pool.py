@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,10 +19,7 @@ from typing import IO
 import psutil
 
 from kvbound.metrics import Value
-from solvers.task import Done, Failed, Message, Stop, Task
-
-GRACE = 2.0
-"""Seconds that a worker gets beyond its time limit to end by itself."""
+from solvers.task import GRACE, Done, Failed, Message, Stop, Task
 
 
 @dataclass
@@ -30,6 +29,8 @@ class Worker:
     task: Task
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
+    ends: float
+    """Seconds after the start of the race at which it is ended."""
     done: Done | Failed | None = None
     told: Value | None = None
     reader: threading.Thread = field(init=False)
@@ -83,7 +84,8 @@ def race(
                 task = waiting.pop(0)
                 if workers and now >= task.time_limit:
                     continue
-                workers.append(_start(replace(task, time_limit=max(0.1, task.time_limit - now)), inbox))
+                left = replace(task, time_limit=max(0.1, task.time_limit - now))
+                workers.append(_start(left, inbox, now + left.time_limit + GRACE))
                 idle = False
             if idle:
                 break
@@ -105,16 +107,17 @@ def race(
     return [worker.done for worker in workers if worker.done is not None]
 
 
-def _start(task: Task, inbox: Queue[tuple[Worker, Message | None]]) -> Worker:
+def _start(task: Task, inbox: Queue[tuple[Worker, Message | None]], ends: float) -> Worker:
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
     process = subprocess.Popen(
         [sys.executable, "-m", "solvers.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
+        env={**os.environ, "OMP_NUM_THREADS": str(task.threads), "OPENBLAS_NUM_THREADS": str(task.threads)},
         start_new_session=True,  # Ctrl-C reaches the parent only, which then decides
     )
-    worker = Worker(task, process, errors)
+    worker = Worker(task, process, errors, ends)
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it ended at once; the reader says so
         pickle.dump(task, process.stdin)
@@ -145,11 +148,13 @@ def _receive(inbox: Queue[tuple[Worker, Message | None]], on_message: Callable[[
     elif message is not None:
         on_message(worker.task, message)
     elif worker.done is None:
-        worker.done = _crashed(worker)
+        worker.done = _unexpected(worker)
 
 
-def _crashed(worker: Worker) -> Failed:
+def _unexpected(worker: Worker) -> Done | Failed:
     code = worker.process.wait()
+    if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
+        return Done("time limit", "")
     worker.errors.seek(0)
     lines = worker.errors.read()[-2000:].decode(errors="replace").strip().splitlines()
     why = lines[-1] if lines else "it left no message"
@@ -159,7 +164,7 @@ def _crashed(worker: Worker) -> Failed:
 def _limit(worker: Worker, elapsed: float, reason: Stop | None) -> None:
     if reason is not None:
         worker.end(reason)
-    elif elapsed > worker.task.time_limit + GRACE:
+    elif elapsed > worker.ends:
         worker.end("time limit")
     elif worker.peak_memory_mib() > worker.task.memory_limit:
         worker.end("memory limit")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
+from typing import Any
 
 from kvbound.errors import MissingTool
 
@@ -31,9 +32,36 @@ SOLVERS: dict[str, Solver] = {
 """Every solver by the name that `--solver` takes."""
 
 
+WITHOUT_HORIZON = {
+    "search": "the search goes through states, whatever the number of batches",
+    "start-time on highs": "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
+    "arc-flow on repair": "its bound is that of the first prices, and counts ways of any length",
+    "arc-flow on lagrange": "the bound counts ways of any length, and what is fixed leaves no way beyond the slots",
+}
+"""Tasks, by their labels, that look at all schedules, and why."""
+
+
+def load(name: str, module: str) -> Any:
+    """Import the module of a solver; MissingTool says how to install it, or why it cannot be loaded where it is."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise missing(name, error) from None
+
+
+def missing(name: str, error: ImportError) -> MissingTool:
+    """Return the error that says how to install a solver, or why it cannot be loaded although it is installed."""
+    try:
+        version = solver_version(name)
+    except MissingTool as missing:
+        return missing
+    what = SOLVERS[name].package or "kvbound"
+    return MissingTool(f"{name} cannot be loaded although {what} {version} is installed: {error}")
+
+
 def solver_version(name: str) -> str:
     """Return the version of an installed solver (MissingTool if it is not there)."""
-    package = SOLVERS[name].package or "kvbound"
+    package = (SOLVERS[name].package if name in SOLVERS else None) or "kvbound"
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

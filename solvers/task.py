@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -9,19 +10,24 @@ from typing import Literal
 from kvbound.certificates import Certificate
 from kvbound.instance import Instance
 from kvbound.metrics import Value
-from kvbound.result import BoundKind
+from kvbound.result import BoundKind, Horizon
 from kvbound.schedule import Schedule
 
 Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped early", "solver failure"]
 """Why a solve ended; "stopped early": a `--gap` or `--better-than` was decided."""
 
 
+GRACE = 2.0
+"""Seconds that a worker gets beyond its time limit to end by itself."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One solve in one worker process.
 
-    `batches` is the horizon and `upper_bound` the value of a known schedule; formulations that need neither
-    ignore them. `start` is a schedule to start from. `time_limit` is in seconds, `memory_limit` in MiB.
+    `batches` is the horizon (None: the worker computes and reports it) and `upper_bound` the value of a known schedule;
+    formulations that need neither ignore them. `start` is a schedule to start from. `time_limit` is in seconds,
+    `memory_limit` in MiB.
     """
 
     instance: Instance
@@ -97,5 +103,11 @@ class News:
 
 NEWS = News()
 
-Message = Found | Bound | Size | Done | Failed
+Message = Horizon | Found | Bound | Size | Done | Failed
 Send = Callable[[Message], None]
+
+
+def leave_signals_to_the_parent() -> None:
+    """Ignore Ctrl-C and SIGTERM, which a scheduler such as Slurm sends to all processes of a job, in a worker."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

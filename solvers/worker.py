@@ -12,19 +12,23 @@ import os
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 
 from kvbound import __version__
 from kvbound.errors import BadInput, MissingTool
 from kvbound.metrics import Value
-from solvers.task import NEWS, Bound, Done, Failed, Found, Message, Send, Task
+from solvers.registry import WITHOUT_HORIZON, missing
+from solvers.task import GRACE, NEWS, Bound, Done, Failed, Found, Message, Send, Task, leave_signals_to_the_parent
 
 
 def main() -> None:
     """Read a task from standard input, carry it out, and send its messages."""
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    leave_signals_to_the_parent()
     task: Task = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_listen, daemon=True).start()
 
@@ -33,11 +37,14 @@ def main() -> None:
         channel.flush()
 
     try:
-        send(_runner(task)(task, send))
+        _limit_cpu(task)
+        send(_runner(task)(_with_horizon(task, send), send))
     except BadInput as error:
         send(Failed(str(error), "bad input"))
     except MissingTool as error:
         send(Failed(str(error), "missing tool"))
+    except ImportError as error:
+        send(Failed(str(missing(task.solver, error)), "missing tool"))
     except MemoryError:
         send(Done("memory limit", ""))
     channel.close()
@@ -51,6 +58,26 @@ def _listen() -> None:
         while True:
             NEWS.value = pickle.load(sys.stdin.buffer)
     os._exit(1)
+
+
+def _limit_cpu(task: Task) -> None:
+    """Let the kernel end the process where neither it nor its parent does."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # no such limits on this system
+        import resource
+
+        seconds = int(time.process_time() + task.threads * task.time_limit + GRACE) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def _with_horizon(task: Task, send: Send) -> Task:
+    """Return the task with the number of batches to look at, where it needs one; it is reported."""
+    if task.batches is not None or task.upper_bound is None or task.label in WITHOUT_HORIZON:
+        return task
+    from formulations.horizon import sufficient_batches
+
+    horizon = sufficient_batches(task.instance, task.objective, task.upper_bound)
+    send(horizon)
+    return replace(task, batches=horizon.batches)
 
 
 def _runner(task: Task) -> Callable[[Task, Send], Done]:

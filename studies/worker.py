@@ -22,6 +22,7 @@ from typing import IO
 
 import psutil
 
+from solvers.task import leave_signals_to_the_parent
 from studies.cell import Cell, Row, Stop, run_cell
 
 TICK = 0.2
@@ -117,6 +118,7 @@ def main() -> None:
     """Say that it is ready (what loading takes is no part of a cell's time), then carry out the cells that come in."""
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a policy or a solver prints is no row
+    leave_signals_to_the_parent()
     cells: Queue[Cell] = Queue()
     threading.Thread(target=_listen, args=(cells,), daemon=True).start()
     import_module("solvers")

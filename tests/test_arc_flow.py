@@ -1,5 +1,7 @@
 """The arc-flow model: exact on tiny instances, with and without its reductions; its graphs; its warm start."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ from kvbound.result import Horizon
 from kvbound.schedule import Batch
 from solvers import highs
 from solvers.matrix import MatrixModel
+from solvers.pool import race
 from solvers.task import Task
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import PROFILES, tiny_instance
@@ -136,10 +139,18 @@ def test_a_schedule_beyond_the_horizon_is_no_warm_start():
 
 def test_too_few_batches_are_infeasible_and_never_called_optimal(monkeypatch):
     assert solve(ArcFlow(MARS, "busy-time", 10)) == (None, None)
-    monkeypatch.setattr("solvers.driver._horizon", lambda *_: Horizon(12, False, "12 batches were tried"))
-    result = solvers.solve(MARS, "busy-time", formulation="arc-flow", time_limit=60)
-    assert result.value == result.bound == 12
+    tried = Horizon(12, False, "12 batches were tried")
+
+    def few_batches(tasks, receive, *_, **__):
+        told = replace(tasks[0], batches=tried.batches)
+        receive(told, tried)
+        return race([told], receive, lambda: None)
+
+    monkeypatch.setattr("solvers.driver.race", few_batches)
+    result = solvers.solve(MARS, "busy-time", formulation="arc-flow")
+    assert result.value == 12
     assert result.status == "feasible"
+    assert (result.formulation, result.bound) == ("alone", 6), "proved, though less than the 12 without a horizon"
 
 
 @pytest.mark.parametrize("seed", range(6))

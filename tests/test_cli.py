@@ -1,14 +1,13 @@
 """The command line as scripts use it: exit codes, one-line errors, JSON keys, nothing else on standard output."""
 
+import io
 import json
-import os
 import signal
-import subprocess
 import sys
-import time
 
 import pytest
 
+import solvers
 from kvbound.builtin import builtin_instance
 from kvbound.cli import main
 
@@ -173,19 +172,34 @@ def test_a_limit_that_leaves_the_gap_open_is_exit_3(kvbound):
     assert row["bound"] < row["value"]
 
 
-def test_instance_from_standard_input_and_infinite_patience_is_interrupted_cleanly(tmp_path):
-    """Ctrl-C: exit 130, and what was found so far is written."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kvbound", "solve", "-", "--json", str(tmp_path / "r.json")],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    process.stdin.write(builtin_instance("hindsight-benchmark:seed=2").to_json().encode())
-    process.stdin.close()
-    time.sleep(8)
-    assert process.poll() is None
-    os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, number):
+    """Exit 130, and what was found so far is written; here of an instance from standard input."""
+    given = builtin_instance("hindsight-benchmark:seed=2").to_json().encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    monkeypatch.setattr("solvers.driver._Run.report", lambda self: signal.raise_signal(number))
+    assert kvbound("solve", "-", "--json", tmp_path / "r.json")[0] == 130
     row = json.loads((tmp_path / "r.json").read_text())
     assert row["stopped"] == "interrupted"
     assert row["verified"] is True
-    assert row["value"] is not None
+    assert 0 < row["bound"] < row["value"]
+
+
+def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
+    def second_is_interrupted(instance, policy, *arguments, **options):
+        if policy == "sjf":
+            signal.raise_signal(signal.SIGTERM)
+        return solvers.driver.simulate_policy(instance, policy, *arguments, **options)
+
+    monkeypatch.setattr(solvers, "simulate_policy", second_is_interrupted)
+    for command in (["simulate", "mars-figure1", "--policy"], ["compare", "mars-figure1", "--policies"]):
+        code, out, _ = kvbound(*command, "fcfs,sjf,serial", "--json", "-")
+        assert code == 130
+        assert [row["policy"] for row in json.loads(out)["rows"]] == ["fcfs"]
+
+
+def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(kvbound, monkeypatch, tmp_path):
+    monkeypatch.setattr("bounds.climb", lambda *_, **__: iter(lambda: signal.raise_signal(signal.SIGTERM), 0))
+    files = ["--certificate", tmp_path / "c.json", "--schedule", tmp_path / "s.json"]
+    assert kvbound("solve", "mars-figure1", *files)[0] == 130
+    assert (tmp_path / "s.json").exists()

@@ -1,17 +1,18 @@
 """The driver: limits, crashes, lies of a solver, and what may be called optimal."""
 
+import math
 import pickle
 import subprocess
 import sys
-import time
 
 import pytest
 
 import solvers
-from kvbound import BadInput, MissingTool
+from heuristics import best_schedule, better_traces
+from kvbound import BadInput, MissingTool, objective_value
 from kvbound.builtin import builtin_instance
 from kvbound.result import Horizon, Result
-from solvers import driver, pool
+from solvers import driver, pool, registry
 from solvers.registry import solver_licence
 from solvers.task import Bound, Done, Failed, Found, Task
 
@@ -54,7 +55,84 @@ def test_time_limit_keeps_schedule_and_bound():
     assert result.stopped == "time limit"
     assert result.status == "feasible"
     assert 0 < result.bound < result.value
-    assert result.seconds < 2 + pool.GRACE + 6
+
+
+def test_value_and_bound_are_there_before_any_worker(monkeypatch):
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    result = solvers.solve(BIG, formulation="batch-bigm")
+    assert result.stopped == "time limit"
+    assert result.value == objective_value(best_schedule(BIG, "total-flow-time")[2], "total-flow-time")
+    assert (result.bound, result.bound_kind, result.formulation) == (result.certificate.value, "certificate", "alone")
+    assert 0 < result.bound < result.value
+    assert result.horizon.sufficient
+    one = solvers.solve(BIG.replace(requests=BIG.requests[:1]), warm_start="serial")
+    assert (one.status, one.stopped) == ("optimal", "proved")
+
+
+def test_ctrl_c_while_policies_run_keeps_the_best_of_them(monkeypatch):
+    def interrupted(*arguments):
+        yield next(better_traces(*arguments))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "better_traces", interrupted)
+    result = solvers.solve(BIG)
+    assert result.stopped == "interrupted"
+    assert 0 < result.bound < result.value
+
+
+def test_the_first_bound_says_where_it_would_take_long(monkeypatch):
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    monkeypatch.setattr(driver, "SEGMENTS", 1)
+    result = solvers.solve(MARS)
+    assert result.bound is None
+    assert "segments are more than 1" in result.extra["failed"][0]
+
+
+def test_a_long_schedule_to_start_from_is_not_written_out(monkeypatch):
+    monkeypatch.setattr(driver, "WRITTEN_OUT", 1)
+    result = solvers.solve(MARS, warm_start="serial", time_limit=600)
+    assert result.status == "optimal"
+    monkeypatch.setattr(driver, "race", lambda tasks, *_, **__: [Failed(str(tasks[0].start))])
+    held = solvers.solve(BIG, warm_start="serial")
+    assert any(batch.repeat > 1 for batch in held.schedule.batches)
+    assert held.extra["failed"] == ["None"]
+
+
+def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
+    """Not what was left when it started, counted from the start of the race: it ended seconds after it began."""
+    now, began = [0.0], []
+
+    class Process:
+        def kill(self): ...
+        def wait(self): ...
+
+    def start(task, inbox, ends):
+        began.append((task.time_limit, ends))
+        now[0] += 50.0
+        return pool.Worker(task, Process(), None, ends, Done("time limit", ""))
+
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(pool, "_start", start)
+    pool.race([task(MARS), task(MARS, delay=math.inf)], lambda *_: None, lambda: None)
+    assert began == [(60.0, 60.0 + pool.GRACE), (10.0, 60.0 + pool.GRACE)]
+
+
+def test_a_worker_that_the_kernel_ends_for_its_time_is_out_of_time(monkeypatch, tmp_path):
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\nkill -XCPU $$\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    assert pool.race([task(MARS)], lambda *_: None, lambda: None) == [Done("time limit", "")]
+
+
+def test_a_solver_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
+    (tmp_path / "broken_solver.py").write_text("raise ImportError('undefined symbol: Highs_run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingTool, match=r"although highspy [\d.]+ is installed: undefined symbol: Highs_run"):
+        registry.load("highs", "broken_solver")
+    monkeypatch.setitem(registry.SOLVERS, "highs", registry.Solver("no-such-package", "", "pip install highspy"))
+    with pytest.raises(MissingTool, match="highs is not installed; install it with: pip install highspy"):
+        registry.load("highs", "broken_solver")
 
 
 def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
@@ -122,16 +200,15 @@ def test_a_worker_ends_when_its_parent_is_gone():
     """Otherwise it would go on without anybody who watches its time and memory; what it prints still has a reader."""
     forever = Task(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "search", "search",
                    None, None, None, 1000.0, 1000, 1, 0)  # fmt: skip
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "solvers.worker"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
+    worker = subprocess.Popen([sys.executable, "-m", "solvers.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert worker.stdin is not None
+        assert worker.stdout is not None
         pickle.dump(forever, worker.stdin)
         worker.stdin.flush()
-        time.sleep(3)
-        assert worker.poll() is None
+        assert isinstance(pickle.load(worker.stdout), Bound | Found)
+        worker.terminate()  # as Slurm does with all processes of a job: the parent decides
         worker.stdin.close()  # as the kernel does when the parent is killed
-        assert worker.wait(timeout=20) == 1
+        assert worker.wait() == 1
     finally:
         worker.kill()

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
 
 def main() -> None:
-    """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
+    """Run the command line; whatever goes wrong is one line on standard error and an exit code.
+
+    SIGTERM (from Slurm, docker or timeout) ends a command as Ctrl-C does: what was found so far is written.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = _run()
         sys.stdout.flush()

@@ -26,7 +26,7 @@ from kvbound.cli.common import (
 )
 from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import SolveProgress
-from kvbound.cli.simulate import FEW, Simulation, decimal, policy_names, run_one
+from kvbound.cli.simulate import FEW, Simulation, decimal, policy_names, run_one, until_interrupted
 from kvbound.cli.solve import between, stronger
 from kvbound.errors import BadInput
 from kvbound.files import check_writable, write_text
@@ -125,15 +125,20 @@ def compare_policies(
     That is the optimum (with the ladder of bounds where it stays open), the best lower bound, or nothing. `window` is
     what `kvbound.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so.
     """
-    runs = [run_one(instance, name, objective, handling, window, strict=strict) for name in policies]
+    runs, interrupted = until_interrupted(
+        run_one(instance, name, objective, handling, window, strict=strict) for name in policies
+    )
     optima: dict[str, Result] = {}
     for kind in _kinds(instance, handling) if against else ():
+        if interrupted:
+            break
         freed = instance.with_free_calls() if kind == "free" else instance
         if against == "bound":
             optima[kind] = climb(freed, objective, time_limit=time_limit)
         else:
             optima[kind] = _optimum(freed, objective, WORDS[kind], time_limit, threads)
-    return Comparison(instance, objective, runs, optima)
+        interrupted = optima[kind].stopped == "interrupted"
+    return Comparison(instance, objective, runs, optima, interrupted)
 
 
 def _optimum(instance: Instance, objective: str, what: str, time_limit: float, threads: int) -> Result:
@@ -163,11 +168,7 @@ class Comparison:
     objective: str
     policies: list[Simulation]
     optima: dict[str, Result]
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether a solve was interrupted."""
-        return any(optimum.stopped == "interrupted" for optimum in self.optima.values())
+    interrupted: bool = False
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""

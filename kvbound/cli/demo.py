@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kvbound.builtin import SAMPLES, builtin_instance
+from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import people_console
 from kvbound.cli.compare import compare_policies
 from kvbound.errors import BadInput
@@ -20,7 +21,7 @@ PAPERS = ("fcfs", "sjf", "sjf-api", "mars-order")
 def demo(
     out: Annotated[str, typer.Option(metavar="FOLDER", help="where the pictures go")] = "demo-output",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 20,
-) -> None:
+) -> int:
     """Compare the papers' policies with the proved optimum, on their worked example and on real requests."""
     folder = Path(out)
     try:
@@ -34,3 +35,6 @@ def demo(
         picture = folder / (name.replace(":", "-").replace("=", "") + ".svg")
         comparison.draw(str(picture))
         console.print(f"the schedules: {picture}\n", soft_wrap=True)
+        if comparison.interrupted:
+            return EXIT_INTERRUPTED
+    return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
     HandlingOption,
     InstanceArgument,
@@ -55,7 +56,7 @@ def simulate(
     schedule: ScheduleOption = None,
     trace: TraceOption = None,
     json: JsonOption = None,
-) -> None:
+) -> int:
     """Run schedulers that people use; each schedule is executed by the referee."""
     check_writable(schedule, trace, json)
     loaded = load(instance)
@@ -63,15 +64,16 @@ def simulate(
     stop = None if window is None else fraction("--window", window)
     if schedule is not None and len(names) > 1:
         raise BadInput(f"--schedule takes the schedule of one policy, {len(names)} are run")
-    runs = [
+    runs, interrupted = until_interrupted(
         run_one(loaded, name, objective, handling, stop, strict=policy != "all", predictions=predictions, seed=seed)
         for name in names
-    ]
-    if schedule is not None and runs[0].schedule is not None:
+    )
+    if schedule is not None and runs and runs[0].schedule is not None:
         write_text(schedule, runs[0].schedule.to_json())
     if trace is not None:
         write_trace_events(trace, [(run.row["policy"], run.trace) for run in runs if run.trace is not None])
     emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, len(loaded.requests)))
+    return EXIT_INTERRUPTED if interrupted else 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,17 @@ def run_one(
     assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
     row = {**result.to_json(), "measures": summary(result.trace, window)}
     return Simulation(row, result.schedule, result.trace)
+
+
+def until_interrupted(runs: Iterable[Simulation]) -> tuple[list[Simulation], bool]:
+    """Return what comes until Ctrl-C (or SIGTERM), and whether that came."""
+    made: list[Simulation] = []
+    try:
+        for run in runs:
+            made.append(run)
+    except KeyboardInterrupt:
+        return made, True
+    return made, False
 
 
 def show_runs(console: Console, runs: Sequence[Simulation], requests: int) -> None:

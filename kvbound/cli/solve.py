@@ -93,7 +93,7 @@ def solve(
 
 def with_certificate(result: Result, time_limit: float) -> Result:
     """Return the result with the best certificate of its bound that the ladder of `bounds` finds in the time."""
-    if result.certificate is not None and result.certificate.value == result.bound:
+    if result.certificate is not None and result.certificate.value == result.bound and result.formulation != "alone":
         return result
     climbed = climb(result.instance, result.objective, time_limit=time_limit, upper=result.value)
     return stronger(result, climbed)
@@ -107,6 +107,8 @@ def stronger(result: Result, climbed: Result) -> Result:
         raise RuntimeError(
             f"a certificate of {best.value} and a schedule of {result.value} contradict: please report it"
         )
+    if climbed.stopped == "interrupted":
+        result = replace(result, stopped="interrupted")
     extra = result.extra | {"ladder": climbed.extra["ladder"]}
     if best is None or (result.bound is not None and best.value < result.bound):
         return replace(result, certificate=best, extra=extra)
