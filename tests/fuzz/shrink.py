@@ -15,6 +15,7 @@ from hunting.shrinking import smaller
 from kvbound import Batch, Cost, Instance
 from kvbound.cost import CostFunction
 from tests.fuzz.case import Case, Finding, Part, judge
+from tests.fuzz.draw import FEATURES
 
 TRIES = 400
 """Smaller cases that are looked at, at the most."""
@@ -44,7 +45,7 @@ def size(case: Case) -> tuple[int, int, int, int]:
     machine, requests = case.instance.machine, case.instance.requests
     plain = machine.model_dump() | {"memory": 0}
     switches = sum(plain[name] != value for name, value in PLAIN.items())
-    features = sum(bool(value) for f in case.instance.cost.functions for _, value in f)
+    features = sum(bool(getattr(f, name)) for f in case.instance.cost.functions for name in FEATURES)
     entries = sum(4 + 4 * len(r.segments) + (r.slo is not None) for r in requests) + switches + features
     handled = sum(call.handling != "free" for r in requests for call in r.calls)
     schedule = case.schedule.to_json() if case.schedule else ""
@@ -153,8 +154,8 @@ def simpler_costs(instance: Instance) -> Iterator[dict[str, Any]]:
         rest = functions[:k] + functions[k + 1 :]
         if rest:
             yield {"cost": Cost(rest)}
-        for name, value in function:
-            plain = CostFunction.model_fields[name].default
+        for name, field in CostFunction.model_fields.items():
+            plain, value = field.default, getattr(function, name)
             if value != plain:
                 less = [plain] if name == "tokens_above" else sorted({plain, value - 1})
                 for number in less:
