@@ -95,7 +95,12 @@ def restricted(case: Case, coarse, draw: Random, seen: Counter[str]) -> None:
     seen["restrict against the optimum"] += 1
 
 
-REACH = {t for t in TRAITS if not t.startswith(("feature ", "slo "))} | {"feature busy", "relax", "restrict", "headroom"}
-REACH = REACH - {"divisor > 1", "two cost functions", "switch chunked=False"} - {
+REACH = {t for t in TRAITS if not t.startswith(("feature ", "slo "))} | {
+    "feature busy",
+    "relax",
+    "restrict",
+    "headroom",
+}
+REACH = REACH - {"divisor > 1", "two cost functions", "switch chunked=False", "limit host_memory=null", "limit memory=null"} - {
     f"objective {name}" for name in ("busy-time", "total-ttft", "late-requests", "normalized-latency")}  # fmt: skip
 PART = Part("coarsening", make, check, frozenset(REACH | {"relax against the optimum", "restrict against the optimum"}))

@@ -67,7 +67,9 @@ def medium(draw: Random) -> tuple[str, Instance]:
         "duration": (0, 1, 3, 8), "returns": (0, 1, 3), "arrival": (0, 0, 1, 4, 9), "batch_tokens": (None, 6, 9),
         "prefill_tokens": (None, 6), "chunked": (True, False),
     }  # fmt: skip
-    corner = draw.choice(["any", "blocks", "ordered swaps", "plain", "late segments", "rigid", "rigid", "rigid, online"])
+    corner = draw.choice(
+        ["any", "blocks", "ordered swaps", "plain", "late segments", "rigid", "rigid", "rigid, online"]
+    )
     kept = {name: value for name, value in CORNERS[corner].items() if name not in ("requests", "prompt", "decode")}
     for _ in range(50):
         try:
@@ -183,4 +185,3 @@ TRAITS = frozenset(
     | {"block 1", "block > 1", "host 0", "divisor > 1", "two cost functions", "weight > 1", "arrival > 0"}
 )
 NEEDED = TRAITS | {f"corner {name}" for name in CORNERS}
-

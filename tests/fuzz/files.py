@@ -144,5 +144,8 @@ def study(file: Path) -> tuple[object, str]:
     return 0, ""
 
 
-REACH = {f"{kind} {what}" for kind in KINDS for what in ("used", "refused")} | {"schedule invalid", "certificate invalid"}
+REACH = {f"{kind} {what}" for kind in KINDS for what in ("used", "refused")} | {
+    "schedule invalid",
+    "certificate invalid",
+}
 PART = Part("files", make, check, frozenset(REACH | {f"{kind} read back" for kind in MODELS}))

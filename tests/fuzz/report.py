@@ -70,5 +70,7 @@ class State:
             )
             never += [f"NEVER REACHED  {part.name}: {label}" for label in missing]
         for part in parts:
-            never += [f"FOUND {count:>6}  {part.name}: {kind}" for kind, count in self.of(part.name)["findings"].items()]
+            never += [
+                f"FOUND {count:>6}  {part.name}: {kind}" for kind, count in self.of(part.name)["findings"].items()
+            ]
         return "\n".join([*lines, *never])

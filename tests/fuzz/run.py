@@ -8,6 +8,7 @@ import resource
 import signal
 import time
 from collections import Counter
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
@@ -123,9 +124,9 @@ def finish(channel: Connection, turn: Turn, state: State, *, crashed: bool) -> P
     of["seconds"] += time.monotonic() - turn.began
     if crashed and (hung or turn.process.exitcode):
         kind = "hangs" if hung else f"dies with exit code {turn.process.exitcode}"
-        first = next(turn.part.cases(state.document["seed"], of["next"]))
-        file = state.write(turn.part.name, of["next"], Finding(kind, kind, first))
-        print(f"{turn.part.name} {of['next']}: {kind} ({file})", flush=True)
+        for case in islice(turn.part.cases(state.document["seed"], of["next"]), 1):
+            file = state.write(turn.part.name, of["next"], Finding(kind, "one of the cases of this number", case))
+            print(f"{turn.part.name} {of['next']}: {kind} ({file})", flush=True)
         state.take(turn.part.name, of["next"], {}, [kind])
     state.save()
     return turn.part

@@ -159,7 +159,9 @@ def simpler_costs(instance: Instance) -> Iterator[dict[str, Any]]:
             if value != plain:
                 less = [plain] if name == "tokens_above" else sorted({plain, value - 1})
                 for number in less:
-                    yield {"cost": Cost((*functions[:k], function.model_copy(update={name: number}), *functions[k + 1 :]))}
+                    yield {
+                        "cost": Cost((*functions[:k], function.model_copy(update={name: number}), *functions[k + 1 :]))
+                    }
 
 
 def simpler_requests(instance: Instance) -> Iterator[dict[str, Any]]:
