@@ -8,7 +8,6 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import count
 from random import Random
 from typing import Any
@@ -74,6 +73,8 @@ class Part:
     make: Callable[[Random], Iterator[Case]]
     check: Callable[[Case, Counter[str]], None]
     reach: frozenset[str]
+    tries: int = 300
+    """Smaller cases that are looked at, at the most, where one is wrong."""
 
     def cases(self, seed: int, number: int) -> Iterator[Case]:
         """Yield the cases of a number."""
@@ -93,8 +94,12 @@ class Finding:
 def counted_time() -> Iterator[None]:
     """Let each look at the clock take a millisecond: limits of time become limits of work."""
     ticks = count()
+
+    def clock() -> float:
+        return next(ticks) / 1000
+
     with (
-        mock.patch("time.monotonic", lambda: next(ticks) / 1000),
+        mock.patch("time.monotonic", clock),
         mock.patch("heuristics.engine.DECISION_SECONDS", 1000.0),
         mock.patch("bounds.exhaustive.MOST_STATES", 1500),
     ):

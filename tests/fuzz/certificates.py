@@ -20,7 +20,6 @@ from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import NEEDED, objective, tiny
 from tests.fuzz.optima import count_case, optimum
 from tests.random_proofs import random_prices
-from tests.test_configurations import random_proof
 
 MUTANTS = 12
 KINDS = ("alone", "configurations", "exhaustive", "parts", "prices", "shares")
@@ -81,6 +80,8 @@ def parts(case: Case, proved: list[Certificate], draw: Random) -> Certificate:
 
 def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
     """Yield prices that nobody proposed."""
+    from tests.test_configurations import random_proof  # it loads HiGHS, beside which CP-SAT cannot be loaded
+
     if why_not(case.instance, case.objective) is None:
         for _ in range(4):
             yield random_prices(draw, case.instance)

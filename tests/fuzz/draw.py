@@ -9,9 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kvbound import OBJECTIVES, Cost, Instance, Request, Segment, Slo
+from kvbound import OBJECTIVES, Cost, Instance, Request, Slo
 from kvbound.cost import CostFunction, TokensAbove
-from kvbound.instance import Machine
 from tests.tiny_instances import tiny_instance
 
 LIMITS = ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")

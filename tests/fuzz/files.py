@@ -27,9 +27,10 @@ from tests.random_schedules import mutate, random_schedule
 MODELS = {"instance": Instance, "schedule": Schedule, "certificate": Certificate}
 KINDS = (*MODELS, "study")
 MUTANTS = 12
-BYTES = (b"\x00", b"\xff", b"\xc3(", b"\x1b[31m", b'"', b"{", b"}", b"[" * 300, b"[" * 100_000, b"]", b",", b":", b"NaN", b"1e999",
-         b"-1", b"0", b"1.5", b"9" * 20, b"9" * 5000, b"null", b"true", b'"5/0"', b'"\\ud800"', b"\\", b"\n", b"\r",
-         b"{n:999999999999}", b"0..99999999", "é".encode(), "\u202e".encode(), b"=", b"'")  # fmt: skip
+BYTES = (b"\x00", b"\xff", b"\xc3(", b"\x1b[31m", b'"', b"{", b"}", b"[" * 300, b"[" * 100_000, b"]", b",", b":",
+         b"NaN", b"1e999", b"-1", b"0", b"1.5", b"9" * 20, b"9" * 5000, b"null", b"true", b'"5/0"', b'"\\ud800"',
+         b"\\", b"\n", b"\r", b"{n:999999999999}", b"0..99999999", "é".encode(), "\u202e".encode(), b"=", b"'",
+)  # fmt: skip
 STUDY = """name = "study"
 objective = "total-flow-time"
 [[instances]]
@@ -148,4 +149,4 @@ REACH = {f"{kind} {what}" for kind in KINDS for what in ("used", "refused")} | {
     "schedule invalid",
     "certificate invalid",
 }
-PART = Part("files", make, check, frozenset(REACH | {f"{kind} read back" for kind in MODELS}))
+PART = Part("files", make, check, frozenset(REACH | {f"{kind} read back" for kind in MODELS}), tries=1500)

@@ -61,4 +61,4 @@ def documented(case: Case, error: PolicyError, guessed: bool) -> bool:
 
 
 REACH = TRAITS | {f"policy {name}" for name in POLICIES} | {"predictions", "documented R7"}
-PART = Part("policies", make, check, frozenset(REACH))
+PART = Part("policies", make, check, frozenset(REACH), tries=1500)

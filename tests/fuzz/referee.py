@@ -76,4 +76,4 @@ def check(case: Case, seen: Counter[str]) -> None:
 
 
 REACH = TRAITS | {f"breaks R{rule}" for rule in range(1, 12)} | {"valid", "repeated"}
-PART = Part("referee", make, check, frozenset(REACH))
+PART = Part("referee", make, check, frozenset(REACH), tries=1500)

@@ -17,13 +17,10 @@ from kvbound.cost import CostFunction
 from tests.fuzz.case import Case, Finding, Part, judge
 from tests.fuzz.draw import FEATURES
 
-TRIES = 400
-"""Smaller cases that are looked at, at the most."""
-
 
 def shrink(part: Part, finding: Finding) -> Finding:
-    """Return a finding of the same kind that no step makes smaller, or what `TRIES` tries have led to."""
-    tries = TRIES
+    """Return a finding of the same kind that no step makes smaller, or what its part's tries have led to."""
+    tries = part.tries
     again = True
     while again:
         again = False
@@ -71,6 +68,9 @@ def simpler(case: Case) -> Iterator[Case]:
     if case.text is not None:
         yield from (replace(case, text=text) for text in shorter(case.text))
         return
+    if case.schedule is not None:
+        for j in range(len(case.schedule.batches)):
+            yield replace(case, schedule=case.schedule.model_copy(update={"batches": case.schedule.batches[:j]}))
     yield from without_requests(case)
     if case.schedule is not None:
         yield from (replace(case, schedule=s) for s in smaller_schedules(case.schedule))
@@ -123,7 +123,6 @@ def smaller_schedules(schedule: Any) -> Iterator[Any]:
     for j, batch in enumerate(all_batches):
         before, after = all_batches[:j], all_batches[j + 1 :]
         yield made(*before, *after)
-        yield made(*before)
         if batch.repeat > 1:
             yield made(*before, batch.model_copy(update={"repeat": 1}), *after)
         for what in ("work", "drop", "swap_out", "swap_in"):
@@ -159,9 +158,8 @@ def simpler_costs(instance: Instance) -> Iterator[dict[str, Any]]:
             if value != plain:
                 less = [plain] if name == "tokens_above" else sorted({plain, value - 1})
                 for number in less:
-                    yield {
-                        "cost": Cost((*functions[:k], function.model_copy(update={name: number}), *functions[k + 1 :]))
-                    }
+                    simple = function.model_copy(update={name: number})
+                    yield {"cost": Cost((*functions[:k], simple, *functions[k + 1 :]))}
 
 
 def simpler_requests(instance: Instance) -> Iterator[dict[str, Any]]:
