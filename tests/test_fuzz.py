@@ -55,10 +55,11 @@ def test_a_wrong_referee_is_found_and_made_small(monkeypatch):
     monkeypatch.setattr(validator, "verify_schedule", generous)
     part = referee.PART
     wrong = found(part, range(60))
-    assert wrong.kind == "referee accepts what breaks R7"
+    assert wrong.kind == "referee is wrong about R7"
     small = shrink(part, wrong)
     assert small.kind == wrong.kind
     assert len(small.case.instance.requests) <= 2
+    assert len(small.case.schedule.batches) <= 4
 
 
 def test_a_wrong_bound_is_found_made_small_and_looked_at_again(monkeypatch, tmp_path, capsys):

@@ -54,13 +54,13 @@ def check(case: Case, seen: Counter[str]) -> None:
         if not isinstance(expected, Refusal):
             raise Wrong("referee refuses a valid schedule", broken) from None
         if (broken.rule, broken.batch) != (expected.rule, expected.batch):
-            raise Wrong(f"referee names R{broken.rule} instead of R{expected.rule}", (broken, expected)) from None
+            raise Wrong(f"referee is wrong about R{expected.rule}", f"{broken}, not {expected}") from None
         if broken.request not in expected.requests:
-            raise Wrong(f"referee names another request for R{expected.rule}", (broken, expected)) from None
+            raise Wrong(f"referee names another request for R{expected.rule}", f"{broken}, not {expected}") from None
         seen[f"breaks R{broken.rule}"] += 1
     else:
         if isinstance(expected, Refusal):
-            raise Wrong(f"referee accepts what breaks R{expected.rule}", expected)
+            raise Wrong(f"referee is wrong about R{expected.rule}", f"it accepts what is {expected}")
         try:
             assert_same_values(trace, expected)
             assert_same_memory(trace, expected)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hunting.shrinking import smaller
-from kvbound import Batch, Cost, Instance
+from kvbound import Batch, Cost, Instance, Schedule
 from kvbound.cost import CostFunction
 from tests.fuzz.case import Case, Finding, Part, judge
 from tests.fuzz.draw import FEATURES
@@ -84,6 +84,8 @@ def simpler(case: Case) -> Iterator[Case]:
         if len(instance.requests) == len(case.instance.requests):
             names = {old.id: new.id for old, new in zip(case.instance.requests, instance.requests, strict=True)}
             yield _renamed(case, names).of(instance)
+    if case.schedule is not None:
+        yield from (replace(case, schedule=s) for s in earlier_schedules(case.schedule))
 
 
 def shorter(text: str) -> Iterator[str]:
@@ -111,12 +113,13 @@ def _renamed(case: Case, names: dict[str, str]) -> Case:
     for batch in case.schedule.batches:
         parts = {what: getattr(batch, what) for what in ("work", "drop", "swap_out", "swap_in")}
         kept = {what: {names[i]: k for i, k in of.items() if i in names} for what, of in parts.items()}
-        batches.append(Batch(start=batch.start, repeat=batch.repeat, **kept))
+        if any(kept.values()):
+            batches.append(Batch(start=batch.start, repeat=batch.repeat, **kept))
     return replace(case, schedule=case.schedule.model_copy(update={"batches": tuple(batches)}))
 
 
-def smaller_schedules(schedule: Any) -> Iterator[Any]:
-    def made(*batches: Batch) -> Any:
+def smaller_schedules(schedule: Schedule) -> Iterator[Schedule]:
+    def made(*batches: Batch) -> Schedule:
         return schedule.model_copy(update={"batches": batches})
 
     all_batches = schedule.batches
@@ -131,9 +134,17 @@ def smaller_schedules(schedule: Any) -> Iterator[Any]:
                 yield made(*before, batch.model_copy(update={what: rest}), *after)
                 if tokens > 1:
                     yield made(*before, batch.model_copy(update={what: rest | {id: tokens - 1}}), *after)
-        if batch.start > 0:
-            earlier = [b.model_copy(update={"start": b.start - 1}) for b in all_batches[j:]]
-            yield made(*before, *earlier)
+
+
+def earlier_schedules(schedule: Schedule) -> Iterator[Schedule]:
+    """Yield the schedule with everything from some batch on earlier."""
+    start = 0
+    for j, batch in enumerate(schedule.batches):
+        gap = batch.start - start
+        for by in sorted({gap, gap // 2, 1} - {0}, reverse=True):
+            moved = [b.model_copy(update={"start": b.start - by}) for b in schedule.batches[j:]]
+            yield schedule.model_copy(update={"batches": (*schedule.batches[:j], *moved)})
+        start = batch.start
 
 
 def simpler_machines(instance: Instance) -> Iterator[dict[str, Any]]:
