@@ -143,9 +143,11 @@ def test_sums_of_fractions_stay_short():
     """One after another, 100 tokens-a-request counts of 50 bits would make a denominator of 5,000."""
     segments = [(Segment(decode=10**15 - 2 - i, call=Call(duration=1)), Segment(decode=1)) for i in range(100)]
     requests = tuple(Request(id=f"R{i}", prompt=1, segments=each) for i, each in enumerate(segments))
-    found = Alone().value(Instance(machine=Machine(memory=None), requests=requests), "normalized-latency")
-    assert found.denominator <= 10**40
-    assert 100 < found < 100 + Fraction(101, 10**15)
+    many = Instance(machine=Machine(memory=None), requests=requests)
+    for proof in (Alone(), Parts(parts=tuple(Part(requests=(i,), proof=Alone()) for i in range(100)))):
+        found = proof.value(many, "normalized-latency")
+        assert found.denominator <= 10**40
+        assert 100 < found < 100 + Fraction(101, 10**15)
 
 
 def test_parts_add_up_or_the_largest_counts():

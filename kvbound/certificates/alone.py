@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import lcm
 from typing import Literal
 
 from kvbound.certificates.budget import Budget
-from kvbound.certificates.proof import Proof
+from kvbound.certificates.proof import Proof, add_up
 from kvbound.chains import least_batches, least_prefill, least_work
 from kvbound.cost import Cost
 from kvbound.instance import Instance, Request
 from kvbound.metrics import Value, check_objective, weight
-
-FINEST = 10**40
-"""Sums over thousands of requests would else have denominators of thousands of digits."""
 
 
 class Alone(Proof):
@@ -37,20 +32,12 @@ class Alone(Proof):
         if objective == "late-requests":
             return sum(is_late_alone(request, *time) for request, time in zip(requests, times, strict=True))
         counted = 0 if objective == "total-ttft" else 1
-        return _sum([weight(r, objective) * time[counted] for r, time in zip(requests, times, strict=True)])
+        return add_up([weight(r, objective) * time[counted] for r, time in zip(requests, times, strict=True)])
 
     @property
     def why(self) -> str:
         """The argument in words."""
         return "no request is faster than alone: its batches, each of least duration, and its calls"
-
-
-def _sum(terms: list[Fraction]) -> Fraction:
-    """Return the sum, each term rounded down to one of `FINEST` parts if their common denominator exceeds that."""
-    parts = 1
-    for term in terms:
-        parts = min(lcm(parts, term.denominator), FINEST)
-    return Fraction(sum(term.numerator * parts // term.denominator for term in terms), parts)
 
 
 def _times(cost: Cost, step: int, request: Request, first: int, total: int) -> tuple[int, int]:

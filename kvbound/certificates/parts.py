@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from kvbound.certificates.budget import Budget
-from kvbound.certificates.proof import InvalidCertificate, Proof
+from kvbound.certificates.proof import InvalidCertificate, Proof, add_up
 from kvbound.instance import Instance, Noun
 from kvbound.metrics import SUMS, Value
 
@@ -51,7 +51,7 @@ class Parts(Proof):
         segments = sum(len(instance.requests[i].segments) for i in chosen)
         budget.spend(f"parts of {len(chosen)} requests", SEGMENT_WORK * segments)
         bounds = [part.proof.prove(part.instance(instance), objective, budget) for part in self.parts]
-        return sum(bounds) if objective in (*SUMS, "late-requests") else max(bounds)
+        return add_up(bounds) if objective in (*SUMS, "late-requests") else max(bounds)
 
     @property
     def why(self) -> str:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
 
 from kvbound.certificates.budget import Budget, InvalidCertificate
 from kvbound.instance import Instance, Noun
 from kvbound.metrics import Value
 
-__all__ = ["InvalidCertificate", "Proof"]
+__all__ = ["InvalidCertificate", "Proof", "add_up"]
+
+FINEST = 10**40
+"""Sums over thousands of requests would else have denominators of thousands of digits."""
+
+
+def add_up(terms: Sequence[Value]) -> Value:
+    """Return the sum, each term rounded down to one of `FINEST` parts if their common denominator exceeds that."""
+    parts = 1
+    for term in terms:
+        parts = min(lcm(parts, term.denominator), FINEST)
+    return Fraction(sum(term.numerator * parts // term.denominator for term in terms), parts)
 
 
 class Proof(Noun, ABC):
