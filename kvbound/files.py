@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, NoReturn, TypeVar
+from typing import IO, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -126,12 +126,12 @@ def read_text(source: str | Path, most: int | None = None) -> str:
     name = "standard input" if str(source) == "-" else str(source)
     try:
         if str(source) == "-":
-            data = sys.stdin.buffer.read(most + 1)
+            data = _pieces(sys.stdin.buffer, most)
             size = len(data)
         else:
             with Path(source).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                data = b"" if size > most else file.read(most + 1)
+                data = b"" if size > most else _pieces(file, most)
                 size = max(size, len(data))
     except OSError as error:
         raise BadInput(f"{name}: cannot be read: {error.strerror or error}") from None
@@ -141,6 +141,14 @@ def read_text(source: str | Path, most: int | None = None) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(f"{name}: not UTF-8 text (byte {error.start})") from None
+
+
+def _pieces(file: IO[bytes], most: int) -> bytearray:
+    """Read a file up to just above `most` bytes; what is not there takes no memory."""
+    data = bytearray()
+    while len(data) <= most and (piece := file.read(2**16)):
+        data += piece
+    return data
 
 
 def parse(model: type[Model], text: str, name: str) -> Model:

@@ -23,7 +23,6 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import CoreSchema
 
 from kvbound.cost import Cost
 
@@ -96,7 +95,7 @@ class Noun(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
         """Stop at the first thing that is wrong in a list or an object: a file may hold millions."""
         schema = handler(source)
         _fail_fast(schema)

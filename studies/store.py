@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 import kvbound
 from kvbound.errors import BadInput
@@ -30,9 +31,17 @@ COLUMNS = {
 
 `proved`: whether `bound` holds for schedules of any number of batches. `row` is the whole result as JSON.
 """
-Exact = int | Annotated[str, Field(max_length=4000, pattern=r"^-?[0-9]+(/0*[1-9][0-9]*)?$")] | None
-"""A value or a bound: an integer, or a fraction in text."""
 FLAT = tuple(name for name in COLUMNS if name != "row")
+
+
+def _number_in_text(value: str | int) -> str | int:
+    if isinstance(value, str) and not re.fullmatch(r"-?[0-9]{1,4000}(/0*[1-9][0-9]{0,3999})?", value):
+        raise ValueError("neither a whole number nor a fraction in text")
+    return value
+
+
+Exact = Annotated[int | str, AfterValidator(_number_in_text)]
+"""A value or a bound: an integer, or a fraction in text."""
 
 
 class Horizon(BaseModel):
@@ -54,8 +63,8 @@ class Stored(BaseModel):
     status: str
     stopped: str
     instance_sha256: str | None
-    value: Exact
-    bound: Exact
+    value: Exact | None
+    bound: Exact | None
     horizon: Horizon | None = None
 
 

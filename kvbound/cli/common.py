@@ -111,6 +111,10 @@ class PlainConsole(Console):
         """Make what is printed of a text, a cell of a table or a heading."""
         return super().render_str(printable(text), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to `kvbound.cli.main`, for which it is no failure."""
+        raise BrokenPipeError
+
 
 def people_console() -> Console:
     """Return a console; in a pipe it is wide enough that no row wraps."""
