@@ -131,7 +131,7 @@ def read_text(source: str | Path, most: int | None = None) -> str:
         else:
             with Path(source).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                data = b"" if size > most else _pieces(file, most)
+                data = bytearray() if size > most else _pieces(file, most)
                 size = max(size, len(data))
     except OSError as error:
         raise BadInput(f"{name}: cannot be read: {error.strerror or error}") from None

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kvbound.errors import BadInput
 from kvbound.files import first_error, read_text, said
@@ -27,7 +27,7 @@ MOST = 100_000
 """Values that a range, and points that a grid of parameters, may have."""
 
 
-class Part(Noun):
+class Part(Noun, BaseModel):
     """A part of a study: keys that are not known are refused, so that a misspelt one is not silently left out."""
 
     model_config = ConfigDict(strict=False)

@@ -264,14 +264,13 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.
         database.execute("PRAGMA max_page_count = 10")
         return database
 
+    row = run_cell(second) | {"note": "x" * 100_000}
     with monkeypatch.context() as patch:
         patch.setattr(Store, "_open", on_a_small_disk)
-        with (
-            pytest.raises(BadInput, match=r"keeps what is finished; --resume goes on with it: .*disk is full"),
-            Store(path, resume=False) as store,
-        ):
+        with Store(path, resume=False) as store:
             store.add(first, run_cell(first))
-            store.add(second, run_cell(second) | {"note": "x" * 100_000})
+            with pytest.raises(BadInput, match=r"keeps what is finished; --resume goes on with it: .*disk is full"):
+                store.add(second, row)
     with Store(path, resume=True) as store:
         assert store.finished() == {first.key}
 
@@ -305,9 +304,9 @@ def test_a_row_that_is_no_result_is_one_line(row: Any, why: str, tmp_path: Path)
     text = row if isinstance(row, str) else json.dumps(run_cell(cell) | row)
     with sqlite3.connect(path) as database:
         database.execute("UPDATE cells SET row = ?", (text[:20_000],))
-    with pytest.raises(BadInput, match=f"the row of cell {cell.key} is no result: .*{why}") as caught:
-        with Store(path, resume=True) as store:
-            store.rows([cell.key])
+    said = f"the row of cell {cell.key} is no result: .*{why}"
+    with Store(path, resume=True) as store, pytest.raises(BadInput, match=said) as caught:
+        store.rows([cell.key])
     assert str(caught.value).isprintable()
 
 
