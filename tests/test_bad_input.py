@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from kvbound import BadInput, Batch, Instance, Machine, Request, Schedule, Segment, Slo, verify_schedule
 from kvbound.builtin import builtin_instance
+from kvbound.certificates import Certificate
 from kvbound.files import MAX_BYTES, parse, read_instance, read_schedule, read_text, write_text
 from kvbound.instance import LIMIT
 from tests.mars_schedules import MARS, mars
@@ -487,6 +488,12 @@ def test_a_small_file_takes_no_memory_for_a_large_one(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
+
+
+def test_a_bound_is_no_division_by_zero() -> None:
+    proof = {"kind": "alone"}
+    text = json.dumps({"instance_sha256": "0" * 64, "objective": "makespan", "bound": "5/0", "proof": proof})
+    bad(text, 'bound: String should match pattern \'^-?[0-9]+(/0*[1-9][0-9]*)?$\' (it is "5/0")', Certificate)
 
 
 def test_the_first_of_thousands_of_unknown_keys_is_named() -> None:
