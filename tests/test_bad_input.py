@@ -493,7 +493,7 @@ def test_a_small_file_takes_no_memory_for_a_large_one(tmp_path: Path) -> None:
 def test_a_bound_is_no_division_by_zero() -> None:
     proof = {"kind": "alone"}
     text = json.dumps({"instance_sha256": "0" * 64, "objective": "makespan", "bound": "5/0", "proof": proof})
-    bad(text, 'bound: String should match pattern \'^-?[0-9]+(/0*[1-9][0-9]*)?$\' (it is "5/0")', Certificate)
+    bad(text, "bound: String should match pattern '^-?[0-9]+(/0*[1-9][0-9]*)?$' (it is \"5/0\")", Certificate)
 
 
 def test_the_first_of_thousands_of_unknown_keys_is_named() -> None:
