@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kvbound.files import write_text
+
 RECORDS = Path(__file__).parent / "records"
 CLI = ("-m", "kvbound")
 POLICIES = ("vllm", "sarathi", "infercept", "mars", "augserve", "preserve", "swap")
@@ -87,7 +89,7 @@ def run(step: Step, folder: Path) -> dict[str, object]:
         said, code = done.stdout + done.stderr, done.returncode
     except subprocess.TimeoutExpired as stopped:
         said, code = f"{_text(stopped.stdout)}{_text(stopped.stderr)}stopped after {step.seconds} s", 124
-    (folder / f"{step.name}.log").write_text(said, encoding="utf-8")
+    write_text(folder / f"{step.name}.log", said)
     last = said.strip().splitlines()[-1] if said.strip() else ""
     row: dict[str, object] = {
         "step": step.name, "ok": code == 0, "exit_code": code, "seconds": round(time.monotonic() - started, 1),
@@ -114,7 +116,7 @@ def record(device: str, folder: Path, only: list[str] | None = None) -> list[dic
             rows.append(run(step, folder))
         print(f"{step.name}: {'done' if rows[-1]['ok'] else rows[-1]['error']}", flush=True)
         facts = {"device": device, "date": datetime.now(UTC).strftime("%Y-%m-%d"), "steps": rows}
-        (folder / "steps.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+        write_text(folder / "steps.json", json.dumps(facts, indent=1))
     return rows
 
 

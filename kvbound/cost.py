@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import count
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, ConfigDict, FailFast, Field, RootModel
 
 Coefficient = Annotated[int, Field(ge=0, le=10**15)]
 
@@ -79,7 +79,7 @@ class CostFunction(BaseModel):
         return total
 
 
-class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1)]]):
+class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1), FailFast()]]):
     """The cost model of an instance: D = max(1, ceil(f/q) over its functions)."""
 
     model_config = ConfigDict(frozen=True, strict=True)

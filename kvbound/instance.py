@@ -18,6 +18,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     PlainSerializer,
     PlainValidator,
     WithJsonSchema,
@@ -77,10 +78,33 @@ PositiveFraction = Annotated[
 ]
 
 
+_NO_FIELDS: set[str] = set()
+
+
+def _fail_fast(schema: Any) -> None:
+    if isinstance(schema, dict):
+        if schema.get("type") in ("list", "tuple", "dict"):
+            schema["fail_fast"] = True
+        schema = list(schema.values())
+    for part in schema if isinstance(schema, list) else ():
+        _fail_fast(part)
+
+
 class Noun(BaseModel):
     """What all nouns share: immutable, strict about types, no unknown key."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        """Stop at the first thing that is wrong in a list or an object: a file may hold millions."""
+        schema = handler(source)
+        _fail_fast(schema)
+        return schema
+
+    def model_post_init(self, _: Any) -> None:
+        """Forget which fields were given: what is not needed would be a quarter of the memory of a schedule."""
+        object.__setattr__(self, "__pydantic_fields_set__", _NO_FIELDS)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated anew (and without cached properties)."""

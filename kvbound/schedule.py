@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from kvbound.instance import Name
+from kvbound.instance import Name, Noun
 
 Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
 """A number in a schedule; the referee, not the reader, says whether it makes sense."""
+_EMPTY: Any = Field(default_factory=dict, json_schema_extra={"default": {}})
+"""An empty dict is made, which takes a tenth of the time of copying one."""
 
 
-class Batch(BaseModel):
+class Batch(Noun):
     """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; the moves happen in that order.
 
     With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each of which
     starts when the one before ends.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
     start: Integer
-    work: dict[Name, Integer] = {}
-    drop: dict[Name, Integer] = {}
-    swap_out: dict[Name, Integer] = {}
-    swap_in: dict[Name, Integer] = {}
+    work: dict[Name, Integer] = _EMPTY
+    drop: dict[Name, Integer] = _EMPTY
+    swap_out: dict[Name, Integer] = _EMPTY
+    swap_in: dict[Name, Integer] = _EMPTY
     repeat: Annotated[int, Field(ge=1, le=10**9)] = 1
 
     def again(self, start: int) -> Batch:
@@ -34,10 +34,8 @@ class Batch(BaseModel):
         return Batch.model_construct(start=start, work=self.work, drop={}, swap_out={}, swap_in={}, repeat=1)
 
 
-class Schedule(BaseModel):
+class Schedule(Noun):
     """Batches in order. Everything else about a schedule is derived by the referee (`kvbound.verify_schedule`)."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     format: Literal["kvbound-schedule"] = "kvbound-schedule"
     version: Annotated[int, Field(ge=1, le=1)] = 1

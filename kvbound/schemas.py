@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from kvbound.certificates import Certificate
 from kvbound.cost_file import CostFile
+from kvbound.files import write_text
 from kvbound.instance import Instance
 from kvbound.schedule import Schedule
 
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m kvbound.schemas FOLDER (which exists)", file=sys.stderr)
         return 2
     for name in SCHEMAS:
-        (Path(arguments[0]) / name).write_text(schema_text(name), encoding="utf-8")
+        write_text(Path(arguments[0]) / name, schema_text(name))
     return 0
 
 

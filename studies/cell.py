@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from kvbound.files import printable
 from kvbound.instance import Instance
 from kvbound.result import Result
 
@@ -67,7 +68,7 @@ class Cell:
         if self.instance is not None:
             policy = self.run if self.kind == "policy" else None
             empty = Result(self.instance, self.objective, policy=policy).to_json()
-        return self.row({**empty, "stopped": stopped, "error": " ".join(why.split())[:500]})
+        return self.row({**empty, "stopped": stopped, "error": printable(" ".join(why.split()))[:500]})
 
 
 def run_cell(cell: Cell) -> Row:

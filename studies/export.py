@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kvbound.errors import BadInput, MissingTool
-from kvbound.files import write_text
+from kvbound.files import write_bytes, write_text
 from studies.cell import Row
 from studies.store import FLAT
 
@@ -54,10 +54,9 @@ def _write_parquet(rows: Sequence[Row], target: str) -> None:
         types[name] = arrow.int64() if whole else arrow.string()
         columns[name] = columns[name] if whole else [None if v is None else str(v) for v in columns[name]]
     schema = arrow.schema([(name, types.get(name, arrow.string())) for name in FLAT])
-    try:
-        import_module("pyarrow.parquet").write_table(arrow.table(columns, schema=schema), target)
-    except OSError as error:
-        raise BadInput(f"{target}: cannot be written: {error}") from None
+    data = io.BytesIO()
+    import_module("pyarrow.parquet").write_table(arrow.table(columns, schema=schema), data)
+    write_bytes(target, data.getvalue())
 
 
 def _arrow() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
@@ -15,7 +16,7 @@ from heuristics import POLICIES, get_policy
 from heuristics.load import scaled
 from kvbound.builtin import BUILTIN, builtin_instance
 from kvbound.errors import BadInput
-from kvbound.files import first_error, read_instance
+from kvbound.files import first_error, printable, read_instance
 from kvbound.generators import KINDS, generate
 from kvbound.instance import Instance, Machine
 from kvbound.metrics import check_objective
@@ -123,9 +124,10 @@ def _drawn(family: Instances, point: Point, folder: Path) -> Drawn:
 def _label(family: Instances, known: dict[str, Scalar]) -> str:
     plain = family.builtin or family.generate or Path(str(known.get("file"))).stem
     try:
-        return plain if family.label is None else family.label.format_map(known)
-    except (KeyError, ValueError, IndexError, AttributeError):
+        label = plain if family.label is None else re.sub(r"\{(.*?)\}", lambda name: str(known[name[1]]), family.label)
+    except KeyError:
         raise BadInput(f"label = {family.label!r}: in braces may stand {', '.join(known)}") from None
+    return printable(label)
 
 
 def _source(family: Instances, given: Point, folder: Path) -> Instance:
@@ -157,8 +159,8 @@ def _argument(name: str, value: Scalar) -> int | str | Fraction:
 
 
 def _whole(name: str, value: Scalar) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadInput(f"{name} = {value!r}: give whole numbers of at least 0")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise BadInput(f"{name} = {value!r}: give whole numbers of at least 0, and below 2^63")
     return value
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kvbound.errors import BadInput
-from kvbound.files import first_error, read_text
+from kvbound.files import first_error, read_text, said
+from kvbound.instance import Name, Noun
 
 Scalar = bool | int | float | str
 Axis = Scalar | list[Scalar]
@@ -20,14 +21,16 @@ Seconds = Annotated[float, Field(ge=0.1, le=10**7)]
 Mebibytes = Annotated[int, Field(ge=100, le=10**7)]
 Names = Annotated[list[str], Field(min_length=1)]
 
+MOST_BYTES = 2**22
+"""A study file larger than this is refused before it is read."""
 MOST = 100_000
 """Values that a range, and points that a grid of parameters, may have."""
 
 
-class Part(BaseModel):
+class Part(Noun, BaseModel):
     """A part of a study: keys that are not known are refused, so that a misspelt one is not silently left out."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=False)
 
 
 class Instances(Part):
@@ -43,7 +46,7 @@ class Instances(Part):
     """Arrivals come so many times as fast."""
     cost: str | None = None
     """The cost of drawn ones (unit unless given)."""
-    label: str | None = None
+    label: Name | None = None
     """What they are called in the summary; `{NAME}` stands for a parameter, a key of the machine, or the load."""
 
     @model_validator(mode="after")
@@ -76,14 +79,14 @@ class Solvers(Part):
     threads: Annotated[int, Field(ge=1)] = 1
     memory_limit: Mebibytes = 4000
     seed: Axis = 0
-    label: str | None = None
+    label: Name | None = None
     """What it is called in the summary (its formulation unless given)."""
 
 
 class Study(Part):
     """A whole study: each instance with each objective and handling by each policy and each solver."""
 
-    name: str = "study"
+    name: Name = "study"
     objectives: Names = ["total-flow-time"]
     handlings: Annotated[list[Literal["as-given", "free"]], Field(min_length=1)] = ["as-given"]
     limit: Seconds = 600.0
@@ -104,11 +107,13 @@ class Study(Part):
 def read_study(source: str | Path) -> Study:
     """Read a study file. BadInput says in one line what is wrong with it."""
     try:
-        return Study.model_validate(tomllib.loads(read_text(source)))
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{source}: not TOML: {error}") from None
+        return Study.model_validate(tomllib.loads(read_text(source, MOST_BYTES)))
     except ValidationError as error:
         raise BadInput(f"{source}: {first_error(error)}") from None
+    except RecursionError:
+        raise BadInput(f"{source}: nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits, too
+        raise BadInput(f"{source}: not TOML: {said(error)}") from None
 
 
 def values(name: str, axis: Axis) -> list[Scalar]:

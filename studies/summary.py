@@ -75,7 +75,7 @@ def run_name(row: Row) -> str:
     """Return what was run, with what tells it from others of its name."""
     options = row["options"]
     believed = options.get("predictions", "exact")
-    words = [row["run"], believed, "free calls" if row["handling_mode"] == "free" else "exact"]
+    words = [row["run"], str(believed), "free calls" if row["handling_mode"] == "free" else "exact"]
     return ", ".join(word for word in words if word != "exact")
 
 

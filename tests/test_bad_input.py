@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from kvbound import BadInput, Batch, Instance, Machine, Request, Schedule, Segment, Slo, verify_schedule
 from kvbound.builtin import builtin_instance
+from kvbound.certificates import Certificate
 from kvbound.files import MAX_BYTES, parse, read_instance, read_schedule, read_text, write_text
 from kvbound.instance import LIMIT
 from tests.mars_schedules import MARS, mars
@@ -442,6 +443,62 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------
+
+
+UNITS = {
+    "empty batches": "{},",
+    "lists for batches": "[],",
+    "numbers for batches": "0,",
+    "texts for batches": '"",',
+    "wrong starts": '{"start":""},',
+    "unknown keys": '{"start":0,"a":0},',
+    "good batches": '{"start":0,"work":{"R1":1}},',
+}
+"""What a schedule is full of."""
+
+
+@pytest.mark.parametrize("what", [*UNITS, "entries of one batch", "keys of one file", "digits"])
+def test_reading_takes_memory_in_proportion_to_the_file(what: str) -> None:
+    """About 20 bytes for a byte of the file."""
+    if what in UNITS:
+        text = (UNITS[what] * (2**18 // len(UNITS[what])))[:-1]
+    elif what == "entries of one batch":
+        text = '{"start":0,"work":{' + ",".join(f'"{k:x}":""' for k in range(2**15)) + "}}"
+    else:
+        text = "" if what == "keys of one file" else "1" * 2**18
+    more = "".join(f',"{k:x}":0' for k in range(2**15)) if what == "keys of one file" else ""
+    text = f'{{"instance_sha256":"x","batches":[{text}]{more}}}'
+    tracemalloc.start()
+    try:
+        if what == "good batches":
+            parse(Schedule, text, "x")
+        else:
+            with pytest.raises(BadInput):
+                parse(Schedule, text, "x")
+        assert tracemalloc.get_traced_memory()[1] < 30 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_small_file_takes_no_memory_for_a_large_one(tmp_path: Path) -> None:
+    write_text(tmp_path / "i.json", mars().to_json())
+    tracemalloc.start()
+    try:
+        read_instance(tmp_path / "i.json")
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_bound_is_no_division_by_zero() -> None:
+    proof = {"kind": "alone"}
+    text = json.dumps({"instance_sha256": "0" * 64, "objective": "makespan", "bound": "5/0", "proof": proof})
+    bad(text, "bound: String should match pattern '^-?[0-9]+(/0*[1-9][0-9]*)?$' (it is \"5/0\")", Certificate)
+
+
+def test_the_first_of_thousands_of_unknown_keys_is_named() -> None:
+    keys = "".join(f',"k{k}":0' for k in range(2000))
+    bad('{"instance_sha256":"x","batches":[]' + keys + "}", "k0: unknown key", Schedule)
 
 
 def schedule_json(**batch: Any) -> str:

@@ -80,6 +80,15 @@ def mars_cell(run: str = "fcfs", **given: Any) -> Cell:
         (MARS + 'label = "{x}"\n' + FCFS, "label = '{x}': in braces may stand load"),
         (MARS + '[[policies]]\nnames = ["nobody"]\n', "no policy is called 'nobody'"),
         (MARS + '[[policies]]\nnames = ["fcfs"]\nseed = -1\n', "seed = -1: give whole numbers of at least 0"),
+        (MARS + FCFS + f"seed = {2**63}\n", f"seed = {2**63}: give whole numbers of at least 0, and below 2^63"),
+        (MARS + 'label = "{load:999999999999}"\n' + FCFS, "label = '{load:999999999999}': in braces may stand load"),
+        (MARS + 'label = "{load!r}"\n' + FCFS, "label = '{load!r}': in braces may stand load"),
+        (MARS + 'label = "\\u001b[31m"\n' + FCFS, "instances[0].label: only printable characters"),
+        ('name = "\\u001b[31m"\n' + MARS + FCFS, "name: only printable characters"),
+        (f"limit = {'1' * 5000}\n" + MARS + FCFS, "s.toml: not TOML: Exceeds the limit (4300 digits)"),
+        ("a = " + "[" * 100_000, "s.toml: nested too deeply"),
+        ("[" * 100_000, "s.toml: not TOML"),
+        ("#" * 2**22 + "\n" + MARS + FCFS, "s.toml: larger than 4 MiB"),
         ('objectives = ["joy"]\n' + MARS + FCFS, "joy"),
         ('handlings = ["maybe"]\n' + MARS + FCFS, "handlings[0]: Input should be 'as-given' or 'free'"),
         (MARS + "[[solvers]]\ntime_limit = 0\n", "solvers[0].time_limit"),
@@ -88,7 +97,7 @@ def mars_cell(run: str = "fcfs", **given: Any) -> Cell:
 def test_a_wrong_study_is_one_clear_line(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=re.escape(message)) as caught:
         study_cells(text, tmp_path)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value).isprintable()
 
 
 def test_axes_multiply() -> None:
@@ -200,7 +209,7 @@ def test_a_row_is_there_once_it_is_added(tmp_path: Path) -> None:
             ]
         with pytest.raises(BadInput, match="another sweep is writing to it"):
             Store(path, resume=True)
-        with pytest.raises(sqlite3.IntegrityError):
+        with pytest.raises(BadInput, match=r"r.sqlite: cannot be written, but keeps what is finished.*UNIQUE"):
             store.add(cell, row)
     with Store(path, resume=True) as store:
         assert (store.finished(), store.rows([cell.key, "other"])) == ({cell.key}, [row])
@@ -214,6 +223,91 @@ def test_a_database_is_only_gone_on_with_if_one_says_so(tmp_path: Path) -> None:
         Store(tmp_path / "r.sqlite", resume=False)
     with pytest.raises(BadInput, match=r"r.sqlite: not a database of results: file is not a database"):
         Store(tmp_path / "r.sqlite", resume=True)
+
+
+def test_what_a_label_stands_for_is_printable(tmp_path: Path) -> None:
+    family = '[[instances]]\nfiles = ["a\\u001b[31m.json"]\nlabel = "{file}, {load}"\n'
+    (tmp_path / "a\x1b[31m.json").write_text(builtin_instance("mars-figure1").to_json())
+    assert [cell.label for cell in study_cells(family + FCFS, tmp_path)] == ["a?[31m.json, 1"]
+
+
+def with_row(path: Path, *cells: Cell) -> None:
+    with Store(path, resume=path.exists()) as store:
+        for cell in cells:
+            store.add(cell, run_cell(cell))
+
+
+def test_a_database_is_no_folder_no_pipe_and_has_its_lock(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "a.sqlite.lock").mkdir()
+    os.mkfifo(tmp_path / "b.sqlite.lock")
+    for name, what in (("pipe", "pipe"), ("a.sqlite", "a.sqlite.lock"), ("b.sqlite", "b.sqlite.lock")):
+        with pytest.raises(BadInput, match=f"{what}: a database is a regular file, and this is none"):
+            Store(tmp_path / name, resume=True)
+    assert not (tmp_path / "a.sqlite").exists()
+
+
+def test_a_link_to_a_database_has_the_same_lock(tmp_path: Path) -> None:
+    with_row(tmp_path / "r.sqlite", mars_cell())
+    (tmp_path / "link.sqlite").symlink_to("r.sqlite")
+    with Store(tmp_path / "r.sqlite", resume=True), pytest.raises(BadInput, match="another sweep is writing to it"):
+        Store(tmp_path / "link.sqlite", resume=True)
+
+
+def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The most pages that SQLite may use stand for those of the disk."""
+    path, first, second = tmp_path / "r.sqlite", mars_cell(), mars_cell("sjf")
+    opened = Store._open
+
+    def on_a_small_disk(store: Store) -> sqlite3.Connection:
+        database = opened(store)
+        database.execute("PRAGMA max_page_count = 10")
+        return database
+
+    row = run_cell(second) | {"note": "x" * 100_000}
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_open", on_a_small_disk)
+        with Store(path, resume=False) as store:
+            store.add(first, run_cell(first))
+            with pytest.raises(BadInput, match=r"keeps what is finished; --resume goes on with it: .*disk is full"):
+                store.add(second, row)
+    with Store(path, resume=True) as store:
+        assert store.finished() == {first.key}
+
+
+def test_a_damaged_database_is_one_line(tmp_path: Path) -> None:
+    path, cell = tmp_path / "r.sqlite", mars_cell()
+    with_row(path, cell)
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * len(data[4096:])
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match=r"r.sqlite: .*(malformed|corrupt)"), Store(path, resume=True) as store:
+        store.rows([cell.key])
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("[1]", "Input should be an object"),
+        ("{", "EOF while parsing"),
+        ("[" * 10_000, "recursion limit exceeded"),
+        ({"bound": "5/0"}, r'bound: neither a whole number nor a fraction in text \(it is "5/0"\)'),
+        ({"value": 1.5}, "value"),
+        ({"options": []}, "options: Input should be an object"),
+        ({"label": None}, r"label: Input should be a valid string \(it is null\)"),
+    ],
+    ids=str,
+)
+def test_a_row_that_is_no_result_is_one_line(row: Any, why: str, tmp_path: Path) -> None:
+    path, cell = tmp_path / "r.sqlite", mars_cell()
+    with_row(path, cell)
+    text = row if isinstance(row, str) else json.dumps(run_cell(cell) | row)
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE cells SET row = ?", (text[:20_000],))
+    said = f"the row of cell {cell.key} is no result: .*{why}"
+    with Store(path, resume=True) as store, pytest.raises(BadInput, match=said) as caught:
+        store.rows([cell.key])
+    assert str(caught.value).isprintable()
 
 
 # --- processes that die

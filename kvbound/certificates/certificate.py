@@ -32,7 +32,7 @@ HORIZON = "no batches are counted: the argument holds for schedules of any lengt
 FINEST = 10**18
 """Fractions with larger denominators (sums over thousands of requests) are rounded down."""
 
-Bound = Annotated[str, Field(max_length=400, pattern=r"^-?[0-9]+(/[0-9]+)?$")]
+Bound = Annotated[str, Field(max_length=400, pattern=r"^-?[0-9]+(/0*[1-9][0-9]*)?$")]
 
 
 class Certificate(Noun):

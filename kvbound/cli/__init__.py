@@ -17,13 +17,26 @@ def main() -> None:
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _keep_streams()
     try:
         code = _run()
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        code = _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", EXIT_BAD_INPUT)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what is left in it goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
+
+
+def _keep_streams() -> None:
+    """Take the places of streams that were closed, lest a file gets one; to use one then fails as to use any file."""
+    for name, flag in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flag), "r" if name == "stdin" else "w"))
 
 
 def _run() -> int:
@@ -48,5 +61,7 @@ def _run() -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"kvbound: {' '.join(message.split())}", file=sys.stderr)
+    from kvbound.files import printable
+
+    print(f"kvbound: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

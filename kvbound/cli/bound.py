@@ -97,7 +97,7 @@ def _rung(rung: Any, objective: str) -> dict[str, Any]:
 def _show(result: Result, console: Console) -> None:
     ladder = result.extra["ladder"]
     cells = [(rung["method"], rung["bound"], f"{rung['seconds']:.2f}", rung["why"]) for rung in ladder]
-    console.print(f"[bold]{result.instance.name}[/bold], {result.objective}: no schedule is below", soft_wrap=True)
+    console.print(f"{result.instance.name}, {result.objective}: no schedule is below", style="bold", soft_wrap=True)
     console.print(table(("method", "bound", "took, s", "why"), cells, right=(1, 2)))
     if result.bound is not None:
         console.print(f"the best, {result.bound}, is by {result.formulation}; --certificate FILE writes its proof")

@@ -13,10 +13,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from kvbound.builtin import NAMES, builtin_instance, is_builtin
 from kvbound.errors import BadInput
-from kvbound.files import read_instance, write_text
+from kvbound.files import printable, read_instance, write_text
 from kvbound.instance import Instance
 
 InstanceArgument = Annotated[
@@ -100,12 +101,27 @@ def handling_text(row: dict[str, Any]) -> str:
     return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
 
 
+class PlainConsole(Console):
+    """A console that prints texts as they are: nothing in one is a command to it, or to the terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make what is printed of a text, a cell of a table or a heading."""
+        return super().render_str(printable(text), **options)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to `kvbound.cli.main`, for which it is no failure."""
+        raise BrokenPipeError
+
+
 def people_console() -> Console:
     """Return a console; in a pipe it is wide enough that no row wraps."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    return PlainConsole(width=None if sys.stdout.isatty() else 200)
 
 
 def progress_console() -> Console | None:
     """Return the console for a progress display: only on a terminal, on standard error."""
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     return console if console.is_terminal else None

@@ -189,7 +189,7 @@ class Comparison:
     def show(self, console: Console) -> None:
         """Print the table and what was proved."""
         rows = self.rows()
-        console.print(f"[bold]{self.instance.name}[/bold], {self.objective}", soft_wrap=True)
+        console.print(f"{self.instance.name}, {self.objective}", style="bold", soft_wrap=True)
         columns, cells = self.summary(rows)
         console.print(table(columns, cells, right=range(1, len(columns) - 1)))
         measured = [(row["label"], row["measures"]) for row in rows if row.get("measures")]

@@ -46,9 +46,9 @@ def show_instance(instance: Instance, console: Console) -> None:
 
 def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -> None:
     """Print what `show_instance` does of an instance of which only the first requests are at hand."""
-    console.print(f"[bold]{instance.name}[/bold]  (sha256 {sha256[:16]}..)", soft_wrap=True)
+    console.print(f"{instance.name}  (sha256 {sha256[:16]}..)", style="bold", soft_wrap=True)
     for line in facts_in_words(instance, sizes):
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
     shown = instance.requests[:20]
     rows = [
         (request.id, request.arrival, request.prompt, segments_in_words(request.segments), request.output, request.peak)

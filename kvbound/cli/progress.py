@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from rich.status import Status
+from rich.text import Text
 
 from kvbound.cli.common import progress_console
+from kvbound.files import printable
 from kvbound.metrics import Value
 
 
@@ -28,10 +30,11 @@ class LiveLine:
         """Show a text, `seconds` after the start."""
         if self.console is None or seconds < 1:
             return
+        shown = Text(printable(text))
         if self.status is None:
-            self.status = Status(text, console=self.console)
+            self.status = Status(shown, console=self.console)
             self.status.start()
-        self.status.update(text)
+        self.status.update(shown)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -60,7 +63,7 @@ def working(what: str) -> Iterator[None]:
     if console is None:
         yield
         return
-    status = Status(f"{what} ..", console=console)
+    status = Status(Text(printable(f"{what} ..")), console=console)
     timer = Timer(1, status.start)
     timer.start()
     try:

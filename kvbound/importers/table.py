@@ -25,7 +25,7 @@ WHOLE = re.compile(r"-?[0-9]{1,15}")
 DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One row: where it stands, and its fields by column."""
 
