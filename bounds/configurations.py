@@ -16,11 +16,11 @@ import numpy.typing as npt
 from bounds import kernels
 from bounds.bundle import Bundle, Point, Vector, maximise
 from bounds.task import Task
-from kvbound.certificates import Configurations
-from kvbound.certificates.running import MOST_STARTS, Running, TooMany
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.rigid import kinds_of, memory_of, why_not_rigid
+from kvcore.certificates import Configurations
+from kvcore.certificates.running import MOST_STARTS, Running, TooMany
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.rigid import kinds_of, memory_of, why_not_rigid
 
 Array = npt.NDArray[np.int64]
 

@@ -8,10 +8,10 @@ from bounds.ascent import ascend
 from bounds.generate import generate
 from bounds.prices import DEVICE, Market, Oracle, Point, first_prices, proof_of
 from bounds.task import Task
-from kvbound.certificates import Prices, Windows
-from kvbound.certificates.prices import why_not
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
+from kvcore.certificates import Prices, Windows
+from kvcore.certificates.prices import why_not
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
 
 PIECES = 320
 """Prices change at most so often where requests make calls."""

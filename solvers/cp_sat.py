@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kvbound.errors import MissingTool
-from kvbound.validator import verify_schedule
+from kvcore.errors import MissingTool
+from kvcore.referee import verify_schedule
 from solvers.task import Bound, Done, Found, Send, Size, Stop, Task
 
 

@@ -16,7 +16,7 @@ from typing import IO
 
 import psutil
 
-from kvbound.metrics import Value
+from kvcore.metrics import Value
 from solvers.task import Done, Failed, Message, Stop, Task
 
 GRACE = 2.0

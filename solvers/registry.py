@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 
-from kvbound.errors import MissingTool
+from kvcore.errors import MissingTool
 
 
 @dataclass(frozen=True)

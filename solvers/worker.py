@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable
 from importlib import import_module
 
-from kvbound import __version__
-from kvbound.errors import BadInput, MissingTool
-from kvbound.metrics import Value
+from kvcore import __version__
+from kvcore.errors import BadInput, MissingTool
+from kvcore.metrics import Value
 from solvers.task import NEWS, Bound, Done, Failed, Found, Message, Send, Task
 
 
@@ -65,7 +65,7 @@ def _runner(task: Task) -> Callable[[Task, Send], Done]:
 
 
 def _search(task: Task, send: Send) -> Done:
-    from kvbound.certificates import Alone, rounded
+    from kvcore.certificates import Alone, rounded
     from solvers.search import search
 
     def progress(incumbent: Value | None, bound: Value | None) -> None:

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from kvbound.builtin import builtin_instance
 from kvbound.cli import main
+from workloads.builtin import builtin_instance
 
 INTERFACE_KEYS = {
     "instance", "instance_sha256", "objective", "tick_seconds", "status", "value", "mean", "bound", "gap", "bound_kind",

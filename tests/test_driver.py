@@ -8,12 +8,12 @@ import time
 import pytest
 
 import solvers
-from kvbound import BadInput, MissingTool
-from kvbound.builtin import builtin_instance
-from kvbound.result import Horizon, Result
+from kvcore import BadInput, MissingTool
+from kvcore.result import Horizon, Result
 from solvers import driver, pool
 from solvers.registry import solver_licence
 from solvers.task import Bound, Done, Failed, Found, Task
+from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
 BIG = builtin_instance("hindsight-benchmark:seed=2")

@@ -10,16 +10,17 @@ from pydantic import ValidationError
 import bounds
 from bounds import kernels
 from bounds.prices import Market, Oracle
-from kvbound import Cost, Machine, builtin, objective_value, verify_schedule
-from kvbound.certificates import InvalidCertificate, Prices, Windows, certify
-from kvbound.certificates.prices import FLOWS
-from kvbound.certificates.ways import Course, SlotPrices, cheapest
-from kvbound.instance import Instance, Request, Segment
+from kvcore import Cost, Machine, objective_value, verify_schedule
+from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
+from kvcore.certificates.prices import FLOWS
+from kvcore.certificates.ways import Course, SlotPrices, cheapest
+from kvcore.instance import Instance, Request, Segment
 from tests.exhaustive import exhaustive_optimum
 from tests.optima import optima
 from tests.random_proofs import PRICEABLE, random_prices, random_windows
 from tests.random_schedules import random_instance, random_schedule
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads import builtin
 
 NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")
 

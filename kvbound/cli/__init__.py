@@ -23,7 +23,7 @@ def _run() -> int:
     from typer.exceptions import TyperException
 
     from kvbound.cli.app import app
-    from kvbound.errors import BadInput, MissingTool
+    from kvcore.errors import BadInput, MissingTool
 
     try:
         return app(standalone_mode=False) or 0

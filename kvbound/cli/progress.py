@@ -11,7 +11,7 @@ from typing import Self
 from rich.status import Status
 
 from kvbound.cli.common import progress_console
-from kvbound.metrics import Value
+from kvcore.metrics import Value
 
 
 class LiveLine:

@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
