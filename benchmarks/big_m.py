@@ -18,13 +18,13 @@ from formulations.batch_cost import BatchCost
 from formulations.batch_moves import BatchMoves
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.instance import Instance
-from kvbound.metrics import Value, objective_value
-from kvbound.validator import verify_schedule
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import verify_schedule
 from solvers import highs
 from solvers.matrix import MatrixModel
 from solvers.task import Task
+from workloads.builtin import builtin_instance
 
 STRENGTHENINGS: dict[str, list[tuple[type, str]]] = {
     "none off": [],

@@ -21,16 +21,16 @@ from benchmarks.record import save
 from costmodels import get_cost
 from heuristics import get_policy, trace_policy
 from heuristics.engine import Unsuited
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import Alone, verify_certificate
-from kvbound.errors import BadInput
-from kvbound.generators import generate
-from kvbound.importers import read_azure, read_infercept
-from kvbound.instance import Instance, Machine, Request, Segment
-from kvbound.metrics import objective_value
-from kvbound.trace import Trace
-from kvbound.validator import verify_schedule
+from kvcore.certificates import Alone, verify_certificate
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Machine, Request, Segment
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from kvcore.trace import Trace
 from solvers.neighbourhoods import improve, why_not
+from workloads.builtin import builtin_instance
+from workloads.generators import generate
+from workloads.importers import read_azure, read_infercept
 
 FLOW = "total-flow-time"
 LENGTHS = (1, 16, 128, 1024)

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from kvbound.files import write_text
+from kvcore.files import write_text
 
 RESULTS = Path(__file__).parent / "results"
 

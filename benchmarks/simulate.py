@@ -17,11 +17,11 @@ from typing import Any
 
 from costmodels import get_cost
 from heuristics import POLICIES, Unsuited, get_policy, trace_policy
-from kvbound.errors import BadInput
-from kvbound.importers import read_agent_traces, read_azure, read_infercept
-from kvbound.instance import Instance, Machine
-from kvbound.metrics import total_flow_time
-from kvbound.validator import verify_schedule
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Machine
+from kvcore.metrics import total_flow_time
+from kvcore.referee import verify_schedule
+from workloads.importers import read_agent_traces, read_azure, read_infercept
 
 SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1))
 LINEAR = ("vllm", "sarathi")

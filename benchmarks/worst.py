@@ -1,6 +1,6 @@
 """Hunt for the worst instances that ship as `worst-POLICY-OBJECTIVE:n=N`, and print the tables about them.
 
-`python -m benchmarks.worst POLICY OBJECTIVE N [SEED]` hunts, and writes the instance to kvbound/samples/worst: the
+`python -m benchmarks.worst POLICY OBJECTIVE N [SEED]` hunts, and writes the instance to workloads/samples/worst: the
 worst of what it found, what lay there, and the instances of fewer requests.
 `python -m benchmarks.worst` prints the table of `docs/counterexamples.md`, every ratio computed anew; with `--whole` it
 prints that of the small family.
@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heuristics import get_policy
-from hunting import Claim, Family, Optima, hunt, judge
-from kvbound.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
-from kvbound.files import read_instance, write_text
+from hypotheses.counterexamples import Claim, Family, Optima, hunt, judge
+from kvcore.files import read_instance, write_text
+from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
 
-FOLDER = Path(__file__).parents[1] / "kvbound" / "samples" / "worst"
+FOLDER = Path(__file__).parents[1] / "workloads" / "samples" / "worst"
 STEPS = {2: 250, 3: 400, 4: 250}
 
 

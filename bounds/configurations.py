@@ -16,13 +16,13 @@ import numpy.typing as npt
 from bounds import kernels
 from bounds.bundle import Bundle, Point, Vector, maximise
 from bounds.task import Task
-from kvbound.certificates import Configurations, InvalidCertificate
-from kvbound.certificates.budget import Budget
-from kvbound.certificates.configurations import most_configurations
-from kvbound.certificates.running import Running, TooMany
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.rigid import kinds_of, memory_of, why_not_rigid
+from kvcore.certificates import Configurations, InvalidCertificate
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.configurations import most_configurations
+from kvcore.certificates.running import Running, TooMany
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.rigid import kinds_of, memory_of, why_not_rigid
 
 Array = npt.NDArray[np.int64]
 

@@ -7,9 +7,9 @@ from collections import Counter
 from math import comb, prod
 
 from bounds.task import Task
-from kvbound.certificates.exhaustive import MOST_STATES, Exhaustive, check_size, look
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
+from kvcore.certificates.exhaustive import MOST_STATES, Exhaustive, check_size, look
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
 
 FIRST, GROWTH = 1000, 4
 """States of the first search, and how many times more the next one may see."""

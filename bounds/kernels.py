@@ -2,7 +2,7 @@
 
 All in floating point: it only proposes prices.
 
-What `kvbound/certificates/ways.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
+What `kvcore/certificates/ways.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
 first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `ways.Course`; all prices are per slot.
 """
 

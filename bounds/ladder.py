@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from bounds.task import Task
-from kvbound.certificates import Alone, Certificate, InvalidCertificate, Proof, certify
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import Value, check_objective
+from kvcore.certificates import Alone, Certificate, InvalidCertificate, Proof, certify
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective
 
 
 @dataclass(frozen=True)

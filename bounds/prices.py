@@ -1,4 +1,4 @@
-"""Good prices for the slots of time; `kvbound.certificates.Prices` says what they prove.
+"""Good prices for the slots of time; `kvcore.certificates.Prices` says what they prove.
 
 Prices are found by generating ways, one request at a time (Dantzig and Wolfe's decomposition): a linear program mixes
 the ways known so far within the limits, its duals are new prices, and at these each request finds its cheapest way.
@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds import kernels
-from kvbound.certificates import Prices, Windows
-from kvbound.certificates.prices import FLOWS, why_not
-from kvbound.certificates.ways import Course
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request
-from kvbound.metrics import weight
+from kvcore.certificates import Prices, Windows
+from kvcore.certificates.prices import FLOWS, why_not
+from kvcore.certificates.ways import Course
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request
+from kvcore.metrics import weight
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

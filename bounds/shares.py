@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from bounds.task import Task
-from kvbound.certificates.one_machine import least_late
-from kvbound.certificates.shares import RESOURCES, UNIT, Market, Shares
-from kvbound.certificates.steps import lines
-from kvbound.instance import Instance
-from kvbound.metrics import SUMS, Value, weight
+from kvcore.certificates.one_machine import least_late
+from kvcore.certificates.shares import RESOURCES, UNIT, Market, Shares
+from kvcore.certificates.steps import lines
+from kvcore.instance import Instance
+from kvcore.metrics import SUMS, Value, weight
 
 ROUNDS = 8
 """Times that a proof is improved, at the most."""

@@ -8,11 +8,11 @@ from bounds.ascent import ascend
 from bounds.generate import generate
 from bounds.prices import DEVICE, Market, Oracle, Point, first_prices, proof_of
 from bounds.task import Task
-from kvbound.certificates import Prices, Windows
-from kvbound.certificates.budget import Budget
-from kvbound.certificates.prices import kinds, spend, why_not
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
+from kvcore.certificates import Prices, Windows
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.prices import kinds, spend, why_not
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
 
 PIECES = 320
 """Prices change at most so often where requests make calls."""

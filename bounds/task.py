@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvbound.instance import Instance
-from kvbound.metrics import Value
+from kvcore.instance import Instance
+from kvcore.metrics import Value
 
 
 @dataclass(frozen=True)

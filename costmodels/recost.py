@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from pydantic import ValidationError
 
-from kvbound.cost import Cost
-from kvbound.errors import BadInput
-from kvbound.files import first_error
-from kvbound.instance import Instance, Request, Segment, Slo
+from kvcore.cost import Cost
+from kvcore.errors import BadInput
+from kvcore.files import first_error
+from kvcore.instance import Instance, Request, Segment, Slo
 
 
 def with_cost(instance: Instance, cost: Cost, tick: Fraction) -> Instance:

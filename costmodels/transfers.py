@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from costmodels.least_squares import columns, fit_function
 from costmodels.observations import Floats, table_of
 from costmodels.rounding import Function
-from kvbound.cost_file import Observation
-from kvbound.errors import BadInput
+from kvcore.cost_file import Observation
+from kvcore.errors import BadInput
 
 Transfers = Literal["overlapped", "sync"]
 OUT, IN = ("swap_out_tokens", "swap_outs"), ("swap_in_tokens", "swap_ins")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import Value
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value
 
 if TYPE_CHECKING:
     from formulations.arc_flow import ArcFlow

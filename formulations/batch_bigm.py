@@ -23,12 +23,12 @@ from formulations.batch_moves import BatchMoves
 from formulations.batch_objective import BatchObjective
 from formulations.batch_start import BatchStart
 from formulations.timing import end_at, is_paced, start_early
-from kvbound.chains import chains, least_work
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import OBJECTIVES, Value
-from kvbound.schedule import Batch, Schedule
-from kvbound.trace import Trace
+from kvcore.chains import chains, least_work
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import OBJECTIVES, Value
+from kvcore.schedule import Batch, Schedule
+from kvcore.trace import Trace
 
 Rows = Iterator[Any]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyomo.environ as pyo
 
 from formulations.horizon import latest_completions, latest_first_tokens
-from kvbound.chains import least_batch, least_times, least_work, longest_batch
+from kvcore.chains import least_batch, least_times, least_work, longest_batch
 
 if TYPE_CHECKING:
     from formulations.batch_bigm import BatchBigM

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
 
-from kvbound.chains import apart, least_batch, longest_batch
-from kvbound.cost import Features
+from kvcore.chains import apart, least_batch, longest_batch
+from kvcore.cost import Features
 
 if TYPE_CHECKING:
     from formulations.batch_bigm import BatchBigM

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
 
-from kvbound.chains import may_drop, may_swap
+from kvcore.chains import may_drop, may_swap
 
 if TYPE_CHECKING:
     from formulations.batch_bigm import BatchBigM

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyomo.environ as pyo
 
 from formulations.batch_clock import Starts
-from kvbound.metrics import Value
+from kvcore.metrics import Value
 
 if TYPE_CHECKING:
     from formulations.batch_bigm import BatchBigM

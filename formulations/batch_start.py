@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 
 from formulations.batch_clock import Slots
 from formulations.timing import ORDERED
-from kvbound.trace import Move, RequestTrace, Step, Trace
+from kvcore.trace import Move, RequestTrace, Step, Trace
 
 if TYPE_CHECKING:
     from formulations.batch_bigm import BatchBigM

@@ -10,12 +10,12 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
-from kvbound.cost import CostFunction, Features
-from kvbound.errors import BadInput, MissingTool
-from kvbound.instance import Instance, Request
-from kvbound.metrics import OBJECTIVES, Value
-from kvbound.schedule import Batch, Schedule
-from kvbound.trace import Trace
+from kvcore.cost import CostFunction, Features
+from kvcore.errors import BadInput, MissingTool
+from kvcore.instance import Instance, Request
+from kvcore.metrics import OBJECTIVES, Value
+from kvcore.schedule import Batch, Schedule
+from kvcore.trace import Trace
 
 try:
     from ortools.sat.python import cp_model

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from kvbound.chains import Chain, chains, chunks, least_batch, least_times, least_work, may_swap
-from kvbound.cost import CostFunction
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import Value, check_objective, weight
-from kvbound.result import Horizon
+from kvcore.chains import Chain, chains, chunks, least_batch, least_times, least_work, may_swap
+from kvcore.cost import CostFunction
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective, weight
+from kvcore.result import Horizon
 
 
 def sufficient_batches(instance: Instance, objective: str, upper_bound: Value) -> Horizon:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kvbound.instance import Instance
-from kvbound.schedule import Batch, Schedule
-from kvbound.state import RequestState
-from kvbound.trace import Trace
-from kvbound.validator import Execution, verify_schedule
+from kvcore.instance import Instance
+from kvcore.referee import Execution, verify_schedule
+from kvcore.schedule import Batch, Schedule
+from kvcore.state import RequestState
+from kvcore.trace import Trace
 
 ORDERED = {"discard": "drop", "swap": "swap_out"}
 """The move that a handling orders in the batch after the one that starts the call."""

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from costmodels.fitted import Fit, Observation, Shape, fit
 from costmodels.transfers import Transfers
 from gpu_validation.measure import spread
-from kvbound.cost import Features
+from kvcore.cost import Features
 
 VISITS = 3
 """How often the grid is gone through."""

@@ -14,7 +14,7 @@ from costmodels.models import MODELS
 from gpu_validation.measure import facts
 from gpu_validation.scenarios import workload
 from gpu_validation.truth import Record, check_all
-from kvbound.files import write_text
+from kvcore.files import write_text
 
 
 def check(device: str) -> list[Record]:

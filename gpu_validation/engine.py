@@ -29,7 +29,7 @@ from gpu_validation.movers import movers
 from gpu_validation.plan import BatchPlan, Plan, synthetic_plan
 from gpu_validation.sampling import check_sampler, choose
 from gpu_validation.swap import Swapper, pick_mover
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 KEPT = 16
 """Plans kept on the device."""

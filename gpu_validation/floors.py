@@ -14,7 +14,7 @@ from costmodels.roofline import compute_function, memory_function
 from costmodels.rounding import longest
 from costmodels.transfers import bandwidth_functions
 from gpu_validation.calibration import Measured, Point
-from kvbound.cost import Features
+from kvcore.cost import Features
 
 SLOWED = 0.03
 """A batch that a swap slows by at most this hides it."""

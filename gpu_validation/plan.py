@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu_validation.allocator import Allocator, Piece
-from kvbound.instance import Instance, Request
-from kvbound.schedule import Batch, Schedule
-from kvbound.trace import BatchTrace, Step, Trace
-from kvbound.validator import verify_schedule
+from kvcore.instance import Instance, Request
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Batch, Schedule
+from kvcore.trace import BatchTrace, Step, Trace
 
 Integers = NDArray[np.int64]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kvbound.files import write_text
+from kvcore.files import write_text
 
 RECORDS = Path(__file__).parent / "records"
 CLI = ("-m", "kvbound")

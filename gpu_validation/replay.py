@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from gpu_validation.plan import make_plan
 from gpu_validation.retime import planned_seconds, retimed
-from kvbound.cost import Cost
-from kvbound.metrics import objective_value
-from kvbound.trace import Trace
+from kvcore.cost import Cost
+from kvcore.metrics import objective_value
+from kvcore.trace import Trace
 
 if TYPE_CHECKING:
     from gpu_validation.engine import Engine, Run

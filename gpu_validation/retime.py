@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from kvbound.instance import Request
-from kvbound.trace import BatchTrace, CallTrace, RequestTrace, Run, Trace
+from kvcore.instance import Request
+from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Run, Trace
 
 NANOSECOND = Fraction(1, 10**9)
 

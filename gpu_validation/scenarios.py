@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kvbound.instance import Call, Instance, Machine, Request, Segment
-from kvbound.schedule import Batch, Schedule
+from kvcore.instance import Call, Instance, Machine, Request, Segment
+from kvcore.schedule import Batch, Schedule
 
 WAYS = ("preserve", "swap", "recompute", "swap-part", "recompute-part")
 """What happens to the KV in a pause: nothing, all or half of it swapped out and in, all or half dropped."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvbound.files import write_text
+from kvcore.files import write_text
 
 NOT_YET = "not yet measured"
 LARGE = 500_000_000

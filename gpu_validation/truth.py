@@ -24,7 +24,7 @@ from gpu_validation.devices import open_backend
 from gpu_validation.engine import Engine, Run
 from gpu_validation.plan import Plan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 
 TOLERANCE = 2e-2
 """Of L3: the norm of the difference of the logits of a token, over the norm of the logits."""

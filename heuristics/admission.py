@@ -19,7 +19,7 @@ from heuristics.bank import Bank, Blocks, Flags, Holding
 from heuristics.job import Job
 from heuristics.lockstep import Lockstep, Runner
 from heuristics.outlook import Outlook
-from kvbound.instance import Machine
+from kvcore.instance import Machine
 
 
 class Admission:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kvbound.cost import Cost, Features
-from kvbound.instance import Machine
+from kvcore.cost import Cost, Features
+from kvcore.instance import Machine
 
 
 class Effort(NamedTuple):

@@ -12,7 +12,7 @@ from heuristics.job import Job
 from heuristics.plan import Plan
 from heuristics.unified import Unified
 from heuristics.view import View
-from kvbound.instance import Handling
+from kvcore.instance import Handling
 
 
 class AugServe(Unified):

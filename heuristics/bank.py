@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from kvbound.instance import LIMIT
+from kvcore.instance import LIMIT
 
 Blocks = NDArray[np.int64]
 Flags = NDArray[np.bool_]

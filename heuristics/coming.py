@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from heuristics.job import Job
-from kvbound.instance import Handling
+from kvcore.instance import Handling
 
 
 class Coming(NamedTuple):

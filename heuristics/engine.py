@@ -14,12 +14,12 @@ from heuristics.outlook import Outlook
 from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.view import View
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request
-from kvbound.schedule import Batch, Schedule
-from kvbound.state import DONE
-from kvbound.trace import Trace
-from kvbound.validator import Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request
+from kvcore.referee import Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
+from kvcore.schedule import Batch, Schedule
+from kvcore.state import DONE
+from kvcore.trace import Trace
 
 DECISION_SECONDS = 20.0
 """A policy that takes longer than this, up to twice that, over one decision is ended."""

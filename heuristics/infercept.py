@@ -10,8 +10,8 @@ from heuristics.intercept import Intercept, call_time, forward, kind
 from heuristics.job import Job, Knows
 from heuristics.plan import Plan
 from heuristics.view import View
-from kvbound.cost import Features
-from kvbound.instance import LIMIT
+from kvcore.cost import Features
+from kvcore.instance import LIMIT
 
 
 class Infercept(Intercept):

@@ -9,7 +9,7 @@ from heuristics.intercept import Intercept, call_time, first_come, forward
 from heuristics.job import Job
 from heuristics.plan import Plan
 from heuristics.view import View
-from kvbound.instance import LIMIT
+from kvcore.instance import LIMIT
 
 
 class InferceptAsReleased(Intercept):

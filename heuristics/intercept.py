@@ -8,8 +8,8 @@ from heuristics.job import Job
 from heuristics.plan import Plan
 from heuristics.unified import Unified
 from heuristics.view import View
-from kvbound.cost import Cost, CostFunction, Features
-from kvbound.instance import LIMIT
+from kvcore.cost import Cost, CostFunction, Features
+from kvcore.instance import LIMIT
 
 TRANSFERS = {"swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins"}
 

@@ -6,10 +6,10 @@ from typing import Literal
 
 from heuristics.alone import Effort
 from heuristics.outlook import Outlook
-from kvbound.instance import Handling, Slo
-from kvbound.state import CALLING, RequestState
-from kvbound.trace import Phase
-from kvbound.validator import Execution
+from kvcore.instance import Handling, Slo
+from kvcore.referee import Execution
+from kvcore.state import CALLING, RequestState
+from kvcore.trace import Phase
 
 Knows = Literal["online", "predictions", "clairvoyant"]
 """What a policy may know: `online`, what has happened; `predictions`, also the sizes and calls of the requests that

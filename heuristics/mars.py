@@ -12,7 +12,7 @@ from heuristics.patience import Patience
 from heuristics.plan import Plan
 from heuristics.unified import Entry, Unified
 from heuristics.view import View
-from kvbound.instance import Handling
+from kvcore.instance import Handling
 
 Key = tuple[bool, int, int]
 

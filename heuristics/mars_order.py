@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from heuristics.job import Job
 from heuristics.ranked import Ranked
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 
 class MarsOrder(Ranked):

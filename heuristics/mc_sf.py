@@ -12,7 +12,7 @@ from heuristics.outlook import Outlook
 from heuristics.plan import Plan
 from heuristics.unified import Unified
 from heuristics.view import View
-from kvbound.instance import Handling, Machine
+from kvcore.instance import Handling, Machine
 
 AHEAD = 32
 """For how many batches ahead the first waiting request is tested; then the engine asks again."""

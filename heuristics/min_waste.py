@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from heuristics.alone import Alone
-from kvbound.errors import BadInput
-from kvbound.instance import Handling, Instance, Machine, Request
+from kvcore.errors import BadInput
+from kvcore.instance import Handling, Instance, Machine, Request
 
 Chooser = Callable[[Request, int], Handling]
 """Chooses the handling of a request's call k (from 0)."""

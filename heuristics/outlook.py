@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heuristics.alone import Alone, Effort
-from kvbound.instance import LIMIT, Request, Segment
+from kvcore.instance import LIMIT, Request, Segment
 
 
 class Outlook:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from heuristics.policy import Policy
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 
 def own_policy(text: str) -> Policy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from kvbound.instance import LIMIT
+from kvcore.instance import LIMIT
 
 
 class Patience:

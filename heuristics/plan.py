@@ -9,10 +9,10 @@ from heuristics.bank import Holding
 from heuristics.job import Job, NotKnown
 from heuristics.outlook import Outlook
 from heuristics.view import View
-from kvbound.instance import LIMIT
-from kvbound.schedule import Batch
-from kvbound.state import Stream
-from kvbound.trace import Phase
+from kvcore.instance import LIMIT
+from kvcore.schedule import Batch
+from kvcore.state import Stream
+from kvcore.trace import Phase
 
 NOTHING: dict[str, int] = {}
 FIELDS = set(Batch.model_fields)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from heuristics.job import Knows
 from heuristics.plan import Plan
 from heuristics.view import View
-from kvbound.instance import Machine
+from kvcore.instance import Machine
 
 
 class Policy(ABC):

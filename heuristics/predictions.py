@@ -14,9 +14,9 @@ from fractions import Fraction
 
 from pydantic import ValidationError
 
-from kvbound.errors import BadInput
-from kvbound.files import first_error
-from kvbound.instance import LIMIT, Instance, Request, Segment
+from kvcore.errors import BadInput
+from kvcore.files import first_error
+from kvcore.instance import LIMIT, Instance, Request, Segment
 
 KINDS = "exact, noise:P, types or bins:NxW"
 NOISE = re.compile(r"noise:([0-9]{1,3}(?:\.[0-9]{1,9})?)")

@@ -16,7 +16,7 @@ from heuristics.job import Job
 from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.view import View
-from kvbound.instance import LIMIT
+from kvcore.instance import LIMIT
 
 
 class Candidate(NamedTuple):

@@ -28,12 +28,12 @@ from heuristics.sjf_api import SjfApi
 from heuristics.swap import Swap
 from heuristics.table_1 import table_1
 from heuristics.vllm import Vllm
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import Value, check_objective, objective_value
-from kvbound.schedule import Schedule
-from kvbound.trace import Trace
-from kvbound.validator import verify_schedule
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
 
 STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 """Policies that never evict and run on every machine; the best of them is where a solve starts."""

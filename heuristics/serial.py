@@ -5,7 +5,7 @@ from __future__ import annotations
 from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.view import View
-from kvbound.instance import LIMIT
+from kvcore.instance import LIMIT
 
 
 class Serial(Policy):

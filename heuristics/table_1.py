@@ -8,7 +8,7 @@ from heuristics.job import Job
 from heuristics.plan import Plan
 from heuristics.unified import Unified
 from heuristics.view import View
-from kvbound.instance import LIMIT
+from kvcore.instance import LIMIT
 
 
 class Table1(Unified):

@@ -10,7 +10,7 @@ from heuristics.job import Job
 from heuristics.plan import Plan
 from heuristics.policy import Policy
 from heuristics.view import View
-from kvbound.instance import LIMIT, Handling, Machine
+from kvcore.instance import LIMIT, Handling, Machine
 
 
 class Entry(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from heuristics.job import Job
-from kvbound.cost import Cost
-from kvbound.instance import Machine
+from kvcore.cost import Cost
+from kvcore.instance import Machine
 
 
 @dataclass(slots=True)

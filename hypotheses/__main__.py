@@ -8,7 +8,7 @@ import sys
 from hypotheses.files import COUNTEREXAMPLES, load, save, shipped
 from hypotheses.page import PAGE, RECORDS, kept, page, read_records
 from hypotheses.verdict import check
-from kvbound.files import write_text
+from kvcore.files import write_text
 
 
 def main(names: list[str]) -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from heuristics import Policy, PolicyError, Unsuited, get_policy, run_policy
-from kvbound.certificates import Certificate, Exhaustive, InvalidCertificate, certify
-from kvbound.certificates.exhaustive import look
-from kvbound.instance import Instance
-from kvbound.metrics import Value, objective_value
-from kvbound.schedule import Schedule
-from kvbound.trace import Trace
-from kvbound.validator import verify_schedule
+from kvcore.certificates import Certificate, Exhaustive, InvalidCertificate, certify
+from kvcore.certificates.exhaustive import look
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
 from solvers.search import search
 
 FLOW_TIME = "total-flow-time"

@@ -11,8 +11,8 @@ from typing import Any
 from hypotheses.case import Held
 from hypotheses.hypothesis import Hypothesis
 from hypotheses.verdict import Verdict
-from kvbound.errors import BadInput
-from kvbound.files import write_text
+from kvcore.errors import BadInput
+from kvcore.files import write_text
 
 SHIPPED = Path(__file__).parent / "shipped"
 COUNTEREXAMPLES = Path(__file__).parent / "counterexamples"

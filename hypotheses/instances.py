@@ -9,9 +9,9 @@ from itertools import combinations_with_replacement, product
 from pydantic import ValidationError
 
 from hypotheses.families import possible
-from kvbound.cost import Cost, CostFunction
-from kvbound.instance import Call, Handling, Instance, Machine, Request, Segment
-from kvbound.schedule import Batch, Schedule
+from kvcore.cost import Cost, CostFunction
+from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
+from kvcore.schedule import Batch, Schedule
 
 THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=False)
 """The machine of the theory model, but for its memory: unit batches of any size, a running request goes on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from kvbound.trace import BatchTrace, CallTrace, Move, RequestTrace, Step, Trace
+from kvcore.trace import BatchTrace, CallTrace, Move, RequestTrace, Step, Trace
 
 Kind = Literal[
     "prefill",

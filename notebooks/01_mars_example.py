@@ -20,10 +20,10 @@ from IPython.display import SVG
 
 from bounds import bound
 from kvbound import objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import verify_certificate
 from kvbound.plots import compare_schedules, render
+from kvcore.certificates import verify_certificate
 from solvers import simulate_policy, solve
+from workloads.builtin import builtin_instance
 
 # %% [markdown]
 # ## The instance

@@ -18,9 +18,9 @@ from IPython.display import SVG, display
 from matplotlib.figure import Figure
 
 from kvbound import objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
 from kvbound.plots import compare_schedules, render
 from solvers.search import search
+from workloads.builtin import builtin_instance
 
 # %% [markdown]
 # ## The instance

@@ -22,12 +22,12 @@ from bounds import bound
 from costmodels import get_cost
 from heuristics.load import rate, scaled
 from kvbound import objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import verify_certificate
-from kvbound.generators import generate
 from kvbound.plots import gantt, render
+from kvcore.certificates import verify_certificate
 from solvers import simulate_policy
 from solvers.search import search
+from workloads.builtin import builtin_instance
+from workloads.generators import generate
 
 OBJECTIVE = "total-flow-time"
 

@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from IPython.display import SVG
 
-from hunting import Family, hunt
+from hypotheses.counterexamples import Family, hunt
 from kvbound import objective_value, verify_schedule
 from kvbound.plots import compare_schedules, render
 from solvers import simulate_policy

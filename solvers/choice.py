@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 
 from formulations import FORMULATIONS
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.rigid import why_not_rigid
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.rigid import why_not_rigid
 from solvers.lagrange.scope import late_segments, why_not
 from solvers.registry import SOLVERS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kvbound.validator import verify_schedule
+from kvcore.referee import verify_schedule
 from solvers.registry import solver_version
 from solvers.task import Bound, Done, Found, Send, Size, Stop, Task
 

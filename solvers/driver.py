@@ -9,18 +9,18 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import kvbound
+import kvcore
 from heuristics import better_traces, get_policy, run_policy
 from heuristics.predictions import predictions as believed
-from kvbound.certificates import Alone, Certificate, certify
-from kvbound.coarsen import fine_bound
-from kvbound.errors import BadInput, MissingTool
-from kvbound.instance import Instance
-from kvbound.metrics import Value, check_objective, objective_value
-from kvbound.result import BoundKind, Horizon, Result, SolverInfo
-from kvbound.schedule import Schedule
-from kvbound.trace import Trace
-from kvbound.validator import InvalidSchedule, verify_schedule
+from kvcore.certificates import Alone, Certificate, certify
+from kvcore.coarsen import fine_bound
+from kvcore.errors import BadInput, MissingTool
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective, objective_value
+from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.result import BoundKind, Horizon, Result, SolverInfo
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
 from solvers.choice import choose
 from solvers.pool import race
 from solvers.registry import WITHOUT_HORIZON, solver_version
@@ -111,7 +111,7 @@ def simulate_policy(
     chosen = get_policy(policy)
     schedule = run_policy(instance, chosen, believed(predictions, instance, seed))
     seconds = time.monotonic() - started
-    info = SolverInfo("policy", kvbound.__version__)
+    info = SolverInfo("policy", kvcore.__version__)
     return Result(
         instance, objective, schedule=schedule, solver=info, policy=chosen.name, seconds=seconds, stopped="ended"
     )

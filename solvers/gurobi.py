@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kvbound.errors import MissingTool
+from kvcore.errors import MissingTool
 from solvers.matrix import Array, MatrixModel
 from solvers.registry import load
 from solvers.task import Done, Stop, Task

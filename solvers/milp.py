@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 
 import formulations
-from kvbound.validator import verify_schedule
+from kvcore.referee import verify_schedule
 from solvers.matrix import Array, MatrixModel
 from solvers.task import Bound, Done, Found, Send, Size, Task
 

@@ -18,7 +18,7 @@ from typing import IO
 
 import psutil
 
-from kvbound.metrics import Value
+from kvcore.metrics import Value
 from solvers.task import GRACE, Done, Failed, Message, Stop, Task
 
 

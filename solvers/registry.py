@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
 
-from kvbound.errors import MissingTool
+from kvcore.errors import MissingTool
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from kvbound.certificates import Certificate
-from kvbound.instance import Instance
-from kvbound.metrics import Value
-from kvbound.result import BoundKind, Horizon
-from kvbound.schedule import Schedule
+from kvcore.certificates import Certificate
+from kvcore.instance import Instance
+from kvcore.metrics import Value
+from kvcore.result import BoundKind, Horizon
+from kvcore.schedule import Schedule
 
 Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped early", "solver failure"]
 """Why a solve ended; "stopped early": a `--gap` or `--better-than` was decided."""

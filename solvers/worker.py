@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 
-from kvbound import __version__
-from kvbound.errors import BadInput, MissingTool
-from kvbound.metrics import Value
+from kvcore import __version__
+from kvcore.errors import BadInput, MissingTool
+from kvcore.metrics import Value
 from solvers.registry import WITHOUT_HORIZON, missing
 from solvers.task import GRACE, NEWS, Bound, Done, Failed, Found, Message, Send, Task, leave_signals_to_the_parent
 
@@ -92,7 +92,7 @@ def _runner(task: Task) -> Callable[[Task, Send], Done]:
 
 
 def _search(task: Task, send: Send) -> Done:
-    from kvbound.certificates import Alone, rounded
+    from kvcore.certificates import Alone, rounded
     from solvers.search import search
 
     def progress(incumbent: Value | None, bound: Value | None) -> None:

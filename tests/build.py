@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvbound import Batch, Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment
+from kvcore import Batch, Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment
 
 
 def request(id: str, prompt: int, *segments: int | tuple[Any, ...], **more: Any) -> Request:

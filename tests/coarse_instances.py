@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from kvbound import Call, Instance, Machine, Request, Segment
-from kvbound.coarsen import coarsen
+from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore.coarsen import coarsen
 
 HANDLINGS = ["preserve", "discard", "swap", "free", "free"]
 

@@ -8,7 +8,7 @@ import json
 import sys
 
 from formulations.cp_sat import CpSat, cp_model
-from kvbound import InvalidSchedule, objective_value, verify_schedule
+from kvcore import InvalidSchedule, objective_value, verify_schedule
 from tests.differential import drawn
 
 

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 
 from formulations import cp_sat
 from formulations.cp_sat import CpSat, cp_model
-from kvbound import InvalidSchedule, objective_value, verify_schedule
+from kvcore import InvalidSchedule, objective_value, verify_schedule
 from tests.differential import MADE, drawn, question
 
 KINDS = ("dropped", "up", "down")

@@ -5,8 +5,8 @@ from functools import cache
 from typing import NamedTuple
 
 from formulations.horizon import sufficient_batches
-from kvbound import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment
-from kvbound.cost import CostFunction
+from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment
+from kvcore.cost import CostFunction
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import tiny_instance
 

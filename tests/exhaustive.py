@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kvbound.certificates.batches import TooManyStates
-from kvbound.certificates.search import Search
-from kvbound.instance import Instance
-from kvbound.metrics import Value, objective_value
-from kvbound.schedule import Schedule
-from kvbound.validator import verify_schedule
+from kvcore.certificates.batches import TooManyStates
+from kvcore.certificates.search import Search
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
 
 __all__ = ["TooManyStates", "exhaustive_optimum"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvbound import Batch, Instance, Schedule
-from kvbound.builtin import builtin_instance
+from kvcore import Batch, Instance, Schedule
+from workloads.builtin import builtin_instance
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 
 from formulations import make
-from kvbound import BadInput, InvalidSchedule, objective_value, verify_schedule
+from kvcore import BadInput, InvalidSchedule, objective_value, verify_schedule
 from solvers import highs
 from solvers.matrix import MatrixModel
 from solvers.task import Task

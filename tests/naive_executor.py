@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from kvbound import Batch, Instance, Request, Schedule
+from kvcore import Batch, Instance, Request, Schedule
 
 KINDS = ("drop", "swap_out", "swap_in")
 ORDERED = {"discard": "drop", "swap": "swap_out"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from kvbound import Call, Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
 
 
 def crowded_instance(seed: int, most: int = 10) -> Instance:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kvbound import Batch, Instance, Request, Schedule, verify_schedule
-from kvbound.trace import RequestTrace, Step, Trace
+from kvcore import Batch, Instance, Request, Schedule, verify_schedule
+from kvcore.trace import RequestTrace, Step, Trace
 
 
 class Look(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kvbound import Instance
-from kvbound.certificates import Prices, Windows
+from kvcore import Instance
+from kvcore.certificates import Prices, Windows
 
 PRICEABLE: dict[str, Any] = {"evict": False, "partial": False, "cost": "unit"}
 """What `tiny_instance` must fix so that prices of slots prove something."""

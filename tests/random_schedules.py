@@ -10,8 +10,8 @@ import random
 from fractions import Fraction
 from typing import Any
 
-from kvbound import Batch, Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, Slo
-from kvbound.cost import TokensAbove
+from kvcore import Batch, Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, Slo
+from kvcore.cost import TokensAbove
 from tests.naive_executor import KINDS, World
 
 LINEAR = ("busy", "any_decode", "any_prefill", "tokens", "generated", "decode_requests", "prefill_requests",

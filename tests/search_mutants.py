@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from kvbound import objective_value, verify_schedule
-from kvbound.cost import Features
+from kvcore import objective_value, verify_schedule
+from kvcore.cost import Features
 from solvers.search import chains, layers, objectives, options, prices, problem, state, successors, table
 from tests.differential import MADE, question
 

@@ -11,7 +11,7 @@ from heuristics.alone import Alone
 from heuristics.bank import Bank, Holding, is_safe
 from heuristics.lockstep import Lockstep, Runner
 from heuristics.outlook import Outlook
-from kvbound import Call, Cost, CostFunction, Machine, Request, Segment
+from kvcore import Call, Cost, CostFunction, Machine, Request, Segment
 
 
 def some_order_works(capacity: int, holdings: list[Holding]) -> bool:

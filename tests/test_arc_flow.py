@@ -13,16 +13,16 @@ from formulations.arc_flow.program import is_batch
 from formulations.batch_start import broken
 from formulations.timing import start_early
 from heuristics import best_schedule
-from kvbound import BadInput, Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.result import Horizon
-from kvbound.schedule import Batch
+from kvcore import BadInput, Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore.result import Horizon
+from kvcore.schedule import Batch
 from solvers import highs
 from solvers.matrix import MatrixModel
 from solvers.pool import race
 from solvers.task import Task
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
 PROFILE_NAMES = list(PROFILES)

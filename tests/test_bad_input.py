@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from kvbound import BadInput, Batch, Instance, Machine, Request, Schedule, Segment, Slo, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import Certificate
-from kvbound.files import MAX_BYTES, parse, read_instance, read_schedule, read_text, write_text
-from kvbound.instance import LIMIT
+from kvcore import BadInput, Batch, Instance, Machine, Request, Schedule, Segment, Slo, verify_schedule
+from kvcore.certificates import Certificate
+from kvcore.files import MAX_BYTES, parse, read_instance, read_schedule, read_text, write_text
+from kvcore.instance import LIMIT
 from tests.mars_schedules import MARS, mars
 from tests.random_schedules import random_instance, random_schedule
+from workloads.builtin import builtin_instance
 
 DELETE = object()
 
@@ -409,7 +409,7 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
 
 
 def test_a_file_of_exactly_the_limit_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvbound.files.MAX_BYTES", 2**20)
+    monkeypatch.setattr("kvcore.files.MAX_BYTES", 2**20)
     path = tmp_path / "file.json"
     path.write_text(" " * 2**20)
     assert len(read_text(path)) == 2**20
@@ -426,7 +426,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         assert read_instance("-") == mars()
     with path.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
-        monkeypatch.setattr("kvbound.files.MAX_BYTES", 100)
+        monkeypatch.setattr("kvcore.files.MAX_BYTES", 100)
         with pytest.raises(BadInput, match="standard input: larger than"):
             read_instance("-")
 

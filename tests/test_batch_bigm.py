@@ -7,12 +7,12 @@ import solvers
 from formulations.batch_bigm import BatchBigM, time_scale
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule
-from kvbound import BadInput, objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.result import Horizon
+from kvcore import BadInput, objective_value, verify_schedule
+from kvcore.result import Horizon
 from solvers import driver
 from solvers.search import search
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
 TINY = [(seed, profile) for seed, profile in enumerate([*PROFILES, *PROFILES], 1)]

@@ -9,8 +9,10 @@ import pytest
 
 import bounds
 import solvers
-from kvbound import OBJECTIVES, BadInput, Call, Instance, Machine, Request, Segment, builtin
-from kvbound.certificates import (
+from kvbound.cli.bound import climb
+from kvbound.cli.solve import stronger
+from kvcore import OBJECTIVES, BadInput, Call, Instance, Machine, Request, Segment
+from kvcore.certificates import (
     Alone,
     Certificate,
     Coarse,
@@ -21,15 +23,14 @@ from kvbound.certificates import (
     read_certificate,
     verify_certificate,
 )
-from kvbound.certificates.parts import Part
-from kvbound.chains import chains, least_batches, least_times
-from kvbound.cli.bound import climb
-from kvbound.cli.solve import stronger
-from kvbound.files import parse
+from kvcore.certificates.parts import Part
+from kvcore.chains import chains, least_batches, least_times
+from kvcore.files import parse
 from tests.commands import kvbound
 from tests.optima import optima
 from tests.random_proofs import PRICEABLE, random_prices
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads import builtin
 
 MARS = builtin.builtin_instance("mars-figure1")
 

@@ -5,13 +5,13 @@ import time
 import pytest
 
 import solvers
-from kvbound import BadInput, objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
+from kvcore import BadInput, objective_value, verify_schedule
 from solvers import choice
 from solvers.choice import choose
 from solvers.pool import race
 from solvers.search import search
 from solvers.task import Done, Found, Task
+from workloads.builtin import builtin_instance
 
 
 def ways(name, objective="total-flow-time"):

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import solvers
-from kvbound.builtin import builtin_instance
 from kvbound.cli import main
+from workloads.builtin import builtin_instance
 
 INTERFACE_KEYS = {
     "instance", "instance_sha256", "objective", "tick_seconds", "status", "value", "mean", "bound", "gap", "bound_kind",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from heuristics import PolicyError, get_policy, run_policy
-from kvbound import (
+from kvcore import (
     BadInput,
     Batch,
     Cost,
@@ -21,9 +21,9 @@ from kvbound import (
     objective_value,
     verify_schedule,
 )
-from kvbound.coarsen import coarsen, fine_bound, lift
-from kvbound.files import parse
-from kvbound.trace import Trace
+from kvcore.coarsen import coarsen, fine_bound, lift
+from kvcore.files import parse
+from kvcore.trace import Trace
 from tests.build import batch, instance, request, schedule
 from tests.coarse_instances import fine_for_relax, fine_for_restrict
 from tests.exhaustive import TooManyStates, exhaustive_optimum

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from heuristics import POLICIES, Unsuited, trace_policy
-from kvbound import Cost, CostFunction, Instance, Machine, Request, Segment, measures, verify_schedule
-from kvbound.instance import Call
+from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment, measures, verify_schedule
+from kvcore.instance import Call
 
 
 def serving(seed: int) -> Instance:

@@ -9,17 +9,17 @@ import solvers
 from bounds.bundle import Bundle, Point, maximise
 from bounds.configurations import Market, Network, Stage, proofs, propose_configurations
 from bounds.task import Task
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import certify, verify_certificate
-from kvbound.certificates.budget import Budget
-from kvbound.certificates.running import Running, TooMany
-from kvbound.errors import BadInput
-from kvbound.rigid import OBJECTIVES, kinds_of, memory_of
+from kvcore.certificates import certify, verify_certificate
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.running import Running, TooMany
+from kvcore.errors import BadInput
+from kvcore.rigid import OBJECTIVES, kinds_of, memory_of
 from solvers.start_time.solve import StartTimeSolver
 from tests.build import instance as make
 from tests.build import request
 from tests.exhaustive import exhaustive_optimum
 from tests.test_start_time import RIGID, rigid
+from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
 NEVER = float("inf")

@@ -6,8 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import (
+from kvcore.certificates import (
     Certificate,
     Configurations,
     InvalidCertificate,
@@ -15,9 +14,9 @@ from kvbound.certificates import (
     configurations,
     verify_certificate,
 )
-from kvbound.certificates.budget import Budget
-from kvbound.certificates.running import Running, TooMany
-from kvbound.rigid import OBJECTIVES, kinds_of, memory_of
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.running import Running, TooMany
+from kvcore.rigid import OBJECTIVES, kinds_of, memory_of
 from solvers.start_time.configurations import Configurations as SolversConfigurations
 from solvers.start_time.multipliers import Multipliers
 from solvers.start_time.network import Network
@@ -27,6 +26,7 @@ from tests.build import instance as make
 from tests.build import request
 from tests.exhaustive import exhaustive_optimum
 from tests.test_start_time import RIGID, rigid, running_sets
+from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
 

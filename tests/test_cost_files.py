@@ -11,11 +11,11 @@ import pytest
 from costmodels import COSTS, DEVICES, MODELS, get_cost
 from costmodels.files import as_model, cost_file, read_cost, write_cost
 from costmodels.fitted import Observation, fit
-from kvbound import BadInput, Machine
-from kvbound.cost import Features
-from kvbound.cost_file import CostFile
-from kvbound.files import read_instance
-from kvbound.schemas import schema_text
+from kvcore import BadInput, Machine
+from kvcore.cost import Features
+from kvcore.cost_file import CostFile
+from kvcore.files import read_instance
+from kvcore.schemas import schema_text
 from tests.commands import kvbound
 
 TICK = Fraction(1, 10**9)

@@ -9,8 +9,8 @@ from fractions import Fraction
 import pytest
 
 from costmodels import COSTS, GPT_J_6B, VICUNA_13B, get_cost, infercept_6b, infercept_13b, infermax_7b, infermax_70b
-from kvbound import BadInput, Machine
-from kvbound.cost import Cost, Features
+from kvcore import BadInput, Machine
+from kvcore.cost import Cost, Features
 
 BATCH = Features(
     busy=1, any_decode=1, any_prefill=1, tokens=100, decode_requests=3, prefill_requests=2, decode_kv=5000,

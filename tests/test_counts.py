@@ -8,14 +8,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from kvbound import Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.cost import CostFunction
+from kvcore import Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore.cost import CostFunction
 from solvers.counts import CountSearch, count_model, fitting_vectors
 from solvers.counts.prices import first_prices
 from solvers.counts.togo import NEVER, Togo
 from solvers.search import DOMINANCE, search
 from tests.exhaustive import TooManyStates, exhaustive_optimum
+from workloads.builtin import builtin_instance
 
 MOST = 10**6
 

@@ -3,8 +3,8 @@
 import pytest
 
 import solvers
-from kvbound import BadInput
-from kvbound.builtin import builtin_instance
+from kvcore import BadInput
+from workloads.builtin import builtin_instance
 
 pytest.importorskip("ortools", reason="OR-Tools is not installed (extra cp-sat)")
 

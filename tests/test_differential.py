@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from formulations import PYOMO, make
-from kvbound import BadInput, Instance, Machine, Request, Segment, Slo, objective_value, verify_schedule
+from kvcore import BadInput, Instance, Machine, Request, Segment, Slo, objective_value, verify_schedule
 from solvers import milp
 from solvers.matrix import MatrixModel
 from solvers.search import search

@@ -9,12 +9,12 @@ import pytest
 
 import solvers
 from heuristics import best_schedule, better_traces
-from kvbound import BadInput, MissingTool, objective_value
-from kvbound.builtin import builtin_instance
-from kvbound.result import Horizon, Result
+from kvcore import BadInput, MissingTool, objective_value
+from kvcore.result import Horizon, Result
 from solvers import driver, pool, registry
 from solvers.registry import solver_licence
 from solvers.task import Bound, Done, Failed, Found, Task
+from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
 BIG = builtin_instance("hindsight-benchmark:seed=2")

@@ -4,12 +4,12 @@ from fractions import Fraction
 
 import pytest
 
-from kvbound import CostFunction, Slo
-from kvbound.builtin import builtin_instance
-from kvbound.certificates.search import Search
+from kvcore import CostFunction, Slo
+from kvcore.certificates.search import Search
 from tests.build import instance, request
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import fixed_handlings
+from workloads.builtin import builtin_instance
 
 
 def optimum(instance, objective):

@@ -7,17 +7,17 @@ import pytest
 
 import bounds
 from bounds.exhaustive import stands
-from kvbound import OBJECTIVES, BadInput, CostFunction, Machine
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import Alone, Certificate, Coarse, Exhaustive, InvalidCertificate, Parts, verify_certificate
-from kvbound.certificates.batches import TooManyStates
-from kvbound.certificates.exhaustive import MOST_STATES, look
-from kvbound.certificates.parts import Part
-from kvbound.certificates.search import COMPARED, Search
+from kvcore import OBJECTIVES, BadInput, CostFunction, Machine
+from kvcore.certificates import Alone, Certificate, Coarse, Exhaustive, InvalidCertificate, Parts, verify_certificate
+from kvcore.certificates.batches import TooManyStates
+from kvcore.certificates.exhaustive import MOST_STATES, look
+from kvcore.certificates.parts import Part
+from kvcore.certificates.search import COMPARED, Search
 from tests.build import instance, request
 from tests.exhaustive import exhaustive_optimum
 from tests.optima import optima
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
 

@@ -9,9 +9,9 @@ import random
 
 import pytest
 
-from kvbound import Batch, InvalidSchedule, Schedule, verify_schedule
-from kvbound.certificates.batches import after_moves, as_batch
-from kvbound.certificates.search import Search
+from kvcore import Batch, InvalidSchedule, Schedule, verify_schedule
+from kvcore.certificates.batches import after_moves, as_batch
+from kvcore.certificates.search import Search
 from tests.tiny_instances import PROFILES, tiny_instance
 
 KINDS = ("drop", "swap_out", "swap_in", "work")

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from kvbound import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
-from kvbound.certificates.search import Search
+from kvcore import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
+from kvcore.certificates.search import Search
 from tests import build
 from tests.exhaustive import exhaustive_optimum
 from tests.tiny_instances import fixed_handlings, tiny_instance

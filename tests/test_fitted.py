@@ -17,8 +17,8 @@ from costmodels.observations import errors, split, table_of
 from costmodels.roofline import roofline_functions
 from costmodels.rounding import longest
 from costmodels.transfers import bandwidth_functions, fit_transfers
-from kvbound import BadInput
-from kvbound.cost import Features
+from kvcore import BadInput
+from kvcore.cost import Features
 
 MOVES = {"out": ("swap_out_tokens", "swap_outs"), "in": ("swap_in_tokens", "swap_ins")}
 ROOF = roofline_functions(MODELS["llama-3.2-1b"], replace(DEVICES["h200"], bandwidth=4300 * 10**9, flops=790 * 10**12))[

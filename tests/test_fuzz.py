@@ -8,8 +8,9 @@ from collections import Counter
 import pytest
 
 from heuristics import engine
-from kvbound import BadInput, Request, Segment, validator
-from kvbound.certificates import Alone
+from kvcore import BadInput, Request, Segment
+from kvcore import referee as validator
+from kvcore.certificates import Alone
 from tests.fuzz import bounds, certificates, coarsening, files, optima, policies, referee
 from tests.fuzz.__main__ import PARTS, replay
 from tests.fuzz.case import Case, Wrong, judge

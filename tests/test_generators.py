@@ -15,18 +15,18 @@ from itertools import islice, pairwise
 import pytest
 
 from costmodels import COSTS, GPT_J_6B, get_cost
-from kvbound import BadInput, Instance, Machine, Request
-from kvbound.arrivals import arrivals
 from kvbound.cli.handling import with_handling
-from kvbound.files import read_instance
-from kvbound.generators import KINDS, Workload, generate
-from kvbound.generators.calls import CallType
-from kvbound.generators.draws import Moments, count, gamma, geometric, lognormal
-from kvbound.generators.infercept import TYPES
-from kvbound.generators.infermax_mix import GROUPS, MIXES
-from kvbound.generators.toolbench import TOOLBENCH
-from kvbound.stream import sizes_of, write_instance
+from kvcore import BadInput, Instance, Machine, Request
+from kvcore.files import read_instance
+from kvcore.stream import sizes_of, write_instance
 from tests.commands import kvbound
+from workloads.arrivals import arrivals
+from workloads.generators import KINDS, Workload, generate
+from workloads.generators.calls import CallType
+from workloads.generators.draws import Moments, count, gamma, geometric, lognormal
+from workloads.generators.infercept import TYPES
+from workloads.generators.infermax_mix import GROUPS, MIXES
+from workloads.generators.toolbench import TOOLBENCH
 
 NANOSECOND = Fraction(1, 10**9)
 

@@ -5,10 +5,10 @@ from fractions import Fraction
 import pytest
 
 from formulations.horizon import most_batches, sufficient_batches
-from kvbound import OBJECTIVES, BadInput
-from kvbound.builtin import builtin_instance
+from kvcore import OBJECTIVES, BadInput
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
 SEEDS = range(3)

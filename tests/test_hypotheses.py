@@ -12,13 +12,13 @@ from hypotheses import Case, Fails, Family, Hypothesis, Undecided, check, enumer
 from hypotheses.files import COUNTEREXAMPLES, save
 from hypotheses.instances import best_starts_in_order, earliest_starts, flow_time, plain, starting_at
 from hypotheses.page import PAGE, kept, page, read_records
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import read_certificate, verify_certificate
-from kvbound.errors import BadInput
-from kvbound.files import read_instance, read_schedule
-from kvbound.metrics import objective_value
-from kvbound.validator import verify_schedule
+from kvcore.certificates import read_certificate, verify_certificate
+from kvcore.errors import BadInput
+from kvcore.files import read_instance, read_schedule
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
 from tests.commands import kvbound
+from workloads.builtin import builtin_instance
 
 QUICK = (
     "mars-figure1-order", "mars-figure1-free", "mars-rank", "restarting-gains-nothing", "fcfs-unbounded",

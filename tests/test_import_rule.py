@@ -35,8 +35,8 @@ BELOW = {
 
 SEES_EVERYTHING = ("kvbound/cli/", "kvbound/__main__.py")
 INSIDE_FUNCTIONS = {
-    "kvbound/builtin.py": ("costmodels", "importers"),
-    "kvbound/generators/__init__.py": ("costmodels",),
+    "workloads/builtin.py": ("costmodels", "importers"),
+    "workloads/generators/__init__.py": ("costmodels",),
 }
 """What a file may import where it is used, though not on loading: built-in instances need a cost model.
 
@@ -44,7 +44,7 @@ Generated ones need a machine.
 """
 
 NOUNS = {
-    "kvbound.cost", "kvbound.errors", "kvbound.instance", "kvbound.schedule", "kvbound.state", "kvbound.trace",
+    "kvcore.cost", "kvcore.errors", "kvcore.instance", "kvcore.schedule", "kvcore.state", "kvcore.trace",
 }  # fmt: skip
 HEAVY = ("torch", "triton", "gurobipy", "ortools", "highspy", "matplotlib", "distributed", "pyarrow")
 
@@ -110,12 +110,12 @@ def test_every_package_has_its_place() -> None:
     [
         ("kvbound/a.py", "import heuristics", "1: kvbound imports heuristics"),
         ("kvbound/a.py", "def f():\n    import solvers.registry", "2: kvbound imports solvers.registry"),
-        ("kvbound/builtin.py", "import costmodels", "1: kvbound imports costmodels"),
-        ("kvbound/builtin.py", "def f():\n    import costmodels", None),
+        ("workloads/builtin.py", "import costmodels", "1: kvbound imports costmodels"),
+        ("workloads/builtin.py", "def f():\n    import costmodels", None),
         ("kvbound/a.py", "from kvbound import cli", "1: kvbound imports kvbound.cli"),
         ("kvbound/a.py", "from .cli.app import app", "1: kvbound imports kvbound.cli.app"),
         ("kvbound/cli/a.py", "import solvers", None),
-        ("costmodels/a.py", "from kvbound.cost import Cost", None),
+        ("costmodels/a.py", "from kvcore.cost import Cost", None),
         ("heuristics/a.py", "if TYPE_CHECKING:\n    import formulations", "2: heuristics imports formulations"),
         ("formulations/a.py", "importlib.import_module('solvers.highs')", "1: formulations imports solvers.highs"),
         ("solvers/a.py", "import heuristics, formulations, pyomo.environ", None),
@@ -144,8 +144,8 @@ def reached_from(module: str) -> tuple[set[str], set[str]]:
 
 
 def test_the_referee_rests_on_the_nouns_alone() -> None:
-    ours, others = reached_from("kvbound.validator")
-    assert ours == NOUNS | {"kvbound.validator"}
+    ours, others = reached_from("kvcore.referee")
+    assert ours == NOUNS | {"kvcore.referee"}
     assert others == {"pydantic"}
 
 

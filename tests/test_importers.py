@@ -13,12 +13,12 @@ import pytest
 
 from costmodels import GPT_J_6B, INFERMAX_7B, infercept_6b, infermax_7b
 from heuristics import get_policy, run_policy
-from kvbound import BadInput, Call, Instance, Machine, Segment, objective_value, verify_schedule
-from kvbound.coarsen import coarsen, fine_bound, lift
-from kvbound.files import MAX_BYTES, read_instance
-from kvbound.importers import infercept_slice, read_agent_traces, read_azure, read_infercept
+from kvcore import BadInput, Call, Instance, Machine, Segment, objective_value, verify_schedule
+from kvcore.coarsen import coarsen, fine_bound, lift
+from kvcore.files import MAX_BYTES, read_instance
 from tests.commands import kvbound
 from tests.projection import project
+from workloads.importers import infercept_slice, read_agent_traces, read_azure, read_infercept
 
 DATA = Path(os.environ.get("KVBOUND_DATA", Path(__file__).parents[1].parent / "shared" / "data"))
 MIXTURE = DATA / "infercept" / "merged_exp_uniform_lengths.csv"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import solvers
-from kvbound import BadInput, Machine, builtin, objective_value, verify_schedule
+from kvcore import BadInput, Machine, objective_value, verify_schedule
 from solvers.lagrange.network import Network
 from solvers.lagrange.packing import Packing
 from solvers.lagrange.prices import Market
@@ -17,6 +17,7 @@ from solvers.task import Bound, Found, Task
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.optima import optima
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads import builtin
 
 HERE = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
 NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")

@@ -8,11 +8,11 @@ from fractions import Fraction
 import pytest
 
 from heuristics.load import load_rows, rate, scaled
-from kvbound.builtin import builtin_instance
-from kvbound.errors import BadInput
-from kvbound.generators import generate
-from kvbound.instance import Machine
+from kvcore.errors import BadInput
+from kvcore.instance import Machine
 from tests.commands import kvbound
+from workloads.builtin import builtin_instance
+from workloads.generators import generate
 
 
 def workload():

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from kvbound import (
+from kvcore import (
     OBJECTIVES,
     BadInput,
     CostFunction,

@@ -9,8 +9,8 @@ import pytest
 from heuristics import STARTERS, best_schedule, get_policy, run_policy, trace_policy, with_min_waste_handlings
 from heuristics.alone import Alone
 from heuristics.min_waste import Waste, call_waste
-from kvbound import Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, verify_schedule
-from kvbound.metrics import handlings, objective_value
+from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, verify_schedule
+from kvcore.metrics import handlings, objective_value
 from tests.mars_schedules import mars
 from tests.policy_instances import crowded_instance
 from tests.random_schedules import random_instance

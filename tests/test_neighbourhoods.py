@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from heuristics import best_schedule, get_policy, trace_policy
-from kvbound import BadInput, Machine, objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
+from kvcore import BadInput, Machine, objective_value, verify_schedule
 from solvers.neighbourhoods import OBJECTIVES, improve, why_not
 from solvers.neighbourhoods.improve import Search
 from solvers.neighbourhoods.kernels import DEVICE, fit, use
@@ -18,6 +17,7 @@ from tests.build import batch, request, schedule
 from tests.build import instance as make
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
 HERE = {"evict": False, "partial": False, "hybrid": True, "cost": "unit"}

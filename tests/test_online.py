@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from heuristics import POLICIES, Job, Policy, Unified, Unsuited, get_policy, trace_policy
-from kvbound import Batch, Call, Instance, Request, Segment
-from kvbound.trace import RequestTrace, Trace
+from kvcore import Batch, Call, Instance, Request, Segment
+from kvcore.trace import RequestTrace, Trace
 from tests.test_compression import serving
 
 CLAIRVOYANT = [name for name, policy in POLICIES.items() if policy.knows == "clairvoyant"]

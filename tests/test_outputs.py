@@ -14,13 +14,13 @@ from unittest import mock
 import pytest
 from matplotlib.figure import Figure
 
-from kvbound.builtin import builtin_instance
 from kvbound.cli import main
 from kvbound.cli.common import people_console, table
-from kvbound.errors import BadInput
-from kvbound.files import check_database, check_writable, write_bytes, write_text, writing
 from kvbound.plots import style
+from kvcore.errors import BadInput
+from kvcore.files import check_database, check_writable, write_bytes, write_text, writing
 from tests.commands import kvbound
+from workloads.builtin import builtin_instance
 
 LONGEST = "n" * 255
 

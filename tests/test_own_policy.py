@@ -5,9 +5,9 @@ import json
 import pytest
 
 from heuristics import PolicyError, engine, get_policy, run_policy
-from kvbound.builtin import builtin_instance
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 from tests.commands import kvbound
+from workloads.builtin import builtin_instance
 
 MINE = '''
 from heuristics import Unified

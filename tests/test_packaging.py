@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-import kvbound
+import kvcore
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def test_every_folder_of_modules_is_a_package() -> None:
 
 def test_the_version_is_the_same_everywhere() -> None:
     version = PYPROJECT["project"]["version"]
-    assert version == kvbound.__version__
+    assert version == kvcore.__version__
     assert version == first(r"^version: (\S+)$", "CITATION.cff")
     assert version == first(r"^## \[(\d\S*)\]", "CHANGELOG.md")
 

@@ -21,11 +21,11 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
-from kvbound import BadInput, CostFunction, Trace, verify_schedule
-from kvbound.metrics import completions, makespan
 from kvbound.plots import compare_schedules, gantt, ladder, memory, render, save
 from kvbound.plots.gantt import LOOKS
 from kvbound.timeline import timeline
+from kvcore import BadInput, CostFunction, Trace, verify_schedule
+from kvcore.metrics import completions, makespan
 from tests.build import batch, instance, request, schedule
 from tests.mars_schedules import PUBLISHED, mars
 from tests.random_schedules import random_instance, random_schedule

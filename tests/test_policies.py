@@ -28,12 +28,12 @@ from heuristics import (
 from heuristics.job import Job
 from heuristics.mars_order import MarsOrder
 from heuristics.serial import Serial
-from kvbound import BadInput, Batch, Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.metrics import completions, measures
+from kvcore import BadInput, Batch, Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore.metrics import completions, measures
 from tests.mars_schedules import PUBLISHED, mars
 from tests.policy_instances import crowded_instance
 from tests.random_schedules import random_instance
+from workloads.builtin import builtin_instance
 
 FIGURE_1 = [
     ("fcfs", "FCFS", Fraction(35, 3)),

@@ -9,8 +9,8 @@ import pytest
 from heuristics import Plan, View, run_policy, trace_policy
 from heuristics.augserve import AugServe, AugServeAsPrinted, AugServeBatching
 from heuristics.job import Job
-from kvbound import Cost, CostFunction, Instance, Machine, Request
-from kvbound.metrics import completions, handlings
+from kvcore import Cost, CostFunction, Instance, Machine, Request
+from kvcore.metrics import completions, handlings
 from tests.test_compression import serving
 from tests.test_policies_mars import simple, stream_of_small_ones
 

@@ -13,11 +13,11 @@ from heuristics.infercept_as_released import InferceptAsReleased
 from heuristics.infercept_steps import ByDuration
 from heuristics.intercept import forward, hidden
 from heuristics.registry import FAMILIES
-from kvbound import Batch, Cost, CostFunction, Features, Instance, Machine, Request, measures
-from kvbound.generators import generate
-from kvbound.metrics import completions, handlings
+from kvcore import Batch, Cost, CostFunction, Features, Instance, Machine, Request, measures
+from kvcore.metrics import completions, handlings
 from tests.build import request
 from tests.test_compression import serving
+from workloads.generators import generate
 
 WORK = {"busy": 4, "tokens": 1}
 BESIDE = Cost((CostFunction(**WORK), CostFunction(swap_out_tokens=2, swap_in_tokens=2)))

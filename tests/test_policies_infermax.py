@@ -15,11 +15,11 @@ from heuristics.random_order import RandomOrder
 from heuristics.ranked import Waiting
 from heuristics.sjf import Sjf
 from heuristics.sjf_api import SjfApi
-from kvbound import BadInput, Call, Instance, Machine, Request, Segment
-from kvbound.builtin import builtin_instance
-from kvbound.metrics import completions
+from kvcore import BadInput, Call, Instance, Machine, Request, Segment
+from kvcore.metrics import completions
 from tests.policy_instances import crowded_instance
 from tests.test_compression import serving
+from workloads.builtin import builtin_instance
 
 
 def request(id: str, prompt: int, output: int, arrival: int = 0) -> Request:

@@ -16,12 +16,12 @@ from heuristics.mars import Lamps, Mars, MarsFcfs
 from heuristics.mars_as_released import MarsAsReleased
 from heuristics.patience import Patience
 from heuristics.scored_line import ITERATION, Row, ScoredLine
-from kvbound import Call, Instance, Machine, Request, Segment
-from kvbound.importers import read_infercept
-from kvbound.instance import LIMIT
-from kvbound.metrics import completions, flow_time, handlings, ttft
+from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore.instance import LIMIT
+from kvcore.metrics import completions, flow_time, handlings, ttft
 from tests.mars_schedules import PUBLISHED, mars
 from tests.test_compression import serving
+from workloads.importers import read_infercept
 
 
 def simple(id: str, prompt: int, *decodes: int, arrival: int = 0, duration: int = 3, **call: object) -> Request:

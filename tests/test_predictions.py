@@ -6,8 +6,8 @@ import pytest
 
 from heuristics import POLICIES, Unsuited, run_policy, trace_policy
 from heuristics.predictions import predictions
-from kvbound import BadInput, Call, Instance, Machine, Request, Segment, verify_schedule
-from kvbound.metrics import completions
+from kvcore import BadInput, Call, Instance, Machine, Request, Segment, verify_schedule
+from kvcore.metrics import completions
 from solvers import simulate_policy
 from tests.test_compression import serving
 

@@ -10,16 +10,17 @@ from pydantic import ValidationError
 import bounds
 from bounds import kernels
 from bounds.prices import Market, Oracle
-from kvbound import Cost, Machine, builtin, objective_value, verify_schedule
-from kvbound.certificates import InvalidCertificate, Prices, Windows, certify
-from kvbound.certificates.prices import FLOWS
-from kvbound.certificates.ways import Course, SlotPrices, cheapest
-from kvbound.instance import Instance, Request, Segment
+from kvcore import Cost, Machine, objective_value, verify_schedule
+from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
+from kvcore.certificates.prices import FLOWS
+from kvcore.certificates.ways import Course, SlotPrices, cheapest
+from kvcore.instance import Instance, Request, Segment
 from tests.exhaustive import exhaustive_optimum
 from tests.optima import optima
 from tests.random_proofs import PRICEABLE, random_prices, random_windows
 from tests.random_schedules import random_instance, random_schedule
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads import builtin
 
 NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")
 
@@ -224,7 +225,7 @@ def test_every_call_of_numpy_counts_however_small_its_arrays(count, decode, slot
 def test_prices_that_would_be_declined_are_not_proposed(monkeypatch):
     began = []
     monkeypatch.setattr("bounds.slots.Oracle", lambda *_: began.append(1))
-    monkeypatch.setattr("kvbound.certificates.budget.Budget.__init__.__defaults__", (1000, 2**32))
+    monkeypatch.setattr("kvcore.certificates.budget.Budget.__init__.__defaults__", (1000, 2**32))
     with pytest.raises(bounds.ladder.BadInput, match="prices of 23 slots would take too long to check"):
         bounds.bound(MARS, "total-flow-time", method="prices")
     assert not began

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kvbound import Instance, InvalidSchedule, Schedule, handlings, measures, objective_value, verify_schedule
+from kvcore import Instance, InvalidSchedule, Schedule, handlings, measures, objective_value, verify_schedule
 from tests.naive_executor import Outcome, Refusal, naive_verify
 from tests.random_schedules import fold, mutate, random_instance, random_schedule, tighten
 

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from kvbound import Trace, verify_schedule
-from kvbound.builtin import builtin_instance
 from kvbound.cli.compare import Comparison, compare_policies
 from kvbound.report import bars, chart, page
 from kvbound.report.bars import WORK, Bar, bars_of
 from kvbound.timeline import Interval, timeline
+from kvcore import Trace, verify_schedule
 from tests.browser import Browser, find_browser
 from tests.build import batch, instance, request, schedule
 from tests.commands import kvbound
 from tests.mars_schedules import PUBLISHED, mars
 from tests.random_schedules import random_instance, random_schedule
+from workloads.builtin import builtin_instance
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style></svg>&amp;", "ünï '\"` ${1}")
 

@@ -14,8 +14,8 @@ from costmodels.devices import Device
 from costmodels.models import Model
 from costmodels.roofline import Efficiency, compute_function, roofline, roofline_functions
 from costmodels.rounding import longest
-from kvbound import BadInput
-from kvbound.cost import Features
+from kvcore import BadInput
+from kvcore.cost import Features
 from tests.commands import kvbound
 
 PUBLISHED = {

@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 
 from costmodels.rounding import EXACT, PRECISION, Function, longest, rounded
-from kvbound import BadInput
-from kvbound.cost import Cost, CostFunction, Features, TokensAbove
-from kvbound.instance import LIMIT
+from kvcore import BadInput
+from kvcore.cost import Cost, CostFunction, Features, TokensAbove
+from kvcore.instance import LIMIT
 
 NANOSECOND = Fraction(1, 10**9)
 

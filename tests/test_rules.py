@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from kvbound import Batch, CostFunction, Instance, InvalidSchedule, Trace, handlings, measures, verify_schedule
+from kvcore import Batch, CostFunction, Instance, InvalidSchedule, Trace, handlings, measures, verify_schedule
 from tests.build import batch, instance, request, schedule
 from tests.naive_executor import Outcome, Refusal, naive_verify
 

@@ -11,14 +11,14 @@ import pytest
 
 import solvers
 from heuristics import get_policy, trace_policy
-from kvbound import BadInput, handlings, objective_value
-from kvbound.builtin import BUILTIN, SAMPLES, VE_SAMPLES, builtin_instance
 from kvbound.cli import main
+from kvcore import BadInput, handlings, objective_value
+from workloads.builtin import BUILTIN, SAMPLES, VE_SAMPLES, builtin_instance
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("KVBOUND_DATA", ROOT.parent / "shared" / "data"))
 CSV = DATA / "infercept" / "merged_exp_uniform_lengths.csv"
-COMMANDS = re.findall(r"^\$ (kvbound import .*)$", (ROOT / "kvbound" / "samples" / "README.md").read_text(), re.M)
+COMMANDS = re.findall(r"^\$ (kvbound import .*)$", (ROOT / "workloads" / "samples" / "README.md").read_text(), re.M)
 
 
 @pytest.mark.skipif(not CSV.exists(), reason=f"the InferCept data is not at {CSV} (set KVBOUND_DATA)")
@@ -30,7 +30,7 @@ def test_the_documented_command_makes_the_sample(command, tmp_path, monkeypatch,
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0, capsys.readouterr().err
-    assert (tmp_path / words[-1]).read_bytes() == (ROOT / "kvbound" / "samples" / words[-1]).read_bytes()
+    assert (tmp_path / words[-1]).read_bytes() == (ROOT / "workloads" / "samples" / words[-1]).read_bytes()
 
 
 def test_there_is_a_command_for_every_sample():

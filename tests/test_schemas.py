@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kvbound.builtin import builtin_instance
-from kvbound.schemas import SCHEMAS, main, schema_text
+from kvcore.schemas import SCHEMAS, main, schema_text
+from workloads.builtin import builtin_instance
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_schema_is_up_to_date(name: str) -> None:
     written = (FOLDER / name).read_text(encoding="utf-8")
-    assert written == schema_text(name), "run: python -m kvbound.schemas docs/schemas"
+    assert written == schema_text(name), "run: python -m kvcore.schemas docs/schemas"
 
 
 def test_main_writes_every_schema_and_nothing_else(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from kvbound import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.cost import CostFunction
-from kvbound.errors import BadInput
+from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore.cost import CostFunction
+from kvcore.errors import BadInput
 from solvers.search import DOMINANCE, search, search_optimum
 from solvers.search.search import _Run
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
 
 MAX_STATES = 1000
 ALL = tuple(OBJECTIVES)

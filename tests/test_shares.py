@@ -15,19 +15,19 @@ from bounds.shares import corners, propose_shares
 from bounds.task import Task
 from heuristics import trace_policy
 from heuristics.fcfs import Fcfs
-from kvbound import OBJECTIVES, Cost, CostFunction, Instance, Machine, Request, Segment, Slo
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import InvalidCertificate, Shares, certify, verify_certificate
-from kvbound.certificates.certificate import rounded
-from kvbound.certificates.one_machine import Piece, largest, least_late, moments
-from kvbound.certificates.shares import RESOURCES, UNIT, Market, most_prefill
-from kvbound.certificates.steps import Steps
-from kvbound.cost import TokensAbove
-from kvbound.metrics import objective_value
+from kvcore import OBJECTIVES, Cost, CostFunction, Instance, Machine, Request, Segment, Slo
+from kvcore.certificates import InvalidCertificate, Shares, certify, verify_certificate
+from kvcore.certificates.certificate import rounded
+from kvcore.certificates.one_machine import Piece, largest, least_late, moments
+from kvcore.certificates.shares import RESOURCES, UNIT, Market, most_prefill
+from kvcore.certificates.steps import Steps
+from kvcore.cost import TokensAbove
+from kvcore.metrics import objective_value
 from tests.exhaustive import exhaustive_optimum
 from tests.optima import optima
 from tests.policy_instances import crowded_instance
 from tests.tiny_instances import PROFILES
+from workloads.builtin import builtin_instance
 
 WHOLE = Shares(functions=(UNIT, 0), memory=UNIT)
 """One function of cost, and its fixed part shared by memory."""
@@ -321,7 +321,7 @@ def test_a_certificate_is_recomputed():
 def test_pieces_of_many_steps_are_weaker_but_bounds(monkeypatch):
     instance = builtin_instance("hindsight:n=14,M=30,seed=14")
     fine = {objective: WHOLE.value(instance, objective) for objective in OBJECTIVES}
-    monkeypatch.setattr("kvbound.certificates.shares.MOST_PIECES", 30)
+    monkeypatch.setattr("kvcore.certificates.shares.MOST_PIECES", 30)
     for objective in OBJECTIVES:
         assert WHOLE.value(instance, objective) <= fine[objective]
     assert WHOLE.value(instance, "total-flow-time") > fine["total-flow-time"] / 2

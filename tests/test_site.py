@@ -19,7 +19,7 @@ from docs.make import FOLDER, hooks, texts
 from docs.make.pictures import MATPLOTLIB, PICTURES
 from docs.make.reference import PROGRAMS, Part, constraints, reference_page
 from formulations import make
-from kvbound.builtin import builtin_instance
+from workloads.builtin import builtin_instance
 
 ROOT = FOLDER.parent
 AGAIN = "run: python -m docs.make"

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import solvers
-from kvbound import OBJECTIVES, BadInput, Machine
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import Alone
-from kvbound.instance import Call, Instance, Request, Segment
+from kvcore import OBJECTIVES, BadInput, Machine
+from kvcore.certificates import Alone
+from kvcore.instance import Call, Instance, Request, Segment
 from solvers import choice, driver
 from solvers.choice import choose
 from solvers.lagrange.network import Network
@@ -31,6 +30,7 @@ from solvers.pool import race
 from solvers.task import Bound, Done, Failed, Task
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
 MANY = builtin_instance("mars-like:n=20")

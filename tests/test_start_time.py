@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import solvers
-from kvbound import Instance, Machine, Request, Segment, objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.errors import BadInput
-from kvbound.rigid import OBJECTIVES
+from kvcore import Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore.errors import BadInput
+from kvcore.rigid import OBJECTIVES
 from solvers.start_time import why_not_rigid
 from solvers.start_time.cliques import violated_cliques
 from solvers.start_time.configurations import Configurations, TooMany
@@ -26,6 +25,7 @@ from solvers.start_time.states import Fields, Interrupted, Search
 from tests.build import instance as make
 from tests.build import request
 from tests.exhaustive import exhaustive_optimum
+from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
 RIGID = {"chunked": False, "evict": False, "pause": False, "hybrid": True}

@@ -1,6 +1,6 @@
 """Decodes that go on together: they pause, leave and come back, and everything is as if each were executed alone."""
 
-from kvbound import Batch, Call, Instance, Machine, Request, Schedule, Segment, verify_schedule
+from kvcore import Batch, Call, Instance, Machine, Request, Schedule, Segment, verify_schedule
 from tests.naive_executor import naive_verify
 from tests.test_properties import agree
 

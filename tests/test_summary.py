@@ -5,11 +5,11 @@ from fractions import Fraction
 import pytest
 
 from heuristics import get_policy, trace_policy
-from kvbound import Batch, Instance, Machine, Request, Schedule, Segment, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.errors import BadInput
-from kvbound.instance import Slo
-from kvbound.summary import summary
+from kvcore import Batch, Instance, Machine, Request, Schedule, Segment, verify_schedule
+from kvcore.errors import BadInput
+from kvcore.instance import Slo
+from kvcore.summary import summary
+from workloads.builtin import builtin_instance
 
 
 def serial(count: int, tick: str = "1") -> Instance:

@@ -21,17 +21,17 @@ from typing import Any
 import psutil
 import pytest
 
-import studies.there
-from kvbound.builtin import builtin_instance
-from kvbound.errors import BadInput, MissingTool
-from studies import Cell, Store, cells_of, read_study, run_cell
-from studies.export import as_csv, export
-from studies.here import run_here
-from studies.study import points, values
-from studies.summary import summarise
-from studies.there import run_there
+import sweeps.there
+from kvcore.errors import BadInput, MissingTool
+from sweeps import Cell, Store, cells_of, read_study, run_cell
+from sweeps.export import as_csv, export
+from sweeps.here import run_here
+from sweeps.study import points, values
+from sweeps.summary import summarise
+from sweeps.there import run_there
 from tests.commands import kvbound
 from tests.sweep_policies import runs, write_policies, write_study
+from workloads.builtin import builtin_instance
 
 MARS = '[[instances]]\nbuiltin = "mars-figure1"\n'
 FCFS = '[[policies]]\nnames = ["fcfs"]\n'
@@ -506,7 +506,7 @@ class Hashable:
 
 
 def test_a_cell_that_kills_dask_workers_is_a_failed_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies.there, "dask", lambda: FakeDask(["finished", "error"]))
+    monkeypatch.setattr(sweeps.there, "dask", lambda: FakeDask(["finished", "error"]))
     rows = [row for _, row in run_there([mars_cell(), mars_cell("sjf")], "tcp://a:1")]
     assert [row["stopped"] for row in rows] == ["ended", "crashed"]
     assert rows[1]["error"] == "its Dask worker: killed 3 of them"
@@ -523,7 +523,7 @@ def test_a_cell_that_kills_dask_workers_is_a_failed_cell(monkeypatch: pytest.Mon
 def test_what_is_wrong_with_a_cluster(
     fake: FakeDask, address: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(studies.there, "dask", lambda: fake)
+    monkeypatch.setattr(sweeps.there, "dask", lambda: fake)
     with pytest.raises(BadInput, match=message):
         list(run_there([mars_cell()], address))
 
@@ -534,7 +534,7 @@ def test_without_dask_a_cluster_is_a_missing_tool(tmp_path: Path, monkeypatch: p
     said = kvbound("sweep", tmp_path / "s.toml", "--cluster", "tcp://127.0.0.1:1", code=4).stderr
     assert "pip install 'kvbound[cluster]'" in said
     with pytest.raises(MissingTool):
-        studies.there.dask()
+        sweeps.there.dask()
 
 
 def dask_process(module: str, *arguments: str) -> subprocess.Popen[bytes]:

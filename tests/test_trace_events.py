@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kvbound import Trace, trace_events, verify_schedule
+from kvbound import trace_events
 from kvbound.trace_events import BATCHES, FIRST, TRANSFERS, write_trace_events
+from kvcore import Trace, verify_schedule
 from tests.build import batch, instance, request, schedule
 from tests.commands import kvbound
 from tests.mars_schedules import PUBLISHED, mars

@@ -17,8 +17,8 @@ from costmodels.infermax import FLOOR_7B, FLOOR_70B, LAYERS_7B, LAYERS_70B
 from costmodels.models import MODELS
 from costmodels.roofline import roofline_functions
 from costmodels.vidur import DEVICES, SHAPE, TIMES, TOKENS, read_vidur
-from kvbound import BadInput
-from kvbound.cost import Features
+from kvcore import BadInput
+from kvcore.cost import Features
 from tests.commands import kvbound
 
 DATA = Path(os.environ.get("KVBOUND_DATA", Path(__file__).parents[1].parent / "shared" / "data")) / "vidur_profiling"

@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.worst import family, small_family
 from heuristics import get_policy
-from hunting import Optima, hunt, judge
-from kvbound.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, builtin_instance
-from kvbound.errors import BadInput
+from hypotheses.counterexamples import Optima, hunt, judge
+from kvcore.errors import BadInput
 from tests.exhaustive import exhaustive_optimum
+from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, builtin_instance
 
 PAGE = (Path(__file__).parents[1] / "docs" / "counterexamples.md").read_text(encoding="utf-8")
 CELLS = [(policy, objective) for objective in WORST_OBJECTIVES for policy in WORST_POLICIES]

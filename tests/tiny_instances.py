@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kvbound.cost import Cost, CostFunction, TokensAbove
-from kvbound.instance import Call, Instance, Machine, Request, Segment, Slo
+from kvcore.cost import Cost, CostFunction, TokensAbove
+from kvcore.instance import Call, Instance, Machine, Request, Segment, Slo
 
 ATTEMPTS = 1000
 

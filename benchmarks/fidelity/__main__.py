@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import fidelity
 from benchmarks.fidelity.claim import Claim
 from benchmarks.record import machine
-from kvbound.files import write_text
+from kvcore.files import write_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 INTRODUCTION = """# Fidelity

@@ -8,7 +8,7 @@ from benchmarks.fidelity.claim import Claim
 from benchmarks.mixture import bursts, feel, known, mixture
 from heuristics.augserve import AugServe, AugServeBatching
 from heuristics.policy import Policy
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 
 PAPER = "AugServe (arXiv 2512.04013)"
 MINUTES = 5

@@ -12,10 +12,10 @@ from statistics import median
 from benchmarks.fidelity.claim import Claim
 from costmodels import GPT_J_6B, get_cost
 from heuristics import get_policy, trace_policy
-from kvbound import Instance, measures
-from kvbound.generators import generate
-from kvbound.importers import read_infercept
-from kvbound.trace import Trace
+from kvcore import Instance, measures
+from kvcore.trace import Trace
+from workloads.generators import generate
+from workloads.importers import read_infercept
 
 PAPER = "InferCept"
 SYNC = {"swap": "infercept-6b-sync"}

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from benchmarks.fidelity.claim import Claim
 from costmodels import INFERMAX_70B, infermax_7b, infermax_70b
 from heuristics import get_policy, trace_policy
-from kvbound import Instance, Machine, Request, Segment
-from kvbound.builtin import builtin_instance
-from kvbound.importers import read_azure
-from kvbound.trace import Trace
+from kvcore import Instance, Machine, Request, Segment
+from kvcore.trace import Trace
 from solvers import solve
+from workloads.builtin import builtin_instance
+from workloads.importers import read_azure
 
 TABLE_1 = ("vllm", "sarathi", "sarathi-c", "sarathi-nocp", "vllm-hy", "sarathi-nohy")
 PAIRS = ("vllm", "sarathi", "sarathi-c")

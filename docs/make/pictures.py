@@ -10,9 +10,9 @@ from typing import Any
 
 import solvers
 from heuristics import get_policy, run_policy
-from kvbound import Call, Instance, Segment, Trace, verify_schedule
-from kvbound.builtin import builtin_instance
 from kvbound.plots import compare_schedules, ladder, render
+from kvcore import Call, Instance, Segment, Trace, verify_schedule
+from workloads.builtin import builtin_instance
 
 MATPLOTLIB = "3.11"
 """Its major and minor version."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
 
-from kvbound.chains import longest_batch
+from kvcore.chains import longest_batch
 
 if TYPE_CHECKING:
     from formulations.arc_flow.life import Action

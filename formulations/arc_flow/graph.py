@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from formulations.arc_flow.life import Action, Life, State
-from kvbound.errors import BadInput, MissingTool
+from kvcore.errors import BadInput, MissingTool
 
 MOST_ARCS = 300_000
 """Graphs with more arcs are refused: building the model alone would take minutes."""

@@ -7,8 +7,8 @@ from functools import cache
 from typing import NamedTuple
 
 from formulations.arc_flow.setting import Setting
-from kvbound.chains import Chain
-from kvbound.instance import Machine, Request
+from kvcore.chains import Chain
+from kvcore.instance import Machine, Request
 
 
 class State(NamedTuple):

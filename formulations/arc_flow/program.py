@@ -25,11 +25,11 @@ from formulations.arc_flow.start import Start
 from formulations.batch_bigm import time_scale
 from formulations.horizon import latest_completions
 from formulations.timing import is_paced
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request
-from kvbound.metrics import OBJECTIVES, Value
-from kvbound.schedule import Schedule
-from kvbound.trace import Trace
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request
+from kvcore.metrics import OBJECTIVES, Value
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
 
 Rows = Iterator[Any]
 Term = tuple[float, int]

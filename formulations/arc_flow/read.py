@@ -11,7 +11,7 @@ import pyomo.environ as pyo
 from formulations.arc_flow.graph import SINK, Arc
 from formulations.arc_flow.life import Action
 from formulations.timing import end_at, start_early
-from kvbound.schedule import Batch, Schedule
+from kvcore.schedule import Batch, Schedule
 
 if TYPE_CHECKING:
     from formulations.arc_flow.program import ArcFlow

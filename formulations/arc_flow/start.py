@@ -12,7 +12,7 @@ from formulations.arc_flow.graph import SINK, Arc
 from formulations.arc_flow.life import Action
 from formulations.batch_start import broken
 from formulations.timing import start_early
-from kvbound.trace import CallTrace, RequestTrace, Trace
+from kvcore.trace import CallTrace, RequestTrace, Trace
 
 if TYPE_CHECKING:
     from formulations.arc_flow.program import ArcFlow

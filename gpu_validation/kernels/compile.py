@@ -24,7 +24,7 @@ from triton.compiler import ASTSource
 from gpu_validation.kernels import copy_blocks, matmul, paged_attention, rms_norm, silu_mul, store_kv
 from gpu_validation.kernels.launch import INDICES, INTERPRETED
 from gpu_validation.kernels.variants import VARIANTS, Variant
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}

@@ -8,8 +8,8 @@ from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import Held, ratio
 from hypotheses.instances import PER_TOKEN, THEORY
 from hypotheses.pauses import paused, placed
-from kvbound.instance import Instance
-from kvbound.schedule import Batch
+from kvcore.instance import Instance
+from kvcore.schedule import Batch
 
 
 def before_others(context: int, others: int) -> Instance:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from hypotheses import Family, Hypothesis
 from hypotheses.predicates import average_ratio_within
-from kvbound.builtin import builtin_instance
+from workloads.builtin import builtin_instance
 
 SEEDS = 8
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import ratio
 from hypotheses.instances import plain
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 
 
 def mixed(k: int) -> Instance:

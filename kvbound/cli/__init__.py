@@ -43,7 +43,7 @@ def _run() -> int:
     from typer.exceptions import TyperException
 
     from kvbound.cli.app import app
-    from kvbound.errors import BadInput, MissingTool
+    from kvcore.errors import BadInput, MissingTool
 
     try:
         return app(standalone_mode=False) or 0
@@ -61,7 +61,7 @@ def _run() -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    from kvbound.files import printable
+    from kvcore.files import printable
 
     print(f"kvbound: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

@@ -6,7 +6,7 @@ from typing import Any
 
 from heuristics import POLICIES
 from kvbound.cli.common import JsonOption, emit, table
-from kvbound.errors import MissingTool
+from kvcore.errors import MissingTool
 from solvers.registry import SOLVERS, solver_licence, solver_version
 
 

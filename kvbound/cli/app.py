@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from kvbound import __version__
 from kvbound.cli import (
     about,
     bound,
@@ -27,6 +26,7 @@ from kvbound.cli import (
     sweep,
     verify,
 )
+from kvcore import __version__
 
 app = typer.Typer(
     name="kvbound",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-import kvbound
+import kvcore
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
     CertificateOption,
@@ -20,10 +20,10 @@ from kvbound.cli.common import (
     table,
 )
 from kvbound.cli.progress import SolveProgress
-from kvbound.files import check_writable, write_text
-from kvbound.instance import Instance
-from kvbound.metrics import Value
-from kvbound.result import Horizon, Result, SolverInfo
+from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance
+from kvcore.metrics import Value
+from kvcore.result import Horizon, Result, SolverInfo
 
 
 def bound(
@@ -77,7 +77,7 @@ def climb(
         bound_kind=None if best.certificate is None else "certificate",
         horizon=None if best.certificate is None else Horizon(0, True, best.certificate.horizon),
         formulation=best.method,
-        solver=SolverInfo("bounds", kvbound.__version__),
+        solver=SolverInfo("bounds", kvcore.__version__),
         seconds=sum(rung.seconds for rung in rungs),
         stopped=stopped,
         certificate=best.certificate,

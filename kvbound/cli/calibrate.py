@@ -16,11 +16,11 @@ from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
-from kvbound.cost_file import CostFile
-from kvbound.errors import BadInput
-from kvbound.files import check_writable
-from kvbound.instance import Machine
-from kvbound.parameters import fraction
+from kvcore.cost_file import CostFile
+from kvcore.errors import BadInput
+from kvcore.files import check_writable
+from kvcore.instance import Machine
+from kvcore.parameters import fraction
 
 if TYPE_CHECKING:
     from gpu_validation.calibration import Measured, Point

@@ -11,8 +11,8 @@ from rich.console import Console
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, emit, table
 from kvbound.cli.progress import working
-from kvbound.errors import BadInput
-from kvbound.files import check_writable
+from kvcore.errors import BadInput
+from kvcore.files import check_writable
 
 if TYPE_CHECKING:
     from hypotheses import Verdict

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvbound.builtin import NAMES, builtin_instance, is_builtin
-from kvbound.errors import BadInput
-from kvbound.files import printable, read_instance, write_text
-from kvbound.instance import Instance
+from kvcore.errors import BadInput
+from kvcore.files import printable, read_instance, write_text
+from kvcore.instance import Instance
+from workloads.builtin import NAMES, builtin_instance, is_builtin
 
 InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a built-in name")

@@ -28,16 +28,16 @@ from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import SolveProgress
 from kvbound.cli.simulate import FEW, Simulation, decimal, policy_names, run_one, until_interrupted
 from kvbound.cli.solve import between, stronger
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
-from kvbound.instance import Instance
-from kvbound.parameters import fraction
 from kvbound.plots.frame import DRAWABLE
-from kvbound.result import Result
-from kvbound.summary import summary
 from kvbound.tables import OVER, Cells
-from kvbound.trace import Trace
 from kvbound.trace_events import write_trace_events
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance
+from kvcore.parameters import fraction
+from kvcore.result import Result
+from kvcore.summary import summary
+from kvcore.trace import Trace
 
 if TYPE_CHECKING:
     from kvbound.report import Report
@@ -123,7 +123,7 @@ def compare_policies(
     """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
 
     That is the optimum (with the ladder of bounds where it stays open), the best lower bound, or nothing. `window` is
-    what `kvbound.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so.
+    what `kvcore.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so.
     """
     runs, interrupted = until_interrupted(
         run_one(instance, name, objective, handling, window, strict=strict) for name in policies

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from kvbound.builtin import SAMPLES, builtin_instance
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import people_console
 from kvbound.cli.compare import compare_policies
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
+from workloads.builtin import SAMPLES, builtin_instance
 
 INSTANCES = ("mars-figure1", *(f"infercept-sample:k={k}" for k in SAMPLES))
 PAPERS = ("fcfs", "sjf", "sjf-api", "mars-order")

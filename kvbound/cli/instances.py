@@ -7,11 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
-from kvbound.builtin import BUILTIN
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, load, table
-from kvbound.instance import Instance
-from kvbound.stream import Sizes, sizes_of
 from kvbound.words import facts_in_words, segments_in_words
+from kvcore.instance import Instance
+from kvcore.stream import Sizes, sizes_of
+from workloads.builtin import BUILTIN
 
 
 def instances(json: JsonOption = None) -> None:

@@ -15,8 +15,8 @@ from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
 
 if TYPE_CHECKING:
     from gpu_validation.attention_case import Case

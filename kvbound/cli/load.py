@@ -15,10 +15,10 @@ from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, Plo
 from kvbound.cli.measures import WindowOption
 from kvbound.cli.progress import working
 from kvbound.cli.simulate import policy_names
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
-from kvbound.parameters import fraction
 from kvbound.tables import SHORT, TIMES
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
+from kvcore.parameters import fraction
 
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
            "normalized_latency_without_calls")  # fmt: skip

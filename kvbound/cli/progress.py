@@ -12,8 +12,8 @@ from rich.status import Status
 from rich.text import Text
 
 from kvbound.cli.common import progress_console
-from kvbound.files import printable
-from kvbound.metrics import Value
+from kvcore.files import printable
+from kvcore.metrics import Value
 
 
 class LiveLine:

@@ -28,12 +28,12 @@ from kvbound.cli.common import (
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import working
 from kvbound.cli.verify import match_handling
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, read_schedule
-from kvbound.instance import Instance
-from kvbound.metrics import check_objective
-from kvbound.trace import Trace
-from kvbound.validator import InvalidSchedule, verify_schedule
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, read_schedule
+from kvcore.instance import Instance
+from kvcore.metrics import check_objective
+from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.trace import Trace
 
 TIMES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
 """The objectives that a measured clock gives."""

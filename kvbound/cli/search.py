@@ -10,12 +10,12 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import JsonOption, ObjectiveOption, emit, table
 from kvbound.cli.progress import LiveLine
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
-from kvbound.instance import Instance, Machine, Request
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance, Machine, Request
 
 if TYPE_CHECKING:
-    from hunting import Claim, Hunt
+    from hypotheses.counterexamples import Claim, Hunt
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 
@@ -48,7 +48,7 @@ def search(
     json: JsonOption = None,
 ) -> int:
     """Look for the instance on which a policy is farthest from optimal."""
-    from hunting import Family, hunt
+    from hypotheses.counterexamples import Family, hunt
 
     if maximize != "ratio":
         raise BadInput(f"--maximize {maximize}: only the ratio is maximised")

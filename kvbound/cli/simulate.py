@@ -26,15 +26,15 @@ from kvbound.cli.common import (
 )
 from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import working
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
-from kvbound.instance import Instance
-from kvbound.parameters import fraction
-from kvbound.result import Result
-from kvbound.schedule import Schedule
-from kvbound.summary import summary
-from kvbound.trace import Trace
 from kvbound.trace_events import write_trace_events
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance
+from kvcore.parameters import fraction
+from kvcore.result import Result
+from kvcore.schedule import Schedule
+from kvcore.summary import summary
+from kvcore.trace import Trace
 
 COLUMNS = ("policy", "value", "mean", "in seconds", "completions", "handling")
 FEW = 6

@@ -30,12 +30,12 @@ from kvbound.cli.common import (
     table,
 )
 from kvbound.cli.progress import SolveProgress
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
-from kvbound.instance import Instance
-from kvbound.metrics import Value
-from kvbound.result import Horizon, Result
 from kvbound.trace_events import write_trace_events
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance
+from kvcore.metrics import Value
+from kvcore.result import Horizon, Result
 
 CERTIFY = 60.0
 """Seconds for a certificate where no time limit was given."""
@@ -122,7 +122,7 @@ def target_of(text: str, instance: Instance, objective: str, handling: str) -> V
     `VALUE` asks for strictly less; `P%:POLICY` for at least P per cent less than the policy's value.
     """
     from heuristics import get_policy, run_policy
-    from kvbound import objective_value, verify_schedule
+    from kvcore import objective_value, verify_schedule
     from solvers import free_calls
 
     match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%:(\S+)", text)

@@ -13,11 +13,11 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import JsonOption, emit, progress_console, table
-from kvbound.files import check_writable
+from kvcore.files import check_writable
 
 if TYPE_CHECKING:
-    from studies import Cell, Store
-    from studies.cell import Row
+    from sweeps import Cell, Store
+    from sweeps.cell import Row
 
 COLUMNS = ("instances", "objective", "run", "cells", "failed", "optimal", "mean ratio", "worst ratio")
 SHOWN = ("label", "objective", "run", "cells", "failed", "optimal")
@@ -34,11 +34,11 @@ def sweep(
     json: JsonOption = None,
 ) -> int:
     """Run a grid of instances, policies and solvers; what is finished is never lost or run again."""
-    from studies import Store, cells_of, read_study
-    from studies.export import check_export
-    from studies.export import export as write_export
-    from studies.summary import summarise
-    from studies.there import dask
+    from sweeps import Store, cells_of, read_study
+    from sweeps.export import check_export
+    from sweeps.export import export as write_export
+    from sweeps.summary import summarise
+    from sweeps.there import dask
 
     target = str(Path(study).with_suffix(".sqlite")) if out is None else out
     check_writable(target, export, json)
@@ -70,8 +70,8 @@ def sweep(
 
 def _carry_out(left: Sequence[Cell], store: Store, jobs: int, cluster: str | None, *, before: int) -> None:
     """Run cells and store each as it ends."""
-    from studies.here import run_here
-    from studies.there import run_there
+    from sweeps.here import run_here
+    from sweeps.there import run_there
 
     if not left:
         return

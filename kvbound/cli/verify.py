@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kvbound import InvalidSchedule, Trace, handlings, measures, verify_schedule
-from kvbound.certificates import InvalidCertificate, read_certificate, verify_certificate
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, load, table
 from kvbound.cli.progress import working
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, read_schedule
-from kvbound.instance import Instance
-from kvbound.metrics import OBJECTIVES
+from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
+from kvcore.certificates import InvalidCertificate, read_certificate, verify_certificate
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, read_schedule
+from kvcore.instance import Instance
+from kvcore.metrics import OBJECTIVES
 
 
 def verify(

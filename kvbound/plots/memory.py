@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvbound.plots import style
 from kvbound.plots.frame import Frame, set_time
 from kvbound.plots.style import BLACK, BLUE, PALE, VERMILLION
-from kvbound.trace import Trace
+from kvcore.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvbound.errors import BadInput
-from kvbound.files import write_bytes
+from kvcore.errors import BadInput
+from kvcore.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kvbound.timeline import Interval, Kind, timeline
-from kvbound.trace import BatchTrace, CallTrace, Move, RequestTrace, Step, Trace
+from kvcore.trace import BatchTrace, CallTrace, Move, RequestTrace, Step, Trace
 
 CELLS = 1_500
 """Up to this many batch steps of all requests, each is a bar; beyond, those that follow without a break are one."""

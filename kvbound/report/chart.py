@@ -16,7 +16,7 @@ from kvbound.plots.gantt import LOOKS, Look
 from kvbound.report.bars import CELLS, WORK, Bar
 from kvbound.report.markup import node
 from kvbound.timeline import Kind
-from kvbound.trace import Trace
+from kvcore.trace import Trace
 
 LEFT, WIDTH, RIGHT = 130, 880, 90
 """Units of the picture for the names, the time axis, and the completions."""

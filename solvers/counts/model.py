@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kvbound.cost import CostFunction
-from kvbound.instance import Instance
+from kvcore.cost import CostFunction
+from kvcore.instance import Instance
 
 MOST_REQUESTS = 30_000
 """Counts are kept in 16 bits."""

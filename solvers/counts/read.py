@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kvbound.schedule import Batch, Schedule
+from kvcore.schedule import Batch, Schedule
 from solvers.counts.layers import Pass, States
 from solvers.counts.model import Model, Point
 from solvers.counts.vectors import Array

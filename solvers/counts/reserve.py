@@ -7,8 +7,8 @@ start in a batch: where they start one after another they also end so, and the m
 from __future__ import annotations
 
 from formulations.timing import start_early
-from kvbound.instance import Instance, Request
-from kvbound.schedule import Batch, Schedule
+from kvcore.instance import Instance, Request
+from kvcore.schedule import Batch, Schedule
 
 Running = list[tuple[Request, int]]
 """Requests with the tokens that each has generated."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kvbound.schedule import Schedule
+from kvcore.schedule import Schedule
 from solvers.counts.layers import Pass
 from solvers.counts.prices import ROUNDS, improved, start_prices
 from solvers.counts.read import schedule_of

@@ -11,8 +11,8 @@ import numpy as np
 
 from formulations.arc_flow.life import Action, Life, Option, State
 from formulations.arc_flow.setting import make_setting
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.scope import BARRED, MOST_OPTIONS, WAY, check, late_segments, most_slots, with_pause
 

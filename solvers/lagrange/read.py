@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from formulations.arc_flow.read import Actions, batches_of
 from formulations.timing import start_early
-from kvbound.schedule import Schedule
+from kvcore.schedule import Schedule
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import DEVICE, HOST, Class
 from solvers.lagrange.packing import Packing

@@ -16,9 +16,9 @@ kind takes of a resource in a slot.
 from __future__ import annotations
 
 from formulations.arc_flow.setting import make_setting
-from kvbound.chains import chunks
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Machine, Request
+from kvcore.chains import chunks
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Machine, Request
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time")
 """Sums over requests of a rate times the time up to the end."""

@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from kvbound import __version__
-from kvbound.certificates import Alone
-from kvbound.errors import BadInput
-from kvbound.metrics import objective_value
-from kvbound.schedule import Schedule
-from kvbound.validator import verify_schedule
+from kvcore import __version__
+from kvcore.certificates import Alone
+from kvcore.errors import BadInput
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
 from solvers.lagrange.arcs import Arcs
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import Class, Network

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import objective_value
-from kvbound.schedule import Schedule
-from kvbound.trace import Trace
-from kvbound.validator import verify_schedule
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
 from solvers.neighbourhoods import search
 from solvers.neighbourhoods.kernels import END, use
 from solvers.neighbourhoods.read import read_pieces, read_schedule

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from formulations.timing import start_early
-from kvbound.instance import Instance
-from kvbound.schedule import Batch, Schedule
-from kvbound.trace import RequestTrace, Trace
+from kvcore.instance import Instance
+from kvcore.schedule import Batch, Schedule
+from kvcore.trace import RequestTrace, Trace
 from solvers.neighbourhoods.kernels import DECODE, HELD, HOSTED, PREFILL, SWAP
 from solvers.neighbourhoods.tables import Array, Tables
 

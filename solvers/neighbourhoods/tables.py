@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kvbound.instance import Instance, Request
+from kvcore.instance import Instance, Request
 from solvers.neighbourhoods.kernels import DISCARD, FIRST, FREE, PRESERVE, SWAP
 
 Array = Any

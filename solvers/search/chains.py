@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from kvbound.cost import CostFunction, Features
-from kvbound.instance import Instance
+from kvcore.cost import CostFunction, Features
+from kvcore.instance import Instance
 from solvers.search.state import CALLING, DONE, Kind, LocalState
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 from solvers.search.state import DONE, NEVER, WAITING, LocalState
 from solvers.search.successors import Choices, Mask, States
 from solvers.search.table import Array, Rows, Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kvbound.instance import Machine
+from kvcore.instance import Machine
 from solvers.search.rules import Rules
 from solvers.search.state import CALLING, DONE, FINISHED, READY, STAY, WAITING, Kind, LocalState, Moves, Option
 

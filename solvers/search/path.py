@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from kvbound.cost import Features
-from kvbound.instance import Request
-from kvbound.schedule import Batch, Schedule
+from kvcore.cost import Features
+from kvcore.instance import Request
+from kvcore.schedule import Batch, Schedule
 from solvers.search.layers import Pass
 from solvers.search.problem import Problem
 from solvers.search.state import Option, passed

@@ -8,10 +8,10 @@ from math import floor, lcm
 import numpy as np
 
 from formulations.timing import is_paced
-from kvbound.cost import Features
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request, Segment
-from kvbound.metrics import Value, check_objective
+from kvcore.cost import Features
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request, Segment
+from kvcore.metrics import Value, check_objective
 from solvers.search.guides import UNIT
 from solvers.search.objectives import OBJECTIVES
 from solvers.search.rules import valid_rules

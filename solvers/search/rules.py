@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from formulations.timing import is_paced
-from kvbound.chains import refill_pays
-from kvbound.instance import Instance
+from kvcore.chains import refill_pays
+from kvcore.instance import Instance
 
 DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls", "counts")
 """The reductions that can be switched off, by the names of `docs/search.md`."""

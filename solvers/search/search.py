@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from kvbound.instance import Instance
-from kvbound.metrics import Value, objective_value
-from kvbound.result import Horizon
-from kvbound.schedule import Schedule
-from kvbound.validator import verify_schedule
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.result import Horizon
+from kvcore.schedule import Schedule
 from solvers.counts import CountSearch, count_model, fitting_vectors
 from solvers.search.guides import Guide
 from solvers.search.layers import Pass
@@ -79,7 +79,7 @@ def search(
 
     Args:
         instance: The instance.
-        objective: One of `kvbound.metrics.OBJECTIVES`.
+        objective: One of `kvcore.metrics.OBJECTIVES`.
         upper_bound: A schedule to improve on.
         time_limit: Seconds (None: no limit).
         memory_limit_mb: Memory for the states in MB (None: 4000).

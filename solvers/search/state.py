@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kvbound.cost import Features
-from kvbound.instance import Call, Segment
+from kvcore.cost import Features
+from kvcore.instance import Call, Segment
 
 DONE, WAITING, CALLING, READY = range(4)
 """Where a request stands: done, before its arrival, in a call, ready."""

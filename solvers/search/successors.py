@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from kvbound.cost import Features
+from kvcore.cost import Features
 from solvers.search.state import NEVER
 from solvers.search.table import Array, Columns, Rows, Table
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kvbound.cost import Features
-from kvbound.instance import Instance
+from kvcore.cost import Features
+from kvcore.instance import Instance
 from solvers.search.chains import Chain, Chains
 from solvers.search.options import Options
 from solvers.search.rules import Rules

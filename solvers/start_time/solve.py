@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kvbound.certificates import Certificate, Configurations, Proof, certify
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.schedule import Schedule
+from kvcore.certificates import Certificate, Configurations, Proof, certify
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.schedule import Schedule
 from solvers.start_time.configurations import Configurations as AllConfigurations
 from solvers.start_time.configurations import TooMany
 from solvers.start_time.lists import Jobs, Lists

@@ -11,10 +11,10 @@ from bounds.ladder import METHODS
 from bounds.task import Task
 from heuristics import POLICIES, PolicyError, Unsuited, trace_policy
 from heuristics.registry import STARTERS
-from kvbound import BadInput, objective_value
-from kvbound.certificates import Certificate, InvalidCertificate, certify, verify_certificate
-from kvbound.files import parse
-from kvbound.metrics import Value
+from kvcore import BadInput, objective_value
+from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
+from kvcore.files import parse
+from kvcore.metrics import Value
 from solvers.search import search
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import CORNERS, NEEDED, medium, objective, tiny

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from kvbound import Instance, Schedule
-from kvbound.certificates.batches import TooManyStates
+from kvcore import Instance, Schedule
+from kvcore.certificates.batches import TooManyStates
 
 
 @dataclass(frozen=True)

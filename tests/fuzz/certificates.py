@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from kvbound import OBJECTIVES, BadInput
-from kvbound.certificates import Certificate, InvalidCertificate, certify, verify_certificate
-from kvbound.certificates.prices import why_not
-from kvbound.files import parse
-from kvbound.metrics import Value
-from kvbound.rigid import why_not_rigid
+from kvcore import OBJECTIVES, BadInput
+from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
+from kvcore.certificates.prices import why_not
+from kvcore.files import parse
+from kvcore.metrics import Value
+from kvcore.rigid import why_not_rigid
 from tests.fuzz.bounds import TARGETED, certificates
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import NEEDED, objective, tiny

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
-from kvbound import OBJECTIVES, BadInput, coarsen, objective_value, verify_schedule
-from kvbound.certificates.batches import TooManyStates
+from kvcore import OBJECTIVES, BadInput, coarsen, objective_value, verify_schedule
+from kvcore.certificates.batches import TooManyStates
 from tests.coarse_instances import fine_for_relax, fine_for_restrict
 from tests.exhaustive import exhaustive_optimum
 from tests.fuzz.case import Case, Part, Skip, Wrong

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kvbound import OBJECTIVES, Cost, Instance, Request, Slo
-from kvbound.cost import CostFunction, TokensAbove
+from kvcore import OBJECTIVES, Cost, Instance, Request, Slo
+from kvcore.cost import CostFunction, TokensAbove
 from tests.tiny_instances import tiny_instance
 
 LIMITS = ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")

@@ -14,11 +14,11 @@ from random import Random
 from unittest import mock
 
 import bounds
-from kvbound import BadInput, Instance, Schedule
-from kvbound.certificates import Certificate
 from kvbound.cli import main
-from kvbound.files import parse
-from studies import read_study
+from kvcore import BadInput, Instance, Schedule
+from kvcore.certificates import Certificate
+from kvcore.files import parse
+from sweeps import read_study
 from tests.fuzz.case import Case, Part, Wrong, counted_time
 from tests.fuzz.certificates import change
 from tests.fuzz.draw import objective, tiny

@@ -12,9 +12,9 @@ from typing import Any
 
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule
-from kvbound import BadInput, Schedule, objective_value, verify_schedule
-from kvbound.metrics import Value
-from kvbound.rigid import why_not_rigid
+from kvcore import BadInput, Schedule, objective_value, verify_schedule
+from kvcore.metrics import Value
+from kvcore.rigid import why_not_rigid
 from solvers.counts import count_model
 from solvers.lagrange.scope import why_not as why_not_lagrange
 from solvers.search import DOMINANCE, search

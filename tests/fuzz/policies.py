@@ -9,7 +9,7 @@ from random import Random
 from heuristics import PolicyError, Unsuited, engine, get_policy
 from heuristics.predictions import predictions
 from heuristics.registry import POLICIES, STARTERS
-from kvbound import OBJECTIVES, objective_value, verify_schedule
+from kvcore import OBJECTIVES, objective_value, verify_schedule
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import TRAITS, medium, tiny, traits
 from tests.policy_instances import crowded_instance

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from kvbound import OBJECTIVES, InvalidSchedule, validator
+from kvcore import OBJECTIVES, InvalidSchedule
+from kvcore import referee as validator
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import TRAITS, tiny, traits
 from tests.naive_executor import Refusal, naive_verify

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hunting.shrinking import smaller
-from kvbound import Batch, Cost, Instance, Schedule
-from kvbound.cost import CostFunction
+from hypotheses.counterexamples.shrinking import smaller
+from kvcore import Batch, Cost, Instance, Schedule
+from kvcore.cost import CostFunction
 from tests.fuzz.case import Case, Finding, Part, judge
 from tests.fuzz.draw import FEATURES
 

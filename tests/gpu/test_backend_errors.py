@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpu_validation.kernels.backend import TritonBackend
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 from tests.gpu.paged import Batch, attend, inputs_of
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def said_without_interpreter(code):
 def test_neither_gpu_nor_interpreter():
     code = (
         "from gpu_validation.kernels.backend import TritonBackend\n"
-        "from kvbound.errors import BadInput\n"
+        "from kvcore.errors import BadInput\n"
         "try: TritonBackend('cpu')\n"
         "except BadInput as error: print(error)"
     )
@@ -38,7 +38,7 @@ def test_triton_is_not_installed():
         "import importlib.util as util\n"
         "found = util.find_spec\n"
         "util.find_spec = lambda name, *rest: None if name == 'triton' else found(name, *rest)\n"
-        "from kvbound.errors import MissingTool\n"
+        "from kvcore.errors import MissingTool\n"
         "try: import gpu_validation.kernels\n"
         "except MissingTool as error: print(error)"
     )

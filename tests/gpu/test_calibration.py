@@ -26,8 +26,8 @@ from gpu_validation.calibration import (
     measure,
 )
 from gpu_validation.floors import floor_of, hidden, knees, swap_rows
-from kvbound import verify_schedule
-from kvbound.cost import Features
+from kvcore import verify_schedule
+from kvcore.cost import Features
 from tests.commands import kvbound
 from tests.random_schedules import random_instance, random_schedule
 

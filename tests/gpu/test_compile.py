@@ -9,7 +9,7 @@ import pytest
 
 from gpu_validation.kernels import compile as compiler
 from gpu_validation.kernels.variants import VARIANTS
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 from tests.gpu.test_backend_errors import said_without_interpreter
 
 SHARED = 227 * 1024

@@ -24,7 +24,7 @@ from gpu_validation.model import Decoder, parameters
 from gpu_validation.plan import BatchPlan, Plan, make_plan
 from gpu_validation.sampling import gumbel_noise
 from gpu_validation.scenarios import WAYS, laid_out, workload
-from kvbound import BadInput, Instance, MissingTool
+from kvcore import BadInput, Instance, MissingTool
 from tests.build import batch, instance, request, schedule
 from tests.gpu.lazy import LazySwapper
 from tests.gpu.reference import decoded

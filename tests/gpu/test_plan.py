@@ -11,7 +11,7 @@ from gpu_validation.allocator import Allocator, Blocks, Piece
 from gpu_validation.movers import Run, runs
 from gpu_validation.plan import Mismatch, Plan, make_plan, synthetic_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
-from kvbound import Instance, InvalidSchedule
+from kvcore import Instance, InvalidSchedule
 from tests.build import batch, instance, request, schedule
 from tests.mars_schedules import PUBLISHED, mars
 from tests.random_schedules import random_instance, random_schedule

@@ -11,11 +11,12 @@ import pytest
 from gpu_validation.replay import Replayed, gains, interleaved, predictions, ranking, report
 from gpu_validation.retime import planned_seconds, retimed
 from heuristics import get_policy, trace_policy
-from kvbound import Cost, CostFunction, Schedule, builtin, verify_schedule
-from kvbound.metrics import OBJECTIVES, objective_value
 from kvbound.plots import plot_replay
+from kvcore import Cost, CostFunction, Schedule, verify_schedule
+from kvcore.metrics import OBJECTIVES, objective_value
 from tests.build import batch, instance, request, schedule
 from tests.random_schedules import random_instance, random_schedule
+from workloads import builtin
 
 TIMES = [name for name in OBJECTIVES if name not in ("late-requests", "normalized-latency")]
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from costmodels.files import write_cost
-from kvbound import Cost, builtin
-from kvbound.cost_file import CostFile
+from kvcore import Cost
+from kvcore.cost_file import CostFile
 from tests.commands import kvbound
+from workloads import builtin
 
 SMALL = ("--device", "cpu", "--repeats", 2, "--warm-up", 1)
 

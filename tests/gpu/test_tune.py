@@ -9,7 +9,7 @@ from gpu_validation.backend import TorchBackend
 from gpu_validation.kernels import tune
 from gpu_validation.kernels.tune import Question, candidates, prepare, sweep
 from gpu_validation.kernels.variants import VARIANTS
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 SMALL = Question(2, 150, 1, width=16, heads=4, kv_heads=2)
 
