@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGES = (
+    "kvbound", "sweeps", "hypotheses", "gpu_validation", "solvers", "bounds", "formulations", "heuristics", "workloads",
+    "costmodels", "kvcore",
+)  # fmt: skip
+"""The top-level packages of kvbound."""
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -19,7 +27,21 @@ def main() -> None:
     sys.exit(code)
 
 
+def _hidden() -> str | None:
+    """Return what is wrong if a package of the same name from elsewhere stands ahead of one of ours on the path."""
+    ours = Path(__file__).parents[2]
+    for name in PACKAGES:
+        spec = find_spec(name)
+        found = None if spec is None or spec.origin is None else Path(spec.origin).parent
+        if found is None or not found.samefile(ours / name):
+            return f"the package {name} is taken from {found}, not from {ours}: take it off PYTHONPATH"
+    return None
+
+
 def _run() -> int:
+    hidden = _hidden()
+    if hidden is not None:
+        return _complain(hidden, EXIT_MISSING_TOOL)
     from typer.exceptions import TyperException
 
     from kvbound.cli.app import app
