@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import kvcore
+from kvbound import cli
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -30,6 +34,7 @@ def test_the_tools_know_every_package() -> None:
     tool = PYPROJECT["tool"]
     assert set(PACKAGES) <= set(tool["ruff"]["lint"]["isort"]["known-first-party"])
     assert set(PACKAGES) == set(tool["mypy"]["files"])
+    assert list(PACKAGES) == tool["importlinter"]["root_packages"] == list(cli.PACKAGES)
 
 
 def test_every_package_is_typed() -> None:
@@ -50,3 +55,14 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 def test_the_release_date_is_the_same_in_both_files() -> None:
     assert first(r"^date-released: (\S+)$", "CITATION.cff") == first(r"^## \[\d\S*\] - (\S+)$", "CHANGELOG.md")
+
+
+def test_another_package_of_the_same_name_is_one_line(tmp_path: Path, monkeypatch, capsys) -> None:
+    (tmp_path / "solvers").mkdir()
+    (tmp_path / "solvers" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "solvers", raising=False)
+    monkeypatch.setattr(sys, "argv", ["kvbound", "instances"])
+    with pytest.raises(SystemExit, match="4"):
+        cli.main()
+    assert re.fullmatch(r"kvbound: the package solvers is taken from \S+, not from .+\n", capsys.readouterr().err)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.make.api import api_page
 from docs.make.pictures import PICTURES
 from docs.make.reference import reference_page
 from docs.make.schemas import schemas_page
@@ -14,7 +15,11 @@ FOLDER = Path(__file__).parents[1]
 
 def texts() -> dict[str, str]:
     """Return the generated pages by their path in docs/."""
-    return {"reference.md": reference_page(FOLDER.parent), "schemas.md": schemas_page()}
+    return {
+        "api.md": api_page(FOLDER.parent),
+        "reference.md": reference_page(FOLDER.parent),
+        "schemas.md": schemas_page(),
+    }
 
 
 def write_all() -> list[Path]:

@@ -6,6 +6,14 @@ import os
 import signal
 import sys
 import threading
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGES = (
+    "kvbound", "sweeps", "hypotheses", "gpu_validation", "solvers", "bounds", "formulations", "heuristics", "workloads",
+    "costmodels", "kvcore",
+)  # fmt: skip
+"""The top-level packages of kvbound."""
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -39,7 +47,22 @@ def _keep_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flag), "r" if name == "stdin" else "w"))
 
 
+def _hidden() -> str | None:
+    """Return what is wrong if a package of the same name from elsewhere stands ahead of one of ours on the path."""
+    ours = Path(__file__).parents[2]
+    for name in PACKAGES:
+        spec = find_spec(name)
+        found = None if spec is None or spec.origin is None else Path(spec.origin).parent
+        if found is None or not found.samefile(ours / name):
+            return f"the package {name} is taken from {found}, not from {ours}: take it off PYTHONPATH"
+    return None
+
+
 def _run() -> int:
+    hidden = _hidden()
+    if hidden is not None:
+        print(f"kvbound: {hidden}", file=sys.stderr)
+        return EXIT_MISSING_TOOL
     from typer.exceptions import TyperException
 
     from kvbound.cli.app import app

@@ -27,6 +27,7 @@ from workloads.importers.azure import MACHINE as AZURE_MACHINE
 app = typer.Typer(
     help="Turn a public trace into an instance file, or a profile into a cost file.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
