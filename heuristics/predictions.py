@@ -45,7 +45,7 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
     guess = _guess(text, instance, seed)
     if guess is None:
         raise BadInput(f"predictions are {KINDS}, not {text!r}")
-    unlimited = instance.machine.replace(memory=None, host_memory=None)
+    unlimited = instance.machine.replace(memory=None, host_memory=None, batch_tokens=None, prefill_tokens=None)
     limit, block = instance.machine.block_limit, instance.machine.block
     try:
         requests = tuple(

@@ -89,6 +89,17 @@ def test_a_guess_that_is_too_large_for_the_machine_is_cut() -> None:
     assert set(completions(trace_policy(tight, POLICIES["mars"], guess))) == set(tight.index)
 
 
+def test_a_guess_may_exceed_the_budgets_of_a_machine_without_chunks() -> None:
+    """It is believed, and the refill that it would take is never made."""
+    request = Request(
+        id="A", prompt=1, segments=(Segment(decode=4, call=Call(duration=1, handling="discard")), Segment(decode=1))
+    )
+    whole = Instance(machine=Machine(memory=None, batch_tokens=5, chunked=False), requests=(request,))
+    guesses = [predictions("noise:0.5", whole, seed) for seed in range(9)]
+    assert max(guess.requests[0].segments[0].decode for guess in guesses if guess) > 4
+    assert all(completions(trace_policy(whole, POLICIES["sjf"], guess)) == {"A": 6} for guess in guesses)
+
+
 @pytest.mark.parametrize(
     "text", ["", "noise", "noise:", "noise:-1", "noise:1e9", "noise:x", "bins:50", "bins:0x10", "bins:5x0", "Exact"]
 )

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from kvcore import OBJECTIVES, Cost, Instance, Request, Slo
 from kvcore.cost import CostFunction, TokensAbove
+from tests.test_counts import like_requests
 from tests.tiny_instances import tiny_instance
 
 LIMITS = ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
@@ -49,6 +50,8 @@ CORNERS: dict[str, dict[str, Any]] = {
 def tiny(draw: Random, corner: str | None = None) -> tuple[str, Instance]:
     """Return a corner and an instance of it that an exhaustive search may take."""
     corner = corner or draw.choice(list(CORNERS))
+    if corner == "alike" and draw.random() < 0.6:
+        return corner, like_requests(draw.randrange(2**30)).replace(name=corner)
     sizes = {} if draw.random() < 0.3 else SMALL
     for _ in range(50):
         try:

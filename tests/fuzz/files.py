@@ -32,7 +32,7 @@ BYTES = (b"\x00", b"\xff", b"\xc3(", b"\x1b[31m", b'"', b"{", b"}", b"[" * 300, 
          b"\\", b"\n", b"\r", b"{n:999999999999}", b"0..99999999", "é".encode(), "\u202e".encode(), b"=", b"'",
 )  # fmt: skip
 STUDY = """name = "study"
-objective = "total-flow-time"
+objectives = ["total-flow-time"]
 [[instances]]
 builtin = "hindsight"
 parameters = {{ n = {n}, M = 8, seed = "0..{most}" }}
@@ -114,6 +114,8 @@ def check(case: Case, seen: Counter[str]) -> None:
         else:
             given = ("show", file) if kind == "instance" else ("verify", instance, f"--{kind}", file)
             code, err = run(*given)
+    if case.seed == 0 and code == 2:
+        raise Wrong(f"{kind}: a good file is refused", err)
     if code not in (0, 1, 2) or (code == 2) != bool(err):
         raise Wrong(f"{kind}: exit code {code}", err)
     if err and (err.count("\n") != 1 or not err.strip().isprintable() or len(err) > 900):

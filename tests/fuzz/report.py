@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from tests.fuzz.case import Finding, Part
@@ -57,12 +58,14 @@ class State:
         return file
 
     def table(self, parts: list[Part]) -> str:
-        """Return counts, what was found, and loudly what was never reached."""
+        """Return all counts, what was found, and loudly what was never reached; `state.json` has the same."""
         lines = [f"{'part':<13}{'numbers':>9}{'cases':>9}{'skipped':>9}{'findings':>9}{'hours':>8}{'reached':>12}"]
-        never = []
+        never, counts = [], []
         for part in parts:
             of, seen = self.of(part.name), Counter(self.of(part.name)["seen"])
-            missing = sorted(label for label in part.reach if not seen[label])
+            of["never"] = missing = sorted(label for label in part.reach if not seen[label])
+            shown = ", ".join(f"{label} {seen[label]}" for label in sorted(part.reach | seen.keys()))
+            counts += wrap(f"{part.name}: {shown}", 120, subsequent_indent="  ")
             reached = f"{len(part.reach) - len(missing)} of {len(part.reach)}"
             lines.append(
                 f"{part.name:<13}{of['next']:>9}{seen['answered']:>9}{seen['skipped']:>9}"
@@ -73,4 +76,5 @@ class State:
             never += [
                 f"FOUND {count:>6}  {part.name}: {kind}" for kind, count in self.of(part.name)["findings"].items()
             ]
-        return "\n".join([*lines, *never])
+        self.save()
+        return "\n".join([*counts, *lines, *never])

@@ -12,14 +12,16 @@ from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+import numba  # noqa: F401  # here, as each process would take seconds to load it
+
 from tests.fuzz.case import Finding, Part, judge
 from tests.fuzz.report import KEPT, State
 from tests.fuzz.shrink import shrink
 
-TURN = 30.0
-"""Seconds after which a part gives way to the next one, between two numbers."""
+TURN = 60.0
+"""Seconds of a processor after which a part gives way to the next one, between two numbers."""
 HANG = 900.0
-"""Seconds after which a number, made smaller included, has hung."""
+"""Seconds after which a case has hung."""
 MEMORY = 6 << 30
 """Bytes that a process may take."""
 
@@ -36,7 +38,8 @@ def look(part: Part, seed: int, number: int, known: Counter[str], send: Any) -> 
         known[finding.kind] += 1
         if known[finding.kind] <= KEPT:
             send(("found", number, finding))
-            send(("found", number, shrink(part, finding)))
+            smaller = shrink(part, finding, lambda: send(("alive", number)))
+            send(("found", number, smaller))
     send(("done", number, dict(seen), kinds))
 
 
@@ -44,8 +47,7 @@ def turn(part: Part, seed: int, number: int, known: Counter[str], channel: Conne
     """Look at number after number, in a process of its own, until the turn is over or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    end = time.perf_counter() + TURN
-    while time.perf_counter() < end and os.getppid() != 1:
+    while time.process_time() < TURN and os.getppid() != 1:
         look(part, seed, number, known, channel.send)
         number += 1
     channel.close()
@@ -104,7 +106,7 @@ def receive(channel: Connection, part: Part, state: State) -> bool:
     if what == "done":
         state.take(part.name, number, *rest)
         state.save()
-    else:
+    elif what == "found":
         file = state.write(part.name, number, rest[0])
         print(f"{part.name} {number}: {rest[0].kind} ({file})", flush=True)
     return True

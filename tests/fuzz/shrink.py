@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.fuzz.case import Case, Finding, Part, judge
 from tests.fuzz.draw import FEATURES
 
 
-def shrink(part: Part, finding: Finding) -> Finding:
+def shrink(part: Part, finding: Finding, alive: Callable[[], None] = lambda: None) -> Finding:
     """Return a finding of the same kind that no step makes smaller, or what its part's tries have led to."""
     tries = part.tries
     again = True
@@ -30,6 +30,7 @@ def shrink(part: Part, finding: Finding) -> Finding:
             if not tries:
                 return finding
             tries -= 1
+            alive()
             found = judge(part, case, Counter())
             if found is not None and found.kind == finding.kind:
                 finding, again = found, True
