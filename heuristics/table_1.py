@@ -80,10 +80,13 @@ class EvictionFree(Table1):
         super().observe(view, plan)
 
     def available(self, plan: Plan) -> int:
-        """Return the device blocks that are neither held nor reserved, in O(1): who is admitted is within its own."""
+        """Return the device blocks that are neither held nor reserved; who outlives its prediction holds more."""
         self.commit()
         limit = self.machine.block_limit
-        return LIMIT if limit is None or plan.free_blocks is None else min(plan.free_blocks, limit - self._committed)
+        if limit is None or plan.free_blocks is None:
+            return LIMIT
+        beyond = sum(max(0, job.blocks - blocks) for job, blocks in self.admitted.values())
+        return min(plan.free_blocks, limit - self._committed - beyond)
 
     def commit(self) -> None:
         """Count what has been reserved since this was last asked, for as long as the KV stays on the device."""

@@ -23,6 +23,8 @@ Names = Annotated[list[str], Field(min_length=1)]
 
 MOST_BYTES = 2**22
 """A study file larger than this is refused before it is read."""
+DOTTED = re.compile(r"(?:\.\s*[\w\"'-]+\s*){50}")
+"""A key of more than 50 parts: reading it takes time in the square of them."""
 MOST = 100_000
 """Values that a range, and points that a grid of parameters, may have."""
 
@@ -106,8 +108,11 @@ class Study(Part):
 
 def read_study(source: str | Path) -> Study:
     """Read a study file. BadInput says in one line what is wrong with it."""
+    text = read_text(source, MOST_BYTES)
+    if DOTTED.search(text):
+        raise BadInput(f"{source}: nested too deeply")
     try:
-        return Study.model_validate(tomllib.loads(read_text(source, MOST_BYTES)))
+        return Study.model_validate(tomllib.loads(text))
     except ValidationError as error:
         raise BadInput(f"{source}: {first_error(error)}") from None
     except RecursionError:

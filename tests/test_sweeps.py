@@ -87,6 +87,7 @@ def mars_cell(run: str = "fcfs", **given: Any) -> Cell:
         ('name = "\\u001b[31m"\n' + MARS + FCFS, "name: only printable characters"),
         (f"limit = {'1' * 5000}\n" + MARS + FCFS, "s.toml: not TOML: Exceeds the limit (4300 digits)"),
         ("a = " + "[" * 100_000, "s.toml: nested too deeply"),
+        (".".join("a" * 100_000) + " = 1", "s.toml: nested too deeply"),
         ("[" * 100_000, "s.toml: not TOML"),
         ("#" * 2**22 + "\n" + MARS + FCFS, "s.toml: larger than 4 MiB"),
         ('objectives = ["joy"]\n' + MARS + FCFS, "joy"),
