@@ -23,7 +23,7 @@ Names = Annotated[list[str], Field(min_length=1)]
 
 MOST_BYTES = 2**22
 """A study file larger than this is refused before it is read."""
-DOTTED = re.compile(r"(?:\.\s*[\w\"'-]+\s*){50}")
+DOTTED = re.compile(r"(?:\.\s*+[\w\"'-]++\s*+){50}")
 """A key of more than 50 parts: reading it takes time in the square of them."""
 MOST = 100_000
 """Values that a range, and points that a grid of parameters, may have."""
