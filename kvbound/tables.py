@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
+
+from kvcore.result import Result
 
 TIMES = (
     ("latency", "mean"), ("latency", "p50"), ("latency", "p95"), ("latency", "p99"), ("latency_without_calls", "mean"),
@@ -67,3 +71,28 @@ def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
 
 def _percent(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f} %"
+
+
+def in_seconds(ticks: int | str | None, row: dict[str, Any]) -> str | None:
+    """Turn ticks into seconds for people; None where the objective is not a time."""
+    if ticks is None or row["objective"] in ("late-requests", "normalized-latency"):
+        return None
+    return f"{float(Fraction(ticks) * Fraction(row['tick_seconds'])):.6g}"
+
+
+def handling_text(row: dict[str, Any]) -> str:
+    """Count the handlings of a row for people."""
+    counts = Counter(row["handling"].values())
+    return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
+
+
+def decimal(text: str | None) -> str | None:
+    """Write a fraction for people."""
+    return None if text is None else f"{float(Fraction(text)):.4g}"
+
+
+def between(result: Result) -> str:
+    """Say what is known of the optimum, in words."""
+    if result.bound is None:
+        return f"the optimum is at most {result.value}; no lower bound was proved"
+    return f"the optimum is at least {result.bound} and at most {result.value}"

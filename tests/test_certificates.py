@@ -9,8 +9,6 @@ import pytest
 
 import bounds
 import solvers
-from kvbound.cli.bound import climb
-from kvbound.cli.solve import stronger
 from kvcore import OBJECTIVES, BadInput, Call, Instance, Machine, Request, Segment
 from kvcore.certificates import (
     Alone,
@@ -26,6 +24,7 @@ from kvcore.certificates import (
 from kvcore.certificates.parts import Part
 from kvcore.chains import chains, least_batches, least_times
 from kvcore.files import parse
+from solvers.ladder import climb, stronger
 from tests.commands import kvbound
 from tests.optima import optima
 from tests.random_proofs import PRICEABLE, random_prices

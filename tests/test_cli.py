@@ -191,7 +191,7 @@ def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
             signal.raise_signal(signal.SIGTERM)
         return solvers.driver.simulate_policy(instance, policy, *arguments, **options)
 
-    monkeypatch.setattr(solvers, "simulate_policy", second_is_interrupted)
+    monkeypatch.setattr("kvbound.simulation.simulate_policy", second_is_interrupted)
     for command in (["simulate", "mars-figure1", "--policy"], ["compare", "mars-figure1", "--policies"]):
         code, out, _ = kvbound(*command, "fcfs,sjf,serial", "--json", "-")
         assert code == 130

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from kvbound.cli.compare import Comparison, compare_policies
+from kvbound.comparison import Comparison
+from kvbound.comparison import compare as compare_policies
 from kvbound.report import bars, chart, page
 from kvbound.report.bars import WORK, Bar, bars_of
 from kvbound.timeline import Interval, timeline

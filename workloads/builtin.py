@@ -263,3 +263,12 @@ def builtin_instance(source: str) -> Instance:
     if "P" in values and not 6 <= values["P"] <= values["M"]:
         raise BadInput(f"{source}: P, the largest peak, is from 6 to M = {values['M']}")
     return family.make(**values)
+
+
+def load_instance(source: str) -> Instance:
+    """Read an instance by file name, `-`, or built-in name."""
+    if is_builtin(source):
+        return builtin_instance(source)
+    if source != "-" and not Path(source).exists():
+        raise BadInput(f"there is no file {source!r}, and no built-in instance of that name ({NAMES})")
+    return read_instance(source)

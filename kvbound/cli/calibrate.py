@@ -15,7 +15,7 @@ from costmodels.models import get_model
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
-from kvbound.cli.progress import working
+from kvbound.cli.progress import LiveLine
 from kvcore.cost_file import CostFile
 from kvcore.errors import BadInput
 from kvcore.files import check_writable
@@ -67,9 +67,9 @@ def calibrate(
     points = choose_points(engine, capacity, quick)
     about = {**facts(opened.device, today()), "backend": name, "dtype": str(numbers).removeprefix("torch.")}
     measured: list[Measured] = []
-    with working("bandwidths"):
+    with LiveLine("bandwidths"):
         rates = bandwidths(opened.device)
-    with working(f"{len(points)} batches"):
+    with LiveLine(f"{len(points)} batches"):
         measured += measure(engine, points, repeats, seed, time_limit)
         about["mover"] = engine.mover
     found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)

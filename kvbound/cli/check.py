@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, emit, table
-from kvbound.cli.progress import working
+from kvbound.cli.progress import LiveLine
 from kvcore.errors import BadInput
 from kvcore.files import check_writable
 
@@ -38,7 +38,7 @@ def check(
     wanted = [(file.stem.replace("_", "-"), load(file)) for file in files]
     verdicts: list[Verdict] = []
     for name, hypothesis in wanted:
-        with working(f"checking {name}"):
+        with LiveLine(f"checking {name}"):
             verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
         if verdicts[-1].interrupted:
             break

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from fractions import Fraction
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,10 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvcore.errors import BadInput
-from kvcore.files import printable, read_instance, write_text
-from kvcore.instance import Instance
-from workloads.builtin import NAMES, builtin_instance, is_builtin
+from kvbound.tables import in_seconds
+from kvcore.files import printable, write_text
 
 InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a built-in name")
@@ -37,15 +32,6 @@ PlotOption = Annotated[str | None, typer.Option(metavar="OUT.svg", help="draw it
 TraceOption = Annotated[
     str | None, typer.Option(metavar="OUT.json", help="write it for Perfetto and Chrome's trace viewer")
 ]
-
-
-def load(source: str) -> Instance:
-    """Read an instance by file name, `-`, or built-in name."""
-    if is_builtin(source):
-        return builtin_instance(source)
-    if source != "-" and not Path(source).exists():
-        raise BadInput(f"there is no file {source!r}, and no built-in instance of that name ({NAMES})")
-    return read_instance(source)
 
 
 def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> None:
@@ -86,19 +72,6 @@ RESULT_COLUMNS = ("schedule", "status", "value", "bound", "gap", "mean", "in sec
 def percent(gap: float | None) -> str | None:
     """Write a gap for people."""
     return None if gap is None else f"{100 * gap:.2f} %"
-
-
-def in_seconds(ticks: int | str | None, row: dict[str, Any]) -> str | None:
-    """Turn ticks into seconds for people; None where the objective is not a time."""
-    if ticks is None or row["objective"] in ("late-requests", "normalized-latency"):
-        return None
-    return f"{float(Fraction(ticks) * Fraction(row['tick_seconds'])):.6g}"
-
-
-def handling_text(row: dict[str, Any]) -> str:
-    """Count the handlings of a row for people."""
-    counts = Counter(row["handling"].values())
-    return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
 
 
 class PlainConsole(Console):

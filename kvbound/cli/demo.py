@@ -9,7 +9,9 @@ import typer
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import people_console
-from kvbound.cli.compare import compare_policies
+from kvbound.cli.compare import show
+from kvbound.cli.progress import SolveProgress
+from kvbound.comparison import compare
 from kvcore.errors import BadInput
 from workloads.builtin import SAMPLES, builtin_instance
 
@@ -30,8 +32,8 @@ def demo(
         raise BadInput(f"--out {out}: {error.strerror or error}") from None
     console = people_console()
     for name in INSTANCES:
-        comparison = compare_policies(builtin_instance(name), list(PAPERS), "total-flow-time", "as-given", time_limit)
-        comparison.show(console)
+        comparison = compare(builtin_instance(name), PAPERS, time_limit=time_limit, watch=SolveProgress)
+        show(comparison, console)
         picture = folder / (name.replace(":", "-").replace("=", "") + ".svg")
         comparison.draw(str(picture))
         console.print(f"the schedules: {picture}\n", soft_wrap=True)

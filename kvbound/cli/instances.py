@@ -7,11 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
-from kvbound.cli.common import InstanceArgument, JsonOption, emit, load, table
+from kvbound.cli.common import InstanceArgument, JsonOption, emit, table
 from kvbound.words import facts_in_words, segments_in_words
 from kvcore.instance import Instance
 from kvcore.stream import Sizes, sizes_of
-from workloads.builtin import BUILTIN
+from workloads.builtin import BUILTIN, load_instance
 
 
 def instances(json: JsonOption = None) -> None:
@@ -26,7 +26,7 @@ def instances(json: JsonOption = None) -> None:
 
 def show(instance: InstanceArgument, json: JsonOption = None) -> None:
     """Say what an instance is, in words and sizes."""
-    loaded = load(instance)
+    loaded = load_instance(instance)
     emit(json, facts(loaded), lambda console: show_instance(loaded, console))
 
 

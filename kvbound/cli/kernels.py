@@ -14,7 +14,7 @@ from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
-from kvbound.cli.progress import working
+from kvbound.cli.progress import LiveLine
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 
@@ -53,7 +53,7 @@ def kernels(
     cases = choose_cases(model, target.type == "cpu", quick)
     compared = [Ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
     about, rows, interrupted, started = facts(target, today()), list[dict[str, Any]](), False, time.monotonic()
-    with working("bandwidths"):
+    with LiveLine("bandwidths"):
         rates = bandwidths(target)
 
     def payload() -> dict[str, Any]:
@@ -65,7 +65,7 @@ def kernels(
         }
 
     try:
-        with working(f"attention, {len(cases)} cases"):
+        with LiveLine(f"attention, {len(cases)} cases"):
             for case in cases:
                 if time_limit is None or time.monotonic() - started < time_limit:
                     rows += bench([case], compared, target, numbers, peaks(rates))

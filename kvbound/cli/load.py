@@ -11,14 +11,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, emit, load, table
+from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, emit, table
 from kvbound.cli.measures import WindowOption
-from kvbound.cli.progress import working
-from kvbound.cli.simulate import policy_names
+from kvbound.cli.progress import LiveLine
+from kvbound.simulation import policy_names
 from kvbound.tables import SHORT, TIMES
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
+from workloads.builtin import load_instance
 
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
            "normalized_latency_without_calls")  # fmt: skip
@@ -44,11 +45,11 @@ def load_sweep(
     from solvers.driver import free_calls
 
     check_writable(csv_file, plot, json)
-    loaded = free_calls(load(instance), handling)
+    loaded = free_calls(load_instance(instance), handling)
     multiples = [fraction("--factors", text.strip()) for text in factors.split(",")]
     stop = None if window is None else fraction("--window", window)
     rows: list[dict[str, Any]] = []
-    with working(f"{loaded.name} at {len(multiples)} loads"):
+    with LiveLine(f"{loaded.name} at {len(multiples)} loads"):
         rows += load_rows(loaded, policy_names(policies), multiples, window=stop, jobs=jobs)
     if plot is not None and all("error" in row for row in rows):
         raise BadInput(f"there is nothing to draw: {rows[0]['error']}")

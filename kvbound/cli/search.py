@@ -58,10 +58,10 @@ def search(
         **switches_of(switches),
     )  # fmt: skip
     family = Family(n, memory, prompt, decode, calls, duration, returns, arrival, handling, machine)
-    with LiveLine() as line:
+    with LiveLine(f"searching against {policy}") as line:
         seen = hunt(
             family, policy, objective, seconds=seconds, steps=steps, seed=seed,
-            progress=lambda seen, passed: line.show(_progress(policy, seen), passed),
+            progress=lambda seen, _: line.show(_progress(policy, seen)),
         )  # fmt: skip
     return _report(family.to_json(), seen, out, json)
 
