@@ -1,4 +1,4 @@
-"""The table of docs/bounds.md: every bound, the best schedule known, the gap between them, and seconds.
+"""The tables of bounds in docs/measured.md: every bound, the best schedule known, the gap between them, and seconds.
 
 `python -m benchmarks.bounds [FAMILY ..]` runs families one after another and prints their rows as they come;
 `python -m benchmarks bounds` runs all of them, which takes hours. Each bound is verified again by the checker. The best

@@ -1,9 +1,8 @@
-"""Hunt for the worst instances that ship as `worst-POLICY-OBJECTIVE:n=N`, and print the tables about them.
+"""Hunt for the worst instances that ship as `worst-POLICY-OBJECTIVE:n=N`, and write the page about them.
 
 `python -m benchmarks.worst POLICY OBJECTIVE N [SEED]` hunts, and writes the instance to workloads/samples/worst: the
 worst of what it found, what lay there, and the instances of fewer requests.
-`python -m benchmarks.worst` prints the table of `docs/counterexamples.md`, every ratio computed anew; with `--whole` it
-prints that of the small family.
+`python -m benchmarks.worst` writes docs/worst.md, every ratio computed anew.
 """
 
 from __future__ import annotations
@@ -19,6 +18,31 @@ from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
 
 FOLDER = Path(__file__).parents[1] / "workloads" / "samples" / "worst"
 STEPS = {2: 250, 3: 400, 4: 250}
+PAGE = Path(__file__).parents[1] / "docs" / "worst.md"
+INTRODUCTION = """# The worst ratios that were found
+
+Written by `python -m benchmarks.worst`: the value of a policy over the optimum, which is proved in each case.
+[hypotheses.md](hypotheses.md#the-worst-instance-for-a-policy) says how instances are looked for, and how to read the
+numbers.
+"""
+WHOLE = """## A small family, whole
+
+Up to three requests at ticks 0 or 1, prompts of 1 or 2 tokens, 1 to 3 tokens decoded, no calls, memory of at most 4,
+eviction allowed, every batch lasts one tick. Every member was judged; so these are the worst ratios of the family.
+
+| policy | objective | worst ratio |
+|---|---|---|"""
+FOUND = """
+## The worst that were found
+
+Memory of at most 8, up to 2, 3 or 4 requests, prompts of 1 to 4 tokens, segments of 1 to 6, at most one call (up to 6
+ticks, returning at most one token, handled freely, no host memory), arrivals up to tick 4, eviction allowed, every
+batch lasts one tick. One hunt with seed 0 for each cell, of 250 steps (400 for three requests); a cell takes over the
+instance on its left, or with three requests that of the small family, if the hunt found nothing worse. Each ratio is
+that of a built-in instance, such as `worst-fcfs-total-flow-time:n=3`.
+
+| policy | objective | n=2 | n=3 | n=4 |
+|---|---|---|---|---|"""
 
 
 def family(n: int) -> Family:
@@ -71,9 +95,13 @@ def _row(policy: str, objective: str, claims: list[Claim | None]) -> str:
     return f"| {policy} | {objective} | {' | '.join(cells)} |"
 
 
+def page() -> str:
+    """Return the page about both tables."""
+    return "\n".join([INTRODUCTION, WHOLE, *whole_rows(3), FOUND, *rows()]) + "\n"
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         improve(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 0)
     else:
-        for row in whole_rows(3) if "--whole" in sys.argv else rows():
-            print(row, flush=True)
+        write_text(PAGE, page())

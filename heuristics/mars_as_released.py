@@ -42,7 +42,7 @@ class MarsAsReleased(Unified):
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, and O(w) with w waiting ones
     for each that is admitted, or where the running batch has changed and tokens are left.
-    Source: the released code of MARS, with the settings of its script; docs/policies.md lists what differs.
+    Source: the released code of MARS, with the settings of its script.
     """
 
     name = "mars-as-released"

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,7 +16,7 @@ import matplotlib
 import pyomo.environ as pyo
 import pytest
 
-from docs.make import FOLDER, hooks, texts
+from docs.make import FOLDER, hooks, measured, texts
 from docs.make.pictures import MATPLOTLIB, PICTURES
 from docs.make.reference import PROGRAMS, Part, constraints, reference_page
 from formulations import make
@@ -46,6 +47,13 @@ def test_a_picture_is_current(name: str) -> None:
 def words(picture: bytes) -> list[str]:
     """The texts of a picture, which no version of matplotlib changes."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", picture.decode())
+
+
+def test_a_measurement_has_a_date_and_a_command() -> None:
+    record = {"title": "Speed", "about": "", "command": "python -m benchmarks", "tables": []}
+    with pytest.raises(ValueError, match="Speed: a measurement has a date and the command that makes it"):
+        list(measured.lines(record))
+    assert list(measured.lines(record | {"date": date(2026, 11, 20)}))[2] == "`python -m benchmarks`, 2026-11-20. "
 
 
 # --- the reference of constraints ------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def test_the_driver_runs_it_in_a_worker():
 def test_a_time_limit_leaves_a_schedule_and_a_bound():
     outcome, bounds = solve(builtin_instance("hindsight-benchmark:seed=2"), time_limit=1.0)
     assert outcome.stopped == "time limit"
-    assert bounds[-1] == outcome.bound <= 5486 <= outcome.value  # a bound that is certified (docs/bounds.md)
+    assert bounds[-1] == outcome.bound <= 5486 <= outcome.value  # a bound that is certified (docs/measured.md)
 
 
 # --- which instances are rigid ---------------------------------------------------------------------------------------

@@ -1,27 +1,26 @@
-"""Every ratio of `docs/counterexamples.md`, computed anew, and the built-in instances that it is about."""
+"""Every ratio of `docs/worst.md`, computed anew, and the built-in instances that it is about."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
-from benchmarks.worst import family, small_family
+from benchmarks.worst import PAGE, family, small_family
 from heuristics import get_policy
 from hypotheses.counterexamples import Optima, hunt, judge
 from kvcore.errors import BadInput
 from tests.exhaustive import exhaustive_optimum
 from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, builtin_instance
 
-PAGE = (Path(__file__).parents[1] / "docs" / "counterexamples.md").read_text(encoding="utf-8")
+TEXT = PAGE.read_text(encoding="utf-8")
 CELLS = [(policy, objective) for objective in WORST_OBJECTIVES for policy in WORST_POLICIES]
 
 
 def table(heading: str) -> dict[tuple[str, str], list[Fraction]]:
     """Return the ratios of the table under a heading, by policy and objective."""
-    section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    section = TEXT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([\w-]+) \| ([\w-]+) \| ([\d/| ]+) \|$", section, re.MULTILINE)
     return {
         (policy, objective): [Fraction(cell.strip()) for cell in cells.split("|")] for policy, objective, cells in rows

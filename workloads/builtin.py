@@ -153,7 +153,7 @@ def _sample(name: str, file: str, k: int, sizes: tuple[int, ...]) -> Instance:
 
 
 def worst(policy: str, objective: str, n: int) -> Instance:
-    """Return the worst instance of at most `n` requests that `kvbound search` found (docs/counterexamples.md)."""
+    """Return the worst instance of at most `n` requests that `kvbound search` found (docs/worst.md)."""
     if n not in WORST_SIZES:
         raise BadInput(f"worst-{policy}-{objective}: n is one of {', '.join(map(str, WORST_SIZES))}, not {n}")
     return read_instance(Path(__file__).parent / "samples" / "worst" / f"{policy}-{objective}-{n}.json")

@@ -4,7 +4,7 @@ Let u[t, r] be what a schedule takes of resource r in slot t, at most the limit 
 
     value >= value + sum of p (u - L) = sum over requests of (its cost + what it pays) - sum of p L,
 
-and each request pays at least what its cheapest way does (`ways.py`). `docs/prices.md` has the proofs.
+and each request pays at least what its cheapest way does (`ways.py`). `docs/bounds.md` has the proofs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Windows(Noun):
 
     The window of a request that ends in slot e, with `h` blocks, is e - before <= z < e + behind, where
     behind = min(reach, ceil((h - M) / most) + shift) and before = min(h - shift, d - reach) for d tokens in its last
-    segment. Who has an empty window plays no part. `docs/prices.md` ("Ends cannot be close") has the proof.
+    segment. Who has an empty window plays no part. `docs/bounds.md` ("Ends cannot be close") has the proof.
     """
 
     most: Annotated[int, Field(ge=1, le=10**6)]

@@ -1,6 +1,6 @@
 """The cheapest way of one request through slots of time, if what it takes of each slot has a price.
 
-One slot is one tick, and every batch lasts one. `docs/prices.md` proves that no request pays less
+One slot is one tick, and every batch lasts one. `docs/bounds.md` proves that no request pays less
 in any schedule. In short: a segment ends in some slot e. Counting back from e, its d tokens came one a slot at best, so
 in slot e - j at least A + d - 1 - j tokens were resident, where A are those with which the first one is generated;
 and before the first one, prefills added at most P tokens a slot. What tokens and requests of a batch cost is counted

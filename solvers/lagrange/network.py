@@ -80,7 +80,7 @@ class Network:
 
     `most_slots` are looked at at the most; `dearest` is the highest price of each resource (`scope` says why).
     `is_late`: bounds leave out the token budgets, and each segment runs without a break up to its end (the relaxation
-    `late segments` of docs/lagrange.md); it is used where it promises to be as good, unless `exact` is asked for.
+    `late segments` of docs/arc_flow.md); it is used where it promises to be as good, unless `exact` is asked for.
     BadInput where a request's ways do not say all that counts.
     """
 

@@ -114,7 +114,7 @@ def options_at_least(request: Request, limit: int | None, most: int) -> int:
 
 
 def with_pause(instance: Instance) -> Instance:
-    """Allow breaks, which are of no use without budgets (docs/lagrange.md, Late segments)."""
+    """Allow breaks, which are of no use without budgets (docs/arc_flow.md, Late segments)."""
     return instance.replace(machine=instance.machine.replace(pause=True))
 
 

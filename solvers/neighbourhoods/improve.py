@@ -1,4 +1,4 @@
-"""Better schedules by destroy and repair: see `docs/neighbourhoods.md`."""
+"""Better schedules by destroy and repair: see `docs/arc_flow.md`."""
 
 from __future__ import annotations
 
