@@ -116,10 +116,15 @@ def ratio(value: Held, other: Held) -> Fraction:
 
 
 def _optimum(instance: Instance, objective: str, seconds: float) -> tuple[Value, Schedule] | None:
-    """Return the optimal value and a schedule, as found before if it was; None if a limit strikes."""
+    """Return the optimal value and a schedule, as found before if it was; None if a limit strikes.
+
+    Raises KeyboardInterrupt on Ctrl-C, which the search itself would answer with what it has found so far.
+    """
     place = instance.sha256, objective
     if place not in _FOUND:
         outcome = search(instance, objective, time_limit=seconds, memory_limit_mb=MEMORY_LIMIT_MB)
+        if outcome.stopped == "interrupted":
+            raise KeyboardInterrupt
         if not outcome.proved or outcome.schedule is None or outcome.value is None:
             return None
         _FOUND[place] = outcome.value, outcome.schedule

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from kvcore.referee import verify_schedule
-from solvers.registry import solver_version
 from solvers.task import Bound, Done, Found, Send, Size, Stop, Task
+from solvers.ways import SOLVERS
 
 
 def run(task: Task, send: Send) -> Done:
@@ -40,7 +40,7 @@ def run(task: Task, send: Send) -> Done:
 
     solver.best_bound_callback = on_bound
     status: Any = solver.solve(program.model, Reporter())
-    version = solver_version("cp-sat")
+    version = SOLVERS["cp-sat"].version()
     if status == cp_model.INFEASIBLE:
         return Done("proved", version, infeasible=True)
     if status == cp_model.OPTIMAL:

@@ -23,8 +23,8 @@ from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
 from solvers.pool import race
-from solvers.registry import WITHOUT_HORIZON, solver_version
 from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
+from solvers.ways import SOLVERS, WAYS
 
 NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
@@ -36,9 +36,6 @@ WRITTEN_OUT = 50_000
 """Batches up to which the schedule to start from is written out; longer ones are held as the policy gave them."""
 SEGMENTS = 100_000
 """Of all requests together, up to which the first bound is computed: it takes seconds then."""
-
-EXACT = ("search", "arc-flow on lagrange", "arc-flow on repair")
-"""Tasks whose bounds are exact integers of kvbound's own."""
 
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
@@ -78,9 +75,9 @@ def solve(
     choice = choose(instance, objective, formulation, solver)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
     run = _Run(instance, objective, started, gap, target, progress)
+    task = Task(instance, objective, "", "", None, None, None, limit, memory_limit, threads, seed)
     run.tasks = [
-        Task(instance, objective, name, backend, None, None, None, limit, memory_limit, threads, seed, delay)
-        for (name, backend), delay in choice.delays
+        replace(task, formulation=way.formulation, solver=way.solver.name, delay=delay) for way, delay in choice.delays
     ]
     ends: list[Done | Failed] = [Done("interrupted", "")]
     with suppress(KeyboardInterrupt):
@@ -139,7 +136,7 @@ class _Run:
         self.instance, self.objective = instance, objective
         self.started, self.gap, self.target, self.progress = started, gap, target, progress
         self.tasks: list[Task] = []
-        self.horizons = {label: Horizon(0, True, why) for label, why in WITHOUT_HORIZON.items()}
+        self.horizons = {way.label: Horizon(0, True, way.horizon) for way in WAYS.values() if way.horizon}
         self.schedule: Schedule | None = None
         self.claimed: Value | None = None
         self.value: Value | None = None
@@ -205,7 +202,7 @@ class _Run:
         old = None if self.bound is None else (self._bound_is_proved(), self.bound)
         if old is None or new > old or (new == old and self._is_alone()):
             self.bound, self.bounded_by = bound, task
-            self.kind = kind or ("exhaustive" if task.label in EXACT else "solver")
+            self.kind = kind or ("exhaustive" if WAYS[task.formulation, task.solver].exact else "solver")
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
@@ -264,6 +261,7 @@ class _Run:
             else self.decided() or next((end.stop for end in ends if isinstance(end, Done)), "solver failure")
         )
         task = self.bounded_by or self.found_by or self.tasks[0]
+        version = SOLVERS[task.solver].version() if task.solver in SOLVERS else kvcore.__version__
         return Result(
             self.instance,
             self.objective,
@@ -274,7 +272,7 @@ class _Run:
             certificate=self.alone if self._is_alone() else self.certificate,
             horizon=self._horizon(task),
             formulation=task.formulation,
-            solver=SolverInfo(task.solver, solver_version(task.solver), task.threads, task.seed),
+            solver=SolverInfo(task.solver, version, task.threads, task.seed),
             seconds=time.monotonic() - self.started,
             stopped=stopped,
             extra=self._extra(failures, why),
@@ -284,7 +282,7 @@ class _Run:
         """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
         unknown = Horizon(0, False, "nobody had the time to say how many batches are enough")
         horizon = self.horizons.get(task.label, unknown)
-        if task.label in WITHOUT_HORIZON and self.schedule is not None:
+        if horizon.sufficient and not horizon.batches and self.schedule is not None:
             return replace(horizon, batches=len(self.schedule.batches))
         return horizon
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from kvcore.errors import MissingTool
 from solvers.matrix import Array, MatrixModel
-from solvers.registry import load
 from solvers.task import Done, Stop, Task
+from solvers.ways import SOLVERS
 
 SIZE_LIMIT = 2000
 """Variables, and likewise constraints, that the licence inside the wheel allows."""
@@ -19,12 +19,12 @@ _MODEL_TOO_LARGE = 10010
 
 def version() -> str:
     """Return the version of Gurobi (MissingTool if gurobipy is not installed)."""
-    return ".".join(str(part) for part in load("gurobi", "gurobipy").gurobi.version())
+    return ".".join(str(part) for part in SOLVERS["gurobi"].load("gurobipy").gurobi.version())
 
 
 def licence() -> str:
     """Say in words what the licence found here allows (MissingTool if there is none that is valid)."""
-    gurobipy = load("gurobi", "gurobipy")
+    gurobipy = SOLVERS["gurobi"].load("gurobipy")
     model = gurobipy.Model(env=_environment(gurobipy))
     model.addMVar(SIZE_LIMIT + 1)
     try:
@@ -40,7 +40,7 @@ def minimise(
     matrix: MatrixModel, task: Task, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
     """Run Gurobi; report every improving solution and dual bound as they come."""
-    gurobipy = load("gurobi", "gurobipy")
+    gurobipy = SOLVERS["gurobi"].load("gurobipy")
     GRB = gurobipy.GRB
     environment = _environment(gurobipy)
     model = gurobipy.Model(env=environment)

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 
 from solvers.matrix import Array, MatrixModel
-from solvers.registry import load
 from solvers.task import Done, Stop, Task
+from solvers.ways import SOLVERS
 
 
 def version() -> str:
     """Return the version of HiGHS (MissingTool if highspy is not installed)."""
-    return str(load("highs", "highspy").Highs().version())
+    return str(SOLVERS["highs"].load("highspy").Highs().version())
 
 
 def minimise(
     matrix: MatrixModel, task: Task, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
     """Run HiGHS; report every improving solution and dual bound as they come."""
-    highspy = load("highs", "highspy")
+    highspy = SOLVERS["highs"].load("highspy")
     highs = highspy.Highs()
     for option, value in {
         "output_flag": False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +11,7 @@ from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.result import BoundKind, Horizon
 from kvcore.schedule import Schedule
+from solvers.ways import label
 
 Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped early", "solver failure"]
 """Why a solve ended; "stopped early": a `--gap` or `--better-than` was decided."""
@@ -46,8 +46,8 @@ class Task:
 
     @property
     def label(self) -> str:
-        """Name it for people: the formulation, and its solver if that says more."""
-        return self.formulation if self.solver == self.formulation else f"{self.formulation} on {self.solver}"
+        """Name it for people."""
+        return label(self.formulation, self.solver)
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,3 @@ NEWS = News()
 
 Message = Horizon | Found | Bound | Size | Done | Failed
 Send = Callable[[Message], None]
-
-
-def leave_signals_to_the_parent() -> None:
-    """Ignore Ctrl-C and SIGTERM, which a scheduler such as Slurm sends to all processes of a job, in a worker."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)

@@ -9,6 +9,7 @@ import pytest
 
 import solvers
 from kvbound.cli import main
+from kvcore.result import Result
 from workloads.builtin import builtin_instance
 
 INTERFACE_KEYS = {
@@ -185,6 +186,20 @@ def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, num
     assert 0 < row["bound"] < row["value"]
 
 
+def test_a_second_sigterm_does_not_disturb_what_the_first_has_ended(kvbound, monkeypatch):
+    """timeout sends it to the process, and at once to its group."""
+    finish = solvers.driver._Run.result
+
+    def disturbed(*arguments, **options):
+        signal.raise_signal(signal.SIGTERM)
+        return finish(*arguments, **options)
+
+    monkeypatch.setattr("solvers.driver.race", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("solvers.driver._Run.result", disturbed)
+    code, out, _ = kvbound("solve", "mars-figure1", "--json", "-")
+    assert (code, json.loads(out)["stopped"]) == (130, "interrupted")
+
+
 def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
     def second_is_interrupted(instance, policy, *arguments, **options):
         if policy == "sjf":
@@ -203,3 +218,13 @@ def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(kvbound, m
     files = ["--certificate", tmp_path / "c.json", "--schedule", tmp_path / "s.json"]
     assert kvbound("solve", "mars-figure1", *files)[0] == 130
     assert (tmp_path / "s.json").exists()
+
+
+def test_an_interrupted_solve_is_not_replayed(monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed (extra engine)")
+    from kvbound.cli.replay import named
+
+    mars = builtin_instance("mars-figure1")
+    monkeypatch.setattr(solvers, "solve", lambda *_, **__: Result(mars, "makespan", stopped="interrupted"))
+    with pytest.raises(KeyboardInterrupt):
+        named("optimum", mars, mars, "makespan", "as-given", 1.0)

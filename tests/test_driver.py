@@ -4,6 +4,7 @@ import math
 import pickle
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
@@ -11,9 +12,9 @@ import solvers
 from heuristics import best_schedule, better_traces
 from kvcore import BadInput, MissingTool, objective_value
 from kvcore.result import Horizon, Result
-from solvers import driver, pool, registry
-from solvers.registry import solver_licence
+from solvers import driver, pool
 from solvers.task import Bound, Done, Failed, Found, Task
+from solvers.ways import SOLVERS, Solver
 from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
@@ -44,7 +45,7 @@ def test_gurobi_solves_what_its_licence_allows_and_says_what_it_does_not():
     result = solvers.solve(small, formulation="batch-bigm", solver="gurobi", time_limit=60)
     assert result.value == solvers.solve(small).value
     assert result.solver.name == "gurobi"
-    if solver_licence("gurobi") == "full":
+    if SOLVERS["gurobi"].licence() == "full":
         pytest.skip("a full Gurobi licence is here, so there is no limit to report")
     with pytest.raises(MissingTool, match=r"limited to 2000 variables .* use --solver highs"):
         solvers.solve(MARS, formulation="batch-bigm", handling="free", solver="gurobi", time_limit=60)
@@ -102,14 +103,10 @@ def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
     """Not what was left when it started, counted from the start of the race: it ended seconds after it began."""
     now, began = [0.0], []
 
-    class Process:
-        def kill(self): ...
-        def wait(self): ...
-
     def start(task, inbox, ends):
         began.append((task.time_limit, ends))
         now[0] += 50.0
-        return pool.Worker(task, Process(), None, ends, Done("time limit", ""))
+        return pool.Worker(task, mock.Mock(), ends, Done("time limit", ""))
 
     monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(pool, "_start", start)
@@ -129,10 +126,9 @@ def test_a_solver_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
     (tmp_path / "broken_solver.py").write_text("raise ImportError('undefined symbol: Highs_run')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MissingTool, match=r"although highspy [\d.]+ is installed: undefined symbol: Highs_run"):
-        registry.load("highs", "broken_solver")
-    monkeypatch.setitem(registry.SOLVERS, "highs", registry.Solver("no-such-package", "", "pip install highspy"))
+        SOLVERS["highs"].load("broken_solver")
     with pytest.raises(MissingTool, match="highs is not installed; install it with: pip install highspy"):
-        registry.load("highs", "broken_solver")
+        Solver("highs", "", "no-such-package", "pip install highspy").load("broken_solver")
 
 
 def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
@@ -182,7 +178,7 @@ def test_a_crashing_worker_is_one_clear_line(monkeypatch):
 
 
 def test_options_that_make_no_sense_are_refused():
-    with pytest.raises(BadInput, match="the search is its own solver"):
+    with pytest.raises(BadInput, match="highs does not solve search; search can"):
         solvers.solve(MARS, formulation="search", solver="highs")
     with pytest.raises(BadInput, match="no objective is called 'x'"):
         solvers.solve(MARS, "x")

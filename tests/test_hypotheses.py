@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -220,6 +222,20 @@ def test_ctrl_c_writes_what_was_found(tmp_path: Path) -> None:
     stopped.write_text("def stop():\n    raise KeyboardInterrupt\n" + stopped.read_text())
     row = json.loads(kvbound("check", stopped, "--json", "-", code=130).stdout)["rows"][0]
     assert (row["verdict"], row["interrupted"]) == ("undecided", True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_search_runs_ends_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The search answers it with what it has found; that is not an answer to the hypothesis, nor a reason to go on."""
+    running = sys.modules["solvers.search.search"]._Run
+    monkeypatch.setattr(running, "passes", lambda self: signal.raise_signal(number))
+    monkeypatch.setattr("hypotheses.case._FOUND", {})
+    asking = tmp_path / "asking.py"
+    write(asking, "proved", "case.optimum() and None")
+    row = json.loads(kvbound("check", asking, "--json", "-", code=130).stdout)["rows"][0]
+    assert (row["undecided"], row["interrupted"]) == (0, True)
 
 
 def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from solvers.lagrange.scope import (
 from solvers.lagrange.solve import Lagrange
 from solvers.pool import race
 from solvers.task import Bound, Done, Failed, Task
+from solvers.ways import LAGRANGE, SEARCH
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
@@ -80,7 +81,7 @@ def test_lagrange_declines_what_it_could_not_hold(instance, reason):
     with pytest.raises(BadInput, match=reason):
         Network(instance, "weighted-flow-time")
     ways = choose(instance, "weighted-flow-time", "auto", "auto")
-    assert all(way == ("search", "search") for way in ways.tasks)
+    assert all(way is SEARCH for way in ways.ways)
 
 
 def test_the_estimate_of_options_exceeds_none():
@@ -198,7 +199,7 @@ def test_the_search_runs_if_all_others_decline(monkeypatch):
     instance = with_parts(13, 700)
     assert why_not(instance, "total-flow-time") is None
     chosen = choose(instance, "total-flow-time", "auto", "auto")
-    assert (chosen.tasks[0], chosen.reserve) == (("arc-flow", "lagrange"), (("search", "search"),))
+    assert (chosen.ways[0], chosen.reserve) == (LAGRANGE, (SEARCH,))
     ends = []
     with monkeypatch.context() as patch:
         patch.setattr(driver, "race", lambda *args, **kwargs: ends.extend(race(*args, **kwargs)) or ends)

@@ -357,7 +357,7 @@ def kill_in_the_middle(study: Path, least: int, *arguments: str, sign: signal.Si
     wait_for(lambda: len(stored(study)) >= before + least)
     workers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(sign)
-    assert process.wait() == (130 if sign is signal.SIGINT else -signal.SIGKILL)
+    assert process.wait() == (-signal.SIGKILL if sign is signal.SIGKILL else 130)
     wait_for(lambda: not any(worker.is_running() and worker.status() != "zombie" for worker in workers), 10)
     return len(workers)
 
@@ -387,10 +387,11 @@ def test_a_sweep_killed_many_times_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_sweep_and_keeps_what_is_finished(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_a_sweep_and_keeps_what_is_finished(tmp_path: Path, sign: signal.Signals) -> None:
     write_policies(tmp_path, 0.15)
     study = write_study(tmp_path, "Slow", count=40)
-    assert kill_in_the_middle(study, 3, "--jobs=2", sign=signal.SIGINT) == 2
+    assert kill_in_the_middle(study, 3, "--jobs=2", sign=sign) == 2
     kept = stored(study)
     assert json.loads(kvbound("sweep", study, "--resume", "--json", "-").stdout)["run"] == 40 - len(kept)
     assert set(kept) < set(stored(study))

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,13 +23,13 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED
 def main() -> None:
     """Run the command line; whatever goes wrong is one line on standard error and an exit code.
 
-    SIGTERM (from Slurm, docker or timeout) ends a command as Ctrl-C does: what was found so far is written.
+    SIGTERM (from Slurm, docker or timeout) ends a command as Ctrl-C does: what was found so far is written. Only the
+    first one counts: timeout sends it twice.
     """
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     _keep_streams()
     try:
-        code = _run()
+        with _sigterm_as_ctrl_c():
+            code = _run()
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has seen enough
         code = 0
@@ -56,6 +58,22 @@ def _hidden() -> str | None:
         if found is None or not found.samefile(ours / name):
             return f"the package {name} is taken from {found}, not from {ours}: take it off PYTHONPATH"
     return None
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # only there Python takes signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run() -> int:

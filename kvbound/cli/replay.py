@@ -149,6 +149,8 @@ def named(
             assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
             return name, result.trace
         result = solve(loaded, objective, handling=handling, time_limit=time_limit)
+        if result.stopped == "interrupted":
+            raise KeyboardInterrupt
     if result.trace is None:
         raise BadInput(f"optimum: no schedule was found in {time_limit:g} s; give --time-limit")
     return OPTIMUM if result.status == "optimal" else "best found", result.trace

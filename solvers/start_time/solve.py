@@ -13,6 +13,7 @@ from kvcore.certificates import Certificate, Configurations, Proof, certify
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
+from solvers.highs import version
 from solvers.start_time.configurations import Configurations as AllConfigurations
 from solvers.start_time.configurations import TooMany
 from solvers.start_time.lists import Jobs, Lists
@@ -22,7 +23,7 @@ from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array, Problem, Starts
 from solvers.start_time.program import Relaxation, close, relax
 from solvers.start_time.states import Interrupted, Search
-from solvers.task import NEWS, Stop
+from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
 
 WIDTHS = (300, 3_000, 30_000, 300_000, 10**12)
 """States kept in each layer, pass after pass; the last one cuts nothing."""
@@ -52,6 +53,21 @@ GLANCE = 1_000
 
 SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "prices": 0.8, "first prices": 0.5}
 """Of the time limit, what each step may take at most."""
+
+
+def run(task: Task, send: Send) -> Done:
+    """Carry out a task in a worker process; schedules and bounds are sent as they come."""
+    solver = StartTimeSolver(
+        task.instance,
+        task.objective,
+        time_limit=task.time_limit,
+        memory_limit=task.memory_limit,
+        seed=task.seed,
+        found=lambda schedule, value: send(Found(schedule, value)),
+        bounded=lambda bound, by_solver: send(Bound(bound, "solver" if by_solver else "exhaustive")),
+        certified=lambda certificate: send(Bound(certificate.value, "certificate", certificate)),
+    )
+    return Done(solver.run().stopped, version())
 
 
 @dataclass(frozen=True)
