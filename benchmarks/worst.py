@@ -1,4 +1,4 @@
-"""Hunt for the worst instances that ship as `worst-POLICY-OBJECTIVE:n=N`, and write the page about them.
+"""Search for the worst instances that ship as `worst-POLICY-OBJECTIVE:n=N`, and write the page about them.
 
 `python -m benchmarks.worst POLICY OBJECTIVE N [SEED]` hunts, and writes the instance to workloads/samples/worst: the
 worst of what it found, what lay there, and the instances of fewer requests.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heuristics import get_policy
-from hypotheses.counterexamples import Claim, Family, Optima, hunt, judge
+from hypotheses.counterexamples import Claim, Optima, SearchSpace, judge, search
 from kvcore.files import read_instance, write_text
 from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
 
@@ -37,22 +37,22 @@ FOUND = """
 
 Memory of at most 8, up to 2, 3 or 4 requests, prompts of 1 to 4 tokens, segments of 1 to 6, at most one call (up to 6
 ticks, returning at most one token, handled freely, no host memory), arrivals up to tick 4, eviction allowed, every
-batch lasts one tick. One hunt with seed 0 for each cell, of 250 steps (400 for three requests); a cell takes over the
-instance on its left, or with three requests that of the small family, if the hunt found nothing worse. Each ratio is
+batch lasts one tick. One search with seed 0 for each cell, of 250 steps (400 for three requests); a cell takes over the
+instance on its left, or with three requests that of the small family, if the search found nothing worse. Each ratio is
 that of a built-in instance, such as `worst-fcfs-total-flow-time:n=3`.
 
 | policy | objective | n=2 | n=3 | n=4 |
 |---|---|---|---|---|"""
 
 
-def family(n: int) -> Family:
+def family(n: int) -> SearchSpace:
     """Return the family of the table: everything small, memory that few requests share, a call each at most."""
-    return Family(requests=n, memory=8, prompt=4, decode=6, calls=1, duration=6, returns=1, arrival=4)
+    return SearchSpace(requests=n, memory=8, prompt=4, decode=6, calls=1, duration=6, returns=1, arrival=4)
 
 
-def small_family(n: int) -> Family:
+def small_family(n: int) -> SearchSpace:
     """Return a family that can be listed whole."""
-    return Family(requests=n, memory=4, prompt=2, decode=3, calls=0, arrival=1)
+    return SearchSpace(requests=n, memory=4, prompt=2, decode=3, calls=0, arrival=1)
 
 
 def shipped(policy: str, objective: str, n: int, optima: Optima | None = None) -> Claim | None:
@@ -62,9 +62,9 @@ def shipped(policy: str, objective: str, n: int, optima: Optima | None = None) -
 
 
 def improve(policy: str, objective: str, n: int, seed: int) -> None:
-    """Hunt, and keep the worst of what is found and what is known."""
-    found = hunt(family(n), policy, objective, steps=STEPS[n], seed=seed)
-    whole = [hunt(small_family(n), policy, objective).claim] if n == 3 else []
+    """Search, and keep the worst of what is found and what is known."""
+    found = search(family(n), policy, objective, steps=STEPS[n], seed=seed)
+    whole = [search(small_family(n), policy, objective).claim] if n == 3 else []
     claims = [found.claim, *whole, *(shipped(policy, objective, k) for k in WORST_SIZES if k <= n)]
     worst = max((claim for claim in claims if claim and claim.proved), key=lambda claim: claim.at_least)
     named = worst.instance.replace(name=f"worst-{policy}-{objective}:n={n}")
@@ -85,7 +85,7 @@ def whole_rows(n: int) -> Iterator[str]:
     for objective in WORST_OBJECTIVES:
         optima = Optima(objective)
         for policy in WORST_POLICIES:
-            seen = hunt(small_family(n), policy, objective, optima=optima)
+            seen = search(small_family(n), policy, objective, optima=optima)
             assert n in seen.complete, f"{policy} on {objective}: {seen.failed} failed, {seen.undecided} undecided"
             yield _row(policy, objective, [seen.claim])
 

@@ -8,21 +8,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_MODULE = {
-    alias.name: node.module
+_ORIGIN = {
+    alias.asname or alias.name: (node.module, alias.name)
     for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
     if isinstance(node, ast.ImportFrom) and node.module is not None
     for alias in node.names
 }
-"""The module that each public name comes from."""
+"""The module that each public name comes from, and its name there."""
 
-__all__ = list(_MODULE)
+__all__ = list(_ORIGIN)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
+    if name not in _ORIGIN:
         raise AttributeError(f"module 'kvbound' has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(_MODULE[name]), name)
+    module, original = _ORIGIN[name]
+    globals()[name] = value = getattr(import_module(module), original)
     return value
 
 

@@ -18,7 +18,8 @@ from fractions import Fraction
 
 from IPython.display import SVG
 
-from hypotheses.counterexamples import Family, hunt
+from hypotheses.counterexamples import SearchSpace
+from hypotheses.counterexamples import search as worst_of
 from kvbound import objective_value, verify_schedule
 from kvbound.plots import compare_schedules, render
 from solvers import simulate_policy
@@ -33,18 +34,18 @@ OBJECTIVE = "total-flow-time"
 # requests, sought by simulated annealing; and two requests with a call each, for MARS.
 
 # %%
-two = Family(requests=2, memory=6, prompt=2, decode=4, arrival=1)
-three = Family(requests=3, memory=8, prompt=3, decode=4, arrival=2)
-calls = Family(requests=2, memory=6, prompt=2, decode=3, calls=1, duration=4, arrival=1)
+two = SearchSpace(requests=2, memory=6, prompt=2, decode=4, arrival=1)
+three = SearchSpace(requests=3, memory=8, prompt=3, decode=4, arrival=2)
+calls = SearchSpace(requests=2, memory=6, prompt=2, decode=3, calls=1, duration=4, arrival=1)
 
 # %% [markdown]
 # ## Search and shrink
 
 # %%
 hunts = {
-    ("vllm", "two requests"): hunt(two, "vllm", OBJECTIVE),
-    ("vllm", "three requests"): hunt(three, "vllm", OBJECTIVE, steps=150),
-    ("mars", "two with calls"): hunt(calls, "mars", OBJECTIVE, steps=150),
+    ("vllm", "two requests"): worst_of(two, "vllm", OBJECTIVE),
+    ("vllm", "three requests"): worst_of(three, "vllm", OBJECTIVE, steps=150),
+    ("mars", "two with calls"): worst_of(calls, "mars", OBJECTIVE, steps=150),
 }
 for (policy, family), seen in hunts.items():
     whole = 2 in seen.complete

@@ -2,7 +2,8 @@
 
 from sweeps.cell import Cell, run_cell
 from sweeps.grid import cells_of
+from sweeps.run import Sweep, sweep
 from sweeps.store import Store
 from sweeps.study import Study, read_study
 
-__all__ = ["Cell", "Store", "Study", "cells_of", "read_study", "run_cell"]
+__all__ = ["Cell", "Store", "Study", "Sweep", "cells_of", "read_study", "run_cell", "sweep"]

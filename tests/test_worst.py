@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.worst import PAGE, family, small_family
 from heuristics import get_policy
-from hypotheses.counterexamples import Optima, hunt, judge
+from hypotheses.counterexamples import Optima, judge, search
 from kvcore.errors import BadInput
 from tests.exhaustive import exhaustive_optimum
 from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, builtin_instance
@@ -90,7 +90,7 @@ def test_other_sizes_are_refused() -> None:
 def test_the_worst_of_the_small_family_are_those_of_the_page(objective: str) -> None:
     optima = Optima(objective)
     for policy in WORST_POLICIES:
-        seen = hunt(small_family(3), policy, objective, optima=optima)
+        seen = search(small_family(3), policy, objective, optima=optima)
         assert seen.complete == [1, 2, 3]
         assert seen.claim is not None
         assert [seen.claim.ratio] == WHOLE[policy, objective], policy

@@ -28,7 +28,7 @@ def api_page(root: Path) -> str:
 def _section(text: str) -> Iterator[str]:
     heading, _, listed = text.partition("\n")
     yield f"## {heading}\n"
-    for module, name in re.findall(r"^from (\S+) import (\w+) as", listed, flags=re.MULTILINE):
+    for module, name in re.findall(r"^from (\S+) import \w+ as (\w+)", listed, flags=re.MULTILINE):
         yield from _entry(module, name)
 
 

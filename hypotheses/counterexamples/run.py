@@ -1,4 +1,4 @@
-"""The hunt for a policy's worst instance of a family: every member of small sizes, then annealing, then shrinking."""
+"""The search for a policy's worst instance of a family: every member of small sizes, then annealing, then shrinking."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heuristics import Policy, PolicyError, get_policy
-from hypotheses.counterexamples.family import Family
 from hypotheses.counterexamples.ratio import Claim, Optima, judge
 from hypotheses.counterexamples.shrinking import shrink
+from hypotheses.counterexamples.space import SearchSpace
 from kvcore.instance import Instance
 
 ENUMERATED = 5_000
@@ -23,8 +23,8 @@ none."""
 
 
 @dataclass
-class Hunt:
-    """What a hunt has seen: the worst instance, and of which sizes it has seen every one."""
+class Search:
+    """What a search has seen: the worst instance, and of which sizes it has seen every one."""
 
     claim: Claim | None = None
     looked: int = 0
@@ -47,12 +47,12 @@ class Hunt:
         return {"claim": claim, **counts, "complete": self.complete, "stopped": self.stopped}
 
 
-Progress = Callable[[Hunt, float], None]
+Progress = Callable[[Search, float], None]
 """Called after every instance with what is known and the seconds since the start."""
 
 
-def hunt(
-    family: Family,
+def search(
+    family: SearchSpace,
     policy: str | Policy,
     objective: str = "total-flow-time",
     *,
@@ -61,12 +61,12 @@ def hunt(
     seed: int = 0,
     optima: Optima | None = None,
     progress: Progress | None = None,
-) -> Hunt:
+) -> Search:
     """Look for the instance of `family` on which `policy` has the largest ratio to the optimum.
 
     Sizes from one request on are listed whole while they have at most `ENUMERATED` members; if the largest is not
     listed, `steps` members of it are tried by simulated annealing, with `seed`. The worst is then shrunk. `seconds`
-    ends listing and annealing after the first instance (None: no limit). Ctrl-C ends the hunt with the worst so far.
+    ends listing and annealing after the first instance (None: no limit). Ctrl-C ends the search with the worst so far.
     Without `seconds` the same arguments give the same result, unless an exact search strikes its limits. `optima` may
     be shared by hunts.
 
@@ -91,15 +91,15 @@ class _Done(Exception):
 
 
 class _Run:
-    """One hunt on its way."""
+    """One search on its way."""
 
     def __init__(self, policy: Policy, optima: Optima, seconds: float | None, progress: Progress | None) -> None:
         self.policy, self.optima, self.progress = policy, optima, progress
         self.started = time.monotonic()
         self.deadline = None if seconds is None else self.started + seconds
-        self.seen = Hunt()
+        self.seen = Search()
 
-    def search(self, family: Family, steps: int, seed: int) -> None:
+    def search(self, family: SearchSpace, steps: int, seed: int) -> None:
         """List what is small enough, then anneal, until the time is over."""
         try:
             for n in range(1, family.requests + 1):
@@ -111,7 +111,7 @@ class _Run:
         except _Enough:
             self.seen.stopped = "time limit"
 
-    def every(self, family: Family) -> None:
+    def every(self, family: SearchSpace) -> None:
         """Judge every member."""
         doubts = self.seen.undecided + self.seen.failed
         for member in family.members():
@@ -119,7 +119,7 @@ class _Run:
         if self.seen.undecided + self.seen.failed == doubts:
             self.seen.complete.append(family.requests)
 
-    def anneal(self, family: Family, steps: int, seed: int) -> None:
+    def anneal(self, family: SearchSpace, steps: int, seed: int) -> None:
         """Try members by simulated annealing."""
         from hypotheses.counterexamples.anneal import maximise
 

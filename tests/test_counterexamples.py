@@ -1,4 +1,4 @@
-"""The search for counterexamples: families, claims, shrinking, the hunt, and its command."""
+"""The search for counterexamples: families, claims, shrinking, the search, and its command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import hypotheses.counterexamples.ratio
 from heuristics import get_policy
 from heuristics.fcfs import Fcfs
-from hypotheses.counterexamples import Claim, Family, Optima, hunt, judge
+from hypotheses.counterexamples import Claim, Optima, SearchSpace, judge, search
 from hypotheses.counterexamples.ratio import canonical
 from hypotheses.counterexamples.shrinking import smaller
 from kvcore.errors import BadInput
@@ -22,10 +22,12 @@ from solvers.search import SearchOutcome
 from tests.commands import kvbound
 from tests.exhaustive import exhaustive_optimum
 
-TINY = Family(requests=2, memory=3, prompt=2, decode=2, calls=0, arrival=1)
-WITH_CALLS = Family(requests=1, memory=5, prompt=2, decode=2, calls=1, duration=1, returns=1, arrival=0, handling="any")
-NARROW = Family(requests=2, memory=5, prompt=2, decode=3, arrival=1)
-LARGE = Family(requests=3, memory=8, prompt=3, decode=4, calls=1, duration=3)
+TINY = SearchSpace(requests=2, memory=3, prompt=2, decode=2, calls=0, arrival=1)
+WITH_CALLS = SearchSpace(
+    requests=1, memory=5, prompt=2, decode=2, calls=1, duration=1, returns=1, arrival=0, handling="any"
+)
+NARROW = SearchSpace(requests=2, memory=5, prompt=2, decode=3, arrival=1)
+LARGE = SearchSpace(requests=3, memory=8, prompt=3, decode=4, calls=1, duration=3)
 FEW = ("--n", 2, "--memory", 3, "--prompt", 1, "--decode", 2, "--arrival", 0)
 
 
@@ -37,7 +39,7 @@ def key(instance: Instance) -> str:
 
 
 @pytest.mark.parametrize("family", [TINY, WITH_CALLS], ids=["no calls", "calls"])
-def test_listing_and_coordinates_reach_the_same_members_each_listed_once(family: Family) -> None:
+def test_listing_and_coordinates_reach_the_same_members_each_listed_once(family: SearchSpace) -> None:
     listed = [key(member) for member in family.members()]
     reached = {key(member) for numbers in product(*family.axes()) if (member := family.member(numbers))}
     assert len(set(listed)) == len(listed)
@@ -56,8 +58,8 @@ def test_the_members_are_those_within_the_bounds() -> None:
 
 
 def test_members_that_cannot_be_carried_out_are_none() -> None:
-    assert Family(requests=1, memory=2, prompt=2, decode=2).member([2, 0, 2, 2, 0]) is None
-    swapped = Family(requests=1, memory=9, calls=1, handling="swap")
+    assert SearchSpace(requests=1, memory=2, prompt=2, decode=2).member([2, 0, 2, 2, 0]) is None
+    swapped = SearchSpace(requests=1, memory=9, calls=1, handling="swap")
     assert swapped.member([9, 0, 1, 1, 1, 1, 0, 0, 1]) is None  # the host has no room
     assert list(replace(TINY, memory=1, prompt=1, decode=1).members()) != []
 
@@ -72,7 +74,7 @@ def test_members_that_cannot_be_carried_out_are_none() -> None:
 )
 def test_bounds_that_make_no_sense_are_refused(bounds, complaint) -> None:
     with pytest.raises(BadInput, match=complaint):
-        Family(**bounds)
+        SearchSpace(**bounds)
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
@@ -98,7 +100,7 @@ def test_without_a_proved_optimum_there_is_no_ratio_but_two_sides_of_it(monkeypa
     assert not claim.proved
     assert (claim.ratio, claim.at_least, claim.at_most) == (None, Fraction(4, 3), Fraction(2))
     assert claim.to_json()["ratio"] is None
-    assert hunt(TINY, "fcfs").complete == []  # nothing is said of a size with open optima
+    assert search(TINY, "fcfs").complete == []  # nothing is said of a size with open optima
 
 
 def test_a_policy_better_than_what_the_search_found_is_the_best_known(monkeypatch) -> None:
@@ -152,7 +154,7 @@ def test_every_step_takes_something_away() -> None:
 
 
 def test_a_hunt_ends_where_no_step_keeps_the_ratio() -> None:
-    seen = hunt(LARGE, "sjf", steps=20, seed=1)
+    seen = search(LARGE, "sjf", steps=20, seed=1)
     claim, unshrunk, optima = seen.claim, seen.unshrunk, Optima("total-flow-time")
     assert claim is not None
     assert unshrunk is not None
@@ -162,11 +164,11 @@ def test_a_hunt_ends_where_no_step_keeps_the_ratio() -> None:
     assert all(judge(s, get_policy("sjf"), optima).at_least < claim.ratio for s in smaller(claim.instance))
 
 
-# --- the hunt --------------------------------------------------------------------------------------------------------
+# --- the search ------------------------------------------------------------------------------------------------------
 
 
 def test_a_small_family_is_listed_whole_and_its_worst_is_the_worst_of_all() -> None:
-    seen = hunt(TINY, "fcfs")
+    seen = search(TINY, "fcfs")
     optima, fcfs = Optima("total-flow-time"), get_policy("fcfs")
     sizes = [replace(TINY, requests=n) for n in (1, 2)]
     ratios = [judge(member, fcfs, optima).ratio for family in sizes for member in family.members()]
@@ -178,7 +180,7 @@ def test_a_small_family_is_listed_whole_and_its_worst_is_the_worst_of_all() -> N
 
 def test_the_same_seed_finds_the_same(monkeypatch) -> None:
     monkeypatch.setattr("hypotheses.counterexamples.run.ENUMERATED", 0)
-    first, again, other = (hunt(NARROW, "vllm", steps=20, seed=seed) for seed in (5, 5, 6))
+    first, again, other = (search(NARROW, "vllm", steps=20, seed=seed) for seed in (5, 5, 6))
     assert first.to_json() == again.to_json()
     assert key(first.unshrunk.instance) == key(again.unshrunk.instance)
     assert key(first.unshrunk.instance) != key(other.unshrunk.instance)
@@ -187,12 +189,12 @@ def test_the_same_seed_finds_the_same(monkeypatch) -> None:
 def test_annealing_judges_as_many_instances_as_asked(monkeypatch) -> None:
     monkeypatch.setattr("hypotheses.counterexamples.run.ENUMERATED", 0)
     monkeypatch.setattr("hypotheses.counterexamples.run._Run.shrink", lambda self: None)
-    assert hunt(LARGE, "fcfs", steps=25).looked == 25
+    assert search(LARGE, "fcfs", steps=25).looked == 25
 
 
 def test_an_instance_family_of_one_is_no_error(monkeypatch) -> None:
     monkeypatch.setattr("hypotheses.counterexamples.run.ENUMERATED", 0)
-    seen = hunt(Family(requests=1, memory=1, prompt=1, decode=1, arrival=0), "fcfs")
+    seen = search(SearchSpace(requests=1, memory=1, prompt=1, decode=1, arrival=0), "fcfs")
     assert seen.claim is not None
     assert (seen.claim.ratio, seen.looked) == (1, 1)
 
@@ -215,21 +217,21 @@ class Stubborn(Fcfs):
         super().decide(view, plan)
 
 
-def test_an_interrupted_hunt_keeps_the_worst_so_far() -> None:
-    seen = hunt(TINY, Stubborn(40, KeyboardInterrupt))
+def test_an_interrupted_search_keeps_the_worst_so_far() -> None:
+    seen = search(TINY, Stubborn(40, KeyboardInterrupt))
     assert seen.stopped == "interrupted"
     assert seen.claim is not None
     assert (seen.looked, seen.complete) == (41, [1])
 
 
-def test_an_interrupted_search_is_an_interrupted_hunt(monkeypatch) -> None:
+def test_an_interrupted_optimum_ends_the_search(monkeypatch) -> None:
     outcome = SearchOutcome(None, 3, 2, proved=False, stopped="interrupted", expanded=0, generated=0)
     monkeypatch.setattr(hypotheses.counterexamples.ratio, "search", lambda *_, **__: outcome)
-    assert hunt(TINY, "fcfs").stopped == "interrupted"
+    assert search(TINY, "fcfs").stopped == "interrupted"
 
 
 def test_where_a_policy_fails_is_counted_and_claims_nothing() -> None:
-    seen = hunt(TINY, Stubborn(10, RuntimeError))
+    seen = search(TINY, Stubborn(10, RuntimeError))
     assert seen.claim is not None
     assert seen.failed == seen.looked - 10 > 0
     assert "enough" in str(seen.failure)
@@ -237,14 +239,14 @@ def test_where_a_policy_fails_is_counted_and_claims_nothing() -> None:
 
 
 def test_the_time_limit_ends_it() -> None:
-    seen = hunt(LARGE, "fcfs", seconds=0.5, steps=10**6)
+    seen = search(LARGE, "fcfs", seconds=0.5, steps=10**6)
     assert seen.stopped == "time limit"
     assert seen.claim is not None
 
 
 def test_however_short_the_time_one_instance_is_judged(monkeypatch) -> None:
     monkeypatch.setattr("hypotheses.counterexamples.run._Run.shrink", lambda self: None)
-    seen = hunt(TINY, "fcfs", seconds=1e-9)
+    seen = search(TINY, "fcfs", seconds=1e-9)
     assert (seen.stopped, seen.looked, seen.complete) == ("time limit", 1, [])
 
 

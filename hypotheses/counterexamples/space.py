@@ -30,7 +30,7 @@ UNIT = Cost.unit()
 
 
 @dataclass(frozen=True)
-class Family:
+class SearchSpace:
     """All instances within the bounds; the first request to arrive does so at tick 0.
 
     `requests` is their number, exactly. `memory` is at most so much, and at least what each request needs alone;
