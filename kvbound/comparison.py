@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from kvbound.plots.frame import DRAWABLE
-from kvbound.simulation import Simulation, Watch, simulate_policies
+from kvbound.simulation import Simulation, Watch, simulate_policies, unwatched
 from kvbound.tables import Cells, between, decimal, handling_text, in_seconds
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -52,7 +51,7 @@ def compare(
     against: Against = "optimum",
     window: Fraction | None = None,
     strict: bool = True,
-    watch: Watch = nullcontext,
+    watch: Watch = unwatched,
 ) -> Comparison:
     """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
 

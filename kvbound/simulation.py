@@ -20,6 +20,11 @@ Watch = Callable[[str], AbstractContextManager[Any]]
 """Makes what is shown while something goes on, from words for it; what it gives takes the progress of a solve."""
 
 
+def unwatched(_: str) -> AbstractContextManager[None]:
+    """Show nothing."""
+    return nullcontext()
+
+
 @dataclass(frozen=True)
 class Simulation:
     """One policy on one instance: its row, and its schedule (None: it could not run)."""
@@ -39,7 +44,7 @@ def simulate_policies(
     strict: bool = True,
     predictions: str = "exact",
     seed: int = 0,
-    watch: Watch = nullcontext,
+    watch: Watch = unwatched,
 ) -> tuple[list[Simulation], bool]:
     """Run policies, until Ctrl-C or SIGTERM: return what has run, and whether that came.
 

@@ -11,7 +11,7 @@ from bounds.ladder import METHODS
 from costmodels import COSTS, DEVICES, MODELS
 from heuristics import POLICIES
 from kvbound.cli.app import app
-from solvers.registry import SOLVERS
+from solvers.ways import SOLVERS
 from workloads.builtin import BUILTIN
 
 NAMES = """# Names
