@@ -1,6 +1,7 @@
-"""How good can an LLM-serving scheduler be? `import kvbound as kv` gives all that is public, loaded when it is used.
+"""The roof, what users touch: `import kvbound as kv` gives all that is public, and here is the command line.
 
-What there is, and the module that each name comes from, stands in one list: `__init__.pyi`.
+What is public, and the module that each name comes from, stands in one list: `__init__.pyi`. A name is loaded when it
+is first used.
 """
 
 import ast

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import solvers
+from docs.make.house import draw_house
 from heuristics import get_policy, run_policy
 from kvbound.plots import compare_schedules, ladder, render
 from kvcore import Call, Instance, Segment, Trace, verify_schedule
@@ -81,5 +82,6 @@ PICTURES: dict[str, Callable[[], bytes]] = {
     "handlings.svg": draw_handlings,
     "eviction.svg": draw_eviction,
     "bound.svg": draw_bound,
+    "house.svg": draw_house,
 }
 """How to draw each picture in docs/images."""
