@@ -1,7 +1,5 @@
 """The arc-flow model: exact on tiny instances, with and without its reductions; its graphs; its warm start."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -14,13 +12,12 @@ from formulations.batch_start import broken
 from formulations.timing import start_early
 from heuristics import best_schedule
 from kvcore import BadInput, Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
-from kvcore.result import Horizon
 from kvcore.schedule import Batch
 from solvers import highs
 from solvers.matrix import MatrixModel
-from solvers.pool import race
 from solvers.task import Task
 from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.few_batches import look_at
 from tests.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
@@ -139,14 +136,7 @@ def test_a_schedule_beyond_the_horizon_is_no_warm_start():
 
 def test_too_few_batches_are_infeasible_and_never_called_optimal(monkeypatch):
     assert solve(ArcFlow(MARS, "busy-time", 10)) == (None, None)
-    tried = Horizon(12, False, "12 batches were tried")
-
-    def few_batches(tasks, receive, *_, **__):
-        told = replace(tasks[0], batches=tried.batches)
-        receive(told, tried)
-        return race([told], receive, lambda: None)
-
-    monkeypatch.setattr("solvers.driver.race", few_batches)
+    look_at(12, monkeypatch)
     result = solvers.solve(MARS, "busy-time", formulation="arc-flow")
     assert result.value == 12
     assert result.status == "feasible"
