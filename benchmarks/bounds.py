@@ -19,8 +19,7 @@ from typing import Any
 import bounds
 from benchmarks.record import save
 from costmodels import get_cost
-from heuristics import get_policy, trace_policy
-from heuristics.engine import Unsuited
+from heuristics import Unsuited, get_policy, trace_policy
 from kvcore.certificates import Alone, verify_certificate
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request, Segment

@@ -10,8 +10,7 @@ from pathlib import Path
 from statistics import mean, median, quantiles
 
 from costmodels import GPT_J_6B, get_cost
-from heuristics import POLICIES, Policy, get_policy, trace_policy
-from heuristics.predictions import predictions
+from heuristics import POLICIES, Policy, get_policy, predictions, trace_policy
 from kvcore.instance import Instance
 from kvcore.metrics import flow_time, normalized, ttft
 from workloads.generators import generate

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from typing import Any
 
-from heuristics.engine import PolicyError, Unsuited, trace_policy
+from heuristics.engine.run import PolicyError, Unsuited, trace_policy
 from heuristics.registry import get_policy
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT, Instance

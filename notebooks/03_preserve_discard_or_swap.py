@@ -147,7 +147,7 @@ SVG(render(compare_schedules([(f"least waste: {greedy[worst]}", as_greedy), (f"o
 # %% [markdown]
 # ## Answer
 #
-# The rule, as `heuristics.min_waste` has it, takes all memory beside the agent as wanted by others. In the worst cell
+# The rule, as `engine.min_waste` has it, takes all memory beside the agent as wanted by others. In the worst cell
 # the chat is done before the call starts, and nobody wants it.
 
 # %%

@@ -11,7 +11,7 @@ from typing import Any
 
 import kvcore
 from heuristics import better_traces, get_policy, run_policy
-from heuristics.predictions import predictions as believed
+from heuristics import predictions as believed
 from kvcore.certificates import Alone, Certificate, certify
 from kvcore.coarsen import fine_bound
 from kvcore.errors import BadInput, MissingTool

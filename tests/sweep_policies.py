@@ -7,7 +7,7 @@ from pathlib import Path
 CODE = """
 import os, time
 from pathlib import Path
-from heuristics.fcfs import Fcfs
+from heuristics.policies.fcfs import Fcfs
 
 LOG = Path({log!r})
 

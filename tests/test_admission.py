@@ -7,10 +7,10 @@ from itertools import permutations
 
 import pytest
 
-from heuristics.alone import Alone
-from heuristics.bank import Bank, Holding, is_safe
-from heuristics.lockstep import Lockstep, Runner
-from heuristics.outlook import Outlook
+from heuristics.engine.banker import Banker, Holding, is_safe
+from heuristics.engine.demand import Demand
+from heuristics.engine.estimate import SoloEstimate
+from heuristics.engine.nonpreemptive import NonPreemptiveBanker, RunningRequest
 from kvcore import Call, Cost, CostFunction, Machine, Request, Segment
 
 
@@ -44,7 +44,7 @@ def test_the_bank_admits_exactly_what_stays_safe() -> None:
         capacity = draw.randint(5, 40)
         claims = {i: draw.randint(1, capacity) for i in range(draw.randint(2, 9))}
         held: dict[int, int] = {}
-        bank = Bank(capacity, {})
+        banker = Banker(capacity, {})
         for _ in range(60):
             i = draw.choice(list(claims))
             growth = draw.randint(1, 3)
@@ -52,15 +52,15 @@ def test_the_bank_admits_exactly_what_stays_safe() -> None:
                 growth = -draw.choice([held.get(i, 0), draw.randint(0, held.get(i, 0))])
             after = held | {i: held.get(i, 0) + growth}
             safe = is_safe(capacity, [(tokens, claims[k]) for k, tokens in after.items() if tokens])
-            assert bank.admits(i, growth, claims[i]) == safe
+            assert banker.admits(i, growth, claims[i]) == safe
             seen[safe] += 1
             if safe:
-                bank.grow(i, growth, claims[i])
+                banker.grow(i, growth, claims[i])
                 held = after
     assert min(seen.values()) > 1000
 
 
-def fits_step_by_step(capacity: int, block: int, waiting: dict[int, Holding], runners: list[Runner]) -> bool:
+def fits_step_by_step(capacity: int, block: int, waiting: dict[int, Holding], runners: list[RunningRequest]) -> bool:
     """Run everyone on token by token, then ask for a safe order of what is left."""
     static = sum(held for held, _ in waiting.values())
     for step in range(max((runner.steps for runner in runners), default=0) + 2):
@@ -75,11 +75,11 @@ def fits_step_by_step(capacity: int, block: int, waiting: dict[int, Holding], ru
     return is_safe(capacity, [*waiting.values(), *((r.kept, r.claim) for r in runners if r.kept)])
 
 
-def random_runner(draw: random.Random, capacity: int, block: int) -> Runner:
+def random_runner(draw: random.Random, capacity: int, block: int) -> RunningRequest:
     tokens, steps = draw.randint(1, 6), draw.randint(-1, 6)
     end = -(-(tokens + max(steps, 2)) // block) if steps < 0 else -(-(tokens + steps) // block)
     kept = draw.choice([0, end])
-    return Runner(tokens, steps, end, kept, draw.randint(end, max(end, capacity)))
+    return RunningRequest(tokens, steps, end, kept, draw.randint(end, max(end, capacity)))
 
 
 def test_lockstep_admits_exactly_what_fits_step_by_step() -> None:
@@ -87,15 +87,15 @@ def test_lockstep_admits_exactly_what_fits_step_by_step() -> None:
     for _ in range(1500):
         capacity, block = draw.randint(6, 30), draw.choice([1, 1, 2, 3])
         waiting = {i: (held, draw.randint(held, capacity)) for i, held in enumerate((draw.randint(1, 3), 2))}
-        lockstep, runners = Lockstep(capacity, block, waiting), list[Runner]()
+        banker, runners = NonPreemptiveBanker(capacity, block, waiting), list[RunningRequest]()
         for i in range(1, 6):  # 1 waits before it runs, the others hold nothing before
             runner = random_runner(draw, capacity, block)
             others = {k: holding for k, holding in waiting.items() if k != i}
             fits = fits_step_by_step(capacity, block, others, [*runners, runner])
-            assert lockstep.admits(i, runner) == fits
+            assert banker.admits(i, runner) == fits
             seen[fits] += 1
             if fits:
-                lockstep.add(i, runner)
+                banker.add(i, runner)
                 runners.append(runner)
                 waiting = others
     assert min(seen.values()) > 500
@@ -105,23 +105,24 @@ def test_what_lies_ahead_of_a_request() -> None:
     calls = [Call(duration=5, returns=2, handling="preserve"), Call(duration=7, handling="swap")]
     calls.append(Call(duration=9, returns=1, handling="discard"))
     segments = (*(Segment(decode=3, call=call) for call in calls), Segment(decode=4))
-    outlook = Outlook(Request(id="A", prompt=4, segments=segments), Alone(Machine(memory=40, block=4), Cost.unit()))
-    assert outlook.end == [6, 11, 14, 19]
-    assert outlook.end_blocks == [2, 3, 4, 5]
-    assert outlook.release_blocks == [3, 3, 4, 5]  # the first call gives nothing back
-    assert outlook.releases == [False, True, True, True]
-    assert (outlook.host_next, outlook.host_claim) == ([11, 11, 0, 0], [11, 11, 0, 0])
-    assert outlook.calls == [21, 16, 9, 0]
-    assert outlook.ticks == [10, 7, 4, 0]  # a prefill of what was returned generates the first token
-    assert outlook.effort(0, 0, 0, 4, 0).ticks == 13
-    assert outlook.effort(3, 17, 0, 1, 2).area == 18 + 19
+    estimate = SoloEstimate(Machine(memory=40, block=4), Cost.unit())
+    demand = Demand(Request(id="A", prompt=4, segments=segments), estimate)
+    assert demand.end == [6, 11, 14, 19]
+    assert demand.end_blocks == [2, 3, 4, 5]
+    assert demand.release_blocks == [3, 3, 4, 5]  # the first call gives nothing back
+    assert demand.releases == [False, True, True, True]
+    assert (demand.host_next, demand.host_claim) == ([11, 11, 0, 0], [11, 11, 0, 0])
+    assert demand.call_ticks == [21, 16, 9, 0]
+    assert demand.ticks == [10, 7, 4, 0]  # a prefill of what was returned generates the first token
+    assert demand.effort(0, 0, 0, 4, 0).ticks == 13
+    assert demand.effort(3, 17, 0, 1, 2).area == 18 + 19
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 7, 8])
 def test_efforts_alone_are_sums_over_batches(size: int) -> None:
     """Exact where the cost does not read the KV: against a loop over the batches."""
     cost = Cost((CostFunction(divisor=2, busy=3, tokens=1, swap_out_tokens=1, swap_in_tokens=2),))
-    alone = Alone(Machine(memory=30, batch_tokens=size), cost)
+    estimate = SoloEstimate(Machine(memory=30, batch_tokens=size), cost)
     ticks = area = 0
     resident, missing = 2, 11
     while missing:
@@ -129,9 +130,9 @@ def test_efforts_alone_are_sums_over_batches(size: int) -> None:
         resident, missing = resident + chunk, missing - chunk
         lasts = -(-(3 + chunk) // 2)
         ticks, area = ticks + lasts, area + lasts * resident
-    assert alone.prefill(2, 11) == (ticks, area)
-    assert alone.decode(5, 3) == (6, 2 * (6 + 7 + 8))
-    assert alone.run(2, 11, 4) == (ticks + 6, area + 2 * (14 + 15 + 16))
-    assert (alone.swap_out(5), alone.swap_in(5)) == (3, 5)
-    assert (alone.others(12), alone.others(31)) == (18, 0)
-    assert Alone(Machine(memory=None), cost).others(5) == 0
+    assert estimate.prefill(2, 11) == (ticks, area)
+    assert estimate.decode(5, 3) == (6, 2 * (6 + 7 + 8))
+    assert estimate.run(2, 11, 4) == (ticks + 6, area + 2 * (14 + 15 + 16))
+    assert (estimate.swap_out(5), estimate.swap_in(5)) == (3, 5)
+    assert (estimate.others(12), estimate.others(31)) == (18, 0)
+    assert SoloEstimate(Machine(memory=None), cost).others(5) == 0

@@ -11,7 +11,7 @@ import pytest
 
 import hypotheses.counterexamples.ratio
 from heuristics import get_policy
-from heuristics.fcfs import Fcfs
+from heuristics.policies.fcfs import Fcfs
 from hypotheses.counterexamples import Claim, Optima, SearchSpace, judge, search
 from hypotheses.counterexamples.ratio import canonical
 from hypotheses.counterexamples.shrinking import smaller

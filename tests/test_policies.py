@@ -12,6 +12,7 @@ import pytest
 from heuristics import (
     POLICIES,
     STARTERS,
+    Job,
     NotKnown,
     Plan,
     Policy,
@@ -25,9 +26,8 @@ from heuristics import (
     run_policy,
     trace_policy,
 )
-from heuristics.job import Job
-from heuristics.mars_order import MarsOrder
-from heuristics.serial import Serial
+from heuristics.policies.mars_order import MarsOrder
+from heuristics.policies.serial import Serial
 from kvcore import BadInput, Batch, Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.metrics import completions, measures
 from tests.mars_schedules import PUBLISHED, mars
@@ -272,9 +272,9 @@ class Online(Policy):
         self.act(view, plan)
 
 
-@pytest.mark.parametrize("what", ["left", "peak", "work", "call_time", "area", "call_end", "ahead"])
+@pytest.mark.parametrize("what", ["remaining", "peak", "work", "call_time", "area", "call_end", "demand"])
 def test_an_online_policy_does_not_see_what_lies_ahead(what: str) -> None:
-    with pytest.raises(PolicyError, match=r"NotKnown: an online policy does not know what lies ahead of request R1"):
+    with pytest.raises(PolicyError, match=r"NotKnown: an online policy does not know the demand of request R1"):
         run_policy(mars(), Online(lambda view, plan: getattr(view.jobs[0], what)))
 
 
@@ -451,6 +451,8 @@ def test_the_registry_says_what_each_policy_is() -> None:
         assert "\n" not in policy.rule
         assert policy.knows in ("online", "predictions", "clairvoyant")
         assert all(word in (type(policy).__doc__ or "") for word in ("Guarantee", "Running time", "Source"))
+    files = {type(policy): type(policy).__module__ for policy in POLICIES.values()}
+    assert len(set(files.values())) == len(files)  # one a file
     with pytest.raises(BadInput, match="no policy is called 'lifo'; there are fcfs, sjf, sjf-api, mars-order, serial"):
         get_policy("lifo")
 

@@ -6,9 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from heuristics import Plan, View, run_policy, trace_policy
-from heuristics.augserve import AugServe, AugServeAsPrinted, AugServeBatching
-from heuristics.job import Job
+from heuristics import Job, Plan, View, run_policy, trace_policy
+from heuristics.policies.augserve import AugServe
+from heuristics.policies.augserve_as_printed import AugServeAsPrinted
+from heuristics.policies.augserve_batching import AugServeBatching
 from kvcore import Cost, CostFunction, Instance, Machine, Request
 from kvcore.metrics import completions, handlings
 from tests.test_compression import serving

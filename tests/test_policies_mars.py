@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from costmodels import GPT_J_6B, get_cost
-from heuristics import Plan, Unsuited, View, get_policy, run_policy, trace_policy
-from heuristics.job import Job
-from heuristics.mars import Lamps, Mars, MarsFcfs
-from heuristics.mars_as_released import MarsAsReleased
-from heuristics.patience import Patience
-from heuristics.scored_line import ITERATION, Row, ScoredLine
+from heuristics import Job, Plan, Unsuited, View, get_policy, run_policy, trace_policy
+from heuristics.policies.lamps import Lamps
+from heuristics.policies.mars import Mars
+from heuristics.policies.mars_as_released import MarsAsReleased
+from heuristics.policies.mars_fcfs import MarsFcfs
+from heuristics.policies.score_queue import ITERATION, Row, ScoreQueue
+from heuristics.policies.starvation import StarvationTimers
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.instance import LIMIT
 from kvcore.metrics import completions, flow_time, handlings, ttft
@@ -135,16 +136,16 @@ def test_a_request_that_lacks_memory_evicts_the_largest_score() -> None:
 
 
 def test_patience() -> None:
-    patience = Patience()
-    assert patience.next() == LIMIT
-    patience.wait(1, 5)
-    patience.wait(2, 3)
-    patience.wait(1, 7)
-    assert patience.next() == 3
-    assert patience.ended(6) == [2]  # not 1, whose patience began anew
-    patience.wait(3, 6)
-    patience.cancel(3)
-    assert (patience.next(), patience.ended(7), patience.next()) == (7, [1], LIMIT)
+    timers = StarvationTimers()
+    assert timers.next_expiry() == LIMIT
+    timers.start(1, 5)
+    timers.start(2, 3)
+    timers.start(1, 7)
+    assert timers.next_expiry() == 3
+    assert timers.expired(6) == [2]  # not 1, whose timer began anew
+    timers.start(3, 6)
+    timers.cancel(3)
+    assert (timers.next_expiry(), timers.expired(7), timers.next_expiry()) == (7, [1], LIMIT)
 
 
 def crowd(seed: int) -> Instance:
@@ -254,23 +255,23 @@ def test_the_paused_request_of_the_largest_waste_gives_way_as_a_whole() -> None:
 
 def test_released_scores() -> None:
     """c = 384: n = 1 up to 6 blocks, and M = 484,000 x 384; 7 blocks are two chunks, and M is three times that."""
-    line = ScoredLine()
+    queue = ScoreQueue()
     rows = {7: Row(7, 1, 0.0), 2: Row(2, 1, 0.0), 900: Row(2, 1, 1000.0)}
     for arrival, (index, row) in enumerate(rows.items()):
-        line.put(index, row)
-        line.add(index, arrival)
-    line.refresh(0)
+        queue.put(index, row)
+        queue.add(index, arrival)
+    queue.refresh(0)
     least = ITERATION * 384 * 2
-    assert [line._scores[index] for index in rows] == [2 * least, least, least + 1000]
-    assert line.places[line.first()][1] == 2
-    line.refresh(383)  # c = 1: 64 chunks of a token a block
-    assert line._scores[2] == ITERATION * (128 * 129 // 2 + 64 * 65 // 2)
-    line.promote(7)
-    assert line.places[line.first()][1] == 7
-    line.put(3, Row(1, 1, 0.0))
-    line.add(3, 9)
-    line.promote(7, False)
-    assert line.places[line.first()][1] == 3  # not scored yet: -1
+    assert [queue._scores[index] for index in rows] == [2 * least, least, least + 1000]
+    assert queue.places[queue.first()][1] == 2
+    queue.refresh(383)  # c = 1: 64 chunks of a token a block
+    assert queue._scores[2] == ITERATION * (128 * 129 // 2 + 64 * 65 // 2)
+    queue.promote(7)
+    assert queue.places[queue.first()][1] == 7
+    queue.put(3, Row(1, 1, 0.0))
+    queue.add(3, 9)
+    queue.promote(7, False)
+    assert queue.places[queue.first()][1] == 3  # not scored yet: -1
 
 
 def test_released_order_is_by_time_held_and_new_ones_jump_ahead_with_skips() -> None:

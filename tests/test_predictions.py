@@ -4,8 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from heuristics import POLICIES, Unsuited, run_policy, trace_policy
-from heuristics.predictions import predictions
+from heuristics import POLICIES, Unsuited, predictions, run_policy, trace_policy
 from kvcore import BadInput, Call, Instance, Machine, Request, Segment, verify_schedule
 from kvcore.metrics import completions
 from solvers import simulate_policy
@@ -89,15 +88,15 @@ def test_a_guess_that_is_too_large_for_the_machine_is_cut() -> None:
     assert set(completions(trace_policy(tight, POLICIES["mars"], guess))) == set(tight.index)
 
 
-def test_a_guess_may_exceed_the_budgets_of_a_machine_without_chunks() -> None:
-    """It is believed, and the refill that it would take is never made."""
-    request = Request(
-        id="A", prompt=1, segments=(Segment(decode=4, call=Call(duration=1, handling="discard")), Segment(decode=1))
-    )
-    whole = Instance(machine=Machine(memory=None, batch_tokens=5, chunked=False), requests=(request,))
-    guesses = [predictions("noise:0.5", whole, seed) for seed in range(9)]
-    assert max(guess.requests[0].segments[0].decode for guess in guesses if guess) > 4
-    assert all(completions(trace_policy(whole, POLICIES["sjf"], guess)) == {"A": 6} for guess in guesses)
+def test_a_guess_may_be_longer_than_a_batch_that_is_not_split() -> None:
+    whole = Machine(memory=None, chunked=False, batch_tokens=20, prefill_tokens=20)
+    call = Call(duration=1, returns=2, handling="discard")
+    dropped = Request(id="r", prompt=3, segments=(Segment(decode=9, call=call), Segment(decode=4)))
+    given = FOUR.replace(machine=whole, requests=(dropped,))
+    guess = predictions("bins:1x90", given)
+    assert guess is not None
+    assert guess.requests[0].peak > 20
+    assert completions(trace_policy(given, POLICIES["sjf"], guess)) == completions(trace_policy(given, POLICIES["sjf"]))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from bounds import bound
 from bounds.shares import corners, propose_shares
 from bounds.task import Task
 from heuristics import trace_policy
-from heuristics.fcfs import Fcfs
+from heuristics.policies.fcfs import Fcfs
 from kvcore import OBJECTIVES, Cost, CostFunction, Instance, Machine, Request, Segment, Slo
 from kvcore.certificates import InvalidCertificate, Shares, certify, verify_certificate
 from kvcore.certificates.certificate import rounded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.fidelity.claim import Claim
 from benchmarks.mixture import feel, known, mixture
-from heuristics.mars import Mars
+from heuristics.policies.mars import Mars
 
 PAPER = "MARS (arXiv 2410.18248)"
 SHORT, LONG = 5, 8

@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from heuristics import POLICIES, admission, min_waste
-from heuristics.policy import Policy
+from heuristics import POLICIES
+from heuristics.engine import admission, min_waste
+from heuristics.engine.policy import Policy
 
 INTRODUCTION = """# The rules of all policies
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from heuristics.infermax import Infermax
-from heuristics.job import Job
+from heuristics import Job
+from heuristics.policies.infermax import Infermax
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.instances import INFERMAX, LINEAR, plain_family
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
-from heuristics import PolicyError, Unsuited, engine, get_policy
-from heuristics.predictions import predictions
+from heuristics import PolicyError, Unsuited, get_policy, trace_policy
+from heuristics.engine.predictions import predictions
 from heuristics.registry import POLICIES, STARTERS
 from kvcore import OBJECTIVES, objective_value, verify_schedule
 from tests.fuzz.case import Case, Part, Wrong
@@ -33,7 +33,7 @@ def check(case: Case, seen: Counter[str]) -> None:
     believed = draw.choice([None, None, predictions("noise:0.5", case.instance, draw.randrange(1000))])
     for name in draw.sample(sorted(POLICIES), SOME):
         try:
-            trace = engine.trace_policy(case.instance, get_policy(name), believed)
+            trace = trace_policy(case.instance, get_policy(name), believed)
         except Unsuited as refused:
             if get_policy(name) in STARTERS:
                 raise Wrong(f"policy {name} is unsuited and never may be", refused) from None
