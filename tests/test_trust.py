@@ -11,9 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
-SHARED = set(re.findall(r"`(kvbound/\w+\.py)`", PAGE.partition("## What all share")[2].partition("\n## ")[0]))
-CHECKER = {"kvcore/certificates/certificate.py", "kvcore/certificates/proof.py"}
-LISTS = {"kvbound/__init__.py", "kvcore/certificates/__init__.py"}
+SHARED = set(re.findall(r"`(kvcore/\w+\.py)`", PAGE.partition("## What all share")[2].partition("\n## ")[0]))
+CHECKER = {f"kvcore/certificates/{name}.py" for name in ("certificate", "proof", "budget")}
+LISTS = {"kvcore/__init__.py", "kvcore/certificates/__init__.py"}
 FILE = re.compile(r"`([\w/]+(?:\.py|/))`")
 ROWS = [
     (row.split("|")[1].strip(), FILE.findall(row.split("|")[2]))
@@ -45,7 +45,7 @@ def rests_on(file: str) -> set[str]:
 
 def test_every_kind_of_proof_has_a_row() -> None:
     kinds = {
-        path.stem for path in (ROOT / "kvbound" / "certificates").glob("*.py") if "kind: Literal" in path.read_text()
+        path.stem for path in (ROOT / "kvcore" / "certificates").glob("*.py") if "kind: Literal" in path.read_text()
     }
     named = {match[1] for claim, _ in ROWS if (match := re.fullmatch(r"certificate `(\w+)`", claim))}
     assert kinds <= named | {"certificate"}

@@ -195,7 +195,11 @@ class Unified(Policy):
         """
         if not self.reserved:
             return LIMIT
-        within = [most - job.device for job, most in self.reserved.values() if job.id in plan.work]
+        return self._steps([most - job.device for job, most in self.reserved.values() if job.id in plan.work], plan)
+
+    def _steps(self, rooms: Iterable[int], plan: Plan) -> int:
+        """Return for how many batches memory lasts, with so many tokens of room in reservations."""
+        within = [tokens for tokens in rooms if tokens > 0]
         beyond = len(plan.work) - len(within)
         steps = min(within, default=LIMIT)
         return steps if not beyond else max(1, min(steps, 1 + self.available(plan) // beyond))

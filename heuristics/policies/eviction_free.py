@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
@@ -52,6 +54,12 @@ class EvictionFree(Table1):
         beyond = sum(max(0, job.blocks - blocks) for job, blocks in self.admitted.values())
         return min(plan.free_blocks, limit - self._committed - beyond)
 
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches the decodes stay within what is reserved for them, or free."""
+        size = self.machine.block
+        rooms = [blocks * size - job.device for job, blocks in self.admitted.values() if job.id in plan.work]
+        return self._steps(rooms, plan)
+
     def commit(self) -> None:
         """Count what has been reserved since this was last asked, for as long as the KV stays on the device."""
         for job, most in self.reserved.values():
@@ -79,6 +87,9 @@ class EvictionFree(Table1):
     def _promise(self, job: Job) -> int:
         _, blocks = self.admitted.get(job.index, (job, 0))
         return max(super()._promise(job), blocks - job.blocks)
+
+    def _unreserved_growth(self, jobs: Sequence[Job]) -> int:
+        return sum(job.device % self.machine.block == 0 and not self._promise(job) for job in jobs)
 
     def _release(self, job: Job) -> None:
         self._committed -= self.admitted.pop(job.index, (job, 0))[1]
