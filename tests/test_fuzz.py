@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from heuristics import engine
 from kvcore import BadInput, Request, Segment
 from kvcore import referee as validator
 from kvcore.certificates import Alone
@@ -112,9 +111,9 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path):
 def test_whatever_is_raised_is_a_finding(monkeypatch):
     """An error that nobody expected is one, and is named by its place; a policy's is named by the policy."""
     case = next(policies.PART.cases(SEED, 0))
-    monkeypatch.setattr(engine, "trace_policy", lambda *_: 1 / 0)
+    monkeypatch.setattr(policies, "trace_policy", lambda *_: 1 / 0)
     assert judge(policies.PART, case, Counter()).kind == "ZeroDivisionError in test_fuzz.py <lambda>"
-    monkeypatch.setattr(engine, "trace_policy", lambda *_: (_ for _ in ()).throw(BadInput("no")))
+    monkeypatch.setattr(policies, "trace_policy", lambda *_: (_ for _ in ()).throw(BadInput("no")))
     assert judge(policies.PART, case, Counter()).kind.startswith("BadInput")
     assert Case.read(case.document()) == case
     assert str(Wrong("kind", 3)) == "kind: 3"
