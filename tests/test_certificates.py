@@ -9,6 +9,7 @@ import pytest
 
 import bounds
 import solvers
+from formulations.chains import chains, least_times
 from kvbound.cli.bound import climb
 from kvbound.cli.solve import stronger
 from kvcore import OBJECTIVES, BadInput, Instance, Machine, Request, Segment
@@ -23,8 +24,8 @@ from kvcore.certificates import (
     read_certificate,
     verify_certificate,
 )
+from kvcore.certificates.least import least_batches, needs
 from kvcore.certificates.parts import Part
-from kvcore.chains import chains, least_batches, least_times
 from kvcore.files import parse
 from tests.commands import kvbound
 from tests.optima import optima
@@ -125,6 +126,7 @@ def test_alone_counts_as_chains_do(profile):
         instance = tiny_instance(seed, **PROFILES[profile])
         for chain in chains(instance):
             assert least_batches(instance.machine, chain.request) == (chain.steps[1], chain.batches)
+            assert needs(instance.machine, chain.request) == (chain.context, chain.steps, chain.waits, chain.ends)
         times = [least_times(instance, chain) for chain in chains(instance)]
         assert Alone().value(instance, "max-flow-time") == max(time[-1] for time in times)
         assert Alone().value(instance, "total-ttft") == sum(time[1] for time in times)
