@@ -14,7 +14,7 @@ from typing import Any
 
 import solvers
 from benchmarks.record import timed
-from kvcore.chains import chains, least_times
+from formulations.chains import chains, least_times
 from kvcore.errors import BadInput
 from kvcore.instance import Call, Instance, Machine, Request, Segment
 from workloads.importers import read_infercept

@@ -8,6 +8,7 @@ well and shrinks where they do not.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ MOST_CUTS = 200
 
 
 @dataclass(frozen=True)
-class Point:
+class Evaluation:
     """Where the function was evaluated, its value, and a cut of each piece: the values and slopes, [pieces, n]."""
 
     x: Vector
@@ -40,7 +41,7 @@ class Bundle:
 
     cuts: list[dict[bytes, tuple[Vector, float]]] = field(default_factory=list)
 
-    def learn(self, point: Point) -> None:
+    def learn(self, point: Evaluation) -> None:
         """Take in the cuts at a point."""
         self.cuts = self.cuts or [{} for _ in point.values]
         for cuts, value, slope in zip(self.cuts, point.values, point.slopes, strict=True):
@@ -65,7 +66,7 @@ class Bundle:
 
 
 def maximise(
-    evaluate: Callable[[Vector], Point],
+    evaluate: Callable[[Vector], Evaluation],
     start: Vector,
     bundle: Bundle,
     *,
@@ -75,18 +76,20 @@ def maximise(
     scale: Vector,
     size: float,
     worth: float,
-    deadline: float,
+    deadline: float = math.inf,
+    rounds: int | None = None,
     enough: float = np.inf,
-) -> tuple[Point, float]:
+) -> tuple[Evaluation, float]:
     """Return the best point found, and the size of the box at the end.
 
     The function is `linear` @ x plus the sum of the pieces that `evaluate` gives; x stays between `low` and `high`. The
-    box reaches `size` * `scale` to each side. It ends by the deadline, when the value is `enough`, or when no more than
-    `worth` is promised. Cuts are added to `bundle`; those in it must hold.
+    box reaches `size` * `scale` to each side. It ends by the deadline, after `rounds` evaluations, when the value is
+    `enough`, or when no more than `worth` is promised. Cuts are added to `bundle`; those in it must hold.
     """
     best = evaluate(start)
     bundle.learn(best)
-    while time.monotonic() < deadline and best.value < enough and size > 1e-6:
+    made = 0
+    while time.monotonic() < deadline and best.value < enough and size > 1e-6 and made != rounds:
         proposed = bundle.best(linear, np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale))
         if proposed is None:
             size *= SHRINK_A_LOT
@@ -95,6 +98,7 @@ def maximise(
         if promised < worth:
             break
         point = evaluate(proposed[0])
+        made += 1
         bundle.learn(point)
         gain = point.value - best.value
         if gain > 0.5 * promised:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds import kernels
-from bounds.bundle import Bundle, Point, Vector, maximise
+from bounds.bundle import Bundle, Evaluation, Vector, maximise
 from bounds.task import Task
 from kvcore.certificates import Configurations, InvalidCertificate
 from kvcore.certificates.budget import Budget
@@ -47,7 +47,7 @@ GLANCE, WORTH = 2e-3, 5e-5
 """A network is left when no more than this fraction of the bound seems to be gained, the last one at the second."""
 
 
-class Market:
+class WindowPricing:
     """The kinds of a rigid instance, every start of each, and what it takes of the memory of each window."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
@@ -93,7 +93,7 @@ class Stage:
     pieces are the network and, for each kind, what its cheapest starts cost outside.
     """
 
-    def __init__(self, market: Market, inside: list[int], most: int) -> None:
+    def __init__(self, market: WindowPricing, inside: list[int], most: int) -> None:
         """Raises InvalidCertificate if that is more than `most` configurations, or more than a checker looks at."""
         most = min(most, most_configurations(market.ticks))
         began = time.monotonic()
@@ -108,7 +108,9 @@ class Stage:
         self.scale = np.concatenate([rates, np.full(market.windows, market.unit)])
         self.high = np.concatenate([[float(c[-1]) for c in market.costs], np.full(market.windows, np.inf)])
 
-    def improve(self, x: Vector, bundle: Bundle, size: float, worth: float, deadline: float) -> tuple[Point, float]:
+    def improve(
+        self, x: Vector, bundle: Bundle, size: float, worth: float, deadline: float
+    ) -> tuple[Evaluation, float]:
         """Return the best prices found, and the size of the box at the end; `worth` is a fraction of the bound."""
         worth *= self.evaluate(x).value
         deadline -= CHECK * self.building
@@ -117,7 +119,7 @@ class Stage:
             size=size, worth=worth, deadline=deadline,
         )  # fmt: skip
 
-    def evaluate(self, x: Vector) -> Point:
+    def evaluate(self, x: Vector) -> Evaluation:
         """Return the bound under these prices."""
         began = time.monotonic()
         market, kinds = self.market, len(self.market.kinds)
@@ -133,7 +135,7 @@ class Stage:
             slopes[-1, self.inside[i]] -= started[tick, i]
             slopes[-1, kinds:] += started[tick, i] * market.takes[self.inside[i]][tick]
         self.evaluating = time.monotonic() - began
-        return Point(x, float(self.linear @ x + values.sum()), values, slopes)
+        return Evaluation(x, float(self.linear @ x + values.sum()), values, slopes)
 
     def enter(self, x: Vector, inside: list[int]) -> Vector:
         """Return the point with a price for those who were not `inside` before: what they cost at the least."""
@@ -182,7 +184,7 @@ def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST
 
     Networks have at most `most` configurations. Raises BadInput where the instance is not rigid, or too large.
     """
-    market = Market(instance, objective)
+    market = WindowPricing(instance, objective)
     x, size, bundle = np.zeros(len(market.kinds) + market.windows), market.priced / 4, Bundle()
     inside: list[int] = []
     for stage in _stages(market, most):
@@ -195,7 +197,7 @@ def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST
     yield stage.proof(best.x)
 
 
-def _stages(market: Market, most: int) -> Iterator[Stage]:
+def _stages(market: WindowPricing, most: int) -> Iterator[Stage]:
     """Yield stages with more and more kinds in the network, the largest first, as long as they fit."""
     order = sorted(range(len(market.kinds)), key=lambda k: market.kinds[k].load[-1], reverse=True)
     step = max(1, round(STEP * len(order)))

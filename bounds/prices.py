@@ -1,7 +1,7 @@
 """Good prices for the slots of time; `kvcore.certificates.Prices` says what they prove.
 
-Prices are found by generating ways, one request at a time (Dantzig and Wolfe's decomposition): a linear program mixes
-the ways known so far within the limits, its duals are new prices, and at these each request finds its cheapest way.
+Prices are found by generating paths, one request at a time (Dantzig and Wolfe's decomposition): a linear program mixes
+the paths known so far within the limits, its duals are new prices, and at these each request finds its cheapest path.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from kvcore.metrics import weight
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Sides = list[tuple[int, int] | None]
+"""How far the window of each family reaches to both sides of an end (None: no end of the request counts)."""
 DEVICE, HOST = 0, 1
 ROWS = ("device", "host", "tokens", "requests")
 
@@ -32,7 +34,7 @@ SIZE = 2**56
 
 
 @dataclass(frozen=True)
-class Kind:
+class PricedKind:
     """Requests that are alike, as the arrays of `kernels`; `least`: slots that one of them takes alone."""
 
     request: Request
@@ -44,7 +46,7 @@ class Kind:
     least: int
 
 
-class Market:
+class SlotPricing:
     """What requests share: limits of the rows, and for each kind of request its segments.
 
     The rows are those of `ROWS`, then one for each family of windows.
@@ -64,7 +66,7 @@ class Market:
         limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.batch_requests)
         self.limits = np.array([float(limit or 0) for limit in limits] + [float(w.most) for w in windows])
 
-    def _kind(self, request: Request, count: int) -> Kind:
+    def _kind(self, request: Request, count: int) -> PricedKind:
         course = Course(self.machine, request)
         arrival = request.arrival - self.origin
         legs = np.zeros((len(course.legs), 7), np.int64)
@@ -76,12 +78,12 @@ class Market:
             for s, start in enumerate(leg.starts):
                 starts[k, s] = (start.kept, start.need, start.slots)
         rate = float(weight(request, self.objective)) if self.objective in FLOWS else 0.0
-        return Kind(request, count, arrival, rate, legs, starts, course.least[0])
+        return PricedKind(request, count, arrival, rate, legs, starts, course.least[0])
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces]."""
+class RequestPath:
+    """A path of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces]."""
 
     kind: int
     cost: float
@@ -89,25 +91,25 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Point:
-    """Prices per piece [rows, pieces], the bound there, and the cheapest way of each kind."""
+class PricePoint:
+    """Prices per piece [rows, pieces], the bound there, and the cheapest path of each kind."""
 
     prices: Floats
     bound: float
-    ways: list[Way]
+    paths: list[RequestPath]
 
 
 class Oracle:
     """Evaluates prices that are the same within each `piece` slots, looking at every `stride`-th first slot."""
 
-    def __init__(self, market: Market, slots: int, piece: int, stride: int) -> None:
+    def __init__(self, market: SlotPricing, slots: int, piece: int, stride: int) -> None:
         self.market, self.slots, self.piece, self.stride = market, slots, piece, stride
         self.pieces = -(-slots // piece)
         self.sides = [[w.sides(market.machine, kind.request) for w in market.windows] for kind in market.kinds]
         self.room = market.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
 
-    def evaluate(self, prices: Floats) -> Point:
-        """Return the bound at these prices (roughly, if the stride is above 1), and the ways."""
+    def evaluate(self, prices: Floats) -> PricePoint:
+        """Return the bound at these prices (roughly, if the stride is above 1), and the paths."""
         by_slot = self.spread(prices)
         sums = np.concatenate([[0.0], np.cumsum(by_slot[DEVICE])])
         moments = np.concatenate([[0.0], np.cumsum(by_slot[DEVICE] * np.arange(self.slots))])
@@ -115,21 +117,21 @@ class Oracle:
         rows = by_slot[: len(ROWS)]
         if self.market.machine.host_memory == 0:
             rows[HOST] = rows[DEVICE]  # nothing can be there: no cheaper than the device
-        paid, ways = 0.0, []
+        paid, paths = 0.0, []
         for k, kind in enumerate(self.market.kinds):
-            total, use = self._way(kind, self.sides[k], rows, sums, moments, self._toll(self.sides[k], toll_sums))
+            toll = self._toll(self.sides[k], toll_sums)
+            total, use = self._path(kind, self.sides[k], kernels.PriceArrays(rows, sums, moments, toll))
             paid += kind.count * total
-            ways.append(Way(k, total - float((use * prices).sum()), use))
-        return Point(prices, paid - float((prices * self.room).sum()), ways)
+            paths.append(RequestPath(k, total - float((use * prices).sum()), use))
+        return PricePoint(prices, paid - float((prices * self.room).sum()), paths)
 
-    def _way(
-        self, kind: Kind, sides: list[tuple[int, int] | None], rows: Floats, sums: Floats, moments: Floats, toll: Floats
-    ) -> tuple[float, Floats]:
-        way = np.zeros((len(kind.legs), 3), np.int64)
-        common = kind.legs, kind.starts, self.market.part, self.market.machine.block
-        total = kernels.walk(*common, kind.arrival, kind.rate, *rows, sums, moments, toll, self.stride, way)
+    def _path(self, kind: PricedKind, sides: Sides, prices: kernels.PriceArrays) -> tuple[float, Floats]:
+        path = np.zeros((len(kind.legs), 3), np.int64)
+        market = self.market
+        route = kernels.Route(kind.legs, kind.starts, market.part, market.machine.block, kind.arrival, kind.rate)
+        total = kernels.walk(route, prices, self.stride, path)
         use = np.zeros((len(self.market.limits), self.slots))
-        end = kernels.add_use(*common, way, rows, use[: len(ROWS)])
+        end = kernels.add_use(route, path, prices.rows, use[: len(ROWS)])
         use[self.market.limits == 0] = 0
         for row, reach in zip(use[len(ROWS) :], sides, strict=True):
             if reach is not None and end < self.slots:
@@ -137,19 +139,26 @@ class Oracle:
         pad = -self.slots % self.piece
         return total, np.pad(use, ((0, 0), (0, pad))).reshape(len(use), self.pieces, self.piece).sum(axis=2)
 
-    def _toll(self, sides: list[tuple[int, int] | None], sums: Floats) -> Floats:
+    def _toll(self, sides: Sides, sums: Floats) -> Floats:
         toll, end = np.zeros(self.slots), np.arange(self.slots)
         for line, reach in zip(sums, sides, strict=True):
             if reach is not None:
                 toll += line[np.clip(end + reach[1], 0, self.slots)] - line[np.clip(end - reach[0], 0, self.slots)]
         return toll
 
+    def excess(self, point: PricePoint) -> Floats:
+        """Return what the paths take beyond the limits, [rows, pieces]; rows without a limit never do."""
+        taken = np.zeros_like(self.room)
+        for kind, path in zip(self.market.kinds, point.paths, strict=True):
+            taken += kind.count * path.use
+        return np.where(self.market.limits[:, None] > 0, taken - self.room, 0.0)
+
     def spread(self, by_piece: Floats) -> Floats:
         """Return prices per slot of prices per piece."""
         return np.repeat(by_piece, self.piece, axis=1)[:, : self.slots]
 
 
-def first_prices(market: Market, most: int) -> tuple[Floats, int]:
+def first_prices(market: SlotPricing, most: int) -> tuple[Floats, int]:
     """Return device prices as if the memory were one fast machine, and the slots that are worth a price.
 
     It works on whatever has the largest weight for its volume (block-slots in all). The dual of this best preemptive
@@ -185,7 +194,7 @@ def _work_off(todo: list[list[float]], volume: float) -> float:
     return ratio
 
 
-def _jobs(market: Market) -> Iterator[tuple[int, float, float]]:
+def _jobs(market: SlotPricing) -> Iterator[tuple[int, float, float]]:
     """Yield for each segment: its earliest slot, the weight of its request per volume, and its own volume."""
     blocks = market.machine.blocks
     for kind in market.kinds:
@@ -194,7 +203,7 @@ def _jobs(market: Market) -> Iterator[tuple[int, float, float]]:
             yield from [(int(leg[kernels.EARLIEST]), kind.rate / sum(volumes), float(volume))] * kind.count
 
 
-def proof_of(market: Market, prices: Floats) -> Prices:
+def proof_of(market: SlotPricing, prices: Floats) -> Prices:
     """Return prices per slot [rows, slots] as whole numbers, as fine as the checker's sums allow."""
     slots, total = prices.shape[1], float(prices.sum()) + 1e-9
     largest = max((k.request.peak + slots + k.least) * len(k.legs) for k in market.kinds)

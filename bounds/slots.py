@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from bounds.ascent import ascend
 from bounds.generate import generate
-from bounds.prices import DEVICE, Market, Oracle, Point, first_prices, proof_of
+from bounds.prices import DEVICE, Floats, Oracle, PricePoint, SlotPricing, first_prices, proof_of
 from bounds.task import Task
 from kvcore.certificates import Prices, Windows
 from kvcore.certificates.budget import Budget
@@ -16,6 +18,10 @@ from kvcore.instance import Instance
 
 PIECES = 320
 """Prices change at most so often where requests make calls."""
+ROUNDS = 2000
+"""Subgradients, at the most."""
+HOPE, MARGIN = 0.1, 0.02
+"""Steps aim at so much above the first bound where no value is known, and always at so much above the bound there."""
 STRIDES = 3
 """So many first slots are looked at in each piece."""
 MOST_SLOTS = 400_000
@@ -51,7 +57,7 @@ def large_ends(instance: Instance) -> Windows | None:
 
 
 def _propose(task: Task, windows: tuple[Windows, ...]) -> Prices:
-    market = Market(task.instance, task.objective, windows)
+    market = SlotPricing(task.instance, task.objective, windows)
     first, slots = first_prices(market, MOST_SLOTS)
     if slots > MOST_SLOTS:
         raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
@@ -63,12 +69,24 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Prices:
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
     begin = [oracle.evaluate(np.zeros(oracle.room.shape)), oracle.evaluate(start)]
     if calls:
-        best = generate(oracle, begin, task.deadline)
+        prices = generate(oracle, begin, task.deadline).prices
     else:
-        best = _ascend(oracle, begin[0] if windows else max(begin, key=lambda point: point.bound), task)
-    return proof_of(market, oracle.spread(best.prices))
+        prices = _ascend(oracle, begin[0] if windows else max(begin, key=lambda point: point.bound), task)
+    return proof_of(market, oracle.spread(prices))
 
 
-def _ascend(oracle: Oracle, begin: Point, task: Task) -> Point:
-    target = begin.bound * 1.1 if task.upper is None else float(task.upper)
-    return ascend(oracle, begin, target, task.deadline)
+def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> Floats:
+    """Return the best prices found; a row is measured in its limit, so that all rows move alike."""
+    scale = np.where(oracle.market.limits > 0, oracle.market.limits, 1.0)[:, None]
+
+    def evaluate(scaled: Floats) -> tuple[float, Floats]:
+        point = oracle.evaluate(scaled / scale)
+        return point.bound, oracle.excess(point) / scale
+
+    target = begin.bound * (1 + HOPE) if task.upper is None else float(task.upper)
+    _, scaled = ascend(
+        evaluate, begin.prices * scale, target, rounds=ROUNDS, margin=MARGIN * abs(begin.bound), step=4.0,
+        momentum=0.75, patience=20, go_on=lambda best: time.monotonic() < task.deadline,
+    )  # fmt: skip
+    prices: Floats = scaled / scale
+    return prices

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.batch_clock import Starts
+from formulations.batch_variables import BatchVariables, Rows
 from kvcore.metrics import Value
-
-if TYPE_CHECKING:
-    from formulations.batch_bigm import BatchBigM
-
-Rows = Iterator[Any]
 
 
 class BatchObjective:
@@ -25,7 +21,7 @@ class BatchObjective:
     `denominator`: normalized-latency is multiplied by the least common multiple of the outputs.
     """
 
-    def __init__(self, program: BatchBigM) -> None:
+    def __init__(self, program: BatchVariables) -> None:
         self.program, self.model, self.name = program, program.model, program.objective_name
         self.requests = [chain.request for chain in program.chains]
         normalized = self.name == "normalized-latency"
@@ -111,7 +107,7 @@ class BatchObjective:
         """Return what is minimised."""
         program = self.program
         if self.name == "busy-time":
-            return sum(program.cost.duration(j) for j in program.batches)
+            return sum(program.duration(j) for j in program.batches)
         if self.name == "makespan":
             return program.times.end() + program.clock.origin / program.scale
         if self.name == "max-flow-time":

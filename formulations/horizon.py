@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from kvcore.chains import Chain, chains, chunks, least_batch, least_times, least_work, may_swap
+from formulations.chains import Chain, chains, chunks, least_batch, least_times, least_work, may_swap
 from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -106,14 +106,16 @@ def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
     """Return the most batches of a complete schedule that take at most `ticks` ticks altogether, and why."""
     least, times = least_step(instance)
     twice = ", and as many at most that are made for drops" if times == 2 else ""
-    ways = [(times * (ticks // least), f"a batch lasts at least {least} ticks and together they take at most {ticks}")]
+    limits = [
+        (times * (ticks // least), f"a batch lasts at least {least} ticks and together they take at most {ticks}")
+    ]
     for function in instance.cost.functions:
         fixed, total = fixed_part(instance, function), least_total(instance, function)
         if fixed:
             batches = times * max(0, (function.divisor * ticks - total) // fixed)
             why = f"of at most {ticks} ticks the tokens alone take {total / function.divisor:.6g}, a batch at least "
-            ways.append((batches, why + f"{fixed / function.divisor:.6g} besides"))
-    batches, why = min(ways)
+            limits.append((batches, why + f"{fixed / function.divisor:.6g} besides"))
+    batches, why = min(limits)
     return batches, why + twice
 
 

@@ -11,7 +11,6 @@ from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.result import BoundKind, Horizon
 from kvcore.schedule import Schedule
-from solvers.ways import label
 
 Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped early", "solver failure"]
 """Why a solve ended; "stopped early": a `--gap` or `--better-than` was decided."""
@@ -19,6 +18,11 @@ Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped e
 
 GRACE = 2.0
 """Seconds that a worker gets beyond its time limit to end by itself."""
+
+
+def label(formulation: str, solver: str) -> str:
+    """Name a way for people."""
+    return formulation if solver == formulation else f"{formulation} on {solver}"
 
 
 @dataclass(frozen=True)

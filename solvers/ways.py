@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvcore.errors import MissingTool
 from kvcore.instance import Instance
 from kvcore.rigid import why_not_rigid
-
-if TYPE_CHECKING:
-    from solvers.task import Done, Send, Task
+from solvers.task import label
 
 
 @dataclass(frozen=True)
@@ -73,16 +71,11 @@ class Way:
         """Name it for people: the formulation, and its solver if that says more."""
         return label(self.formulation, self.solver.name)
 
-    def runner(self) -> Callable[[Task, Send], Done]:
-        """Load the function that carries out a task."""
+    def runner(self) -> Callable[..., Any]:
+        """Load the function that carries out a task: of a `solvers.task.Task` and what sends its messages."""
         module, _, name = self.run.partition(":")
-        found: Callable[[Task, Send], Done] = getattr(import_module(module), name)
+        found: Callable[..., Any] = getattr(import_module(module), name)
         return found
-
-
-def label(formulation: str, solver: str) -> str:
-    """Name a way for people."""
-    return formulation if solver == formulation else f"{formulation} on {solver}"
 
 
 def _not_rigid(instance: Instance, objective: str) -> str | None:

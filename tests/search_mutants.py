@@ -102,7 +102,7 @@ def _feature(name):
 
 
 for _name in Features._fields:
-    plant(f"cost of {_name}", state.Option, "features", _feature(_name))
+    plant(f"cost of {_name}", state.LocalOption, "features", _feature(_name))
 plant("batches last longer", successors.Successors, "durations", after(lambda ticks, *_: ticks + 1))
 
 # --- reductions, wrongly generalised ----------------------------------------------------------------------------------

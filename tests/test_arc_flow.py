@@ -7,7 +7,6 @@ import solvers
 from formulations import make
 from formulations.arc_flow import ArcFlow
 from formulations.arc_flow.graph import SINK
-from formulations.arc_flow.program import is_batch
 from formulations.batch_start import broken
 from formulations.timing import start_early
 from heuristics import best_schedule
@@ -166,7 +165,7 @@ def is_executable(instance, steps):
     for _, _, action in steps:
         if action.drop:
             dropped = {id: action.drop}
-        if is_batch(action):
+        if action.is_batch:
             moves = {kind: {id: n} for kind in ("swap_out", "swap_in", "work") if (n := getattr(action, kind))}
             batches.append(Batch(start=0, drop=dropped, **moves))
             dropped = {}

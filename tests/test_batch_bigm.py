@@ -4,8 +4,9 @@ import pyomo.environ as pyo
 import pytest
 
 import solvers
-from formulations.batch_bigm import BatchBigM, time_scale
+from formulations.batch_bigm import BatchBigM
 from formulations.horizon import sufficient_batches
+from formulations.timing import time_scale
 from heuristics import best_schedule
 from kvcore import BadInput, objective_value, verify_schedule
 from solvers.search import search

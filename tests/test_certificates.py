@@ -9,6 +9,7 @@ import pytest
 
 import bounds
 import solvers
+from formulations.chains import chains, least_times
 from kvcore import OBJECTIVES, BadInput, Call, Instance, Machine, Request, Segment
 from kvcore.certificates import (
     Alone,
@@ -21,8 +22,8 @@ from kvcore.certificates import (
     read_certificate,
     verify_certificate,
 )
-from kvcore.certificates.parts import Part
-from kvcore.chains import chains, least_batches, least_times
+from kvcore.certificates.kinds import Part
+from kvcore.certificates.least import least_batches, needs
 from kvcore.files import parse
 from solvers.ladder import climb, stronger
 from tests.commands import kvbound
@@ -124,6 +125,7 @@ def test_alone_counts_as_chains_do(profile):
         instance = tiny_instance(seed, **PROFILES[profile])
         for chain in chains(instance):
             assert least_batches(instance.machine, chain.request) == (chain.steps[1], chain.batches)
+            assert needs(instance.machine, chain.request) == (chain.context, chain.steps, chain.waits, chain.ends)
         times = [least_times(instance, chain) for chain in chains(instance)]
         assert Alone().value(instance, "max-flow-time") == max(time[-1] for time in times)
         assert Alone().value(instance, "total-ttft") == sum(time[1] for time in times)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import solvers
-from bounds.bundle import Bundle, Point, maximise
-from bounds.configurations import Market, Network, Stage, proofs, propose_configurations
+from bounds.bundle import Bundle, Evaluation, maximise
+from bounds.configurations import Network, Stage, WindowPricing, proofs, propose_configurations
 from bounds.task import Task
 from kvcore.certificates import certify, verify_certificate
 from kvcore.certificates.budget import Budget
@@ -36,7 +36,7 @@ def test_the_maximum_of_a_concave_function_is_found():
         chosen = all_values.argmin(axis=1)
         values = all_values.min(axis=1)
         seen.append(float(linear @ x + values.sum()))
-        return Point(x, seen[-1], values, slopes[[0, 1], chosen])
+        return Evaluation(x, seen[-1], values, slopes[[0, 1], chosen])
 
     best, _ = maximise(
         evaluate, np.zeros(2), Bundle(), linear=linear, low=np.zeros(2), high=np.full(2, 9.0), scale=np.ones(2),
@@ -78,7 +78,7 @@ def test_proofs_rise_and_stay_below_the_optimum(online):
 
 def test_a_stage_promises_what_its_certificate_proves():
     instance = builtin_instance("hindsight:n=16,M=20,seed=4")
-    market = Market(instance, FLOW)
+    market = WindowPricing(instance, FLOW)
     stage = Stage(market, [k for k, kind in enumerate(market.kinds) if kind.load[-1] > 9], 100_000)
     x = stage.enter(np.zeros(len(market.kinds) + market.windows), [])
     alone = sum(r.output for r in instance.requests)
@@ -95,7 +95,7 @@ def test_what_does_not_fit_into_the_network_stays_out():
     assert inside == sorted(inside)
     assert 0 < inside[-1] < 16
     with pytest.raises(TooMany):
-        Stage(Market(instance, FLOW), list(range(len(kinds_of(instance, FLOW)))), 3_000)
+        Stage(WindowPricing(instance, FLOW), list(range(len(kinds_of(instance, FLOW)))), 3_000)
 
 
 def test_instances_that_are_not_rigid_or_too_long_are_refused():

@@ -10,10 +10,10 @@ import pytest
 
 from kvcore import Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.cost import CostFunction
-from solvers.counts import CountSearch, count_model, fitting_vectors
-from solvers.counts.prices import first_prices
-from solvers.counts.togo import NEVER, Togo
 from solvers.search import DOMINANCE, search
+from solvers.search.counts import CountSearch, count_model, fitting_vectors
+from solvers.search.counts.cost_to_go import NEVER, CostToGo
+from solvers.search.counts.prices import first_prices
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from workloads.builtin import builtin_instance
 
@@ -124,7 +124,7 @@ def test_no_bound_exceeds_the_cost_of_the_rest(seed):
     rest, batches_from = exact_rest(model)
     draw = np.random.default_rng(seed)
     shift = draw.integers(-20, 60, (3, len(model.pools)))
-    tables = [Togo(vectors, first_prices(model) + row) for row in shift]
+    tables = [CostToGo(vectors, first_prices(model) + row) for row in shift]
     longest = sum(request.output for request in instance.requests)
     states = {((0,) * len(model.slots), model.start)}
     checked = 0
@@ -135,9 +135,9 @@ def test_no_bound_exceeds_the_cost_of_the_rest(seed):
                 exact = rest(slots, pools, batches)
                 if exact >= NEVER:
                     continue
-                for togo in tables:
-                    togo.extend(batches)
-                    bound = int(togo.ends[batches][number[slots]] + np.array(pools) @ togo.prices)
+                for to_go in tables:
+                    to_go.extend(batches)
+                    bound = int(to_go.ends[batches][number[slots]] + np.array(pools) @ to_go.prices)
                     assert bound <= exact, (slots, pools, batches)
                     checked += 1
     assert checked > 10
@@ -151,10 +151,10 @@ def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
         best = search(like_requests(seed), "busy-time")
         batches = len(best.schedule.batches)
         for size in (10**4, 10**12, 2**62):
-            togo = Togo(vectors, size * draw.choice([-1, 1], len(model.pools)))
-            assert abs(togo.prices).max() <= min(size, 2**57)
+            to_go = CostToGo(vectors, size * draw.choice([-1, 1], len(model.pools)))
+            assert abs(to_go.prices).max() <= min(size, 2**57)
             try:
-                bound = togo.at_start(batches) + batches * model.batch
+                bound = to_go.at_start(batches) + batches * model.batch
             except MemoryError:
                 assert size > 10**12
                 continue
@@ -163,9 +163,9 @@ def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
 
 def test_costs_beyond_62_bits_stop_the_search():
     vectors = fitting_vectors(count_model(like_requests(300), "busy-time"), MOST)
-    togo = Togo(vectors, np.full(len(vectors.model.pools), 2**62))
+    to_go = CostToGo(vectors, np.full(len(vectors.model.pools), 2**62))
     with pytest.raises(MemoryError, match="62 bits"):
-        togo.extend(1000)
+        to_go.extend(1000)
 
 
 def test_a_stopped_search_keeps_a_valid_bound():

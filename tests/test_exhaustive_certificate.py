@@ -11,7 +11,7 @@ from kvcore import OBJECTIVES, BadInput, CostFunction, Machine
 from kvcore.certificates import Alone, Certificate, Coarse, Exhaustive, InvalidCertificate, Parts, verify_certificate
 from kvcore.certificates.batches import TooManyStates
 from kvcore.certificates.exhaustive import MOST_STATES, look
-from kvcore.certificates.parts import Part
+from kvcore.certificates.kinds import Part
 from kvcore.certificates.search import COMPARED, Search
 from tests.build import instance, request
 from tests.exhaustive import exhaustive_optimum

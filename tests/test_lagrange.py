@@ -9,8 +9,7 @@ import solvers
 from kvcore import BadInput, Machine, objective_value, verify_schedule
 from solvers.lagrange.network import Network
 from solvers.lagrange.packing import Packing
-from solvers.lagrange.prices import Market
-from solvers.lagrange.repair import Repair
+from solvers.lagrange.prices import SlotRelaxation
 from solvers.lagrange.scope import OBJECTIVES, UNIT
 from solvers.lagrange.solve import Lagrange
 from solvers.task import Bound, Found, Task
@@ -79,7 +78,7 @@ def test_any_prices_give_a_lower_bound(profile):
     draw = np.random.default_rng(1)
     for instance, objective, optimum in questions(profile, range(30, 40)):
         for slots in (2, 9, 40):
-            market = Market(Network(instance, objective), slots)
+            market = SlotRelaxation(Network(instance, objective), slots)
             for scale in (1, UNIT // 4, 3 * UNIT):
                 prices = draw.integers(0, scale + 1, (slots, 5)) * market.network.is_priced
                 assert market.relax(prices).bound <= optimum * UNIT
@@ -87,7 +86,7 @@ def test_any_prices_give_a_lower_bound(profile):
 
 def test_what_is_fixed_is_in_no_better_schedule():
     for instance, objective, optimum in questions("calls-free", range(40, 52)):
-        market = Market(Network(instance, objective), 60)
+        market = SlotRelaxation(Network(instance, objective), 60)
         _, prices = market.find_prices(float(optimum), 60)
         slack = optimum * UNIT - market.relax(prices).bound
         assert all(len(rows) for rows in market.survivors(prices, slack))
@@ -115,23 +114,6 @@ def test_bounds_hold_where_token_budgets_are_left_out():
     assert below <= 3
 
 
-def test_repairs_keep_the_schedule_feasible_and_count_its_value():
-    instance = builtin.builtin_instance("infercept-sample:k=4").with_free_calls()
-    network = Network(instance, "total-flow-time")
-    market = Market(network, 400)
-    repair = Repair(market, market.no_prices(), seed=3)
-    assert repair.construct(range(4), 0.0)
-    for _ in range(60):
-        repair.move(1.0)
-        assert repair.value == sum(repair.cost(c, way) for c, way in zip(repair.owner, repair.ways, strict=True))
-        packing = Packing(network, market.slots)
-        for c, way in zip(repair.owner, repair.ways, strict=True):
-            packing.add(c, way)
-        assert (packing.taken == repair.packing.taken).all()
-        room = packing.limits - packing.taken
-        assert (room[:, 1:] >= 0).all()
-
-
 @pytest.mark.parametrize("block", [1, 3])
 def test_the_host_takes_over_the_most_blocks(block):
     draw = random.Random(block)
@@ -139,13 +121,14 @@ def test_the_host_takes_over_the_most_blocks(block):
     instance = instance.replace(machine=instance.machine.replace(block=block, memory=600))
     packing = Packing(Network(instance, "total-flow-time"), 1)
     for _ in range(50):
-        packing.movable[0] = [draw.randint(1, 9) for _ in range(draw.randint(1, 6))]
-        packing._sums.clear()
-        items, room = packing.movable[0], draw.randint(0, 25)
+        items, room = [draw.randint(1, 9) for _ in range(draw.randint(1, 6))], draw.randint(0, 25)
         sets = [[m for i, m in enumerate(items) if mask >> i & 1] for mask in range(2 ** len(items))]
-        most = max(sum(packing.blocks(m) for m in chosen) for chosen in sets if sum(chosen) <= room)
-        assert packing._most_hosted(0, room) == most
-        assert sum(packing.blocks(items[i]) for i in packing.hosted(items, room)) == most
+        most = max(sum(map(packing.blocks, chosen)) for chosen in sets if sum(chosen) <= room)
+        assert sum(items[i] for i in packing.hosted(items, room)) <= room
+        assert packing.least_resident(items, room) == sum(map(packing.blocks, items)) - most
+        device, host = draw.randint(0, 20), packing.limits[1]
+        packing.movable, packing.taken[0, :2] = [items], (packing.limits[0] - device, host - room)
+        assert packing.fits() == (sum(map(packing.blocks, items)) - most <= device)
 
 
 def test_through_the_driver():

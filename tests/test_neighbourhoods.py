@@ -8,8 +8,8 @@ import pytest
 from heuristics import best_schedule, get_policy, trace_policy
 from kvcore import BadInput, Machine, objective_value, verify_schedule
 from solvers.neighbourhoods import OBJECTIVES, improve, why_not
-from solvers.neighbourhoods.improve import Search
-from solvers.neighbourhoods.kernels import DEVICE, fit, use
+from solvers.neighbourhoods.improve import Annealing
+from solvers.neighbourhoods.kernels import DEVICE, Grid, fit, use
 from solvers.neighbourhoods.read import read_pieces, read_schedule
 from solvers.neighbourhoods.rigid import Soft, is_rigid, memory_prices
 from solvers.neighbourhoods.tables import Tables
@@ -83,7 +83,7 @@ def test_a_schedule_in_pieces_is_the_same_schedule(profile):
 @pytest.mark.parametrize("profile", NAMES)
 def test_no_limit_is_exceeded_on_the_way(profile):
     for instance, objective, start, _ in questions(profile, range(60, 70)):
-        run = Search(verify_schedule(instance, start), objective, 0)
+        run = Annealing(verify_schedule(instance, start), objective, 0)
         for _ in range(5):
             run.run(60.0, 40, None)
             room = run.tables.room(run.slots)
@@ -101,7 +101,7 @@ def test_calls_are_handled_in_every_way():
     for seed in range(12):
         instance = tiny_instance(seed, **PROFILES["calls-free"] | HERE)
         _, start, _ = best_schedule(instance, FLOW)
-        run = Search(verify_schedule(instance, start), FLOW, seed)
+        run = Annealing(verify_schedule(instance, start), FLOW, seed)
         run._anneal(20, 50.0, 50.0)
         found = read_schedule(instance, run.tables, run.plan, run.count)
         seen |= {call.handling for made in verify_schedule(instance, found).requests for call in made.calls}
@@ -168,7 +168,7 @@ def exceed(seed):
     """Search with memory that may be exceeded, and return by how much it is."""
     instance = roomy(seed)
     _, start, trace = best_schedule(instance, "weighted-flow-time")
-    run = Search(trace, "weighted-flow-time", seed)
+    run = Annealing(trace, "weighted-flow-time", seed)
     assert is_rigid(run.tables)
     soft = Soft(run.tables, run.plan, run.slots)
     soft.run(2_000, 0.0, 0.3)
@@ -232,7 +232,7 @@ def test_a_segment_begins_in_the_first_slot_that_suits_it():
         before, ready = int(draw.integers(0, context)), int(draw.integers(0, 4))
         parts = np.zeros((24, 2), np.int64)
         first, count = fit(
-            room, np.array([slots, block, chunked, pause, 24]), ready, ready, context, decode, before, parts
+            room, Grid(slots, block, int(chunked), int(pause), 24), ready, ready, context, decode, before, parts
         )
         expected = next(
             (f for f in range(ready, slots - decode + 1)

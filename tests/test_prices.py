@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 import bounds
 from bounds import kernels
-from bounds.prices import Market, Oracle
+from bounds.prices import Oracle, SlotPricing
 from kvcore import Cost, Machine, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
 from kvcore.certificates.prices import FLOWS
@@ -141,7 +141,7 @@ def test_compiled_ways_cost_what_the_checker_says(seed):
         instance = tiny_instance(100 * seed + k, **PROFILES[NAMES[k % len(NAMES)]] | PRICEABLE)
         draw = random.Random(k)
         prices = random_prices(draw, instance).replace(windows=())
-        market = Market(instance, "weighted-flow-time")
+        market = SlotPricing(instance, "weighted-flow-time")
         oracle = Oracle(market, prices.slots, 1, 1)
         names = ("device", "host", "tokens", "requests")
         rows = np.array([getattr(prices, name) or (0,) * prices.slots for name in names]) / prices.scale
@@ -243,7 +243,7 @@ def test_the_worked_example_is_proved_with_free_calls():
 
 
 def test_legs_are_named_as_the_kernels_read_them():
-    market = Market(MARS, "total-flow-time")
+    market = SlotPricing(MARS, "total-flow-time")
     assert market.kinds[0].legs[0, kernels.DECODE] == 5
     assert market.kinds[0].legs[1, kernels.PRESERVED] == 1
     assert market.kinds[0].starts[1, 0, kernels.KEPT] == 5

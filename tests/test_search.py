@@ -6,7 +6,7 @@ from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, 
 from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from solvers.search import DOMINANCE, search, search_optimum
-from solvers.search.search import _Run
+from solvers.search.search import _Passes
 from tests.exhaustive import TooManyStates, exhaustive_optimum
 from tests.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
@@ -127,13 +127,13 @@ def test_a_memory_limit_leaves_a_valid_bound():
 
 def test_no_bound_on_the_way_exceeds_the_optimum(monkeypatch):
     bounds = []
-    check = _Run.check
+    check = _Passes.check
 
     def every_time(run, current):
         run.reported = -1.0
         check(run, current)
 
-    monkeypatch.setattr(_Run, "check", every_time)
+    monkeypatch.setattr(_Passes, "check", every_time)
     for instance, objective in tiny(range(20, 22)):
         expected = optimum(instance, objective)
         if expected is None:

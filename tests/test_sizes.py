@@ -13,14 +13,13 @@ from kvcore.instance import Call, Instance, Request, Segment
 from solvers import choice, driver
 from solvers.choice import choose
 from solvers.lagrange.network import Network
-from solvers.lagrange.prices import Market
+from solvers.lagrange.prices import SlotRelaxation
 from solvers.lagrange.scope import (
-    BARRED,
     FAR,
     MOST_OPTIONS,
     MOST_SLOTS,
+    PATH,
     UNIT,
-    WAY,
     most_slots,
     options_at_least,
     why_not,
@@ -106,26 +105,26 @@ def test_the_estimate_of_options_exceeds_none():
 
 
 def test_all_that_is_summed_stays_below_62_bits():
-    assert (2 * WAY, MOST_SLOTS * BARRED, FAR // UNIT) == (2**43, FAR, 2**50)
+    assert (2 * PATH, FAR // UNIT) == (2**43, 2**50)
     for weight in (1, 10**6):
         instance = weighing(MANY, weight)
         network = Network(instance, "weighted-flow-time")
-        market = Market(network, network.most_slots)
+        market = SlotRelaxation(network, network.most_slots)
         prices = np.broadcast_to(network.dearest * network.is_priced, (market.slots, 5)).copy()
         paid = sum(int(p) * int(limit) for row in prices for p, limit in zip(row, network.limits, strict=True))
         assert 2**40 < paid < 2**56
         for c in network.classes:
             bill = market.bill(c, market.costs(c, prices)[0])
             ahead = market.ahead(c, bill)
-            assert 0 <= bill.max() <= WAY
-            assert ahead[:, 0].max() <= 2 * WAY < BARRED
+            assert 0 <= bill.max() <= PATH
+            assert ahead[:, 0].max() <= 2 * PATH
         assert -(2**56) < market.relax(prices).bound < 2**56
 
 
 def test_prices_found_are_never_above_the_highest():
     network = Network(MARS, "total-flow-time")
     network.dearest = np.minimum(network.dearest, 700)
-    bound, prices = Market(network, 60).find_prices(29.0, 60)
+    bound, prices = SlotRelaxation(network, 60).find_prices(29.0, 60)
     assert prices.max() == 700
     assert 0 < bound <= 29 * UNIT
 
@@ -138,7 +137,7 @@ def test_lagrange_is_right_up_to_its_largest_weights():
     for seed in range(30, 44):
         fixed = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
         instance = weighing(tiny_instance(seed, **PROFILES["calls-free"] | fixed), 1)
-        weight = WAY // (3 * most_slots(instance) * UNIT)
+        weight = PATH // (3 * most_slots(instance) * UNIT)
         if why_not(instance, "weighted-flow-time") or len(instance.requests) > 3:
             continue
         assert "weights of at most" in why_not(weighing(instance, weight + 1), "weighted-flow-time")

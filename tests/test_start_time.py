@@ -17,11 +17,11 @@ from solvers.start_time.configurations import Configurations, TooMany
 from solvers.start_time.lists import Lists
 from solvers.start_time.multipliers import Multipliers
 from solvers.start_time.network import FAR, Network
-from solvers.start_time.prices import SCALE, Columns, Prices
+from solvers.start_time.prices import SCALE, Columns, RowPrices
 from solvers.start_time.problem import Problem
 from solvers.start_time.program import relax
 from solvers.start_time.solve import StartTimeSolver
-from solvers.start_time.states import Fields, Interrupted, Search
+from solvers.start_time.states import Fields, Interrupted, StateSearch
 from tests.build import instance as make
 from tests.build import request
 from tests.exhaustive import exhaustive_optimum
@@ -240,7 +240,7 @@ def test_no_price_bounds_more_than_the_optimum():
         alive = np.ones(len(columns), np.bool_)
         cliques = violated_cliques(columns, np.full(len(columns), 0.4), np.zeros(len(columns)), alive)
         for _ in range(20):
-            prices = Prices(
+            prices = RowPrices(
                 draw.integers(-SCALE, 12 * SCALE, len(problem.kinds)),
                 [draw.integers(0, SCALE, ticks) * draw.integers(0, 2, ticks) for _ in problem.limits],
                 [(clique, int(draw.integers(0, SCALE))) for clique in cliques],
@@ -258,7 +258,7 @@ def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
         cliques = violated_cliques(columns, np.full(len(columns), 0.4), np.zeros(len(columns)), alive)
         rows = len(problem.kinds) + len(problem.limits) * ticks + len(cliques)
         for size in (1e3, 1e9, 1e20, np.inf):
-            prices = Prices.rounded(columns, size * draw.choice([-1.0, 1.0], rows), cliques)
+            prices = RowPrices.rounded(columns, size * draw.choice([-1.0, 1.0], rows), cliques)
             assert -(2**62) < prices.bound(columns, alive)[0] <= best * SCALE
             sign = draw.choice([-1, 1], len(problem.kinds))
             priced = Multipliers(columns, alive).price(network, sign * int(min(size, 2.0**62)))
@@ -296,7 +296,7 @@ def test_no_path_bounds_more_than_the_optimum_and_pruning_keeps_it():
             small, values = pruned
             assert values[0][small.source] == priced.values[0][network.source]
             assert small.distances(priced.cost)[0][small.source] == values[0][small.source]
-            search = Search(small, problem.counts, priced.cost, values, 10**9)
+            search = StateSearch(small, problem.counts, priced.cost, values, 10**9)
             passed = search.run(best * SCALE - priced.offset, 10**9, NEVER)
             assert passed.cost + priced.offset == best * SCALE
             assert search.run((best - 1) * SCALE - priced.offset, 10**9, NEVER).path is None
@@ -378,7 +378,7 @@ def test_a_pass_stops_at_its_limits():
     columns = Columns(problem, 30)
     network = Network(Configurations(problem, 100_000), 30)
     priced = Multipliers(columns, np.ones(len(columns), np.bool_)).price(network, np.zeros(len(problem.kinds), int))
-    search = Search(network, problem.counts, priced.cost, priced.values, 0)
+    search = StateSearch(network, problem.counts, priced.cost, priced.values, 0)
     with pytest.raises(Interrupted) as stopped:
         search.run(10**6, 10, NEVER)
     assert stopped.value.why == "memory limit"

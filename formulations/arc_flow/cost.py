@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyomo.environ as pyo
 
-from kvcore.chains import longest_batch
-
-if TYPE_CHECKING:
-    from formulations.arc_flow.life import Action
-    from formulations.arc_flow.program import ArcFlow
-
-Rows = Iterator[Any]
+from formulations.arc_flow.flows import Flows, Rows
+from formulations.arc_flow.transitions import Action
+from formulations.chains import longest_batch
 
 INDICATORS: dict[str, Callable[[Action], bool]] = {
     "busy": lambda action: action.work > 0,
@@ -49,7 +45,7 @@ class LayerCost:
     D is an integer unless the unit is many ticks; then f/q is a lower bound, by less than one tick a batch.
     """
 
-    def __init__(self, program: ArcFlow) -> None:
+    def __init__(self, program: Flows) -> None:
         self.program, self.model, self.instance = program, program.model, program.instance
         self.functions = self.instance.cost.functions
         self.is_one_tick = self.instance.cost.always_one_tick

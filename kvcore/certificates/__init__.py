@@ -2,17 +2,15 @@
 
 from kvcore.certificates.alone import Alone
 from kvcore.certificates.certificate import (
-    AnyProof,
     Certificate,
     certify,
     read_certificate,
     rounded,
     verify_certificate,
 )
-from kvcore.certificates.coarse import Coarse
 from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.exhaustive import Exhaustive
-from kvcore.certificates.parts import Parts
+from kvcore.certificates.kinds import AnyProof, Coarse, Parts
 from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from kvcore.certificates.budget import Budget
+from kvcore.certificates.least import least_batches, least_prefill, least_work
 from kvcore.certificates.proof import Proof, add_up
-from kvcore.chains import least_batches, least_prefill, least_work
 from kvcore.cost import Cost
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, check_objective, weight

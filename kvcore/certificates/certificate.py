@@ -10,22 +10,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 import kvcore
-from kvcore.certificates.alone import Alone
-from kvcore.certificates.coarse import Coarse
-from kvcore.certificates.configurations import Configurations
-from kvcore.certificates.exhaustive import Exhaustive
-from kvcore.certificates.parts import Part, Parts
-from kvcore.certificates.prices import Prices
+from kvcore.certificates.kinds import AnyProof
 from kvcore.certificates.proof import InvalidCertificate, Proof
-from kvcore.certificates.shares import Shares
 from kvcore.files import parse, read_text
 from kvcore.instance import Instance, Name, Noun
 from kvcore.metrics import Value, check_objective
-
-AnyProof = Annotated[
-    Alone | Coarse | Configurations | Exhaustive | Parts | Prices | Shares, Field(discriminator="kind")
-]
-"""Every kind of proof that a file may hold."""
 
 HORIZON = "no batches are counted: the argument holds for schedules of any length"
 
@@ -109,9 +98,3 @@ def rounded(bound: Value, objective: str) -> Value:
     if objective != "normalized-latency":
         return ceil(bound)
     return Fraction(bound) if Fraction(bound).denominator <= FINEST else Fraction(floor(bound * FINEST), FINEST)
-
-
-Coarse.model_rebuild(_types_namespace={"AnyProof": AnyProof})
-Part.model_rebuild(_types_namespace={"AnyProof": AnyProof})
-Parts.model_rebuild(_types_namespace={"AnyProof": AnyProof})
-Certificate.model_rebuild()

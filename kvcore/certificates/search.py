@@ -1,8 +1,8 @@
 """The ground truth of tiny instances: a search over everything that `docs/semantics.md` allows, the cheapest first.
 
-It is written from that page alone and shares no code with the referee or the other solvers: only the nouns are used,
-and in a guided search the least that a request needs (`left.py`), which the formulations count with too. Clarity comes
-before speed: two or three requests with a few tokens and a call each are its size.
+It is written from that page alone and shares no code with the referee, the formulations or the other solvers: it uses
+the nouns, and `left.py` and `least.py` beside it for what requests need at the least. Clarity comes before speed: two
+or three requests with a few tokens and a call each are its size.
 
 A node is the state of every request at a batch boundary, with times counted from that boundary. From it the search
 tries every legal batch that starts at once, and waiting. What is left out, and why that loses no optimum:

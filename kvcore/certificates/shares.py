@@ -13,10 +13,10 @@ from pydantic import Field
 
 from kvcore.certificates.alone import is_late_alone
 from kvcore.certificates.budget import Budget
+from kvcore.certificates.least import least_work
 from kvcore.certificates.one_machine import Piece, largest, least_late, moments
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.steps import MOST_STEPS, Integers, Prices, Steps, check_size, lines
-from kvcore.chains import least_work
 from kvcore.cost import Cost
 from kvcore.instance import LIMIT, Instance, Request
 from kvcore.metrics import Value, check_objective, weight

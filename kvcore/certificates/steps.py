@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kvcore.certificates.least import may_drop
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.chains import may_drop
 from kvcore.cost import Cost, CostFunction
 from kvcore.instance import Instance, Request
 

@@ -6,37 +6,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from formulations.timing import start_early
+from formulations.timing import Event, batches_of, start_early
 from kvcore.instance import Instance
-from kvcore.schedule import Batch, Schedule
+from kvcore.schedule import Schedule
 from kvcore.trace import RequestTrace, Trace
 from solvers.neighbourhoods.kernels import DECODE, HELD, HOSTED, PREFILL, SWAP
 from solvers.neighbourhoods.tables import Array, Tables
 
-Event = tuple[int, str, int]
-"""A slot, `work` or the kind of a move, and tokens."""
 Row = tuple[int, int, int, int, int]
 """A piece: kind, first slot, slot after the last, resident tokens, tokens processed in each slot."""
 
 
 def read_schedule(instance: Instance, tables: Tables, plan: Array, count: Array) -> Schedule:
-    """Return the schedule in which request i does the first count[i] pieces of plan[i], started early.
-
-    Drops in a slot that is no batch join the next one.
-    """
-    slots: dict[int, dict[str, dict[str, int]]] = {}
+    """Return the schedule in which request i does the first count[i] pieces of plan[i], started early."""
+    done: list[tuple[str, Iterator[Event]]] = []
     for i, request in enumerate(instance.requests):
-        segments = tables.segments[tables.first[i] : tables.first[i + 1]]
-        for t, kind, tokens in events(plan[i, : count[i]].tolist(), segments.tolist()):
-            slots.setdefault(t, {}).setdefault(kind, {})[request.id] = tokens
-    batches: list[Batch] = []
-    dropped: dict[str, int] = {}
-    for t in sorted(slots):
-        dropped |= slots[t].pop("drop", {})
-        if slots[t]:
-            batches.append(Batch.model_validate({"start": t + tables.origin, "drop": dropped, **slots[t]}))
-            dropped = {}
-    return start_early(instance, batches).schedule
+        segments = tables.segments[tables.first[i] : tables.first[i + 1]].tolist()
+        done.append((request.id, events(plan[i, : count[i]].tolist(), segments)))
+    return start_early(instance, batches_of(done)[1]).schedule
 
 
 def events(pieces: list[Row], segments: list[Row]) -> Iterator[Event]:

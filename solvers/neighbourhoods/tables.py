@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from kvcore.instance import Instance, Request
-from solvers.neighbourhoods.kernels import DISCARD, FIRST, FREE, PRESERVE, SWAP
+from solvers.neighbourhoods.kernels import DISCARD, FIRST, FREE, PRESERVE, SWAP, Grid
+from solvers.neighbourhoods.search import Requests
 
 Array = Any
 """A numpy array of integers, or of floats where it says so."""
@@ -42,9 +44,14 @@ class Tables:
         """Whether the tokens or requests of a batch are limited."""
         self.peak_blocks: Array = np.array([machine.blocks(request.peak) for request in requests])
 
-    def gear(self, slots: int) -> Array:
-        """Return the numbers that the kernels call `gear`."""
-        return np.array([slots, *self.switches])
+    def grid(self, slots: int) -> Grid:
+        """Return the slots, and what the machine allows in each."""
+        return Grid(slots, *self.switches)
+
+    @cached_property
+    def requests(self) -> Requests:
+        """The arrays as the compiled search takes them."""
+        return Requests(self.arrival, self.segments, self.first, self.rate, self.by_first_token, self.area)
 
     def room(self, slots: int) -> Array:
         """Return the room of an empty schedule, resources by slots."""

@@ -15,7 +15,7 @@ from kvcore.metrics import Value, check_objective
 from solvers.search.guides import UNIT
 from solvers.search.objectives import OBJECTIVES
 from solvers.search.rules import valid_rules
-from solvers.search.state import NEVER, READY, WAITING, Kind, LocalState
+from solvers.search.state import NEVER, READY, WAITING, LocalState, RequestKind
 from solvers.search.successors import UNLIMITED, Choices, Mask, States, Successors
 from solvers.search.table import Array, Rows, Table
 
@@ -61,7 +61,7 @@ class Problem:
             kind=self.kinds.index(kind),
             status=WAITING if arrival else READY,
             segment=0,
-            left=request.segments[0].decode,
+            to_generate=request.segments[0].decode,
             device=0,
             host=0,
             remaining=arrival,
@@ -75,7 +75,7 @@ class Problem:
 
     # --- kinds ---------------------------------------------------------------------------------------------------
 
-    def _kind(self, request: Request, index: int) -> Kind:
+    def _kind(self, request: Request, index: int) -> RequestKind:
         rates = {
             "total-flow-time": 1,
             "total-ttft": 1,
@@ -83,7 +83,7 @@ class Problem:
             "normalized-latency": self.scale // request.output,
         }
         first_by, done_by, tpot_ticks = _deadlines(request) if self.name == "late-requests" else (NEVER, NEVER, NEVER)
-        return Kind(
+        return RequestKind(
             prompt=request.prompt,
             segments=_without_calls(request) if self.name == "busy-time" else request.segments,
             rate=rates.get(self.name, 0),

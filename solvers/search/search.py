@@ -12,7 +12,7 @@ from kvcore.metrics import Value, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon
 from kvcore.schedule import Schedule
-from solvers.counts import CountSearch, count_model, fitting_vectors
+from solvers.search.counts import CountSearch, count_model, fitting_vectors
 from solvers.search.guides import Guide
 from solvers.search.layers import Pass
 from solvers.search.path import schedule_of, serial_schedule
@@ -93,7 +93,7 @@ def search(
         BadInput: the objective is unknown, or numbers exceed 64 bits.
         InvalidSchedule: `upper_bound` breaks a rule.
     """
-    run = _Run(Problem(instance, objective, dominance), time_limit, memory_limit_mb, progress, found, news)
+    run = _Passes(Problem(instance, objective, dominance), time_limit, memory_limit_mb, progress, found, news)
     return run.outcome(upper_bound)
 
 
@@ -111,7 +111,7 @@ class _Limit(Exception):
         self.why = why
 
 
-class _Run:
+class _Passes:
     """One search: passes of growing width under better and better guides, until one cuts nothing."""
 
     def __init__(

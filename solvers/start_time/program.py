@@ -15,7 +15,7 @@ import highspy
 import numpy as np
 
 from solvers.start_time.cliques import violated_cliques
-from solvers.start_time.prices import SCALE, Columns, Mask, Prices
+from solvers.start_time.prices import SCALE, Columns, Mask, RowPrices
 from solvers.start_time.problem import Array, Starts
 
 INFINITY = highspy.kHighsInf
@@ -31,7 +31,7 @@ class Relaxation:
 
     bound: int
     alive: Mask
-    prices: Prices
+    prices: RowPrices
     cliques: list[Array]
 
 
@@ -58,14 +58,14 @@ class Program:
         zero = np.zeros(len(columns))
         self.highs.changeColsBounds(len(columns), columns.astype(np.int32), zero, zero)
 
-    def solve(self, deadline: float) -> tuple[Array, Prices] | None:
+    def solve(self, deadline: float) -> tuple[Array, RowPrices] | None:
         """Return the optimal x and its prices, rounded; None if time is over."""
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + max(0.1, deadline - time.monotonic()))
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         solution = self.highs.getSolution()
-        prices = Prices.rounded(self.columns, np.array(solution.row_dual), self.cliques)
+        prices = RowPrices.rounded(self.columns, np.array(solution.row_dual), self.cliques)
         return np.array(solution.col_value), prices
 
     def _lp(self) -> Any:

@@ -22,7 +22,7 @@ from solvers.start_time.network import FAR, Network
 from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array, Problem, Starts
 from solvers.start_time.program import Relaxation, close, relax
-from solvers.start_time.states import Interrupted, Search
+from solvers.start_time.states import Interrupted, StateSearch
 from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
 
 WIDTHS = (300, 3_000, 30_000, 300_000, 10**12)
@@ -262,7 +262,7 @@ class StartTimeSolver:
 
     def _pass(self, network: Network, priced: Priced, width: int) -> int:
         """Search with at most `width` states a layer; return a bound on what is better than the best schedule."""
-        search = Search(network, self.problem.counts, priced.cost, priced.values, self.most_bytes // 4)
+        search = StateSearch(network, self.problem.counts, priced.cost, priced.values, self.most_bytes // 4)
         passed = search.run((self.value - 1) * SCALE - priced.offset, width, self.began + self.time_limit)
         if passed.path is not None:
             self._follow(passed.path)

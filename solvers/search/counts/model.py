@@ -13,15 +13,15 @@ MOST_REQUESTS = 30_000
 """Counts are kept in 16 bits."""
 
 
-class Point(NamedTuple):
+class Progress(NamedTuple):
     """Where a request stands: the tokens that it knows (S) and those that it has yet to generate."""
 
     known: int
-    left: int
+    remaining: int
 
 
 @dataclass(frozen=True)
-class Step:
+class Operation:
     """What one batch may do to one more request; a batch takes the steps in order, each as often as it likes.
 
     A drop takes a request out of slot `takes` into the pool, a move works on it (from `takes` to `gives`), and a pull
@@ -49,14 +49,14 @@ class Model:
     """
 
     instance: Instance
-    pools: tuple[Point, ...]
-    slots: tuple[Point, ...]
-    """Points that hold KV, and then, with `left` 0, the ends."""
+    pools: tuple[Progress, ...]
+    slots: tuple[Progress, ...]
+    """Points that hold KV, and then, with `remaining` 0, the ends."""
     sizes: tuple[int, ...]
     """Blocks that a request in each slot occupies."""
     memory: int
     """Blocks of the device, or what all requests need together."""
-    steps: tuple[Step, ...]
+    steps: tuple[Operation, ...]
     start: tuple[int, ...]
     """Requests in each pool at the start."""
     batch: int
@@ -67,14 +67,14 @@ class Model:
     @property
     def ends(self) -> tuple[int, ...]:
         """The slots that are empty between batches."""
-        return tuple(i for i, point in enumerate(self.slots) if point.left == 0)
+        return tuple(i for i, point in enumerate(self.slots) if point.remaining == 0)
 
     @property
     def least_batches(self) -> int:
         """The batches whose memory is enough for all tokens: to generate one with S tokens known, S are resident."""
         blocks = self.instance.machine.blocks
         volume = sum(
-            count * sum(blocks(point.known + k) for k in range(point.left))
+            count * sum(blocks(point.known + k) for k in range(point.remaining))
             for point, count in zip(self.pools, self.start, strict=True)
         )
         return -(-volume // self.memory)
@@ -82,7 +82,7 @@ class Model:
     @property
     def alone(self) -> int:
         """What the steps of all requests cost at least: each refilled once, and no more."""
-        cheapest: dict[Point, int] = {}
+        cheapest: dict[Progress, int] = {}
         for point in sorted({*self.pools, *self.slots}):
             cheapest[point] = 0
         pull = {self.pools[s.out_of]: s for s in self.steps if s.out_of >= 0}
@@ -91,7 +91,7 @@ class Model:
         for pool, count in zip(self.pools, self.start, strict=True):
             if count:
                 step, cost = pull[pool], pull[pool].cost
-                while self.slots[step.gives].left:
+                while self.slots[step.gives].remaining:
                     step = move[self.slots[step.gives]]
                     cost += step.cost
                 total += count * cost
@@ -166,22 +166,22 @@ def _refill(f: CostFunction, known: int) -> int:
 
 def _build(instance: Instance, offset: int) -> Model:
     machine, f = instance.machine, instance.cost.functions[0]
-    starts = Counter(Point(request.prompt, request.segments[0].decode) for request in instance.requests)
-    later = {Point(p.known + k, p.left - k) for p in starts for k in range(1, p.left)}
+    starts = Counter(Progress(request.prompt, request.segments[0].decode) for request in instance.requests)
+    later = {Progress(p.known + k, p.remaining - k) for p in starts for k in range(1, p.remaining)}
     pools = sorted({*starts, *later} if machine.evict else starts, reverse=True)
-    ends = {Point(p.known + p.left, 0) for p in starts}
+    ends = {Progress(p.known + p.remaining, 0) for p in starts}
     slots = sorted(later, reverse=True) + sorted(ends, reverse=True)
     place = {point: i for i, point in enumerate(slots)}
     pool = {point: i for i, point in enumerate(pools)}
     sizes = tuple(machine.blocks(point.known - 1) for point in slots)
 
-    def after(point: Point) -> int:
-        return place[Point(point.known + 1, point.left - 1)]
+    def after(point: Progress) -> int:
+        return place[Progress(point.known + 1, point.remaining - 1)]
 
     held = slots[: len(later)]
-    drops = [Step(place[p], -1, pool[p], -1, 0) for p in held] if machine.evict else []
-    moves = [Step(place[p], after(p), -1, -1, _decode(f, p.known)) for p in held]
-    pulls = [Step(-1, after(p), -1, pool[p], _refill(f, p.known)) for p in pools]
+    drops = [Operation(place[p], -1, pool[p], -1, 0) for p in held] if machine.evict else []
+    moves = [Operation(place[p], after(p), -1, -1, _decode(f, p.known)) for p in held]
+    pulls = [Operation(-1, after(p), -1, pool[p], _refill(f, p.known)) for p in pools]
     needed = sum(machine.blocks(request.peak) for request in instance.requests)
     limit = machine.block_limit
     return Model(

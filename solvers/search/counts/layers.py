@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from solvers.counts.model import Step
-from solvers.counts.togo import NEVER, Togo
-from solvers.counts.vectors import Array, Line
+from solvers.search.counts.cost_to_go import NEVER, CostToGo
+from solvers.search.counts.model import Operation
+from solvers.search.counts.vectors import Array, Line
 
 Pools = npt.NDArray[np.int16]
 
@@ -57,14 +57,14 @@ class Pass:
     Costs are without that of the batches themselves. `check` is called now and then.
     """
 
-    def __init__(self, togo: Togo, batches: int, cutoff: int, width: int, check: Callable[[], None]) -> None:
-        self.togo = togo
+    def __init__(self, to_go: CostToGo, batches: int, cutoff: int, width: int, check: Callable[[], None]) -> None:
+        self.to_go = to_go
         self.batches = batches
         self.cutoff = cutoff
         self.width = width
         self.most_rows = min(MOST_ROWS // 2, ROWS_BY_WIDTH * width)
         self.check = check
-        self.model = togo.vectors.model
+        self.model = to_go.vectors.model
         self.cut = NEVER
         """The least f of what was cut."""
         self.layers: list[States] = []
@@ -84,15 +84,15 @@ class Pass:
     def bound(self) -> int:
         """What every schedule of this many batches costs at least, or more than the cutoff."""
         if not self.done:
-            return self.togo.at_start(self.batches)
+            return self.to_go.at_start(self.batches)
         return min(self.cut, self.value, self.cutoff + 1)
 
     def run(self) -> list[States] | None:
         """Go through all layers; return the states of the cheapest way to the end, or None."""
-        self.togo.extend(self.batches)
+        self.to_go.extend(self.batches)
         self.layers = [self._first()]
-        for togo in range(self.batches, 0, -1):
-            following = self._layer(self.layers[-1], togo)
+        for to_go in range(self.batches, 0, -1):
+            following = self._layer(self.layers[-1], to_go)
             if len(following) == 0:
                 self.done = True
                 return None
@@ -102,12 +102,12 @@ class Pass:
 
     def _first(self) -> States:
         pools = np.array([self.model.start], np.int16)
-        cost = np.array([int(pools[0].astype(np.int64) @ self.togo.prices)])
+        cost = np.array([int(pools[0].astype(np.int64) @ self.to_go.prices)])
         zero = np.zeros(1, np.int64)
         return States(zero, pools, cost, zero + NEVER, zero - 1)
 
-    def _layer(self, layer: States, togo: int) -> States:
-        stages = self.togo.stages(togo)
+    def _layer(self, layer: States, to_go: int) -> States:
+        stages = self.to_go.stages(to_go)
         parts = []
         for first in range(0, len(layer), CHUNK):
             self.check()
@@ -115,7 +115,7 @@ class Pass:
             chunk.parent = np.arange(first, first + len(chunk))
             self.expanded += len(chunk)
             parts.append(self._different(self._batch(chunk, stages)))
-        return self._narrow(self._different(States.join(parts)), self.togo.ends[togo - 1])
+        return self._narrow(self._different(States.join(parts)), self.to_go.ends[to_go - 1])
 
     # --- one batch -----------------------------------------------------------------------------------------------
 
@@ -139,14 +139,14 @@ class Pass:
 
     def _once(self, states: States, k: int, before: Array) -> States:
         """Return the states after taking a step, of those that can and may."""
-        step: Step = self.model.steps[k]
-        line: Line = self.togo.vectors.lines[k]
+        step: Operation = self.model.steps[k]
+        line: Line = self.to_go.vectors.lines[k]
         following = line.following[states.vector]
         can = following >= 0
         if step.out_of >= 0:
             can &= states.pools[:, step.out_of] > 0
         where = np.nonzero(can)[0]
-        cost, following = states.cost[where] + self.togo.costs[k], following[where]
+        cost, following = states.cost[where] + self.to_go.costs[k], following[where]
         within = cost + before[following] <= self.cutoff
         where = where[within]
         after = states.take(where)
@@ -160,7 +160,7 @@ class Pass:
 
     def ended(self, states: States) -> States:
         """Return the states after the batch: nobody was dropped who could stay, and who ended is gone."""
-        vectors = self.togo.vectors
+        vectors = self.to_go.vectors
         states = states.take(states.smallest > self.model.memory - vectors.size[states.vector])
         states.vector = vectors.cleared[states.vector]
         states.smallest = np.full(len(states), NEVER, np.int64)

@@ -1,7 +1,11 @@
-"""What a request needs at the very least, whatever the schedule: its contexts, its batches, its time."""
+"""What a request needs at the very least, whatever the schedule: its contexts, its batches, its time.
+
+The checkers of certificates have their own (`kvcore/certificates/least.py`) and share nothing with this.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import accumulate
 
@@ -103,21 +107,17 @@ def apart(instance: Instance, all_chains: list[Chain]) -> list[Chain]:
     return chosen
 
 
-def least_batches(machine: Machine, request: Request) -> tuple[int, int]:
-    """Return in how many batches a request works up to its first token, and in all: those of its `Chain`, at once."""
-    first = total = chunks(machine, request.prompt)
-    for k, segment in enumerate(request.segments):
-        total += segment.decode - 1
-        if segment.call is not None:
-            held = request.context_at_call(k)
-            kept = 0 if segment.call.handling == "discard" else held
-            total += chunks(machine, held + 1 + segment.call.returns - kept)
-    return first, total
-
-
 def chains(instance: Instance) -> list[Chain]:
     """Return the chain of each request."""
     return [Chain(instance.machine, request) for request in instance.requests]
+
+
+def alike(requests: Iterable[Request]) -> list[list[int]]:
+    """Return the requests, by their places, in groups that differ in their ids only."""
+    groups: dict[str, list[int]] = {}
+    for i, request in enumerate(requests):
+        groups.setdefault(request.model_dump_json(exclude={"id"}), []).append(i)
+    return list(groups.values())
 
 
 def may_drop(machine: Machine, request: Request) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvcore.schedule import Schedule
-from solvers.counts.layers import Pass
-from solvers.counts.prices import ROUNDS, improved, start_prices
-from solvers.counts.read import schedule_of
-from solvers.counts.reserve import reserving_schedule
-from solvers.counts.togo import Togo
-from solvers.counts.vectors import Vectors
+from solvers.search.counts.cost_to_go import CostToGo
+from solvers.search.counts.layers import Pass
+from solvers.search.counts.prices import ROUNDS, improved, start_prices
+from solvers.search.counts.read import schedule_of
+from solvers.search.counts.reserve import reserving_schedule
+from solvers.search.counts.vectors import Vectors
 
 PASSES = ((1, 200), (100, 1_000), (30, 3_000), (10, 10_000), (3, 30_000), (1, 100_000), (1, 10**12), (0, 10**12))
 """How far a pass may go above the bound, as a part of a batch's cost (0: as far as it takes), and its width."""
@@ -27,7 +27,7 @@ class Candidate:
 
     batches: int
     bound: int
-    togo: Togo
+    to_go: CostToGo
     improved: bool = False
     passes: int = 0
 
@@ -59,7 +59,7 @@ class CountSearch:
         """Search until no number of batches is left that may be better, or can be looked at more closely."""
         for starts in range(1, min(len(self.model.instance.requests), MOST_STARTS) + 1):
             self.best = min(self.best, self.hold(reserving_schedule(self.model.instance, starts)))
-        self.raise_bounds(Togo(self.vectors, start_prices(self.vectors, self.check), self.check))
+        self.raise_bounds(CostToGo(self.vectors, start_prices(self.vectors, self.check), self.check))
         while open_ones := [c for c in self.candidates.values() if c.bound < self.best and c.passes < len(PASSES)]:
             candidate = min(open_ones, key=lambda c: (c.passes, c.bound))
             if candidate.improved:
@@ -95,22 +95,22 @@ class CountSearch:
 
     # --- bounds --------------------------------------------------------------------------------------------------
 
-    def raise_bounds(self, togo: Togo) -> None:
+    def raise_bounds(self, to_go: CostToGo) -> None:
         """Bound every number of batches by the costs to go given."""
         for batches in self.numbers:
-            bound = togo.at_start(batches) + self.fixed(batches)
+            bound = to_go.at_start(batches) + self.fixed(batches)
             candidate = self.candidates.get(batches)
             if candidate is None or (candidate.bound < bound and not candidate.improved):
-                self.candidates[batches] = Candidate(batches, bound, togo)
+                self.candidates[batches] = Candidate(batches, bound, to_go)
 
     def improve(self, candidate: Candidate) -> None:
         """Improve the prices of one number of batches, and with them the bounds of the others."""
         fixed = self.fixed(candidate.batches)
-        togo = improved(candidate.togo, (candidate.batches,), self.best - self.model.offset, self.rounds)
+        to_go = improved(candidate.to_go, (candidate.batches,), self.best - self.model.offset, self.rounds)
         candidate.improved = True
-        candidate.togo = togo
-        candidate.bound = max(candidate.bound, togo.at_start(candidate.batches) + fixed)
-        self.raise_bounds(togo)
+        candidate.to_go = to_go
+        candidate.bound = max(candidate.bound, to_go.at_start(candidate.batches) + fixed)
+        self.raise_bounds(to_go)
 
     @property
     def rounds(self) -> int:
@@ -126,7 +126,7 @@ class CountSearch:
         cutoff = self.best - 1
         if part:
             cutoff = min(cutoff, candidate.bound + self.model.batch // part)
-        one = self.current = Pass(candidate.togo, candidate.batches, cutoff - fixed, width, self.check)
+        one = self.current = Pass(candidate.to_go, candidate.batches, cutoff - fixed, width, self.check)
         path = one.run()
         schedule = None if path is None else schedule_of(one, path)
         if schedule is not None:

@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from solvers.counts.model import Model, Step
+from solvers.search.counts.model import Model, Operation
 
 Array = npt.NDArray[np.int64]
 
@@ -63,7 +63,7 @@ class Vectors:
         """Return the numbers of vectors by their hashes; all must be there."""
         return self.order[np.searchsorted(self.sorted, hashes)]
 
-    def _line(self, step: Step) -> Line:
+    def _line(self, step: Operation) -> Line:
         counts, size = self.counts, self.size.copy()
         possible = np.ones(len(self), np.bool_)
         shift = 0

@@ -8,13 +8,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from solvers.counts.model import Step
-from solvers.counts.vectors import Array, Line, Vectors
+from solvers.search.counts.model import Operation
+from solvers.search.counts.vectors import Array, Line, Vectors
 
 NEVER, LEAST = 2**58, -(2**60)
 
 
-class Togo:
+class CostToGo:
     """The cheapest ways to empty the device in r batches, r = 0, 1, .., when pools trade at `prices`.
 
     A pull costs its work less the price of its pool, a drop the price of its pool. The batches' own cost is left out.
@@ -26,8 +26,8 @@ class Togo:
         self.vectors = vectors
         model = vectors.model
         lanes = model.memory // min(model.sizes)
-        most = 2**57 // (3 * lanes + sum(model.start))
-        self.prices: Array = np.clip(prices, -most, most)
+        self.most = 2**57 // (3 * lanes + sum(model.start))
+        self.prices: Array = np.clip(prices, -self.most, self.most)
         self.check = check
         self.costs = [_cost(step, self.prices) for step in model.steps]
         end = np.full(len(vectors), NEVER, np.int64)
@@ -46,9 +46,9 @@ class Togo:
             if stages[0].min() < LEAST:
                 raise MemoryError("prices of so many batches exceed 62 bits")
 
-    def stages(self, togo: int) -> list[Array]:
-        """Return the cost of every vector before each step of a batch, and after the last, with `togo` to go."""
-        value = self.ends[togo - 1][self.vectors.cleared]
+    def stages(self, to_go: int) -> list[Array]:
+        """Return the cost of every vector before each step of a batch, and after the last, with `to_go` to go."""
+        value = self.ends[to_go - 1][self.vectors.cleared]
         stages = [value]
         for cost, line in zip(reversed(self.costs), reversed(self.vectors.lines), strict=True):
             value = _scanned(value, cost, line)
@@ -62,22 +62,22 @@ class Togo:
 
     def imbalance(self, batches: int) -> Array:
         """Return what the cheapest way leaves in each pool: the bound's slope in the prices."""
-        left = np.array(self.vectors.model.start, np.int64)
+        pools = np.array(self.vectors.model.start, np.int64)
         vector = 0
-        for togo in range(batches, 0, -1):
-            taken = self._taken[togo]
+        for to_go in range(batches, 0, -1):
+            taken = self._taken[to_go]
             for step, line, bits in zip(self.vectors.model.steps, self.vectors.lines, taken, strict=True):
                 while bits[vector >> 3] >> (7 - (vector & 7)) & 1:
                     vector = int(line.following[vector])
                     if step.into >= 0:
-                        left[step.into] += 1
+                        pools[step.into] += 1
                     if step.out_of >= 0:
-                        left[step.out_of] -= 1
+                        pools[step.out_of] -= 1
             vector = int(self.vectors.cleared[vector])
-        return left
+        return pools
 
 
-def _cost(step: Step, prices: Array) -> int:
+def _cost(step: Operation, prices: Array) -> int:
     price = 0
     if step.into >= 0:
         price += int(prices[step.into])

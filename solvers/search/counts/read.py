@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 
 from kvcore.schedule import Batch, Schedule
-from solvers.counts.layers import Pass, States
-from solvers.counts.model import Model, Point
-from solvers.counts.vectors import Array
+from solvers.search.counts.layers import Pass, States
+from solvers.search.counts.model import Model, Progress
+from solvers.search.counts.vectors import Array
 
 
 def schedule_of(found: Pass, path: list[States]) -> Schedule | None:
@@ -30,9 +30,9 @@ def schedule_of(found: Pass, path: list[States]) -> Schedule | None:
     return Schedule(instance_sha256=instance.sha256, batches=tuple(batches))
 
 
-def _times(found: Pass, state: States, following: States, togo: int) -> list[int]:
+def _times(found: Pass, state: States, following: States, to_go: int) -> list[int]:
     """Return how often each step is taken from a state to the next."""
-    stages = found.togo.stages(togo)
+    stages = found.to_go.stages(to_go)
     states = state
     times: Array = np.zeros((1, 0), np.int64)
     for k in range(len(found.model.steps)):
@@ -54,17 +54,17 @@ class _Places:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.pools: dict[Point, list[str]] = defaultdict(list)
-        self.slots: dict[Point, list[str]] = defaultdict(list)
+        self.pools: dict[Progress, list[str]] = defaultdict(list)
+        self.slots: dict[Progress, list[str]] = defaultdict(list)
         for request in model.instance.requests:
-            self.pools[Point(request.prompt, request.segments[0].decode)].append(request.id)
+            self.pools[Progress(request.prompt, request.segments[0].decode)].append(request.id)
 
     def batch(self, times: list[int], start: int) -> Batch:
         """Make one batch, whose steps are taken so many times."""
         model = self.model
         work: dict[str, int] = {}
-        dropped: dict[Point, list[str]] = defaultdict(list)
-        later: list[tuple[Point, str]] = []
+        dropped: dict[Progress, list[str]] = defaultdict(list)
+        later: list[tuple[Progress, str]] = []
         for step in (step for step, count in zip(model.steps, times, strict=True) for _ in range(count)):
             point = model.slots[step.takes] if step.takes >= 0 else model.pools[step.out_of]
             if step.drops:
@@ -76,7 +76,7 @@ class _Places:
             else:
                 request = dropped[point].pop()  # to drop and refill at once is to go on, which costs no more
                 work[request] = 1
-            later.append((Point(point.known + 1, point.left - 1), request))
+            later.append((Progress(point.known + 1, point.remaining - 1), request))
         for point, request in later:
             self.slots[point].append(request)
         for point, requests in dropped.items():

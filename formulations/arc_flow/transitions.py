@@ -7,11 +7,11 @@ from functools import cache
 from typing import NamedTuple
 
 from formulations.arc_flow.setting import Setting
-from kvcore.chains import Chain
+from formulations.chains import Chain
 from kvcore.instance import Machine, Request
 
 
-class State(NamedTuple):
+class NodeState(NamedTuple):
     """One request between two layers: the segment, its tokens generated, KV on the device and on the host.
 
     `wait`: layers until its call returns. `mark`: `due` (its call orders a move in the next batch), `choose` (the first
@@ -59,20 +59,25 @@ class Action(NamedTuple):
         return self.swap_out + self.swap_in > 0
 
     @property
+    def is_batch(self) -> bool:
+        """Whether it makes its layer a batch: work, or a transfer."""
+        return self.work > 0 or self.transfers
+
+    @property
     def moves(self) -> tuple[bool, bool, bool]:
         """Which moves are made: drop, swap_out, swap_in."""
         return self.drop > 0, self.swap_out > 0, self.swap_in > 0
 
 
-class Option(NamedTuple):
+class Transition(NamedTuple):
     """An action that lasts `span` layers, and the state that it leads to (None: the request is done)."""
 
     action: Action
-    head: State | None
+    head: NodeState | None
     span: int = 1
 
 
-class Life:
+class Transitions:
     """The states of one request and their options."""
 
     def __init__(self, machine: Machine, request: Request, setting: Setting) -> None:
@@ -84,11 +89,11 @@ class Life:
         self.options = cache(self._options)
         self.rest = cache(self._rest)
 
-    def known(self, state: State) -> int:
+    def known(self, state: NodeState) -> int:
         """S of a request that is ready."""
         return self.known_at[state.segment] + state.generated
 
-    def _rest(self, state: State) -> int:
+    def _rest(self, state: NodeState) -> int:
         """Return layers until it is done at the least: one for each token, and the calls."""
         generated = (self.chain.ends[state.segment - 1] if state.segment else 0) + state.generated
         steps = self.chain.outputs - generated
@@ -98,7 +103,7 @@ class Life:
 
     # --- options -------------------------------------------------------------------------------------------------
 
-    def _options(self, state: State) -> list[Option]:
+    def _options(self, state: NodeState) -> list[Transition]:
         """Return what the request may do next; a wait without a choice is one option of several layers."""
         if state.mark in ("choose", "free") and self.setting.free_places:
             return list(self.window(state))
@@ -106,20 +111,20 @@ class Life:
         if state.wait > 1 and len(options) == 1 and not any(options[0].action.moves):
             head = options[0].head
             assert head is not None
-            return [Option(options[0].action, head._replace(wait=0), state.wait)]
+            return [Transition(options[0].action, head._replace(wait=0), state.wait)]
         return options
 
-    def stays_due(self, state: State) -> Iterator[Option]:
+    def stays_due(self, state: NodeState) -> Iterator[Transition]:
         """An ordered swap waits for the next batch, as long as the layers are idle."""
         if self.owes_swap(state) and not self.setting.early_swaps:
             head = state._replace(wait=max(0, state.wait - 1))
-            yield Option(Action(device=state.device, idle=True), head)
+            yield Transition(Action(device=state.device, idle=True), head)
 
-    def owes_swap(self, state: State) -> bool:
+    def owes_swap(self, state: NodeState) -> bool:
         """Whether the next batch must swap out the KV."""
         return state.mark == "due" and self.request.calls[state.segment - 1].handling == "swap"
 
-    def moves(self, state: State) -> Iterator[tuple[int, int, int]]:
+    def moves(self, state: NodeState) -> Iterator[tuple[int, int, int]]:
         """Yield the (drop, swap_out, swap_in) that R8, R9 and R10 allow, without round trips that serve nothing."""
         if state.mark == "due":
             order = (0, state.device) if self.owes_swap(state) else (state.device, 0)
@@ -137,13 +142,13 @@ class Life:
                     yield drop, tokens, tokens
             yield from ((drop, 0, back) for back in self.amounts(host)[1:])
 
-    def amounts(self, there: int, allowed: bool = True) -> Sequence[int]:
+    def amounts(self, tokens: int, allowed: bool = True) -> Sequence[int]:
         """Return how much of it may be moved: nothing, all, or (with `partial`) any part."""
-        if not allowed or not there:
+        if not allowed or not tokens:
             return (0,)
-        return range(there + 1) if self.machine.partial else (0, there)
+        return range(tokens + 1) if self.machine.partial else (0, tokens)
 
-    def rests(self, state: State) -> Iterator[Option]:
+    def rests(self, state: NodeState) -> Iterator[Transition]:
         """Moves without work."""
         window = state.mark in ("choose", "free")
         for drop, swap_out, swap_in in self.moves(state):
@@ -158,9 +163,9 @@ class Life:
             wait = max(0, state.wait - 1)
             head = state._replace(device=device, host=host, wait=wait, mark=mark)
             action = Action(drop, swap_out, swap_in, 0, device, host, idle=must_go_on, evicts=evicts)
-            yield Option(action, head)
+            yield Transition(action, head)
 
-    def works(self, state: State) -> Iterator[Option]:
+    def works(self, state: NodeState) -> Iterator[Transition]:
         """Moves and work (R2, R3, R4); in a window, swapping out and in just before the work serves nothing."""
         for drop, swap_out, swap_in in self.moves(state) if not state.wait else ():
             device, host = self.after(state, (drop, swap_out, swap_in))
@@ -168,7 +173,7 @@ class Life:
             if host == 0 and (r9 or not (drop or swap_out)):
                 yield from self.work(state, (drop, swap_out, swap_in), device)
 
-    def work(self, state: State, moves: tuple[int, int, int], device: int) -> Iterator[Option]:
+    def work(self, state: NodeState, moves: tuple[int, int, int], device: int) -> Iterator[Transition]:
         """Every number of tokens that may be processed on top of `device` resident ones."""
         missing = self.known(state) - device
         decode = device > 0 and missing == 1
@@ -177,7 +182,7 @@ class Life:
             if (limit is None or tokens <= limit) and self.fits(device + tokens, 0):
                 generated = tokens == missing
                 action = Action(*moves, tokens, device + tokens, 0, decode, generated)
-                yield Option(action, self.after_work(state, device + tokens, generated))
+                yield Transition(action, self.after_work(state, device + tokens, generated))
 
     def parts(self, device: int, missing: int) -> Iterator[int]:
         """Yield the numbers of tokens that may be processed at once: all, or a part that leaves little resident."""
@@ -185,7 +190,7 @@ class Life:
         yield from range(1, missing if most is None else min(missing, most - device + 1))
         yield missing
 
-    def after_work(self, state: State, device: int, generated: bool) -> State | None:
+    def after_work(self, state: NodeState, device: int, generated: bool) -> NodeState | None:
         """Return the state after work; a token may end the segment, and then start a call or end the request."""
         count = state.generated + generated
         if count < self.request.segments[state.segment].decode:
@@ -199,14 +204,14 @@ class Life:
         wait = call.duration if self.setting.timed else 0
         return state._replace(segment=state.segment + 1, generated=0, device=device, host=0, wait=wait, mark=mark)
 
-    def window(self, state: State) -> Iterator[Option]:
+    def window(self, state: NodeState) -> Iterator[Transition]:
         """The window of a free call where places are free: keep the KV somewhere, drop it at once, or work."""
         span = max(1, state.wait)
         held = 0 if self.setting.hosted else state.device
-        yield Option(Action(device=held, place=state.segment), state._replace(wait=0, mark="free"), span)
+        yield Transition(Action(device=held, place=state.segment), state._replace(wait=0, mark="free"), span)
         drops = state.mark == "choose" and not self.setting.hosted
         if drops:
-            yield Option(Action(drop=state.device), state._replace(device=0, wait=0, mark=""), span)
+            yield Transition(Action(drop=state.device), state._replace(device=0, wait=0, mark=""), span)
         if not state.wait:
             yield from self.work(state, (0, 0, 0), state.device)
             if drops:
@@ -215,7 +220,7 @@ class Life:
     # --- memory --------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def after(state: State, moves: tuple[int, int, int]) -> tuple[int, int]:
+    def after(state: NodeState, moves: tuple[int, int, int]) -> tuple[int, int]:
         """Return m and h after the moves; a drop takes from the host first."""
         drop, swap_out, swap_in = moves
         from_host = min(state.host, drop)
