@@ -9,16 +9,12 @@ import base64
 import fcntl
 import json
 import os
-import select
 import shutil
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
-PATIENCE = 60.0
-"""Seconds that an answer may take."""
 
 
 def find_browser() -> str | None:
@@ -62,9 +58,7 @@ class Browser:
         return answer["result"]
 
     def _read(self) -> dict[str, Any]:
-        end = time.monotonic() + PATIENCE
         while b"\0" not in self._buffer:
-            assert select.select([self._in], [], [], max(0, end - time.monotonic()))[0], "the browser does not answer"
             piece = os.read(self._in, 1 << 20)
             assert piece, "the browser has ended"
             self._buffer += piece

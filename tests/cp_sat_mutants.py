@@ -2,8 +2,8 @@
 
 Every statement that adds a constraint is a place, named after its method and its number there, as in `working/3`. A
 mutant drops all that is added there, or moves the finite ends of its linear constraints by one, up or down.
-`python -m tests.cp_sat_mutants` reads a JSON list of (place, kind, seed) and writes which of them are caught; with
-arguments FIRST LAST TRIES it looks for questions that catch each mutant, and prints them.
+`python -m tests.cp_sat_mutants` reads a JSON list of (place, kind, seed) and writes which of them are caught;
+with arguments FIRST LAST TRIES it looks for questions that catch each mutant, and prints them.
 """
 
 import ast
@@ -85,7 +85,6 @@ def is_caught(place, kind, seed):
         plant(constraint, kind)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    solver.parameters.max_time_in_seconds = 10
     if solver.solve(program.model) != cp_model.OPTIMAL:
         return True
     proved = program.objective_value(round(solver.objective_value))

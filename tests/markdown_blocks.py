@@ -18,15 +18,17 @@ import io
 import os
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
-PROGRAM = (sys.executable, "-m", "kvbound")
+from tests.commands import run_kvbound
+
+Program = Callable[[list[str]], tuple[int, str]]
+"""Takes arguments; returns the exit code and what was printed."""
 RUN = ("python", "console")
 MUST_SAY_NOTEST = ("bash", "sh", "shell", "py", "pycon", "python3")
-TIMEOUT = 600
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def find_blocks(page: str) -> list[Block]:
     return found
 
 
-def run_page(page: str, name: str, folder: Path, program: tuple[str, ...] = PROGRAM) -> int:
+def run_page(page: str, name: str, folder: Path, program: Program = run_kvbound) -> int:
     """Run all blocks of a page in `folder` and return how many ran; AssertionError says where it differs."""
     blocks = find_blocks(page)
     namespace: dict[str, object] = {"__name__": "page"}
@@ -128,18 +130,15 @@ def read_commands(text: str, where: str) -> list[Command]:
     return commands
 
 
-def run_command(command: Command, where: str, folder: Path, program: tuple[str, ...]) -> None:
-    """Run one console line as a user would, and compare its exit code and its output (errors included)."""
+def run_command(command: Command, where: str, folder: Path, program: Program) -> None:
+    """Run one console line in this process, and compare its exit code and its output (errors included)."""
     first, *arguments = shlex.split(command.line, comments=True)
     assert first == "kvbound", f"{where}: only kvbound is run here, not {first}; write notest"
-    done = subprocess.run(
-        [*program, *arguments], cwd=folder, env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}, text=True,
-        encoding="utf-8", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT,
-    )  # fmt: skip
-    said = f"{where}: `{command.line}` exits with {done.returncode}, not {command.code}\n{done.stdout}"
-    assert done.returncode == command.code, said
+    with contextlib.chdir(folder), mock.patch.dict(os.environ, {"COLUMNS": "120", "NO_COLOR": "1"}):
+        code, printed = program(arguments)
+    assert code == command.code, f"{where}: `{command.line}` exits with {code}, not {command.code}\n{printed}"
     if any(line.strip() for line in command.output):
-        compare("\n".join(command.output), done.stdout, f"{where}: `{command.line}`")
+        compare("\n".join(command.output), printed, f"{where}: `{command.line}`")
 
 
 def compare(expected: str, printed: str, where: str) -> None:

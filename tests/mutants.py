@@ -1,7 +1,8 @@
 """Planted errors: one constraint of a formulation dropped or shifted, one piece of the search switched or moved.
 
 A mutant is caught by a question if the answer is not the optimum of the exhaustive search with a valid schedule.
-`python -m tests.mutants FORMULATION [FIRST LAST TRIES]` looks for questions that catch its mutants, and prints them.
+`python -m tests.mutants FORMULATION [FIRST LAST TRIES]` looks for questions that catch its mutants and prints
+them.
 """
 
 import sys
@@ -20,8 +21,6 @@ from tests.differential import MADE, question
 
 KINDS = ("dropped", "tighter", "looser")
 """What is done to all rows of a constraint; an equation has no tighter side, and is shifted up or down."""
-
-TIME_LIMIT = 20.0
 
 
 class Mutant(NamedTuple):
@@ -74,7 +73,7 @@ def answer(program, asked):
         matrix, found, bounds = MatrixModel(program.model), [], []
     except InfeasibleConstraintException:  # a row without variables is broken
         return "infeasible", None
-    task = Task(asked.instance, asked.objective, program.name, "highs", 1, None, None, TIME_LIMIT, 4000, 1, 0)
+    task = Task(asked.instance, asked.objective, program.name, "highs", 1, None, None, 1e6, 4000, 1, 0)
     done = highs.minimise(matrix, task, found.append, bounds.append)
     if done.infeasible or not found:
         return "infeasible", None

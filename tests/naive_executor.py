@@ -253,7 +253,7 @@ class World:
         if not machine.hybrid and len({phase for _, _, phase in workers}) == 2:
             yield None
         if not machine.pause:
-            idle = self.must_work - set(batch.work)
+            idle = sorted(self.must_work - set(batch.work))
             yield from (id for id in idle if not any(self.takes_kv(batch, kind, id) for kind in KINDS[:2]))
 
     def held_during(self, batch: Batch) -> dict[str, int]:

@@ -183,7 +183,7 @@ def _pieces(draw: random.Random, world: World, moods: dict[str, float]) -> list[
                 pieces.append(("work", id, draw.choice([missing, missing, draw.randint(1, missing)])))
                 pieces.append(("work", id, missing))
     draw.shuffle(pieces)
-    must = set() if world.machine.pause else world.must_work
+    must = [] if world.machine.pause else sorted(world.must_work)
     return [("work", id, 1) for id in must if draw.random() < 0.8] + pieces
 
 

@@ -9,14 +9,15 @@ import os, time
 from pathlib import Path
 from heuristics.policies.fcfs import Fcfs
 
-LOG = Path({log!r})
+LOG, GATE = Path({log!r}), Path({gate!r})
 
 class Slow(Fcfs):
     name = "slow"
     def start(self, view):
         with LOG.open("a") as log:
             log.write("run\\n")
-        time.sleep({seconds})
+        while GATE.exists() and len(LOG.read_text().splitlines()) > int(GATE.read_text() or 0):
+            time.sleep(0.01)
         print("what a policy prints is no row")
         super().start(view)
 
@@ -40,11 +41,27 @@ class Greedy(Fcfs):
 """
 
 
-def write_policies(folder: Path, seconds: float) -> Path:
-    """Write the file, whose policy `Slow` takes so many seconds, and a line in `runs.log` for each run of it."""
+MOST_JOBS = 2
+"""How many runs there may be at once."""
+
+
+def write_policies(folder: Path) -> Path:
+    """Write the file; its policy `Slow` writes a line in `runs.log` for each run of it, and may be held (`allow`)."""
     file = folder / "policies.py"
-    file.write_text(CODE.format(log=str(folder / "runs.log"), seconds=seconds), encoding="utf-8")
+    file.write_text(CODE.format(log=str(folder / "runs.log"), gate=str(folder / "gate")), encoding="utf-8")
     return file
+
+
+def allow(folder: Path, more: int = 10**9) -> None:
+    """Let that many further runs of `Slow` end, or a few more, and hold all after them."""
+    gate = folder / "gate"
+    gate.with_suffix(".new").write_text(str(runs(folder) + more + MOST_JOBS), encoding="utf-8")
+    gate.with_suffix(".new").rename(gate)
+
+
+def held(folder: Path) -> bool:
+    """Whether a run of `Slow` is held, now or once it looks."""
+    return runs(folder) > int((folder / "gate").read_text(encoding="utf-8"))
 
 
 def write_study(folder: Path, *names: str, count: int, more: str = "") -> Path:

@@ -38,7 +38,7 @@ def missed(model, tolerance=1e-6):
 
 @pytest.mark.parametrize(("handling", "optimum"), [("as-given", 29), ("free", 27)])
 def test_the_worked_example_is_proved(handling, optimum):
-    result = solvers.solve(MARS, formulation="batch-bigm", handling=handling, time_limit=100)
+    result = solvers.solve(MARS, formulation="batch-bigm", handling=handling)
     assert (result.status, result.value, result.bound) == ("optimal", optimum, optimum)
 
 
@@ -71,7 +71,7 @@ def test_a_broken_row_is_noticed():
 @pytest.mark.parametrize("I", FIGURE_15)
 def test_the_optimum_of_figure_15_is_a_point_of_the_model(I):  # noqa: E741
     instance = builtin_instance(f"infermax-figure15:I={I}")
-    found = search(instance, "busy-time", time_limit=60)
+    found = search(instance, "busy-time")
     assert found.value == FIGURE_15[I]
     trace = verify_schedule(instance, found.schedule)
     program = BatchBigM(instance, "busy-time", len(trace.batches), upper_bound=FIGURE_15[I])
@@ -84,7 +84,7 @@ def test_the_optimum_of_figure_15_is_a_point_of_the_model(I):  # noqa: E741
 def test_a_bound_of_figure_15_does_not_exceed_the_optimum(monkeypatch):
     """With as few batches as an optimal schedule has, so that the root is solved in seconds."""
     instance = builtin_instance("infermax-figure15:I=4")
-    batches = len(search(instance, "busy-time", time_limit=60).schedule.batches)
+    batches = len(search(instance, "busy-time").schedule.batches)
     bounds = look_at(batches, monkeypatch, until=lambda bounds: max(bounds) > 0)
     result = solvers.solve(instance, "busy-time", formulation="batch-bigm")
     assert 0 < max(bounds) <= FIGURE_15[4] <= result.value
@@ -95,7 +95,7 @@ def test_a_horizon_without_an_argument_proves_nothing(monkeypatch):
     optimum = solvers.solve(small).value
     enough = len(solvers.solve(small).schedule.batches)
     look_at(enough, monkeypatch)
-    result = solvers.solve(small, formulation="batch-bigm", time_limit=20)
+    result = solvers.solve(small, formulation="batch-bigm")
     assert (result.status, result.value) == ("feasible", optimum)
 
 
@@ -103,7 +103,7 @@ def test_too_few_batches_hold_no_schedule(monkeypatch):
     """The policy's schedule is all there is, and it is not called optimal."""
     small = MARS.replace(requests=MARS.requests[1:])
     look_at(1, monkeypatch)
-    result = solvers.solve(small, formulation="batch-bigm", time_limit=20)
+    result = solvers.solve(small, formulation="batch-bigm")
     assert result.status == "feasible"
     _, schedule, _ = best_schedule(small, "total-flow-time")
     assert result.value == objective_value(verify_schedule(small, schedule), "total-flow-time")

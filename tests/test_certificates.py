@@ -27,11 +27,13 @@ from kvcore.certificates.least import least_batches, needs
 from kvcore.files import parse
 from solvers.ladder import climb, stronger
 from tests.commands import kvbound
+from tests.few import few
 from tests.optima import optima
 from tests.random_proofs import PRICEABLE, random_prices
 from tests.tiny_instances import PROFILES, tiny_instance
 from workloads import builtin
 
+NEVER = float("inf")
 MARS = builtin.builtin_instance("mars-figure1")
 
 
@@ -41,7 +43,7 @@ def read(text):
 
 def test_a_certificate_is_read_back_and_verified():
     for objective in OBJECTIVES:
-        rung = bounds.bound(MARS, objective, time_limit=5)
+        rung = bounds.bound(MARS, objective, time_limit=NEVER)
         again = read(rung.certificate.to_json())
         assert again == rung.certificate
         assert verify_certificate(MARS, again) == rung.bound
@@ -184,18 +186,18 @@ def questions(profile, seeds):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_no_method_proves_more_than_the_optimum(profile):
     asked = 0
-    for instance, objective, optimum in questions(profile, range(8)):
-        for rung in bounds.climb(instance, objective, time_limit=2.0):
+    for instance, objective, optimum in questions(profile, few(range(8))):
+        for rung in bounds.climb(instance, objective, time_limit=NEVER):
             assert rung.bound is None or rung.bound <= optimum, (instance.name, objective, rung.method)
             asked += rung.bound is not None
-    assert asked >= 4
+    assert asked >= 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_no_method_proves_more_than_the_optimum_at_length(profile):
     for instance, objective, optimum in questions(profile, range(8, 160)):
-        for rung in bounds.climb(instance, objective, time_limit=2.0):
+        for rung in bounds.climb(instance, objective, time_limit=NEVER):
             assert rung.bound is None or rung.bound <= optimum, (instance.name, objective, rung.method)
 
 
@@ -231,7 +233,7 @@ def fuzz(seeds, rounds):
     """Mutate certificates of tiny instances; return how many still verified, and how many were refused."""
     verified = refused = 0
     for instance, objective, optimum in questions("any", seeds):
-        made = [rung.certificate for rung in bounds.climb(instance, objective, time_limit=2.0) if rung.certificate]
+        made = [rung.certificate for rung in bounds.climb(instance, objective, time_limit=NEVER) if rung.certificate]
         for k in range(rounds):
             draw = random.Random(k)
             document = json.loads(draw.choice(made).to_json())
@@ -246,9 +248,9 @@ def fuzz(seeds, rounds):
 
 
 def test_a_mutated_certificate_proves_nothing_false():
-    verified, refused = fuzz(range(12), 60)
-    assert verified > 100
-    assert refused > 50
+    verified, refused = fuzz(few(range(12)), 60)
+    assert verified > 30
+    assert refused > 15
 
 
 @pytest.mark.slow
@@ -319,18 +321,21 @@ def test_bad_usage(arguments, message):
 
 
 def test_values_of_certificates_are_exact():
-    rung = bounds.bound(MARS, "normalized-latency", time_limit=5)
+    rung = bounds.bound(MARS, "normalized-latency", time_limit=NEVER)
     assert isinstance(rung.bound, Fraction)
     assert isinstance(bounds.bound(MARS, method="prices").certificate.proof, Prices)
 
 
-def test_compare_measures_large_instances_against_the_ladder(tmp_path):
-    name, file = "hindsight:n=210,M=480,P=12,seed=1", tmp_path / "ladder.svg"
-    shown = kvbound("compare", name, "--policies", "mc-sf", "--time-limit", 6, "--ladder", file).stdout
+def test_compare_measures_large_instances_against_the_ladder(tmp_path, monkeypatch):
+    monkeypatch.setattr("kvbound.cli.compare.SOLVABLE", 2)
+    name, file, made = "hindsight:n=9,M=18,seed=1", tmp_path / "ladder.svg", tmp_path / "rows.json"
+    shown = kvbound(
+        "compare", name, "--policies", "mc-sf", "--time-limit", 1e6, "--ladder", file, "--json", made
+    ).stdout
     assert "lower bound, as given" in shown
     assert "no schedule is below" in shown
     assert "bound: prices" in file.read_text()
-    rows = json.loads(kvbound("compare", name, "--policies", "mc-sf", "--time-limit", 6, "--json", "-").stdout)["rows"]
+    rows = json.loads(made.read_text())["rows"]
     assert [row["label"] for row in rows] == ["mc-sf", "lower bound, as given"]
     assert 1 <= Fraction(rows[0]["ratio_to_bound"]["as-given"]) < 1.5
     nothing = kvbound("compare", name, "--policies", "mc-sf", "--no-optimum").stdout
@@ -339,10 +344,8 @@ def test_compare_measures_large_instances_against_the_ladder(tmp_path):
 
 def test_solve_writes_a_certificate_that_may_prove_less(tmp_path):
     file = tmp_path / "c.json"
-    row = json.loads(
-        kvbound("solve", "hindsight:n=12,M=24,seed=3", "--time-limit", 10, "--certificate", file, "--json", "-").stdout
-    )
-    proved = verify_certificate(builtin.builtin_instance("hindsight:n=12,M=24,seed=3"), read_certificate(file))
+    row = json.loads(kvbound("solve", "hindsight:n=9,M=18,seed=3", "--certificate", file, "--json", "-").stdout)
+    proved = verify_certificate(builtin.builtin_instance("hindsight:n=9,M=18,seed=3"), read_certificate(file))
     assert row["status"] == "optimal"
     assert 0.8 * row["value"] < proved <= row["value"]
 
@@ -350,7 +353,7 @@ def test_solve_writes_a_certificate_that_may_prove_less(tmp_path):
 def test_a_certificate_above_a_schedule_is_never_passed_on():
     instance = tiny_instance(3, **PROFILES["no-calls"] | PRICEABLE)
     result = solvers.solve(instance, "total-flow-time")
-    climbed = climb(instance, "total-flow-time", time_limit=2.0, upper=result.value)
+    climbed = climb(instance, "total-flow-time", time_limit=NEVER, upper=result.value)
     assert stronger(result, climbed).bound == result.value
     below = SimpleNamespace(value=climbed.certificate.value - 1, certificate=None, extra={})
     with pytest.raises(RuntimeError, match="contradict: please report"):

@@ -1,7 +1,5 @@
 """What `auto` runs and why, and how those that run share what they know."""
 
-import time
-
 import pytest
 
 import solvers
@@ -60,10 +58,14 @@ def test_a_named_solver_is_taken_at_its_word():
         choose(builtin_instance("mars-figure1"), "makespan", "batch-bigm", "lagrange")
 
 
-def task(delay=0.0, solver="search", limit=20.0):
+LATE = 1e9
+"""Seconds after which nothing happens in a test."""
+
+
+def task(delay=0.0, solver="search"):
     formulation = "search" if solver == "search" else "arc-flow"
     instance = builtin_instance("mars-figure1")
-    return Task(instance, "total-flow-time", formulation, solver, None, None, None, limit, 4000, 1, 0, delay)
+    return Task(instance, "total-flow-time", formulation, solver, None, None, None, LATE, 4000, 1, 0, delay)
 
 
 def test_a_second_way_is_not_started_once_the_first_has_proved_it():
@@ -76,16 +78,14 @@ def test_a_second_way_is_not_started_once_the_first_has_proved_it():
     def finished():
         return "proved" if ended else None
 
-    ends = race([task(), task(delay=60.0, solver="repair")], receive, finished)
+    ends = race([task(), task(delay=LATE / 2, solver="repair")], receive, finished)
     assert len(ends) == 1
     assert set(ended) == {"search"}
 
 
 def test_a_second_way_starts_early_if_the_first_has_nothing_left_to_do():
-    started = time.monotonic()
-    ends = race([task(), task(delay=60.0)], lambda task, message: None, lambda: None)
+    ends = race([task(), task(delay=LATE / 2)], lambda task, message: None, lambda: None)
     assert [type(end) for end in ends] == [Done, Done]
-    assert time.monotonic() - started < 30
 
 
 def test_the_search_looks_only_for_what_is_better_than_the_news():
@@ -109,7 +109,11 @@ def test_a_claim_belongs_to_the_schedule_sent_with_it():
 
 
 def test_repair_finds_but_does_not_prove():
-    result = solvers.solve(builtin_instance("mars-like:n=8"), solver="repair", time_limit=3)
+    def stop_at_a_bound(value, bound, seconds):
+        if value is not None and bound is not None:
+            raise KeyboardInterrupt
+
+    result = solvers.solve(builtin_instance("mars-like:n=8"), solver="repair", progress=stop_at_a_bound)
     assert result.schedule is not None
     assert result.verified
     assert result.bound < result.value

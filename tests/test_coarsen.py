@@ -27,6 +27,7 @@ from kvcore.trace import Trace
 from tests.build import batch, instance, request, schedule
 from tests.coarse_instances import fine_for_relax, fine_for_restrict
 from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.few import few
 from tests.projection import project
 from tests.random_schedules import random_schedule
 
@@ -69,7 +70,7 @@ def lifted(seed: int, sizes: list[int]) -> tuple[Instance, Trace, Instance, Trac
 
 @pytest.mark.parametrize("sizes", [[2], [3], [4, 8], [8, 16]])
 def test_random_coarse_schedules_are_carried_out(sizes: list[int]) -> None:
-    for seed in range(120):
+    for seed in few(range(120)):
         _, fine, coarse_instance, coarse = lifted(seed, sizes)
         slot = coarse_instance.coarsening.slot_ticks
         for id, completion in completions(coarse).items():
@@ -79,7 +80,7 @@ def test_random_coarse_schedules_are_carried_out(sizes: list[int]) -> None:
 def test_random_lifts_reach_what_is_hard() -> None:
     """Of the schedules lifted above, enough have parallel requests, moves of each kind, and full memory."""
     seen = {"parallel": 0, "drop": 0, "swap_out": 0, "swap_in": 0, "full": 0, "early": 0}
-    for seed in range(120):
+    for seed in few(range(120)):
         _, fine, coarse_instance, coarse = lifted(seed, [4, 8])
         slot, memory = coarse_instance.coarsening.slot_ticks, coarse_instance.machine.memory
         seen["parallel"] += any(len(batch.work) > 1 for batch in fine.schedule.batches)
@@ -87,7 +88,7 @@ def test_random_lifts_reach_what_is_hard() -> None:
             seen[kind] += any(getattr(batch, kind) for batch in fine.schedule.batches)
         seen["full"] += any(batch.device == memory for batch in coarse.batches)
         seen["early"] += any(slot * c > completions(fine)[id] for id, c in completions(coarse).items())
-    assert min(seen.values()) >= 20, seen
+    assert min(seen.values()) >= 5, seen
 
 
 def test_restrict_by_hand() -> None:
@@ -149,7 +150,7 @@ def projected(seed: int, sizes: list[int]) -> tuple[Trace, Trace]:
 
 @pytest.mark.parametrize("sizes", [[1, 2], [3], [4]])
 def test_random_fine_schedules_become_coarse_ones(sizes: list[int]) -> None:
-    for seed in range(200):
+    for seed in few(range(200)):
         fine, coarse = projected(seed, sizes)
         grid = coarse.instance.coarsening
         for id, completion in completions(coarse).items():
@@ -188,7 +189,7 @@ def compare_optima(seeds: range, max_states: int) -> int:
 
 
 def test_optima_are_between_the_two_directions() -> None:
-    assert compare_optima(range(60), max_states=1500) >= 30
+    assert compare_optima(few(range(60)), max_states=1500) >= 10
 
 
 @pytest.mark.slow

@@ -239,7 +239,7 @@ def test_where_a_policy_fails_is_counted_and_claims_nothing() -> None:
 
 
 def test_the_time_limit_ends_it() -> None:
-    seen = search(LARGE, "fcfs", seconds=0.5, steps=10**6)
+    seen = search(LARGE, "fcfs", seconds=0.1, steps=10**9)
     assert seen.stopped == "time limit"
     assert seen.claim is not None
 

@@ -15,6 +15,7 @@ from solvers.search.counts import CountSearch, count_model, fitting_vectors
 from solvers.search.counts.cost_to_go import NEVER, CostToGo
 from solvers.search.counts.prices import first_prices
 from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.few import few
 from workloads.builtin import builtin_instance
 
 MOST = 10**6
@@ -54,7 +55,7 @@ def like_requests(seed):
 
 def test_agrees_with_the_exhaustive_search():
     compared = 0
-    for seed in range(45):
+    for seed in few(range(45)):
         instance = like_requests(seed)
         try:
             expected = exhaustive_optimum(instance, "busy-time", max_states=1500)[0]
@@ -65,12 +66,12 @@ def test_agrees_with_the_exhaustive_search():
         assert (outcome.value, outcome.bound, outcome.proved) == (expected, expected, True), instance.name
         assert objective_value(verify_schedule(instance, outcome.schedule), "busy-time") == expected
         compared += 1
-    assert compared > 25
+    assert compared > 8
 
 
 def test_agrees_with_the_search_without_counts():
     without = tuple(name for name in DOMINANCE if name != "counts")
-    for seed in range(200, 240):
+    for seed in few(range(200, 240)):
         instance = like_requests(seed)
         assert search(instance, "busy-time").value == search(instance, "busy-time", dominance=without).value, seed
 
@@ -115,7 +116,7 @@ def exact_rest(model):
     return rest, batches_from
 
 
-@pytest.mark.parametrize("seed", range(300, 320))
+@pytest.mark.parametrize("seed", few(range(300, 320)))
 def test_no_bound_exceeds_the_cost_of_the_rest(seed):
     instance = like_requests(seed).replace(requests=like_requests(seed).requests[:3])
     model = count_model(instance, "busy-time")

@@ -10,7 +10,7 @@ pytest.importorskip("ortools", reason="OR-Tools is not installed (extra cp-sat)"
 
 
 def test_proves_the_worked_example_through_the_driver():
-    result = solvers.solve(builtin_instance("mars-figure1"), formulation="cp-sat", handling="free", time_limit=120)
+    result = solvers.solve(builtin_instance("mars-figure1"), formulation="cp-sat", handling="free")
     assert result.status == "optimal"
     assert result.value == 27
     assert result.solver.name == "cp-sat"

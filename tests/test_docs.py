@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.markdown_blocks import find_blocks, run_page
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-ECHO = (sys.executable, "-c", "import sys; print(*sys.argv[1:], sep='\\n'); sys.exit(len(sys.argv) - 1)")
-"""Stands in for kvbound: prints its arguments, one a line; exits with their number."""
+
+
+def echo(arguments: list[str]) -> tuple[int, str]:
+    """Stand in for kvbound: print the arguments, one a line; exit with their number."""
+    return len(arguments), "".join(f"{argument}\n" for argument in arguments)
 
 
 def name_of(page: Path) -> str:
@@ -22,10 +25,17 @@ def name_of(page: Path) -> str:
 
 LONG = {"docs/commands.md", "docs/sweeps.md"}
 """Pages with dozens of commands, whose tests of their own are quick."""
-RUN = [pytest.param(page, marks=[pytest.mark.slow] * (name_of(page) in LONG), id=name_of(page)) for page in PAGES]
+NEED_TORCH = {"docs/calibration.md", "docs/commands.md", "docs/engine.md", "docs/replay.md"}
+"""Pages that the tests of the engine run."""
 
 
-@pytest.mark.parametrize("page", RUN)
+def to_run(*, torch: bool) -> list[ParameterSet]:
+    """Return the pages whose blocks need PyTorch, or the others, as parameters of a test."""
+    names = {name_of(page): page for page in PAGES if (name_of(page) in NEED_TORCH) is torch}
+    return [pytest.param(page, marks=[pytest.mark.slow] * (name in LONG), id=name) for name, page in names.items()]
+
+
+@pytest.mark.parametrize("page", to_run(torch=False))
 def test_page_says_what_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")
     run_page(page.read_text(encoding="utf-8"), name_of(page), tmp_path)
@@ -103,7 +113,7 @@ and ... more
 )
 def test_a_wrong_page_fails(page: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=message):
-        run_page(page, "page", tmp_path, ECHO)
+        run_page(page, "page", tmp_path, echo)
 
 
 def test_an_error_in_a_block_carries_the_line_of_the_page(tmp_path: Path) -> None:
@@ -119,7 +129,7 @@ def test_an_open_block_is_an_error() -> None:
 
 def test_console_lines_are_run_as_written(tmp_path: Path) -> None:
     page = "```console\n$ kvbound a \\\n  'b c'  # a comment\n# exit 2\na\nb ...\n```\n"
-    assert run_page(page, "page", tmp_path, ECHO) == 1
+    assert run_page(page, "page", tmp_path, echo) == 1
 
 
 NOT_RUN = {

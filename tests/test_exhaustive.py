@@ -185,7 +185,7 @@ def test_mars_figure_1_needs_no_swap_and_no_discard():
     ("I", "busy", "batches", "evictions", "without"),
     [
         (1, 40_918_414, 11, 4, 53_902_760),
-        pytest.param(2, 46_521_305, 13, 3, 54_150_572),
+        pytest.param(2, 46_521_305, 13, 3, 54_150_572, marks=pytest.mark.slow),
         pytest.param(4, 49_803_714, 14, 2, 54_646_328, marks=pytest.mark.slow),
     ],
 )

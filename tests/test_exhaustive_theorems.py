@@ -13,6 +13,7 @@ from kvcore import OBJECTIVES, Cost, CostFunction, objective_value, verify_sched
 from kvcore.certificates.search import Search
 from tests import build
 from tests.exhaustive import exhaustive_optimum
+from tests.few import few
 from tests.tiny_instances import fixed_handlings, tiny_instance
 
 SMALL = {"requests": 2, "prompt": (1, 2), "decode": (1, 2), "calls": (0, 1), "partial": False}
@@ -76,7 +77,7 @@ RELAXATIONS = {
 """From which instances, and to which; every objective."""
 
 
-@pytest.mark.parametrize("seeds", [range(24), pytest.param(range(24, 320), marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("seeds", [few(range(320), 13)], ids=len)
 @pytest.mark.parametrize("name", RELAXATIONS)
 def test_a_relaxation_never_costs(name, seeds):
     fixed, relax = RELAXATIONS[name]
@@ -90,7 +91,7 @@ def test_a_relaxation_never_costs(name, seeds):
 
 
 def test_free_calls_are_no_worse_than_any_fixed_handling():
-    for seed in range(16):
+    for seed in few(range(16)):
         instance = tiny_instance(seed, **SMALL | {"calls": 1, "handling": "free", "evict": False})
         objective = NAMES[seed % len(NAMES)]
         free = optimum(instance, objective)
@@ -102,7 +103,7 @@ def test_free_calls_are_no_worse_than_any_fixed_handling():
 
 def test_earlier_arrivals_delay_nobody():
     # The same schedule is legal. A flow time grows by what its arrival moved, and by no more.
-    for seed in range(24):
+    for seed in few(range(24)):
         instance = tiny_instance(seed, **SMALL | {"arrival": (0, 1, 2, 3)})
         early = with_requests(instance, lambda request: request.replace(arrival=request.arrival // 2))
         moved = [old.arrival - new.arrival for old, new in zip(instance.requests, early.requests, strict=True)]
@@ -124,7 +125,7 @@ def test_an_earlier_arrival_can_raise_the_flow_time(arrival, flow):
 
 def test_busy_time_ignores_arrivals_and_durations():
     # Waiting is free: let each batch start when all that is to come has come.
-    for seed in range(24):
+    for seed in few(range(24)):
         instance = tiny_instance(seed, **SMALL)
         at_once = with_requests(instance, lambda request: request.replace(arrival=0))
         at_once = with_calls(at_once, lambda call: call.replace(duration=0))
@@ -133,7 +134,7 @@ def test_busy_time_ignores_arrivals_and_durations():
 
 def test_times_scale():
     # Some best schedule starts every batch at a sum of arrivals, durations and batches; all of these grow threefold.
-    for seed in range(24):
+    for seed in few(range(24)):
         instance = tiny_instance(seed, **SMALL | {"cost": "unit", "host_memory": "none", "slo": False})
         slow = with_requests(instance, lambda request: request.replace(arrival=3 * request.arrival))
         slow = with_calls(slow, lambda call: call.replace(duration=3 * call.duration))
@@ -143,7 +144,7 @@ def test_times_scale():
 
 
 def test_starts_between_events_help_no_objective_without_a_tpot_slo():
-    for seed in range(32):
+    for seed in few(range(32)):
         instance = with_requests(
             tiny_instance(seed, **SMALL),
             lambda request: request.replace(slo=request.slo and request.slo.replace(tpot=None)),
@@ -157,14 +158,14 @@ def test_starts_between_events_help_no_objective_without_a_tpot_slo():
 
 
 def test_the_order_of_the_requests_does_not_matter():
-    for seed in range(16):
+    for seed in few(range(16)):
         instance, objective = tiny_instance(seed, **SMALL | {"requests": 3, "calls": 0}), NAMES[seed % len(NAMES)]
         backwards = instance.replace(requests=instance.requests[::-1])
         assert optimum(backwards, objective) == optimum(instance, objective), (seed, objective)
 
 
 def test_requests_that_are_alike_may_be_kept_in_order():
-    for seed in range(16):
+    for seed in few(range(16)):
         instance, objective = tiny_instance(seed, **SMALL | {"calls": 0}), NAMES[seed % len(NAMES)]
         twins = instance.replace(requests=tuple(instance.requests[0].replace(id=id) for id in ("A", "B", "C")))
         search = Search(twins, objective)

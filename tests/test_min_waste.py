@@ -11,6 +11,7 @@ from heuristics.engine.estimate import SoloEstimate
 from heuristics.engine.min_waste import Waste, call_waste
 from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, verify_schedule
 from kvcore.metrics import handlings, objective_value
+from tests.few import few
 from tests.mars_schedules import mars
 from tests.policy_instances import crowded_instance
 from tests.random_schedules import random_instance
@@ -129,7 +130,7 @@ def test_free_allows_what_the_handling_orders(handling: str, duration: int) -> N
 
 def test_schedules_of_fixed_handlings_are_schedules_of_free_calls() -> None:
     kinds = set()
-    for seed in range(60):
+    for seed in few(range(60)):
         for instance in (random_instance(random.Random(seed)), crowded_instance(seed)):
             free = instance.with_free_calls()
             fixed = with_min_waste_handlings(free)

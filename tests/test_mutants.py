@@ -14,6 +14,7 @@ import pytest
 
 from tests import killers, search_mutants
 from tests.differential import question, questions
+from tests.few import ALL, few
 from tests.mutants import KINDS, Mutant, answer, is_caught, mutants_of, mutate, program_of
 
 MODELS = {"arc-flow": killers.ARC_FLOW, "batch-bigm": killers.BIG_M, "batch-bigm:plain": killers.PLAIN}
@@ -100,11 +101,20 @@ PLAIN_LATER = [pytest.param(m, marks=pytest.mark.slow) if m.endswith(":plain") e
 """The plain Big-M, which nobody gets unless it is asked for, waits for the slow tests."""
 
 
+def one_of_each(mutants):
+    """Return the mutants and what catches them; in `make test`, the first one of each place."""
+    return (
+        mutants
+        if ALL
+        else {mutant: mutants[mutant] for mutant in {place: (place, k) for place, k in [*mutants][::-1]}.values()}
+    )
+
+
 @pytest.mark.parametrize("model", PLAIN_LATER)
 def test_planted_errors_are_caught(model):
     survived = [
         (mutant, seed)
-        for mutant, seed in MODELS[model].items()
+        for mutant, seed in one_of_each(MODELS[model]).items()
         if not is_caught(program(model, seed), question(seed), Mutant(*mutant))
     ]
     assert survived == []
@@ -129,7 +139,7 @@ def equations(model):
 def test_rows_that_only_tighten_change_no_optimum(model):
     """All of them are dropped at once."""
     compared = 0
-    for asked in questions(range(0, 160, 4)):
+    for asked in questions(few(range(0, 160, 4))):
         built = program_of(model, asked)
         for name in TIGHTENS[model] if built is not None else ():
             if built.model.component(name) is not None:
@@ -137,7 +147,7 @@ def test_rows_that_only_tighten_change_no_optimum(model):
         if built is not None:
             assert answer(built, asked) == (asked.optimum, asked.optimum), asked.seed
             compared += 1
-    assert compared >= 15
+    assert compared >= 5
 
 
 def test_what_is_implied_is_needed_by_the_plain_model():
@@ -172,7 +182,7 @@ def ask_cp_sat(mutants):
 
 def test_planted_errors_in_the_constraint_program_are_caught():
     pytest.importorskip("ortools", reason="OR-Tools is not installed (extra cp-sat)")
-    mutants = [(*mutant, seed) for mutant, seed in killers.CP_SAT.items()]
+    mutants = [(*mutant, seed) for mutant, seed in one_of_each(killers.CP_SAT).items()]
     outcomes = ask_cp_sat(mutants)
     assert [mutant for mutant, caught in zip(mutants, outcomes, strict=True) if not caught] == []
 

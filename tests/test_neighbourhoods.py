@@ -16,10 +16,12 @@ from solvers.neighbourhoods.tables import Tables
 from tests.build import batch, request, schedule
 from tests.build import instance as make
 from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.few import few
 from tests.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
+NEVER = float("inf")
 HERE = {"evict": False, "partial": False, "hybrid": True, "cost": "unit"}
 NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")
 
@@ -43,16 +45,16 @@ def value(instance, schedule, objective=FLOW):
 @pytest.mark.parametrize(("profile", "least"), list(zip(NAMES, (0.75, 0.8, 0.8, 0.8, 0.85), strict=True)))
 def test_often_the_optimum_and_never_worse(profile, least):
     optimal = asked = 0
-    for instance, objective, start, before in questions(profile, range(20)):
+    for instance, objective, start, before in questions(profile, few(range(20), 2)):
         try:
             optimum, _ = exhaustive_optimum(instance, objective, max_states=1000)
         except TooManyStates:
             continue
-        after = value(instance, improve(instance, objective, start, seconds=60, seed=1, rounds=300), objective)
+        after = value(instance, improve(instance, objective, start, seconds=NEVER, seed=1, rounds=300), objective)
         assert optimum <= after <= before, (instance.name, objective)
         optimal += after == optimum
         asked += 1
-    assert asked >= 14
+    assert asked >= 7
     assert optimal >= least * asked
 
 
@@ -61,7 +63,7 @@ def test_often_the_optimum_and_never_worse(profile, least):
 def test_many_more(profile):
     better = 0
     for instance, objective, start, before in questions(profile, range(20, 600)):
-        after = value(instance, improve(instance, objective, start, seconds=60, seed=1, rounds=300), objective)
+        after = value(instance, improve(instance, objective, start, seconds=NEVER, seed=1, rounds=300), objective)
         assert after <= before, (instance.name, objective)
         better += after < before
     assert better > 20
@@ -69,7 +71,7 @@ def test_many_more(profile):
 
 @pytest.mark.parametrize("profile", NAMES)
 def test_a_schedule_in_pieces_is_the_same_schedule(profile):
-    for instance, objective, start, before in questions(profile, range(30, 60)):
+    for instance, objective, start, before in questions(profile, few(range(30, 60))):
         trace = verify_schedule(instance, start)
         tables = Tables(instance, objective)
         plan, count = read_pieces(trace, tables)
@@ -82,10 +84,10 @@ def test_a_schedule_in_pieces_is_the_same_schedule(profile):
 
 @pytest.mark.parametrize("profile", NAMES)
 def test_no_limit_is_exceeded_on_the_way(profile):
-    for instance, objective, start, _ in questions(profile, range(60, 70)):
+    for instance, objective, start, _ in questions(profile, few(range(60, 70))):
         run = Annealing(verify_schedule(instance, start), objective, 0)
         for _ in range(5):
-            run.run(60.0, 40, None)
+            run.run(NEVER, 40, None)
             room = run.tables.room(run.slots)
             for plan, count in zip(run.plan, run.count, strict=True):
                 use(room, instance.machine.block, plan, count, -1)
@@ -114,14 +116,14 @@ def test_calls_are_handled_in_every_way():
 def test_beats_the_policies_on_the_theory_family():
     instance = builtin_instance("hindsight-benchmark:seed=2")
     start = trace_policy(instance, get_policy("mc-sf"))
-    found = improve(instance, FLOW, start.schedule, seconds=60, seed=0, rounds=40_000)
+    found = improve(instance, FLOW, start.schedule, seconds=NEVER, seed=0, rounds=40_000)
     assert value(instance, found) < 0.98 * objective_value(start, FLOW)
 
 
 def test_the_same_for_the_same_seed_and_rounds():
-    instance = builtin_instance("hindsight:n=60,M=240,P=30,seed=0")
+    instance = builtin_instance("hindsight:n=30,M=120,P=30,seed=0")
     _, start, _ = best_schedule(instance, FLOW)
-    one, two, other = (improve(instance, FLOW, start, seconds=60, seed=s, rounds=20_000) for s in (3, 3, 4))
+    one, two, other = (improve(instance, FLOW, start, seconds=NEVER, seed=s, rounds=4_000) for s in (3, 3, 4))
     assert one == two
     assert one != other
 
@@ -130,7 +132,7 @@ def test_stops_at_the_target_and_at_the_time_limit():
     instance = builtin_instance("hindsight-benchmark:seed=2")
     _, start, trace = best_schedule(instance, FLOW)
     before = objective_value(trace, FLOW)
-    reached = improve(instance, FLOW, start, seconds=600, seed=0, target=before - 1)
+    reached = improve(instance, FLOW, start, seconds=NEVER, seed=0, target=before - 1)
     assert value(instance, reached) < before
     at_once = improve(instance, FLOW, start, seconds=0, seed=0)  # all inserted anew, no move
     assert value(instance, at_once) <= before
@@ -141,7 +143,7 @@ def test_a_request_waits_although_it_fits():
     instance = builtin_instance("hindsight:n=14,M=30,seed=14")
     _, start, _ = best_schedule(instance, FLOW)
     found = [
-        value(instance, improve(instance, FLOW, start, seconds=60, seed=seed, rounds=100_000)) for seed in range(3)
+        value(instance, improve(instance, FLOW, start, seconds=NEVER, seed=seed, rounds=100_000)) for seed in range(3)
     ]
     assert min(found) <= 630  # 626 is proved
 
@@ -177,7 +179,7 @@ def exceed(seed):
         assert s >= r.arrival - run.tables.origin
         over[s : s + r.output] += [instance.machine.blocks(r.prompt + q) for q in range(r.output)]
     assert (over == soft.over).all()
-    found = improve(instance, "weighted-flow-time", start, seconds=60, seed=seed, rounds=20_000)
+    found = improve(instance, "weighted-flow-time", start, seconds=NEVER, seed=seed, rounds=20_000)
     assert value(instance, found, "weighted-flow-time") <= objective_value(trace, "weighted-flow-time")
     return over.max()
 

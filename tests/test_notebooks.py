@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "notebooks").glob("*.py"))
 QUICK = ("01_mars_example",)
 """Those that the fast suite runs."""
-TIMEOUT = 600
-"""Seconds for one cell, on a machine that others use too."""
+NEEDS_TORCH = ROOT / "notebooks" / "06_does_the_model_tell_the_truth.py"
+"""What the tests of the engine run."""
 
 
 def name_of(script: Path) -> str:
@@ -37,7 +37,7 @@ def execute(notebook: NotebookNode, folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
     client = NotebookClient(
-        notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     return client.execute()
 
@@ -75,10 +75,18 @@ def test_the_index_lists_it(script: Path) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(script, marks=() if script.stem in QUICK else pytest.mark.slow) for script in SCRIPTS],
+    [
+        pytest.param(script, marks=() if script.stem in QUICK else pytest.mark.slow)
+        for script in SCRIPTS
+        if script != NEEDS_TORCH
+    ],
     ids=name_of,
 )
 def test_it_runs_and_says_one_sentence(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_sentence(script, tmp_path, monkeypatch)
+
+
+def check_sentence(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = execute(nbformat.read(script.with_suffix(".ipynb"), as_version=4), tmp_path, monkeypatch)
     answer = "".join(output.text for output in code_cells(done)[-1].outputs)
     assert answer.count("\n") == 1

@@ -10,6 +10,7 @@ import pytest
 from heuristics import POLICIES, Job, Policy, Unified, Unsuited, get_policy, trace_policy
 from kvcore import Batch, Call, Instance, Request, Segment
 from kvcore.trace import RequestTrace, Trace
+from tests.few import few
 from tests.test_compression import serving
 
 CLAIRVOYANT = [name for name, policy in POLICIES.items() if policy.knows == "clairvoyant"]
@@ -84,15 +85,15 @@ def leak(policy: Policy, instance: Instance, draw: random.Random) -> tuple[bool,
 def test_what_is_hidden_changes_nothing_that_was_decided(name: str) -> None:
     draw = random.Random(name)
     ran = different = 0
-    for instance in instances(range(50)):
+    for instance in instances(few(range(50))):
         for _ in range(2):
             seen = leak(get_policy(name), instance, draw)
             if seen is not None:
                 assert not seen[0], instance.machine
                 ran += 1
                 different += seen[1]
-    assert ran >= 80
-    assert different >= 30, "the changes hardly ever matter"
+    assert ran >= 25
+    assert different >= 10, "the changes hardly ever matter"
 
 
 class Peeking(Unified):

@@ -30,6 +30,7 @@ from heuristics.policies.mars_order import MarsOrder
 from heuristics.policies.serial import Serial
 from kvcore import BadInput, Batch, Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.metrics import completions, measures
+from tests.few import few
 from tests.mars_schedules import PUBLISHED, mars
 from tests.policy_instances import crowded_instance
 from tests.random_schedules import random_instance
@@ -99,7 +100,7 @@ def test_serial_is_one_after_another() -> None:
 def test_every_policy_succeeds_on_every_instance(name: str) -> None:
     """The referee passes each schedule: run_policy ends with it, and here it is asked once more."""
     switches = set()
-    for seed in range(150):
+    for seed in few(range(150)):
         for instance in (random_instance(random.Random(seed)), crowded_instance(seed)):
             verify_schedule(instance, run_policy(instance, get_policy(name)))
             machine = instance.machine
@@ -135,7 +136,7 @@ def test_a_context_that_no_batch_takes_any_more_declines_the_machine() -> None:
 
 
 def test_leave_to_evict_and_to_move_parts_changes_nothing() -> None:
-    for seed in range(40):
+    for seed in few(range(40)):
         instance = crowded_instance(seed)
         for name in [policy.name for policy in STARTERS]:
             schedules = [
@@ -224,7 +225,7 @@ def before(schedule_batches: tuple[Batch, ...], tick: int) -> list[Batch]:
 @pytest.mark.parametrize("name", [policy.name for policy in STARTERS if policy.knows != "clairvoyant"])
 def test_later_arrivals_do_not_change_earlier_decisions(name: str) -> None:
     compared = 0
-    for seed in range(60):
+    for seed in few(range(60)):
         instance = crowded_instance(seed)
         last = max(request.arrival for request in instance.requests)
         others = tuple(
@@ -237,13 +238,13 @@ def test_later_arrivals_do_not_change_earlier_decisions(name: str) -> None:
         )
         assert before(now.batches, last) == before(then.batches, last)
         compared += len(before(now.batches, last))
-    assert compared > 100
+    assert compared > 30
 
 
 @pytest.mark.parametrize("name", [policy.name for policy in STARTERS if policy.knows == "online"])
 def test_outputs_to_come_do_not_change_what_an_online_policy_does(name: str) -> None:
     compared = 0
-    for seed in range(60):
+    for seed in few(range(60)):
         instance = crowded_instance(seed)
         machine = instance.machine.replace(memory=None, host_memory=None)
         longer = tuple(
@@ -257,7 +258,7 @@ def test_outputs_to_come_do_not_change_what_an_online_policy_does(name: str) -> 
         first = min(completions(now).values())
         assert before(now.schedule.batches, first) == before(then.schedule.batches, first)
         compared += len(before(now.schedule.batches, first))
-    assert compared > 100
+    assert compared > 30
 
 
 class Online(Policy):
@@ -291,7 +292,7 @@ def test_wrong_predictions_change_the_order_and_never_feasibility() -> None:
     # A has generated 1 of 6 as B arrives .. but at tick 0 both are there: B, believed short, goes first and to its end
     schedule = run_policy(instance, get_policy("sjf"), predictions=swapped)
     assert completions(verify_schedule(instance, schedule)) == {"A": 8, "B": 6}
-    for seed in range(40):
+    for seed in few(range(40)):
         crowded, draw = crowded_instance(seed), random.Random(seed)
         guesses = tuple(
             request.replace(segments=tuple(s.replace(decode=draw.randint(1, 2 * s.decode)) for s in request.segments))

@@ -12,6 +12,7 @@ from heuristics.policies.augserve_as_printed import AugServeAsPrinted
 from heuristics.policies.augserve_batching import AugServeBatching
 from kvcore import Cost, CostFunction, Instance, Machine, Request
 from kvcore.metrics import completions, handlings
+from tests.few import few
 from tests.test_compression import serving
 from tests.test_policies_mars import simple, stream_of_small_ones
 
@@ -144,7 +145,7 @@ PARAMETERS = [
 
 @pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
 def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(parameters: dict[str, object]) -> None:
-    for seed in range(60):
+    for seed in few(range(60)):
         instance = serving(seed)
         for made in (AugServe, AugServeBatching):
             long, short = (trace_policy(instance, made(**parameters), compress=c) for c in (False, True))  # type: ignore[arg-type]

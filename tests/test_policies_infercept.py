@@ -16,6 +16,7 @@ from heuristics.registry import FAMILIES
 from kvcore import Batch, Cost, CostFunction, Features, Instance, Machine, Request, measures
 from kvcore.metrics import completions, handlings
 from tests.build import request
+from tests.few import few
 from tests.test_compression import serving
 from workloads.generators import generate
 
@@ -307,7 +308,7 @@ def test_online_estimates_do_not_see_durations() -> None:
 @pytest.mark.parametrize("name", [policy.name for policy in FAMILIES["InferCept"]])
 def test_each_runs_where_types_differ_and_predictions_are_wrong(name: str) -> None:
     """The instances of the tests of repetition, with the types of the mixture and calls believed twice as long."""
-    for seed in range(25):
+    for seed in few(range(25)):
         of = serving(seed)
         typed = tuple(r.replace(id=r.id.replace("a-", "chat-").replace("b-", "math-")) for r in of.requests)
         of = of.replace(requests=typed)

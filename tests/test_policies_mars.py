@@ -20,6 +20,7 @@ from heuristics.policies.starvation import StarvationTimers
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.instance import LIMIT
 from kvcore.metrics import completions, flow_time, handlings, ttft
+from tests.few import few
 from tests.mars_schedules import PUBLISHED, mars
 from tests.test_compression import serving
 from workloads.importers import read_infercept
@@ -177,7 +178,7 @@ VARIANTS = [
 @pytest.mark.parametrize("policy", VARIANTS, ids=lambda policy: f"{policy.name} {vars(policy)}"[:40])
 def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy: Mars | MarsAsReleased) -> None:
     parameters = {name: value for name, value in vars(policy).items() if name in ("threshold", "refresh", "skip")}
-    for seed in range(40):
+    for seed in few(range(40)):
         for instance in (serving(seed), crowd(seed)):
             long, short = (trace_policy(instance, type(policy)(**parameters), compress=c) for c in (False, True))
             assert short.expanded().batches == long.schedule.batches, seed

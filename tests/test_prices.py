@@ -16,12 +16,14 @@ from kvcore.certificates.prices import FLOWS
 from kvcore.certificates.ways import Course, SlotPrices, cheapest
 from kvcore.instance import Instance, Request, Segment
 from tests.exhaustive import exhaustive_optimum
+from tests.few import few
 from tests.optima import optima
 from tests.random_proofs import PRICEABLE, random_prices, random_windows
 from tests.random_schedules import random_instance, random_schedule
 from tests.tiny_instances import PROFILES, tiny_instance
 from workloads import builtin
 
+NEVER = float("inf")
 NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")
 
 
@@ -55,7 +57,7 @@ def refute(seeds, prices_each):
 
 
 def test_no_schedule_is_below_a_bound():
-    assert refute(range(400), 2) > 300
+    assert refute(few(range(400)), 2) > 100
 
 
 @pytest.mark.slow
@@ -66,14 +68,14 @@ def test_no_schedule_is_below_a_bound_thousands_of_times():
 @pytest.mark.parametrize("profile", NAMES)
 def test_no_prices_prove_more_than_the_optimum(profile):
     met = 0
-    for seed, instance, objective, optimum in optima(profile, range(12), FLOWS, max_states=1500, **PRICEABLE):
+    for seed, instance, objective, optimum in optima(profile, few(range(12)), FLOWS, max_states=1500, **PRICEABLE):
         draw = random.Random(seed)
         for _ in range(40):
             assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
-        found = bounds.bound(instance, objective, time_limit=2.0).bound
+        found = bounds.bound(instance, objective, time_limit=NEVER).bound
         assert found <= optimum
         met += found == optimum
-    assert met >= 2
+    assert met >= 1
 
 
 @pytest.mark.slow
@@ -113,7 +115,7 @@ def check_windows(seeds):
 
 
 def test_no_schedule_breaks_a_row_of_windows():
-    assert check_windows(range(600)) > 100
+    assert check_windows(few(range(600))) > 30
 
 
 @pytest.mark.slow
@@ -251,10 +253,10 @@ def test_legs_are_named_as_the_kernels_read_them():
 
 def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
     instance = tiny_instance(1, **PROFILES["calls-fixed"] | PRICEABLE)
-    before = bounds.bound(instance, "total-flow-time", method="prices", time_limit=5.0).bound
+    before = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER).bound
     tried = []
     monkeypatch.setattr("bounds.master.linprog", lambda *a, **k: tried.append(1) or SimpleNamespace(status=4))
-    found = bounds.bound(instance, "total-flow-time", method="prices", time_limit=5.0)
+    found = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER)
     assert tried
     assert found.certificate is not None
     assert found.bound <= before

@@ -1,5 +1,7 @@
 """The exact search: known optima, agreement with the exhaustive search, reductions, and bounds of stopped runs."""
 
+import sys
+
 import pytest
 
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
@@ -7,7 +9,9 @@ from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from solvers.search import DOMINANCE, search, search_optimum
 from solvers.search.search import _Passes
+from tests.clock import Clock
 from tests.exhaustive import TooManyStates, exhaustive_optimum
+from tests.few import few
 from tests.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
@@ -77,8 +81,8 @@ def test_every_objective_agrees(objective):
 @pytest.mark.parametrize("without", [*DOMINANCE, "all"])
 def test_each_reduction_keeps_the_optimum(without):
     on = () if without == "all" else tuple(name for name in DOMINANCE if name != without)
-    pairs = [(tiny_instance(seed, requests=2, calls=(0, 1)), ALL[seed % len(ALL)]) for seed in range(12)]
-    assert agrees(pairs, dominance=on) >= 6
+    pairs = [(tiny_instance(seed, requests=2, calls=(0, 1)), ALL[seed % len(ALL)]) for seed in few(range(12), 2)]
+    assert agrees(pairs, dominance=on) >= 3
 
 
 @pytest.mark.slow
@@ -111,8 +115,9 @@ def test_the_machine_waits_where_an_ordered_swap_out_would_overfill_the_host():
 # --- bounds, limits, callbacks ---------------------------------------------------------------------------------------
 
 
-def test_a_time_limit_leaves_a_schedule_and_a_bound():
-    outcome = search(builtin_instance("hindsight"), "total-flow-time", time_limit=0.3)
+def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
+    monkeypatch.setattr(sys.modules["solvers.search.search"], "time", Clock())
+    outcome = search(builtin_instance("hindsight"), "total-flow-time", time_limit=20)
     assert outcome.bound <= 626 <= outcome.value
     assert outcome.stopped == "time limit"
     assert not outcome.proved

@@ -1,7 +1,6 @@
 """Shares of time: never above an optimum or a schedule, exact where they must be, and every slip is noticed."""
 
 import random
-import time
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, permutations
@@ -24,6 +23,7 @@ from kvcore.certificates.steps import Steps
 from kvcore.cost import TokensAbove
 from kvcore.metrics import objective_value
 from tests.exhaustive import exhaustive_optimum
+from tests.few import few
 from tests.optima import optima
 from tests.policy_instances import crowded_instance
 from tests.tiny_instances import PROFILES
@@ -54,7 +54,7 @@ def all_optima(seeds, max_states=150):
 
 def proofs(instance, objective, draw):
     """Every corner, mixtures drawn at random, and what is proposed."""
-    yield propose_shares(Task(instance, objective, time.monotonic() + 60))
+    yield propose_shares(Task(instance, objective, float("inf")))
     for proof in corners(instance):
         if proof.memory:
             yield proof.replace(memory=UNIT // 3, packing=UNIT - UNIT // 3, packs=draw.randint(1, 4))
@@ -91,7 +91,7 @@ def test_no_bound_exceeds_any_of_many_optima(start):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12)))
 def test_no_bound_exceeds_a_schedule(seed, objective):
     instance = crowded_instance(seed, most=30)
     value = objective_value(trace_policy(instance, Fcfs()), objective)

@@ -8,3 +8,5 @@ os.environ["TRITON_INTERPRET"] = "1"
 NEED_TRITON = ("attention", "backend_errors", "compile", "kernel_mutants", "operations", "paged_peer", "tune")
 collect_ignore = [] if find_spec("triton") else [f"test_{name}.py" for name in NEED_TRITON]
 """Triton has no wheels but for Linux."""
+collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]
+"""`make test` installs no PyTorch; `make test-engine` does."""
