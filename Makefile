@@ -25,15 +25,15 @@ demo: $(READY)
 
 # all that takes seconds and needs neither torch nor triton
 test: $(READY)-test
-	$(BIN)/python -m pytest -n auto -m "not slow" --ignore tests/gpu
+	$(BIN)/python -m pytest -n auto -m "not slow" --ignore tests/gpu_validation
 
 # the engine, its kernels and the pages that use it: needs torch and triton
 test-engine: $(READY)-engine
-	$(BIN)/python -m pytest -n auto tests/gpu
+	$(BIN)/python -m pytest -n auto tests/gpu_validation
 
 # all but the engine: the slow tests too, and all that is drawn (KVBOUND_TESTS=all), of which make test draws a part
 test-all: $(READY)-test
-	KVBOUND_TESTS=all $(BIN)/python -m pytest -n auto --ignore tests/gpu
+	KVBOUND_TESTS=all $(BIN)/python -m pytest -n auto --ignore tests/gpu_validation
 
 lint: $(READY)-dev
 	$(BIN)/ruff check .

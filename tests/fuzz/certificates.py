@@ -19,7 +19,7 @@ from tests.fuzz.bounds import TARGETED, certificates
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import NEEDED, objective, tiny
 from tests.fuzz.optima import count_case, optimum
-from tests.random_proofs import random_prices
+from tests.support.random_proofs import random_prices
 
 MUTANTS = 12
 KINDS = ("alone", "configurations", "exhaustive", "parts", "prices", "shares")
@@ -80,7 +80,7 @@ def parts(case: Case, proved: list[Certificate], draw: Random) -> Certificate:
 
 def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
     """Yield prices that nobody proposed."""
-    from tests.test_configurations import random_proof  # it loads HiGHS, beside which CP-SAT cannot be loaded
+    from tests.kvcore.test_configurations import random_proof  # it loads HiGHS, beside which CP-SAT cannot be loaded
 
     if why_not(case.instance, case.objective) is None:
         for _ in range(4):

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from kvcore import OBJECTIVES, Cost, Instance, Request, Slo
 from kvcore.cost import CostFunction, TokensAbove
-from tests.test_counts import like_requests
-from tests.tiny_instances import tiny_instance
+from tests.solvers.test_counts import like_requests
+from tests.support.tiny_instances import tiny_instance
 
 LIMITS = ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
@@ -44,7 +44,7 @@ CORNERS: dict[str, dict[str, Any]] = {
     "alike": {"calls": 0, "arrival": 0, "slo": False},
     "ample": {"host_memory": "no limit", "cost": "unit", "batch_tokens": None, "prefill_tokens": None, "hybrid": True},
 }
-"""What the draw of each corner fixes of `tests/tiny_instances.py`; `_finish` does what that cannot say."""
+"""What the draw of each corner fixes of `tests/support/tiny_instances.py`; `_finish` does what that cannot say."""
 
 
 def tiny(draw: Random, corner: str | None = None) -> tuple[str, Instance]:

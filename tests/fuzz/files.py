@@ -22,7 +22,7 @@ from sweeps import read_study
 from tests.fuzz.case import Case, Part, Wrong, counted_time
 from tests.fuzz.certificates import change
 from tests.fuzz.draw import objective, tiny
-from tests.random_schedules import mutate, random_schedule
+from tests.support.random_schedules import mutate, random_schedule
 
 MODELS = {"instance": Instance, "schedule": Schedule, "certificate": Certificate}
 KINDS = (*MODELS, "study")

@@ -20,9 +20,9 @@ from solvers.search import DOMINANCE, search
 from solvers.search.counts import count_model
 from solvers.search.rules import Rules, valid_rules
 from solvers.task import Bound, Found, Task
-from tests.exhaustive import exhaustive_optimum
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import CORNERS, NEEDED, objective, tiny, traits
+from tests.support.exhaustive import exhaustive_optimum
 
 STATES = 1500
 """States of the exhaustive search that a case may take."""

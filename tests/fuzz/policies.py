@@ -12,8 +12,8 @@ from heuristics.registry import POLICIES, STARTERS
 from kvcore import OBJECTIVES, objective_value, verify_schedule
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import TRAITS, medium, tiny, traits
-from tests.policy_instances import crowded_instance
-from tests.random_schedules import random_instance
+from tests.support.policy_instances import crowded_instance
+from tests.support.random_schedules import random_instance
 
 SOME = 12
 """Policies that each case is for; the others have theirs."""

@@ -11,9 +11,9 @@ from kvcore import OBJECTIVES, InvalidSchedule
 from kvcore import referee as validator
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import TRAITS, tiny, traits
-from tests.naive_executor import Refusal, naive_verify
-from tests.random_schedules import fold, mutate, random_instance, random_schedule, tighten
-from tests.test_properties import assert_same_memory, assert_same_values
+from tests.kvcore.test_properties import assert_same_memory, assert_same_values
+from tests.support.naive_executor import Refusal, naive_verify
+from tests.support.random_schedules import fold, mutate, random_instance, random_schedule, tighten
 
 MUTANTS = 10
 
