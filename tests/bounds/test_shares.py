@@ -75,10 +75,10 @@ def compared(cases):
 
 
 def test_no_bound_exceeds_an_optimum():
-    cases = all_optima(range(2))
+    cases = all_optima(few(range(2), 2))
     found = list(compared(cases))
     assert [case for case in found if case[2] > case[3]] == []
-    assert len(found) > 60
+    assert len(found) > 25
     assert sum(case[2] == case[3] for case in found) > len(found) // 4
 
 
