@@ -104,7 +104,8 @@ def test_bounds_hold_where_token_budgets_are_left_out(monkeypatch):
         except BadInput:
             continue
         with monkeypatch.context() as patch:
-            patch.setattr("solvers.lagrange.solve.time", Clock())
+            for module in ("lagrange.solve", "neighbourhoods.improve"):
+                patch.setattr(f"solvers.{module}.time", Clock())
             value, bound, _ = solve(instance, "total-flow-time", seconds=200)
         assert bound <= optimum <= value
 

@@ -135,7 +135,8 @@ def test_prices_found_are_never_above_the_highest():
 
 
 def test_lagrange_is_right_up_to_its_largest_weights(monkeypatch):
-    monkeypatch.setattr("solvers.lagrange.solve.time", Clock())
+    for module in ("lagrange.solve", "neighbourhoods.improve"):
+        monkeypatch.setattr(f"solvers.{module}.time", Clock())
     answers = 0
     for seed in range(30, 44):
         fixed = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
