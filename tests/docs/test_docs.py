@@ -141,7 +141,6 @@ def test_console_lines_are_run_as_written(tmp_path: Path) -> None:
 
 NOT_RUN = {
     "README.md": ["make, which sets up an environment", "a GPU"],
-    "docs/commands.md": ["a public trace, which is not in the repository"],
     "docs/data.md": ["public traces, which are not in the repository"],
     "docs/sweeps.md": ["a Dask cluster"],
     "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
