@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import kvbound
@@ -16,6 +17,8 @@ HEAD = """# The Python interface
 
 `import kvbound as kv` gives what stands here, each name loaded when it is first used. Everything else may change.
 """
+UNBROKEN = "\0"
+"""A space where a line does not end."""
 
 
 def api_page(root: Path) -> str:
@@ -36,21 +39,28 @@ def _entry(module: str, name: str) -> Iterator[str]:
     thing: Any = getattr(kvbound, name)
     yield f"### `{name}`\n"
     if callable(thing) and not (isinstance(thing, type) and issubclass(thing, BaseException)):
-        yield f"```python notest\n{_called(name, thing)}\n```\n"
+        yield f"```pyi\n{_called(name, thing)}\n```\n"
     said = inspect.getdoc(thing) if callable(thing) else None
     yield f"{said}\n\nFrom `{module}`.\n" if said else f"From `{module}`.\n"
 
 
 def _called(name: str, thing: Any) -> str:
     """Return how it is called: of a class the arguments, of a function their types as well."""
-    signature = inspect.signature(thing)
-    if not isinstance(thing, type):
-        return f"kv.{name}{signature}".replace("'", "")
-    return f"kv.{name}({', '.join(_argument(each) for each in signature.parameters.values() if each.name != 'root')})"
+    signature, typed = inspect.signature(thing), not isinstance(thing, type)
+    arguments = [_argument(each, typed) for each in signature.parameters.values() if each.name != "root"]
+    first = next((k for k, each in enumerate(signature.parameters.values()) if each.kind is each.KEYWORD_ONLY), None)
+    if typed and first is not None:
+        arguments.insert(first, "*")
+    words = f"kv.{name}({', '.join(argument.replace(' ', UNBROKEN) for argument in arguments)})"
+    words += f" -> {signature.return_annotation}".replace(" ", UNBROKEN) if typed else ""
+    return fill(words, 110, subsequent_indent="    ", break_on_hyphens=False).replace(UNBROKEN, " ")
 
 
-def _argument(parameter: inspect.Parameter) -> str:
+def _argument(parameter: inspect.Parameter, typed: bool) -> str:
     default = parameter.default
+    stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+    shown = f"{stars}{parameter.name}: {parameter.annotation}" if typed else parameter.name
     if default is inspect.Parameter.empty:
-        return parameter.name
-    return f"{parameter.name}={default!r}" if isinstance(default, int | str | None) else f"{parameter.name}=.."
+        return shown
+    value = repr(default) if isinstance(default, float | int | str | None) else ".."
+    return f"{shown} = {value}" if typed else f"{shown}={value}"

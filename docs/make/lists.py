@@ -11,6 +11,7 @@ from bounds.ladder import METHODS
 from costmodels import COSTS, DEVICES, MODELS
 from heuristics import POLICIES
 from kvbound.cli.app import app
+from kvcore.instance import Machine
 from solvers.ways import SOLVERS
 from workloads.builtin import BUILTIN
 
@@ -43,8 +44,10 @@ def names_page() -> str:
                  [(f"`{name}`", policy.rule, policy.knows, policy.source) for name, policy in POLICIES.items()]),
         *section("Bounds", ("method", "what it drops"), [(f"`{m.name}`", m.drops) for m in METHODS.values()]),
         *section("Solvers", ("solver", "what it proves"), [(f"`{name}`", s.proves) for name, s in SOLVERS.items()]),
-        *section("Costs", ("cost", "what it is", "source"),
-                 [(f"`{name}`", model.what, model.source) for name, model in COSTS.items()]),
+        *section("Costs", ("cost", "what it is", "tick", "machine", "source"), [
+            (f"`{name}`", model.what, f"{model.tick} s", machine(model.machine), model.source)
+            for name, model in COSTS.items()
+        ]),
         *section("Devices", ("device", "memory", "bandwidth", "dense bf16", "link one way", "source"), [
             (f"`{d.name}`", f"{d.memory / 2**30:g} GiB", f"{d.bandwidth / 1e9:,.0f} GB/s",
              f"{d.flops / 1e12:.1f} TFLOP/s", f"{d.link / 1e9:g} GB/s", d.source)
@@ -54,6 +57,15 @@ def names_page() -> str:
             (f"`{m.name}`", f"{m.parameters:,}", f"{m.kv_bytes() / 1024:g} KiB", m.source) for m in MODELS.values()
         ]),
     ])  # fmt: skip
+
+
+def machine(measured: Machine | None) -> str:
+    """Return the sizes of the machine of a cost, in tokens; nothing for a cost of no machine."""
+    if measured is None:
+        return ""
+    blocks = f" in blocks of {measured.block}" if measured.block > 1 else ""
+    host = f", host {measured.host_memory:,}" if measured.host_memory else ""
+    return f"memory {measured.memory:,}{blocks}{host}; {measured.batch_tokens:,} a batch"
 
 
 def options_page() -> str:

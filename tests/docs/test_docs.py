@@ -57,6 +57,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(aim), f"{name_of(page)}: {file or 'this page'} has no heading #{anchor}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    named = {path for path in re.findall(r"`([a-z_]+/[a-z0-9_./-]*)`", text) if (ROOT / path.split("/")[0]).is_dir()}
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives to the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -134,7 +141,6 @@ def test_console_lines_are_run_as_written(tmp_path: Path) -> None:
 
 NOT_RUN = {
     "README.md": ["make, which sets up an environment", "a GPU"],
-    "docs/commands.md": ["a public trace, which is not in the repository"],
     "docs/data.md": ["public traces, which are not in the repository"],
     "docs/sweeps.md": ["a Dask cluster"],
     "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
