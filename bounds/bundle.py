@@ -49,8 +49,11 @@ class Bundle:
             if len(cuts) > MOST_CUTS:
                 del cuts[next(iter(cuts))]
 
-    def best(self, linear: Vector, low: Vector, high: Vector) -> tuple[Vector, float] | None:
-        """Return the best point of the box for these cuts, and what they promise there (None: the solver failed)."""
+    def best(self, linear: Vector, low: Vector, high: Vector, seconds: float) -> tuple[Vector, float] | None:
+        """Return the best point of the box for these cuts, and what they promise there.
+
+        None if the solver fails, or takes longer.
+        """
         from scipy.optimize import linprog  # loading it takes a while
         from scipy.sparse import csr_matrix
 
@@ -61,8 +64,9 @@ class Bundle:
         table = np.hstack([-np.array([slope for _, slope, _ in rows]), piece])
         bounds = [*zip(low, high, strict=True), *[(None, None)] * pieces]
         cost = -np.concatenate([linear, np.ones(pieces)])
-        found = linprog(cost, csr_matrix(table), [level for _, _, level in rows], bounds=bounds, method="highs")
-        return None if found.x is None else (found.x[:n], float(-found.fun))
+        levels = [level for _, _, level in rows]
+        found = linprog(cost, csr_matrix(table), levels, bounds=bounds, method="highs", options={"time_limit": seconds})
+        return (found.x[:n], float(-found.fun)) if found.status == 0 else None
 
 
 def maximise(
@@ -89,8 +93,9 @@ def maximise(
     best = evaluate(start)
     bundle.learn(best)
     made = 0
-    while time.monotonic() < deadline and best.value < enough and size > 1e-6 and made != rounds:
-        proposed = bundle.best(linear, np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale))
+    while (left := deadline - time.monotonic()) > 0 and best.value < enough and size > 1e-6 and made != rounds:
+        box = np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale)
+        proposed = bundle.best(linear, *box, left)
         if proposed is None:
             size *= SHRINK_A_LOT
             continue

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bounds import kernels
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
-from bounds.task import Task
+from bounds.task import Proposal, Task
 from kvcore.certificates import Configurations, InvalidCertificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.configurations import most_configurations
@@ -106,6 +106,8 @@ class Stage:
         self.linear = np.concatenate([np.where(isin, [kind.count for kind in market.kinds], 0.0), -offered])
         rates = np.where(isin, [kind.rate for kind in market.kinds], 0.0)
         self.scale = np.concatenate([rates, np.full(market.windows, market.unit)])
+        nothing = np.zeros(len(self.linear))
+        self.best = Evaluation(nothing, -np.inf, nothing, nothing)
         self.high = np.concatenate([[float(c[-1]) for c in market.costs], np.full(market.windows, np.inf)])
 
     def improve(
@@ -135,7 +137,9 @@ class Stage:
             slopes[-1, self.inside[i]] -= started[tick, i]
             slopes[-1, kinds:] += started[tick, i] * market.takes[self.inside[i]][tick]
         self.evaluating = time.monotonic() - began
-        return Evaluation(x, float(self.linear @ x + values.sum()), values, slopes)
+        point = Evaluation(x, float(self.linear @ x + values.sum()), values, slopes)
+        self.best = max(self.best, point, key=lambda each: each.value)
+        return point
 
     def enter(self, x: Vector, inside: list[int]) -> Vector:
         """Return the point with a price for those who were not `inside` before: what they cost at the least."""
@@ -182,19 +186,24 @@ class Network:
 def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST) -> Iterator[Configurations]:
     """Yield proofs with rising bounds until the deadline (by `time.monotonic`); most of the rise is in the first ones.
 
-    Networks have at most `most` configurations. Raises BadInput where the instance is not rigid, or too large.
+    Networks have at most `most` configurations. On KeyboardInterrupt the best so far comes first. Raises BadInput where
+    the instance is not rigid, or too large.
     """
     market = WindowPricing(instance, objective)
     x, size, bundle = np.zeros(len(market.kinds) + market.windows), market.priced / 4, Bundle()
     inside: list[int] = []
     for stage in _stages(market, most):
-        best, size = stage.improve(stage.enter(x, inside), bundle, size, GLANCE, deadline)
-        yield stage.proof(best.x)
+        try:
+            best, size = stage.improve(stage.enter(x, inside), bundle, size, GLANCE, deadline)
+        finally:
+            yield stage.proof(stage.best.x)
         x, inside, size = best.x, stage.inside, max(1.0, 4 * size)
         if time.monotonic() + LARGER * (stage.building + ROUNDS * stage.evaluating) > deadline:
             break
-    best, _ = stage.improve(x, bundle, size, WORTH, deadline)
-    yield stage.proof(best.x)
+    try:
+        stage.improve(x, bundle, size, WORTH, deadline)
+    finally:
+        yield stage.proof(stage.best.x)
 
 
 def _stages(market: WindowPricing, most: int) -> Iterator[Stage]:
@@ -211,7 +220,6 @@ def _stages(market: WindowPricing, most: int) -> Iterator[Stage]:
         number = min(fits + step, fails - 1)
 
 
-def propose_configurations(task: Task) -> Configurations:
-    """Return the proof with the best bound."""
-    *_, best = proofs(task.instance, task.objective, task.deadline)
-    return best
+def propose_configurations(task: Task) -> Iterator[Proposal]:
+    """Yield proofs with rising bounds."""
+    return map(Proposal, proofs(task.instance, task.objective, task.deadline))

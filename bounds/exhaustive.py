@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from math import comb, prod
 
-from bounds.task import Task
+from bounds.task import Proposal, Task
 from kvcore.certificates.exhaustive import MOST_STATES, Exhaustive, check_size, look
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -17,8 +18,8 @@ MOST_STANDS = 10**7
 """Ways in which requests may stand, beyond which no search is begun."""
 
 
-def propose_exhaustive(task: Task) -> Exhaustive:
-    """Return the proof of the longest search that the time allows; the first one is always made.
+def propose_exhaustive(task: Task) -> Iterator[Proposal]:
+    """Yield the proofs of searches, each longer than the one before, while the time allows; the first is always made.
 
     Raises BadInput where requests may stand in too many ways for any hope.
     """
@@ -31,11 +32,12 @@ def propose_exhaustive(task: Task) -> Exhaustive:
         began = time.monotonic()
         found = look(task.instance, task.objective, states)
         now = time.monotonic()
+        yield Proposal(Exhaustive(states=found.states))
         reached = found.is_optimum or (task.upper is not None and found.bound >= task.upper)
         # The next search, and checking it, take so many times longer.
         too_late = now + 2 * GROWTH * (now - began) > task.deadline
         if reached or too_late or states == MOST_STATES:
-            return Exhaustive(states=found.states)
+            return
         states = min(states * GROWTH, MOST_STATES)
 
 

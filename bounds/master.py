@@ -30,8 +30,11 @@ class Master:
         self.paths += paths
         self.columns += [csc_array(path.use.reshape(-1, 1)) for path in paths]
 
-    def solve(self) -> tuple[float, Floats] | None:
-        """Return the cost of the best mixture and the prices of the pieces [rows, pieces]; None if the solver fails."""
+    def solve(self, seconds: float) -> tuple[float, Floats] | None:
+        """Return the cost of the best mixture and the prices of the pieces [rows, pieces].
+
+        None if the solver fails, or takes longer.
+        """
         active = np.flatnonzero(self.active)
         use = hstack(self.columns, format="csr")[active]
         kinds = np.array([path.kind for path in self.paths])
@@ -41,7 +44,13 @@ class Master:
         limits = np.concatenate([self.oracle.room.ravel()[active], -self.counts])
         slack = csc_array((-np.ones(n), (len(active) + np.arange(n), np.arange(n))), shape=(len(limits), n))
         cost = np.concatenate([[path.cost for path in self.paths], self.late])
-        answer = linprog(cost, A_ub=hstack([rows, slack], format="csc"), b_ub=limits, method="highs-ds")
+        answer = linprog(
+            cost,
+            A_ub=hstack([rows, slack], format="csc"),
+            b_ub=limits,
+            method="highs-ds",
+            options={"time_limit": seconds},
+        )
         if answer.status != 0:
             return None
         prices = np.zeros(self.active.size)

@@ -100,13 +100,17 @@ class PricePoint:
 
 
 class Oracle:
-    """Evaluates prices that are the same within each `piece` slots, looking at every `stride`-th first slot."""
+    """Evaluates prices that are the same within each `piece` slots, looking at every `stride`-th first slot.
+
+    It keeps the `best`.
+    """
 
     def __init__(self, market: SlotPricing, slots: int, piece: int, stride: int) -> None:
         self.market, self.slots, self.piece, self.stride = market, slots, piece, stride
         self.pieces = -(-slots // piece)
         self.sides = [[w.sides(market.machine, kind.request) for w in market.windows] for kind in market.kinds]
         self.room = market.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
+        self.best = PricePoint(np.zeros(self.room.shape), -np.inf, [])
 
     def evaluate(self, prices: Floats) -> PricePoint:
         """Return the bound at these prices (roughly, if the stride is above 1), and the paths."""
@@ -123,7 +127,9 @@ class Oracle:
             total, use = self._path(kind, self.sides[k], kernels.PriceArrays(rows, sums, moments, toll))
             paid += kind.count * total
             paths.append(RequestPath(k, total - float((use * prices).sum()), use))
-        return PricePoint(prices, paid - float((prices * self.room).sum()), paths)
+        point = PricePoint(prices, paid - float((prices * self.room).sum()), paths)
+        self.best = max(self.best, point, key=lambda each: each.bound)
+        return point
 
     def _path(self, kind: PricedKind, sides: Sides, prices: kernels.PriceArrays) -> tuple[float, Floats]:
         path = np.zeros((len(kind.legs), 3), np.int64)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
 from bounds.ascent import ascend
 from bounds.generate import generate
 from bounds.prices import DEVICE, Floats, Oracle, PricePoint, SlotPricing, first_prices, proof_of
-from bounds.task import Task
-from kvcore.certificates import Prices, Windows
+from bounds.task import Proposal, Task
+from kvcore.certificates import Windows
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.prices import kinds, spend, why_not
 from kvcore.errors import BadInput
@@ -28,13 +29,13 @@ MOST_SLOTS = 400_000
 """Slots beyond which arrays of prices for every request would take too long: coarsen first."""
 
 
-def propose_prices(task: Task) -> Prices:
-    """Return prices of the limits of each slot."""
+def propose_prices(task: Task) -> Iterator[Proposal]:
+    """Yield prices of the limits of each slot."""
     return _propose(task, ())
 
 
-def propose_windows(task: Task) -> Prices:
-    """Return prices of the limits, and of the windows around the ends of large requests.
+def propose_windows(task: Task) -> Iterator[Proposal]:
+    """Yield prices of the limits, and of the windows around the ends of large requests.
 
     Raises BadInput where no two requests are too large for each other.
     """
@@ -56,27 +57,30 @@ def large_ends(instance: Instance) -> Windows | None:
     return windows if len(large) > 1 else None
 
 
-def _propose(task: Task, windows: tuple[Windows, ...]) -> Prices:
+def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
     market = SlotPricing(task.instance, task.objective, windows)
     first, slots = first_prices(market, MOST_SLOTS)
     if slots > MOST_SLOTS:
         raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
-    spend(Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
+    spend(count := Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
+    task.begin(count)
     calls = any(request.calls for request in task.instance.requests)
     piece = max(1, slots // PIECES) if calls else 1
     oracle = Oracle(market, slots, piece, max(1, piece // STRIDES))
     start = np.zeros(oracle.room.shape)
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
-    begin = [oracle.evaluate(np.zeros(oracle.room.shape)), oracle.evaluate(start)]
-    if calls:
-        prices = generate(oracle, begin, task.deadline).prices
-    else:
-        prices = _ascend(oracle, begin[0] if windows else max(begin, key=lambda point: point.bound), task)
-    return proof_of(market, oracle.spread(prices))
+    try:
+        begin = [oracle.evaluate(np.zeros(oracle.room.shape)), oracle.evaluate(start)]
+        if calls:
+            generate(oracle, begin, task.deadline)
+        else:
+            _ascend(oracle, begin[0] if windows else oracle.best, task)
+    finally:  # on KeyboardInterrupt too
+        yield Proposal(proof_of(market, oracle.spread(oracle.best.prices)))
 
 
-def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> Floats:
-    """Return the best prices found; a row is measured in its limit, so that all rows move alike."""
+def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> None:
+    """Look for better prices; a row is measured in its limit, so that all rows move alike."""
     scale = np.where(oracle.market.limits > 0, oracle.market.limits, 1.0)[:, None]
 
     def evaluate(scaled: Floats) -> tuple[float, Floats]:
@@ -84,9 +88,7 @@ def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> Floats:
         return point.bound, oracle.excess(point) / scale
 
     target = begin.bound * (1 + HOPE) if task.upper is None else float(task.upper)
-    _, scaled = ascend(
+    ascend(
         evaluate, begin.prices * scale, target, rounds=ROUNDS, margin=MARGIN * abs(begin.bound), step=4.0,
         momentum=0.75, patience=20, go_on=lambda best: time.monotonic() < task.deadline,
     )  # fmt: skip
-    prices: Floats = scaled / scale
-    return prices

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,15 +28,24 @@ DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: where it stands, and its fields by column."""
+    """One row of a table, and where it stands in its file."""
 
-    source: str
-    line: int
-    fields: dict[str, str]
+    table: Table
+    place: int
+
+    @property
+    def source(self) -> str:
+        """The file."""
+        return self.table.source
+
+    @property
+    def line(self) -> int:
+        """The line of the file."""
+        return self.table.lines[self.place]
 
     def text(self, column: str) -> str:
         """Return the field as it stands (without white space around it)."""
-        return self.fields[column].strip()
+        return self.table.columns[column][self.place].strip()
 
     def label(self, column: str) -> str:
         """Return the field as a name of 1 to 90 printable characters."""
@@ -70,19 +80,44 @@ class Row:
 
     def refuse(self, column: str, wanted: str) -> NoReturn:
         """Raise BadInput: the field is not what it has to be."""
-        value = self.fields[column]
+        value = self.table.columns[column][self.place]
         shown = repr(value if len(value) <= 40 else value[:38] + "..") if value else "empty"
         raise BadInput(f"{self.source}, line {self.line}: {column} must be {wanted}, it is {shown}")
 
 
-def read_rows(path: str | Path, columns: Sequence[str]) -> list[Row]:
+@dataclass(frozen=True)
+class Table:
+    """The columns of a file that were asked for, as text; a row is made when it is looked at."""
+
+    source: str
+    columns: dict[str, list[str]]
+    lines: array[int]
+    """The line of the file in which each row ends."""
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __iter__(self) -> Iterator[Row]:
+        return (Row(self, place) for place in range(len(self)))
+
+    def add(self, line: int, fields: Iterable[str]) -> None:
+        """Add a row."""
+        self.lines.append(line)
+        for column, field in zip(self.columns.values(), fields, strict=True):
+            column.append(field)
+
+
+def read_rows(path: str | Path, columns: Sequence[str]) -> Table:
     """Return the rows of a CSV file whose first line names (at least) these columns. BadInput if it is not one."""
     source = str(path)
     reader = csv.reader(io.StringIO(read_text(path).removeprefix("\ufeff"), newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
         _check_header(source, header, columns)
-        rows = list(_rows(source, header, reader))
+        rows = Table(source, {name: [] for name in columns}, array("q"))
+        places = [header.index(name) for name in rows.columns]
+        for fields in _rows(source, header, reader):
+            rows.add(reader.line_num, (fields[place] for place in places))
     except csv.Error as error:
         raise BadInput(f"{source}, line {reader.line_num}: not a CSV file: {error}") from None
     if not rows:
@@ -99,7 +134,7 @@ def _check_header(source: str, header: Sequence[str], columns: Sequence[str]) ->
             raise BadInput(f"{source}, line 1: {what} {column}; the columns needed are {', '.join(columns)}")
 
 
-def _rows(source: str, header: list[str], reader: Any) -> Iterator[Row]:
+def _rows(source: str, header: list[str], reader: Any) -> Iterator[list[str]]:
     for fields in reader:
         if not any(field.strip() for field in fields):
             continue
@@ -107,7 +142,7 @@ def _rows(source: str, header: list[str], reader: Any) -> Iterator[Row]:
             raise BadInput(
                 f"{source}, line {reader.line_num}: {len(fields)} fields, the header names {len(header)} columns"
             )
-        yield Row(source, reader.line_num, dict(zip(header, fields, strict=True)))
+        yield fields
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Hashable], order: str, what: str) -> list[list[Row]]:

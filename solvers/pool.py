@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from queue import Empty, Queue
 
 from kvcore.metrics import Value
-from solvers.process import Process
+from solvers.process import Process, undisturbed
 from solvers.task import GRACE, Done, Failed, Message, Stop, Task
 
 
@@ -53,7 +53,7 @@ def race(
 
     `on_message` gets every message as it comes; `tick` is called several times a second; `best_known` is the value that
     all workers are told whenever it changes. Returns how each that started ended. KeyboardInterrupt stops the workers
-    and is answered by their end "interrupted": nothing that was reported is lost.
+    and is answered by their end "interrupted", even if none had started: nothing that was reported is lost.
     """
     inbox: Queue[tuple[Worker, Message | None]] = Queue()
     started = time.monotonic()
@@ -68,7 +68,8 @@ def race(
                 if workers and now >= task.time_limit:
                     continue
                 left = replace(task, time_limit=max(0.1, task.time_limit - now))
-                workers.append(_start(left, inbox, now + left.time_limit + GRACE))
+                with undisturbed():
+                    workers.append(_start(left, inbox, now + left.time_limit + GRACE))
                 idle = False
             if idle:
                 break
@@ -86,7 +87,7 @@ def race(
             worker.process.kill()
     while not inbox.empty():
         _receive(inbox, on_message)
-    return [worker.done for worker in workers if worker.done is not None]
+    return [worker.done for worker in workers if worker.done is not None] or [Done("interrupted", "")]
 
 
 def _start(task: Task, inbox: Queue[tuple[Worker, Message | None]], ends: float) -> Worker:

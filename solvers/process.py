@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -68,6 +68,25 @@ class Process:
         self.errors.seek(0)
         lines = self.errors.read()[-2000:].decode(errors="replace").strip().splitlines()
         return code, f"its process ended with code {code}: {lines[-1] if lines else 'it left no message'}"
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Hold back Ctrl-C and SIGTERM until the end of the block: what begins in it is not left half done."""
+    if threading.current_thread() is not threading.main_thread():  # only there Python takes signals
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in before:
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for first in came[:1]:
+            signal.raise_signal(first)
 
 
 def to_parent() -> Callable[[object], None]:

@@ -56,13 +56,17 @@ def read_certificate(source: str | Path) -> Certificate:
     return parse(Certificate, read_text(source), str(source))
 
 
-def certify(instance: Instance, objective: str, proof: Proof) -> Certificate:
-    """Return the certificate of the bound that a proof gives (InvalidCertificate if it gives none)."""
+def certify(instance: Instance, objective: str, proof: Proof, value: Value | None = None) -> Certificate:
+    """Return the certificate of the bound that a proof gives (InvalidCertificate if it gives none).
+
+    `value` is what `proof.value` has returned, where that was called before.
+    """
+    value = proof.value(instance, objective) if value is None else value
     return Certificate.model_validate(
         {
             "instance_sha256": instance.sha256,
             "objective": objective,
-            "bound": str(rounded(proof.value(instance, objective), objective)),
+            "bound": str(rounded(value, objective)),
             "why": proof.why,
             "made_by": f"kvbound {kvcore.__version__}",
             "proof": proof,

@@ -60,7 +60,7 @@ class Shares(Proof):
         """Return the best value for one machine that interrupts at will and serves each request its shares."""
         check_objective(objective)
         self._check(instance)
-        self._spend(instance, budget)
+        self.spend(instance, budget)
         market = Market(instance, self)
         if objective == "busy-time":
             return market.busy_time()
@@ -73,7 +73,7 @@ class Shares(Proof):
             return market.late()
         return market.total(objective)
 
-    def _spend(self, instance: Instance, budget: Budget) -> None:
+    def spend(self, instance: Instance, budget: Budget) -> None:
         """Count what steps, pieces and requests take; more than `MOST_STEPS` steps are refused without any work."""
         requests, count = len(instance.requests), len(self.functions)
         steps = min(MOST_STEPS, sum(request.output for request in instance.requests))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import random
 import re
 import tracemalloc
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from kvcore import BadInput, Batch, Instance, Machine, Request, Schedule, Segment, Slo, verify_schedule
 from kvcore.certificates import Certificate
+from kvcore.csv_table import read_rows
 from kvcore.files import MAX_BYTES, parse, read_instance, read_schedule, read_text, write_text
 from kvcore.instance import LIMIT
 from tests.support.mars_schedules import MARS, mars
@@ -450,6 +452,7 @@ UNITS = {
     "wrong starts": '{"start":""},',
     "unknown keys": '{"start":0,"a":0},',
     "good batches": '{"start":0,"work":{"R1":1}},',
+    "good batches of many requests": '{"start":0,"work":{"R1":1,"R2":1,"R3":1}},',
 }
 """What a schedule is full of."""
 
@@ -467,14 +470,35 @@ def test_reading_takes_memory_in_proportion_to_the_file(what: str) -> None:
     text = f'{{"instance_sha256":"x","batches":[{text}]{more}}}'
     tracemalloc.start()
     try:
-        if what == "good batches":
+        if what.startswith("good"):
             parse(Schedule, text, "x")
         else:
             with pytest.raises(BadInput):
                 parse(Schedule, text, "x")
-        assert tracemalloc.get_traced_memory()[1] < 30 * len(text)
+        assert tracemalloc.get_traced_memory()[1] < (20 if what.startswith("good") else 30) * len(text)
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("header", "row"), [("a,b", "1,2"), ("a,b,c,d", ",,,1"), ("a,b", "12.5,tool")])
+def test_reading_a_table_takes_memory_in_proportion_to_the_file(tmp_path: Path, header: str, row: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(header + "\n" + f"{row}\n" * 20_000)
+    tracemalloc.start()
+    try:
+        rows = read_rows(path, header.split(","))
+        assert tracemalloc.get_traced_memory()[1] < 20 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+    assert [(last.line, last.text("b")) for last in rows][-1] == (20_001, row.split(",")[1])
+
+
+def test_a_part_of_a_batch_that_is_left_out_stays_empty() -> None:
+    batch = Batch(start=0, work={"R1": 1})
+    with pytest.raises(TypeError, match="a batch is not changed: make another one"):
+        batch.drop["R1"] = 1
+    assert batch == Batch(start=0, work={"R1": 1}, drop={}, swap_out={}, swap_in={})
+    assert pickle.loads(pickle.dumps(batch)) == batch
 
 
 def test_a_small_file_takes_no_memory_for_a_large_one(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from heuristics import best_schedule, better_traces
 from kvcore import BadInput, MissingTool, objective_value
 from kvcore.result import Horizon, Result
 from solvers import driver, pool
+from solvers.process import Process
 from solvers.task import Bound, Done, Failed, Found, Task
 from solvers.ways import SOLVERS, Solver
 from workloads.builtin import builtin_instance
@@ -50,6 +52,33 @@ def test_gurobi_solves_what_its_licence_allows_and_says_what_it_does_not():
         pytest.skip("a full Gurobi licence is here, so there is no limit to report")
     with pytest.raises(MissingTool, match=r"limited to 2000 variables .* use --solver highs"):
         solvers.solve(MARS, formulation="batch-bigm", handling="free", solver="gurobi")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_a_worker_starts_comes_when_it_can_be_ended(monkeypatch, number):
+    started = []
+
+    class Slow(Process):
+        def __init__(self, *arguments):
+            signal.raise_signal(number)
+            super().__init__(*arguments)
+            started.append(self)
+
+    monkeypatch.setattr(pool, "Process", Slow)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        assert pool.race([task(MARS)], lambda *_: None, lambda: None) == [Done("interrupted", "")]
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert started[0].has_ended()
+
+
+def test_ctrl_c_before_any_worker_started_leaves_the_bound_and_the_policies_schedule(monkeypatch):
+    monkeypatch.setattr(driver._Run, "decided", mock.Mock(side_effect=[KeyboardInterrupt, None]))
+    result = solvers.solve(MARS)
+    assert result.stopped == "interrupted"
+    assert 0 < result.bound <= result.value
 
 
 def test_time_limit_keeps_schedule_and_bound(monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 
 from kvcore.cost import Cost
@@ -39,9 +40,9 @@ def read_azure(
         BadInput: the file is not such a table (with line and column), or an argument is out of range.
     """
     rows = read_rows(path, COLUMNS)
-    rows = rows[: check_take(take, len(rows), "rows in the file")]
-    requests, begin, before = [], _seconds(rows[0]), Fraction(0)
-    for number, row in enumerate(rows, 1):
+    count = check_take(take, len(rows), "rows in the file")
+    requests, begin, before = [], _seconds(next(iter(rows))), Fraction(0)
+    for number, row in enumerate(islice(rows, count), 1):
         since = _seconds(row) - begin
         if since < before:
             row.refuse("TIMESTAMP", "no earlier than that of the row before")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kvcore.coarsen import coarsen
 from kvcore.cost import Cost
-from kvcore.csv_table import MachineFor, Row, build_instance, check_take, check_tick, grouped, read_rows
+from kvcore.csv_table import MachineFor, Row, Table, build_instance, check_take, check_tick, grouped, read_rows
 from kvcore.errors import BadInput
 from kvcore.instance import Call, Instance, Machine, Request, Segment
 from workloads.arrivals import arrivals
@@ -105,7 +105,7 @@ def infercept_slice(path: str | Path, k: int, seed: int, direction: str = "restr
 # --- one request -----------------------------------------------------------------------------------------------------
 
 
-def _of_kind(rows: Sequence[Row], augmentation: str | None) -> list[Row]:
+def _of_kind(rows: Table, augmentation: str | None) -> list[Row]:
     """Return the rows of one augmentation (None: all)."""
     kinds = {row.label("augmentation") for row in rows}
     if augmentation is not None and augmentation not in kinds:
