@@ -14,10 +14,10 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.chains import alike, chains
+from formulations.chains import chains
 from formulations.horizon import latest_completions, latest_first_tokens
 from formulations.timing import is_paced, time_scale
-from kvcore.instance import Instance
+from kvcore.instance import Instance, alike
 from kvcore.metrics import Value
 
 Rows = Iterator[Any]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -174,6 +176,14 @@ class Slo(Noun):
     normalized_latency: PositiveFraction | None = None
 
 
+class SloTicks(NamedTuple):
+    """The most ticks to the first token and to the end, from the arrival, and between the two (None: no limit)."""
+
+    first: int | None
+    last: int | None
+    between: int | None
+
+
 class Request(Noun):
     """A request: when it arrives, its prompt, and its segments."""
 
@@ -197,6 +207,20 @@ class Request(Noun):
     def calls(self) -> tuple[Call, ...]:
         """The calls in order, one fewer than the segments."""
         return tuple(segment.call for segment in self.segments if segment.call is not None)
+
+    @cached_property
+    def shape(self) -> Request:
+        """The request without its id: requests of one shape are alike."""
+        return self.replace(id="-")
+
+    @cached_property
+    def slo_ticks(self) -> SloTicks:
+        """What the SLOs allow in whole ticks: a request is late if and only if it exceeds one of these."""
+        slo = self.slo or Slo()
+        normalized = None if slo.normalized_latency is None else math.floor(slo.normalized_latency * self.output)
+        last = min((ticks for ticks in (slo.latency, normalized) if ticks is not None), default=None)
+        between = math.floor(slo.tpot * (self.output - 1)) if slo.tpot is not None and self.output > 1 else None
+        return SloTicks(slo.ttft, last, between)
 
     @cached_property
     def output(self) -> int:
@@ -223,6 +247,14 @@ class Request(Noun):
     def context_at_call(self, k: int) -> int:
         """KV tokens held when call `k` (from 0) starts: everything known but the token just generated."""
         return self.known[k] + self.segments[k].decode - 1
+
+
+def alike(requests: Iterable[Request]) -> list[list[int]]:
+    """Return the requests, by their places, in groups that differ in their ids only."""
+    groups: dict[Request, list[int]] = {}
+    for i, request in enumerate(requests):
+        groups.setdefault(request.shape, []).append(i)
+    return list(groups.values())
 
 
 class Coarsening(Noun):

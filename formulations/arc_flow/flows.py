@@ -17,10 +17,9 @@ from pyomo.core.expr import LinearExpression
 from formulations.arc_flow.graph import Arc, Charge, Graph
 from formulations.arc_flow.setting import make_setting
 from formulations.arc_flow.transitions import Action, Transitions
-from formulations.chains import alike
 from formulations.horizon import latest_completions
 from formulations.timing import is_paced, time_scale
-from kvcore.instance import Instance, Request
+from kvcore.instance import Instance, Request, alike
 from kvcore.metrics import Value
 
 Rows = Iterator[Any]
@@ -88,7 +87,7 @@ class Flows:
 
     def _charge(self, request: Request) -> Charge:
         """Return what the sum over requests counts of this one."""
-        zero, slo = request.arrival - self.origin, request.slo
+        zero = request.arrival - self.origin
         match self.objective_name:
             case "total-flow-time":
                 return Charge(zero, last=1)
@@ -98,13 +97,9 @@ class Flows:
                 return Charge(zero, last=self.denominator // request.output)
             case "total-ttft":
                 return Charge(zero, first=1)
-            case "late-requests" if slo is not None:
-                normalized = slo.normalized_latency
-                limits = [slo.latency, None if normalized is None else math.floor(normalized * request.output)]
-                last = min((limit for limit in limits if limit is not None), default=None)
-                paced = slo.tpot is not None and request.output > 1
-                between = math.floor(slo.tpot * (request.output - 1)) if slo.tpot is not None and paced else None
-                return Charge(zero, slo_first=slo.ttft, slo_last=last, slo_between=between)
+            case "late-requests":
+                first, last, between = request.slo_ticks
+                return Charge(zero, slo_first=first, slo_last=last, slo_between=between)
         return Charge(zero)
 
     def _remove_costly(self, upper_bound: Value) -> None:

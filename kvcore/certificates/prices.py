@@ -169,7 +169,7 @@ class Prices(Proof):
 
 def kinds(instance: Instance) -> Counter[Request]:
     """Return how many requests there are of each kind, but for their ids."""
-    return Counter(request.replace(id="any") for request in instance.requests)
+    return Counter(request.shape for request in instance.requests)
 
 
 def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int, windows: int = 0) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import floor, lcm
+from math import lcm
 
 import numpy as np
 
@@ -168,15 +168,8 @@ def _without_calls(request: Request) -> tuple[Segment, ...]:
 
 def _deadlines(request: Request) -> tuple[int, int, int]:
     """Return the last ticks at which the first token and the end are on time, and the ticks allowed between them."""
-    slo, arrival, outputs = request.slo, request.arrival, request.output
-    if slo is None:
-        return NEVER, NEVER, NEVER
-    first_by = NEVER if slo.ttft is None else arrival + slo.ttft
-    done_by = NEVER if slo.latency is None else arrival + slo.latency
-    if slo.normalized_latency is not None:
-        done_by = min(done_by, arrival + floor(slo.normalized_latency * outputs))
-    between = NEVER if slo.tpot is None or outputs == 1 else floor(slo.tpot * (outputs - 1))
-    return first_by, done_by, between
+    first, last, between = (NEVER if ticks is None else ticks for ticks in request.slo_ticks)
+    return min(NEVER, request.arrival + first), min(NEVER, request.arrival + last), between
 
 
 def _check_size(instance: Instance, scale: int) -> None:
