@@ -47,7 +47,7 @@ def load(path: Path) -> Hypothesis:
 
 
 def load_all(path: Path) -> dict[str, Hypothesis]:
-    """Return what a file defines: one HYPOTHESIS, named as the file, or HYPOTHESES by their names (BadInput as `load`)."""
+    """Return what a file defines, by name: HYPOTHESES, or one HYPOTHESIS, named as the file. BadInput as `load`."""
     spec = importlib.util.spec_from_file_location(f"_hypothesis_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise BadInput(f"{path}: not a Python file; a hypothesis is one, and its name ends in .py")
