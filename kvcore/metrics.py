@@ -146,13 +146,7 @@ def measures(trace: Trace) -> dict[str, Any]:
         "tokens_recomputed": sum(span.recomputed for request in requests for span in request.spans),
         "tokens_swapped_out": sum(run.features.swap_out_tokens for run in trace.runs),
         "tokens_swapped_in": sum(run.features.swap_in_tokens for run in trace.runs),
-        "waste": {
-            "calls": trace.waste.calls,
-            "queued": trace.waste.queued,
-            "transfer": trace.waste.transfer,
-            "recomputation": trace.waste.recomputation,
-            "total": trace.waste.total,
-        },
+        "waste": trace.waste.parts(),
     }
 
 

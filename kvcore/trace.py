@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import takewhile
 from typing import Literal, NamedTuple
@@ -215,6 +215,10 @@ class Waste:
     def total(self) -> int:
         """All four parts together."""
         return self.calls + self.queued + self.transfer + self.recomputation
+
+    def parts(self) -> dict[str, int]:
+        """Return each part and the total, by name."""
+        return {**asdict(self), "total": self.total}
 
 
 @dataclass

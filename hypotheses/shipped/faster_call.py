@@ -16,7 +16,7 @@ HYPOTHESES = {
         family=drawn(
             "3 requests, each with 1 free call at most, 4 tokens a batch, eviction, room on the host",
             1000,
-            lambda draw, name: drawn_instance(draw, name, EVICTING, calls=1, least_calls=1),
+            lambda draw, name: drawn_instance(draw, name, EVICTING),
         ),
         predicate=never_hurts(*CHANGE, policy),
     )
