@@ -57,7 +57,7 @@ class SlotPricing:
         if reason is not None:
             raise BadInput(f"prices of slots {reason}")
         self.instance, self.objective, self.machine = instance, objective, instance.machine
-        self.origin = min(request.arrival for request in instance.requests)
+        self.origin = instance.first_arrival
         self.kinds = [self._kind(request, count) for request, count in kinds(instance).items()]
         machine, self.windows = self.machine, windows
         self.part = (machine.prefill_limit if machine.chunked else None) or 0

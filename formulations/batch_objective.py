@@ -12,7 +12,7 @@ import pyomo.environ as pyo
 
 from formulations.batch_clock import Starts
 from formulations.batch_variables import BatchVariables, Rows
-from kvcore.metrics import Value
+from kvcore.metrics import Value, scale_of, weight
 
 
 class BatchObjective:
@@ -24,8 +24,7 @@ class BatchObjective:
     def __init__(self, program: BatchVariables) -> None:
         self.program, self.model, self.name = program, program.model, program.objective_name
         self.requests = [chain.request for chain in program.chains]
-        normalized = self.name == "normalized-latency"
-        self.denominator = math.lcm(*(request.output for request in self.requests)) if normalized else 1
+        self.denominator = scale_of(self.requests, self.name)
         self.limits = [request.slo_ticks for request in self.requests] if self.name == "late-requests" else []
         model = self.model
         longest = program.clock.latest if isinstance(program.clock, Starts) else program.clock.batches
@@ -110,9 +109,7 @@ class BatchObjective:
 
     def weight(self, i: int) -> int:
         """Return what a unit of the flow time of request i adds to the sum."""
-        if self.name == "weighted-flow-time":
-            return self.requests[i].weight
-        return self.denominator // self.requests[i].output if self.name == "normalized-latency" else 1
+        return int(self.denominator * weight(self.requests[i], self.name))
 
     def bound(self, dual_bound: float) -> Value:
         """Turn a solver's dual bound into the objective's unit, rounded up because objectives are integers in it.

@@ -219,7 +219,7 @@ class BatchClock(ABC):
 
     def __init__(self, program: BatchVariables, batches: int) -> None:
         self.program, self.model, self.batches = program, program.model, batches
-        self.origin = min(request.arrival for request in program.instance.requests)
+        self.origin = program.instance.first_arrival
 
     def variables(self) -> None:  # noqa: B027 - a clock may need none
         """Add the variables of the clock to the model."""

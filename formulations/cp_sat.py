@@ -7,13 +7,12 @@ attention term is a product, minima are minima. At most `batches` batches, the u
 from __future__ import annotations
 
 from fractions import Fraction
-from math import lcm
 from typing import Any
 
 from kvcore.cost import CostFunction, Features
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance, Request
-from kvcore.metrics import OBJECTIVES, Value
+from kvcore.metrics import OBJECTIVES, Value, scale_of
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import Trace
 
@@ -70,7 +69,7 @@ class CpSat:
             raise BadInput(f"cp-sat has no objective {objective!r}")
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective
         self.batches = range(batches)
-        self.scale = lcm(*(r.output for r in instance.requests)) if objective == "normalized-latency" else 1
+        self.scale = scale_of(instance.requests, objective)
         self.model = cp_model.CpModel()
         self.longest_batch = self._longest_batch()
         self.latest = self._latest(upper_bound)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations_with_replacement, product
 
 from pydantic import ValidationError
@@ -219,7 +219,7 @@ def fixed_handlings(instance: Instance) -> Iterator[Instance]:
 
 
 def _handled(instance: Instance, handlings: Iterator[Handling]) -> Instance:
-    return fix_calls(instance, lambda call: call.replace(handling=next(handlings)))
+    return instance.with_calls(lambda call: call.replace(handling=next(handlings)))
 
 
 def with_faster_call(instance: Instance) -> Instance:
@@ -233,16 +233,7 @@ def with_faster_call(instance: Instance) -> Instance:
         left = 0
         return call.replace(duration=call.duration - 1)
 
-    return fix_calls(instance, change)
-
-
-def fix_calls(instance: Instance, change: Callable[[Call], Call]) -> Instance:
-    """Return the instance with every call changed, in order."""
-    requests = []
-    for request in instance.requests:
-        segments = tuple(s if s.call is None else s.replace(call=change(s.call)) for s in request.segments)
-        requests.append(request.replace(segments=segments))
-    return instance.replace(requests=tuple(requests))
+    return instance.with_calls(change)
 
 
 def with_shorter_output(instance: Instance, i: int) -> Instance | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -244,6 +244,11 @@ class Request(Noun):
             accumulate((s.decode + (s.call.returns if s.call else 0) for s in self.segments[:-1]), initial=self.prompt)
         )
 
+    def with_calls(self, change: Callable[[Call], Call]) -> Request:
+        """Return the same request with every call changed, in order."""
+        segments = (segment.replace(call=segment.call and change(segment.call)) for segment in self.segments)
+        return self.replace(segments=tuple(segments))
+
     def context_at_call(self, k: int) -> int:
         """KV tokens held when call `k` (from 0) starts: everything known but the token just generated."""
         return self.known[k] + self.segments[k].decode - 1
@@ -309,6 +314,11 @@ class Instance(Noun):
         return {request.id: request for request in self.requests}
 
     @cached_property
+    def first_arrival(self) -> int:
+        """Tick of the first arrival."""
+        return min(request.arrival for request in self.requests)
+
+    @cached_property
     def index(self) -> dict[str, int]:
         """Position of each request id."""
         return {request.id: i for i, request in enumerate(self.requests)}
@@ -319,17 +329,11 @@ class Instance(Noun):
 
     def with_calls_handled(self, handling: Handling) -> Instance:
         """Return the same instance with one handling for all calls."""
-        return self.replace(
-            requests=tuple(
-                request.replace(
-                    segments=tuple(
-                        segment.replace(call=segment.call and segment.call.replace(handling=handling))
-                        for segment in request.segments
-                    )
-                )
-                for request in self.requests
-            )
-        )
+        return self.with_calls(lambda call: call.replace(handling=handling))
+
+    def with_calls(self, change: Callable[[Call], Call]) -> Instance:
+        """Return the same instance with every call changed, in order."""
+        return self.replace(requests=tuple(request.with_calls(change) for request in self.requests))
 
     def to_json(self, indent: int | None = 1) -> str:
         """Return the instance file as text, every key written."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from math import lcm
 from typing import Any
 
 from kvcore.errors import BadInput
@@ -113,6 +114,11 @@ def weight(request: Request, objective: str) -> Fraction:
         "weighted-flow-time": Fraction(request.weight),
         "normalized-latency": Fraction(1, request.output),
     }[objective]
+
+
+def scale_of(requests: Iterable[Request], objective: str) -> int:
+    """Return what makes the objective whole if it is multiplied by it: for averages, the outputs' common multiple."""
+    return lcm(*(request.output for request in requests)) if objective == "normalized-latency" else 1
 
 
 def objective_value(trace: Trace, objective: str) -> Value:

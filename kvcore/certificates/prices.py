@@ -86,7 +86,7 @@ class Prices(Proof):
             self._check_size(instance.machine, request, objective)
         rows = self._rows(instance.machine)
         tolls = [prefix(self._row(family.price)) for family in self.windows]
-        origin = min(request.arrival for request in instance.requests)
+        origin = instance.first_arrival
         ways = sum(
             count * self._cheapest(instance.machine, objective, request, origin, rows, tolls)
             for request, count in alike.items()

@@ -39,7 +39,7 @@ from typing import NamedTuple
 from kvcore.certificates.batches import UNWATCHED, Batches, Choice, Node, Option, State, TooManyStates, as_batch
 from kvcore.certificates.left import Left
 from kvcore.instance import Instance, Request, alike
-from kvcore.metrics import Value, check_objective
+from kvcore.metrics import Value, check_objective, scale_of
 from kvcore.schedule import Schedule
 
 COMPARED = 32
@@ -77,7 +77,7 @@ class Search:
         self.every_tick = every_tick or (
             objective == "late-requests" and any(r.slo is not None and r.slo.tpot is not None for r in self.requests)
         )
-        self.scale = math.lcm(*(r.output for r in self.requests)) if objective == "normalized-latency" else 1
+        self.scale = scale_of(self.requests, objective)
         self.alike = [group for group in alike(self.requests) if len(group) > 1]
         self.left = Left(instance) if guided else None
         self.seen = 0

@@ -65,7 +65,7 @@ class Shares(Proof):
         if objective == "busy-time":
             return market.busy_time()
         if objective == "makespan":
-            first = min(request.arrival for request in instance.requests)
+            first = instance.first_arrival
             return max(first + market.busy_time(), market.last(by_flow=False))
         if objective == "max-flow-time":
             return market.last(by_flow=True)

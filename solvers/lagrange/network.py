@@ -87,7 +87,7 @@ class Network:
         self.instance, self.objective = instance, objective
         self.is_late = not exact and late_segments(instance)
         self.setting = make_setting(with_pause(instance), objective)
-        self.origin = min(request.arrival for request in instance.requests)
+        self.origin = instance.first_arrival
         machine = instance.machine
         limits = (
             machine.block_limit, machine.host_memory, machine.batch_tokens,
