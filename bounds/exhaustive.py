@@ -43,6 +43,5 @@ def propose_exhaustive(task: Task) -> Iterator[Proposal]:
 
 def stands(instance: Instance) -> int:
     """Return in how many ways requests may stand, counting only tokens generated, and like requests as one kind."""
-    kinds = Counter(request.model_dump_json(exclude={"id"}) for request in instance.requests)
-    outputs = {request.model_dump_json(exclude={"id"}): request.output for request in instance.requests}
-    return prod(comb(outputs[kind] + count, count) for kind, count in kinds.items())
+    kinds = Counter(request.shape for request in instance.requests)
+    return prod(comb(kind.output + count, count) for kind, count in kinds.items())

@@ -7,7 +7,6 @@ the paths known so far within the limits, its duals are new prices, and at these
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from bounds import kernels
 from kvcore.certificates import Prices, Windows
-from kvcore.certificates.prices import FLOWS, why_not
+from kvcore.certificates.prices import FLOWS, kinds, why_not
 from kvcore.certificates.ways import Course
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request
@@ -58,9 +57,8 @@ class SlotPricing:
         if reason is not None:
             raise BadInput(f"prices of slots {reason}")
         self.instance, self.objective, self.machine = instance, objective, instance.machine
-        self.origin = min(request.arrival for request in instance.requests)
-        alike = Counter(request.replace(id="any") for request in instance.requests)
-        self.kinds = [self._kind(request, count) for request, count in alike.items()]
+        self.origin = instance.first_arrival
+        self.kinds = [self._kind(request, count) for request, count in kinds(instance).items()]
         machine, self.windows = self.machine, windows
         self.part = (machine.prefill_limit if machine.chunked else None) or 0
         limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.batch_requests)

@@ -26,7 +26,7 @@ def make_clock(program: BatchVariables, batches: int) -> BatchClock:
     """Choose the clock that fits."""
     if program.objective_name == "busy-time":
         return Order(program, batches)
-    slots = latest_end(program, batches) - min(request.arrival for request in program.instance.requests)
+    slots = latest_end(program, batches) - program.instance.first_arrival
     orders = any(call.handling == "swap" for request in program.instance.requests for call in request.calls)
     if program.instance.cost.always_one_tick and not (orders and program.machine.evict):
         return Slots(program, slots) if slots <= LONG_WAITS * batches else Starts(program, batches)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.chains import alike, chains
+from formulations.chains import chains
 from formulations.horizon import latest_completions, latest_first_tokens
 from formulations.timing import is_paced, time_scale
-from kvcore.instance import Instance
+from kvcore.instance import Instance, alike
 from kvcore.metrics import Value
 
 Rows = Iterator[Any]
@@ -219,7 +219,7 @@ class BatchClock(ABC):
 
     def __init__(self, program: BatchVariables, batches: int) -> None:
         self.program, self.model, self.batches = program, program.model, batches
-        self.origin = min(request.arrival for request in program.instance.requests)
+        self.origin = program.instance.first_arrival
 
     def variables(self) -> None:  # noqa: B027 - a clock may need none
         """Add the variables of the clock to the model."""

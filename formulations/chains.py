@@ -5,7 +5,6 @@ The checkers of certificates have their own (`kvcore/certificates/least.py`) and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 from itertools import accumulate
 
@@ -110,14 +109,6 @@ def apart(instance: Instance, all_chains: list[Chain]) -> list[Chain]:
 def chains(instance: Instance) -> list[Chain]:
     """Return the chain of each request."""
     return [Chain(instance.machine, request) for request in instance.requests]
-
-
-def alike(requests: Iterable[Request]) -> list[list[int]]:
-    """Return the requests, by their places, in groups that differ in their ids only."""
-    groups: dict[str, list[int]] = {}
-    for i, request in enumerate(requests):
-        groups.setdefault(request.model_dump_json(exclude={"id"}), []).append(i)
-    return list(groups.values())
 
 
 def may_drop(machine: Machine, request: Request) -> bool:

@@ -7,13 +7,12 @@ attention term is a product, minima are minima. At most `batches` batches, the u
 from __future__ import annotations
 
 from fractions import Fraction
-from math import lcm
 from typing import Any
 
 from kvcore.cost import CostFunction, Features
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance, Request
-from kvcore.metrics import OBJECTIVES, Value
+from kvcore.metrics import OBJECTIVES, Value, scale_of
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import Trace
 
@@ -70,7 +69,7 @@ class CpSat:
             raise BadInput(f"cp-sat has no objective {objective!r}")
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective
         self.batches = range(batches)
-        self.scale = lcm(*(r.output for r in instance.requests)) if objective == "normalized-latency" else 1
+        self.scale = scale_of(instance.requests, objective)
         self.model = cp_model.CpModel()
         self.longest_batch = self._longest_batch()
         self.latest = self._latest(upper_bound)
@@ -433,7 +432,7 @@ class CpSat:
     def identical_requests_end_in_order(self) -> None:
         """end[i] <= end[i+1] for requests alike in all but their id: any schedule stays valid if they are exchanged."""
         for first, second in zip(self.parts, self.parts[1:], strict=False):
-            if first.request.replace(id="-") == second.request.replace(id="-"):
+            if first.request.shape == second.request.shape:
                 self.model.add(first.end_time[-1] <= second.end_time[-1])
 
     # --- objective -----------------------------------------------------------------------------------------------
@@ -462,18 +461,10 @@ class CpSat:
     def _late(self, part: _RequestVariables, flow: Any) -> Any:
         """Return a 0/1 variable that is 1 if an SLO is exceeded (limits on averages, scaled to whole ticks)."""
         late = self.boolean()
-        slo, output = part.request.slo, part.request.output
-        if slo is None:
-            return late
-        if slo.ttft is not None:
-            self.model.add(part.first_token - part.request.arrival <= slo.ttft).only_enforce_if(~late)
-        if slo.latency is not None:
-            self.model.add(flow <= slo.latency).only_enforce_if(~late)
-        if slo.tpot is not None and output > 1:
-            most = int(slo.tpot * (output - 1))
-            self.model.add(part.end_time[-1] - part.first_token <= most).only_enforce_if(~late)
-        if slo.normalized_latency is not None:
-            self.model.add(flow <= int(slo.normalized_latency * output)).only_enforce_if(~late)
+        taken = (part.first_token - part.request.arrival, flow, part.end_time[-1] - part.first_token)
+        for ticks, most in zip(taken, part.request.slo_ticks, strict=True):
+            if most is not None:
+                self.model.add(ticks <= most).only_enforce_if(~late)
         return late
 
     def objective_value(self, raw: int) -> Value:

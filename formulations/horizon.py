@@ -46,7 +46,7 @@ def by_last_completion(instance: Instance, objective: str, upper_bound: Value) -
     latest = latest_completions(instance, objective, upper_bound)
     if latest is None:
         return None
-    first, end = min(request.arrival for request in instance.requests), max(latest)
+    first, end = instance.first_arrival, max(latest)
     batches, how = most_batches(instance, max(0, end - first))
     return Horizon(
         batches,
@@ -81,7 +81,7 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
         how = f"after it the requests can be completed one after another in {rest} batches"
     else:
         return None
-    first, end = min(request.arrival for request in instance.requests), max(latest_first_tokens(instance, upper_bound))
+    first, end = instance.first_arrival, max(latest_first_tokens(instance, upper_bound))
     before = batches_in(instance, max(0, end - first))
     return Horizon(before + rest, True, f"the last first token comes by tick {end}, in batch {before} or before; {how}")
 

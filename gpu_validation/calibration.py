@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from costmodels.fitted import Fit, Observation, Shape, fit
+from costmodels.fitted import Fit, Observation, fit
 from costmodels.transfers import Transfers
 from gpu_validation.measure import spread
 from kvcore.cost import Features
@@ -205,8 +205,6 @@ def measure(
     return [Measured(point, tuple(found)) for point, found in zip(points, samples, strict=True) if found]
 
 
-def fit_measured(
-    measured: Sequence[Measured], transfers: Transfers = "overlapped", shape: Shape = "auto", seed: int = 0
-) -> Fit:
+def fit_measured(measured: Sequence[Measured], transfers: Transfers = "overlapped", seed: int = 0) -> Fit:
     """Fit a cost model to the medians; `transfers` says whether the engine moves KV beside the work."""
-    return fit([found.observation for found in measured], shape=shape, transfers=transfers, seed=seed)
+    return fit([found.observation for found in measured], transfers=transfers, seed=seed)

@@ -19,6 +19,9 @@ from gpu_validation.clock import Clock, Mark, new_stream
 from gpu_validation.movers import Mover, movers
 from gpu_validation.plan import Transfer
 
+MOST_BLOCKS, REPEATS = 64, 5
+"""Blocks that a mover is measured on, at most, and how often."""
+
 
 @dataclass
 class Swapper:
@@ -73,29 +76,29 @@ class Swapper:
         return out, back
 
 
-def pick_mover(cache: Cache, most: int = 64, repeats: int = 5) -> tuple[str, dict[str, float]]:
+def pick_mover(cache: Cache) -> tuple[str, dict[str, float]]:
     """Measure every mover on every other block, there and back, and return the fastest with the seconds of each.
 
     What the pools hold is overwritten; fewer than two blocks on a side: "runs" without a measurement. On the CPU, too.
     """
-    count = min(most, cache.pool.shape[0] // 2, cache.host.shape[0])
+    count = min(MOST_BLOCKS, cache.pool.shape[0] // 2, cache.host.shape[0])
     if not cache.pool.is_cuda or count == 0:
         return "runs", {}
     pieces = [Piece(0, k, 2 * k, k, 0, cache.block, True) for k in range(count)]
     seconds: dict[str, float] = {}
     for name, mover in movers(cache.pool.device).items():
         try:
-            seconds[name] = _median_seconds(cache, mover, pieces, repeats)
+            seconds[name] = _median_seconds(cache, mover, pieces)
         except RuntimeError:  # a driver that refuses a way is no reason not to go the others
             continue
     return min(seconds, key=lambda name: seconds[name]), seconds
 
 
-def _median_seconds(cache: Cache, mover: Mover, pieces: list[Piece], repeats: int) -> float:
+def _median_seconds(cache: Cache, mover: Mover, pieces: list[Piece]) -> float:
     clock, stream, marks = Clock(cache.pool.device), new_stream(), []
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(2 + repeats):
+        for _ in range(2 + REPEATS):
             start = clock.mark()
             mover(cache, pieces, True)
             mover(cache, pieces, False)

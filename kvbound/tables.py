@@ -38,7 +38,7 @@ def times_cells(rows: Labelled) -> Cells:
     """Return the times in seconds, a row for each labelled summary."""
     columns = ["seconds", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
     return Cells(
-        columns, [[label, *(_seconds(measured[name], part) for name, part in TIMES)] for label, measured in rows]
+        columns, [[label, *(seconds(measured[name], part) for name, part in TIMES)] for label, measured in rows]
     )
 
 
@@ -49,7 +49,8 @@ def work_cells(rows: Labelled) -> Cells:
     return Cells(columns, [_work(label, measured) for label, measured in rows])
 
 
-def _seconds(spread: Mapping[str, float] | None, part: str) -> str | None:
+def seconds(spread: Mapping[str, float] | None, part: str) -> str | None:
+    """Return the seconds of a part of a spread, such as its mean."""
     return None if spread is None else f"{spread[part]:.4g}"
 
 
@@ -59,17 +60,23 @@ def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
         label,
         measured["unfinished"],
         *(f"{measured[name]:.4g}" for name in RATES),
-        _percent(measured["slo_attainment"]),
+        percent(measured["slo_attainment"]),
         measured["batches"],
         measured["evictions"],
-        _percent(measured["recomputed_share"]),
+        percent(measured["recomputed_share"]),
         measured["tokens_swapped_out"],
-        *(_percent(waste.get(cause)) for cause in CAUSES),
+        *(percent(waste.get(cause)) for cause in CAUSES),
         ", ".join(f"{count} {how}" for how, count in measured["handlings"].items()) or "-",
     ]
 
 
-def _percent(share: float | None) -> str | None:
+def milliseconds(seconds: float) -> str:
+    """Return seconds as milliseconds."""
+    return f"{1e3 * seconds:.4g}"
+
+
+def percent(share: float | None) -> str | None:
+    """Return a share in percent (None: it is not known)."""
     return None if share is None else f"{100 * share:.1f} %"
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -174,6 +176,14 @@ class Slo(Noun):
     normalized_latency: PositiveFraction | None = None
 
 
+class SloTicks(NamedTuple):
+    """The most ticks to the first token and to the end, from the arrival, and between the two (None: no limit)."""
+
+    first: int | None
+    last: int | None
+    between: int | None
+
+
 class Request(Noun):
     """A request: when it arrives, its prompt, and its segments."""
 
@@ -199,6 +209,20 @@ class Request(Noun):
         return tuple(segment.call for segment in self.segments if segment.call is not None)
 
     @cached_property
+    def shape(self) -> Request:
+        """The request without its id: requests of one shape are alike."""
+        return self.replace(id="-")
+
+    @cached_property
+    def slo_ticks(self) -> SloTicks:
+        """What the SLOs allow in whole ticks: a request is late if and only if it exceeds one of these."""
+        slo = self.slo or Slo()
+        normalized = None if slo.normalized_latency is None else math.floor(slo.normalized_latency * self.output)
+        last = min((ticks for ticks in (slo.latency, normalized) if ticks is not None), default=None)
+        between = math.floor(slo.tpot * (self.output - 1)) if slo.tpot is not None and self.output > 1 else None
+        return SloTicks(slo.ttft, last, between)
+
+    @cached_property
     def output(self) -> int:
         """Tokens generated in all."""
         return sum(segment.decode for segment in self.segments)
@@ -220,9 +244,22 @@ class Request(Noun):
             accumulate((s.decode + (s.call.returns if s.call else 0) for s in self.segments[:-1]), initial=self.prompt)
         )
 
+    def with_calls(self, change: Callable[[Call], Call]) -> Request:
+        """Return the same request with every call changed, in order."""
+        segments = (segment.replace(call=segment.call and change(segment.call)) for segment in self.segments)
+        return self.replace(segments=tuple(segments))
+
     def context_at_call(self, k: int) -> int:
         """KV tokens held when call `k` (from 0) starts: everything known but the token just generated."""
         return self.known[k] + self.segments[k].decode - 1
+
+
+def alike(requests: Iterable[Request]) -> list[list[int]]:
+    """Return the requests, by their places, in groups that differ in their ids only."""
+    groups: dict[Request, list[int]] = {}
+    for i, request in enumerate(requests):
+        groups.setdefault(request.shape, []).append(i)
+    return list(groups.values())
 
 
 class Coarsening(Noun):
@@ -277,6 +314,11 @@ class Instance(Noun):
         return {request.id: request for request in self.requests}
 
     @cached_property
+    def first_arrival(self) -> int:
+        """Tick of the first arrival."""
+        return min(request.arrival for request in self.requests)
+
+    @cached_property
     def index(self) -> dict[str, int]:
         """Position of each request id."""
         return {request.id: i for i, request in enumerate(self.requests)}
@@ -287,17 +329,11 @@ class Instance(Noun):
 
     def with_calls_handled(self, handling: Handling) -> Instance:
         """Return the same instance with one handling for all calls."""
-        return self.replace(
-            requests=tuple(
-                request.replace(
-                    segments=tuple(
-                        segment.replace(call=segment.call and segment.call.replace(handling=handling))
-                        for segment in request.segments
-                    )
-                )
-                for request in self.requests
-            )
-        )
+        return self.with_calls(lambda call: call.replace(handling=handling))
+
+    def with_calls(self, change: Callable[[Call], Call]) -> Instance:
+        """Return the same instance with every call changed, in order."""
+        return self.replace(requests=tuple(request.with_calls(change) for request in self.requests))
 
     def to_json(self, indent: int | None = 1) -> str:
         """Return the instance file as text, every key written."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from math import lcm
 from typing import Any
 
 from kvcore.errors import BadInput
@@ -115,6 +116,11 @@ def weight(request: Request, objective: str) -> Fraction:
     }[objective]
 
 
+def scale_of(requests: Iterable[Request], objective: str) -> int:
+    """Return what makes the objective whole if it is multiplied by it: for averages, the outputs' common multiple."""
+    return lcm(*(request.output for request in requests)) if objective == "normalized-latency" else 1
+
+
 def objective_value(trace: Trace, objective: str) -> Value:
     """Return the exact value of an objective (BadInput for a name that is none)."""
     return OBJECTIVES[check_objective(objective)](trace)
@@ -146,13 +152,7 @@ def measures(trace: Trace) -> dict[str, Any]:
         "tokens_recomputed": sum(span.recomputed for request in requests for span in request.spans),
         "tokens_swapped_out": sum(run.features.swap_out_tokens for run in trace.runs),
         "tokens_swapped_in": sum(run.features.swap_in_tokens for run in trace.runs),
-        "waste": {
-            "calls": trace.waste.calls,
-            "queued": trace.waste.queued,
-            "transfer": trace.waste.transfer,
-            "recomputation": trace.waste.recomputation,
-            "total": trace.waste.total,
-        },
+        "waste": trace.waste.parts(),
     }
 
 

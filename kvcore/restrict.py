@@ -16,7 +16,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Call, Coarsening, Instance, Machine, Request, Segment
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Batch, Schedule
-from kvcore.trace import Move, MoveKind, RequestTrace, Step
+from kvcore.trace import MoveKind, RequestTrace, Step
 
 
 class Block(NamedTuple):
@@ -172,29 +172,13 @@ def schedule_on_fine(schedule: Schedule, fine: Instance, coarse: Instance) -> Sc
 def _fill(slots: list[_Slot], trace: RequestTrace, blocks: list[Block], grid: _Grid) -> None:
     """Enter the moves and the work of one request, block by block."""
     edges = [0, *accumulate(block.tokens for block in blocks)]
-    device = host = 0
-    events: list[Move | Step] = [*trace.moves, *trace.steps]
-    for event in sorted(events, key=lambda event: (event.batch, isinstance(event, Step))):
+    for event, device, host in trace.levels():
         if isinstance(event, Step):
             _enter_work(slots[event.batch], trace, event, blocks, edges, grid)
-            device += event.tokens
             continue
-        first, last = _moved(event, device, host)
-        slots[event.batch].moves[event.kind][trace.request.id] = edges[last] - edges[first]
-        if event.kind == "swap_in":
-            device, host = last, host - event.tokens
-        elif event.kind == "swap_out":
-            device, host = first, host + event.tokens
-        else:
-            device, host = min(device, first), max(0, first - device)
-
-
-def _moved(move: Move, device: int, host: int) -> tuple[int, int]:
-    """Return the range of coarse tokens that a move takes."""
-    if move.kind == "swap_in":
-        return device, device + move.tokens
-    end = device if move.kind == "swap_out" else device + host
-    return end - move.tokens, end
+        first = {"swap_in": device - event.tokens, "swap_out": device, "drop": device + host}[event.kind]
+        moved = edges[first + event.tokens] - edges[first]
+        slots[event.batch].moves[event.kind][trace.request.id] = moved
 
 
 def _enter_work(

@@ -88,7 +88,7 @@ class Kind:
 
 def kinds_of(instance: Instance, objective: str) -> tuple[Kind, ...]:
     """Return the kinds of a rigid instance; ticks count from the first arrival."""
-    arrival = min(request.arrival for request in instance.requests)
+    arrival = instance.first_arrival
     alike: dict[tuple[int, int, int, int], list[Request]] = defaultdict(list)
     for request in instance.requests:
         weight = request.weight if objective == "weighted-flow-time" else 1

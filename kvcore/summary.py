@@ -95,7 +95,6 @@ def _work(trace: Trace) -> dict[str, Any]:
     processed = sum(run.features.tokens * len(run.ends) for run in trace.runs)
     recomputed = sum(span.recomputed for span in spans)
     capacity = (trace.instance.machine.memory or 0) * makespan(trace)
-    waste = {part: getattr(trace.waste, part) for part in ("calls", "queued", "transfer", "recomputation", "total")}
     return {
         "batches": sum(len(run.ends) for run in trace.runs),
         "busy_seconds": float(sum(run.ends[-1] - run.start for run in trace.runs) * trace.instance.tick_seconds),
@@ -105,7 +104,7 @@ def _work(trace: Trace) -> dict[str, Any]:
         "recomputed_share": recomputed / processed,
         "tokens_swapped_out": sum(run.features.swap_out_tokens for run in trace.runs),
         "tokens_swapped_in": sum(run.features.swap_in_tokens for run in trace.runs),
-        "waste_share": {part: ticks / capacity for part, ticks in waste.items()} if capacity else None,
+        "waste_share": {part: ticks / capacity for part, ticks in trace.waste.parts().items()} if capacity else None,
     }
 
 

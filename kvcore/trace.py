@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from kvcore.cost import Features
@@ -124,6 +125,14 @@ class Move(NamedTuple):
     tokens: int
 
 
+class Level(NamedTuple):
+    """The KV of a request after a move or the work of a batch: tokens on the device and on the host."""
+
+    event: Move | Step
+    device: int
+    host: int
+
+
 class State(NamedTuple):
     """State of a request at a batch boundary: tokens known, on the device, on the host, and where it stands."""
 
@@ -177,6 +186,21 @@ class RequestTrace:
         """Its work, batch by batch."""
         return [step for span in self.spans for step in span.steps()]
 
+    def levels(self) -> Iterator[Level]:
+        """Yield its moves and its work in order (moves come first in a batch), and the KV after each."""
+        device = host = 0
+        events: list[Move | Step] = [*self.moves, *self.steps]
+        for event in sorted(events, key=lambda event: (event.batch, isinstance(event, Step))):
+            if isinstance(event, Step):
+                device += event.tokens
+            elif event.kind == "drop":  # the host's part first
+                from_host = min(host, event.tokens)
+                device, host = device - event.tokens + from_host, host - from_host
+            else:
+                moved = event.tokens if event.kind == "swap_out" else -event.tokens
+                device, host = device - moved, host + moved
+            yield Level(event, device, host)
+
 
 @dataclass(slots=True)
 class Waste:
@@ -191,6 +215,10 @@ class Waste:
     def total(self) -> int:
         """All four parts together."""
         return self.calls + self.queued + self.transfer + self.recomputation
+
+    def parts(self) -> dict[str, int]:
+        """Return each part and the total, by name."""
+        return {**asdict(self), "total": self.total}
 
 
 @dataclass
@@ -245,22 +273,10 @@ class Trace:
     def _state(self, trace: RequestTrace, boundary: int, now: int) -> State:
         if 0 <= trace.completion <= now:
             return State(trace.request.peak + 1, 0, 0, "done")
-        device = host = 0
-        events: list[Step | Move] = [move for move in trace.moves if move.batch < boundary]
-        events += [step for step in trace.steps if step.batch < boundary]
-        known = trace.request.prompt
-        for event in sorted(events, key=lambda e: (e.batch, isinstance(e, Step))):
-            if isinstance(event, Step):
-                device += event.tokens
-                known += event.generated
-            elif event.kind == "drop":
-                from_host = min(host, event.tokens)
-                host -= from_host
-                device -= event.tokens - from_host
-            else:
-                moved = event.tokens if event.kind == "swap_out" else -event.tokens
-                host += moved
-                device -= moved
+        device, host, known = 0, 0, trace.request.prompt
+        for event, *kv in takewhile(lambda level: level.event.batch < boundary, trace.levels()):
+            device, host = kv
+            known += isinstance(event, Step) and event.generated
         status: Literal["waiting", "ready", "call"] = "ready" if trace.request.arrival <= now else "waiting"
         for call in trace.calls:
             if call.batch < boundary:

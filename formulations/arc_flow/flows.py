@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -17,11 +16,10 @@ from pyomo.core.expr import LinearExpression
 from formulations.arc_flow.graph import Arc, Charge, Graph
 from formulations.arc_flow.setting import make_setting
 from formulations.arc_flow.transitions import Action, Transitions
-from formulations.chains import alike
 from formulations.horizon import latest_completions
 from formulations.timing import is_paced, time_scale
-from kvcore.instance import Instance, Request
-from kvcore.metrics import Value
+from kvcore.instance import Instance, Request, alike
+from kvcore.metrics import Value, scale_of, weight
 
 Rows = Iterator[Any]
 Term = tuple[float, int]
@@ -40,10 +38,9 @@ class Flows:
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective
         self.setting = make_setting(instance, objective, pruned=pruned)
         self.upper_bound, self.pruned = upper_bound, pruned
-        self.origin = min(request.arrival for request in instance.requests) if self.setting.timed else 0
+        self.origin = instance.first_arrival if self.setting.timed else 0
         self.scale = 1 if self.setting.timed else time_scale(instance)
-        outputs = [request.output for request in instance.requests]
-        self.denominator = math.lcm(*outputs) if objective == "normalized-latency" else 1
+        self.denominator = scale_of(instance.requests, objective)
         self.paced = is_paced(instance, objective)
         self.layers = self._layers(batches)
         self.graphs = self._graphs()
@@ -88,23 +85,15 @@ class Flows:
 
     def _charge(self, request: Request) -> Charge:
         """Return what the sum over requests counts of this one."""
-        zero, slo = request.arrival - self.origin, request.slo
+        zero = request.arrival - self.origin
         match self.objective_name:
-            case "total-flow-time":
-                return Charge(zero, last=1)
-            case "weighted-flow-time":
-                return Charge(zero, last=request.weight)
-            case "normalized-latency":
-                return Charge(zero, last=self.denominator // request.output)
+            case "total-flow-time" | "weighted-flow-time" | "normalized-latency":
+                return Charge(zero, last=int(self.denominator * weight(request, self.objective_name)))
             case "total-ttft":
                 return Charge(zero, first=1)
-            case "late-requests" if slo is not None:
-                normalized = slo.normalized_latency
-                limits = [slo.latency, None if normalized is None else math.floor(normalized * request.output)]
-                last = min((limit for limit in limits if limit is not None), default=None)
-                paced = slo.tpot is not None and request.output > 1
-                between = math.floor(slo.tpot * (request.output - 1)) if slo.tpot is not None and paced else None
-                return Charge(zero, slo_first=slo.ttft, slo_last=last, slo_between=between)
+            case "late-requests":
+                first, last, between = request.slo_ticks
+                return Charge(zero, slo_first=first, slo_last=last, slo_between=between)
         return Charge(zero)
 
     def _remove_costly(self, upper_bound: Value) -> None:

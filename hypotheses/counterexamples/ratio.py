@@ -8,7 +8,7 @@ from typing import Any
 
 from heuristics import Policy, trace_policy
 from kvcore.errors import BadInput
-from kvcore.instance import Instance, Request
+from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from solvers.search import search
 
@@ -69,12 +69,8 @@ Canonical = tuple[str, str, tuple[str, ...]]
 
 def canonical(instance: Instance) -> Canonical:
     """Return what instances share that differ only in the order, the ids and the name of their requests."""
-    requests = sorted(_nameless(request) for request in instance.requests)
+    requests = sorted(request.shape.model_dump_json() for request in instance.requests)
     return instance.machine.model_dump_json(), instance.cost.model_dump_json(), tuple(requests)
-
-
-def _nameless(request: Request) -> str:
-    return request.model_dump_json(exclude={"id"})
 
 
 class Optima:

@@ -16,6 +16,7 @@ from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import LiveLine
+from kvbound.tables import milliseconds, percent
 from kvcore.cost_file import CostFile
 from kvcore.errors import BadInput
 from kvcore.files import check_writable
@@ -163,8 +164,8 @@ def show(
     console.print(f"the cost model is the {found.report.shape} one; errors are of the predicted against the median")
     console.print()
     cells = [
-        (row["label"], row["batch"], _ms(row["seconds_median"]), _ms(row["predicted"]), _percent(row["error"]),
-         _ms(row["floor"]), f"{row['over_floor']:.2f}")
+        (row["label"], row["batch"], milliseconds(row["seconds_median"]), milliseconds(row["predicted"]),
+         percent(row["error"]), milliseconds(row["floor"]), f"{row['over_floor']:.2f}")
         for row in told(rows)
     ]  # fmt: skip
     heads = ("kind", "requests x tokens at KV", "median, ms", "fit, ms", "error", "floor, ms", "over floor")
@@ -184,9 +185,9 @@ SWAPS = ("swap", "tokens", "alone, ms", "GB/s", "of link", "budget", "batch, ms"
 
 def _swap_cells(row: Mapping[str, Any]) -> list[object]:
     rate = f"{row['bytes_per_second'] / 1e9:.3g}"
-    batch = [_ms(row[key]) for key in ("without", "together")]
-    hidden = [_percent(row[key]) for key in ("hidden", "slowed")]
-    alone = [_ms(row["alone"]), rate, _percent(row["of_link"])]
+    batch = [milliseconds(row[key]) for key in ("without", "together")]
+    hidden = [percent(row[key]) for key in ("hidden", "slowed")]
+    alone = [milliseconds(row["alone"]), rate, percent(row["of_link"])]
     return [row["direction"], row["tokens"], *alone, row["budget"], *batch, *hidden]
 
 
@@ -195,11 +196,3 @@ def told(rows: Sequence[Mapping[str, Any]], most: int = 24) -> list[Mapping[str,
     work = [row for row in rows if row["label"] != "swap beside work"]
     step = -(-len(work) // most)
     return work[::step]
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.4g}"
-
-
-def _percent(part: float | None) -> str | None:
-    return None if part is None else f"{100 * part:.1f} %"

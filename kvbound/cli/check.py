@@ -28,16 +28,14 @@ def check(
     json: JsonOption = None,
 ) -> int:
     """Try hypotheses: proved on a family, no counterexample found, refuted by a smallest one, or undecided."""
-    from hypotheses.files import find, load, save, shipped
+    from hypotheses.files import find, save
     from hypotheses.verdict import check as judge
 
     check_writable(json)
     if out is not None and Path(out).exists() and not Path(out).is_dir():
         raise BadInput(f"{out}: not a folder")
-    files = list(shipped().values()) if source == "all" else [find(source)]
-    wanted = [(file.stem.replace("_", "-"), load(file)) for file in files]
     verdicts: list[Verdict] = []
-    for name, hypothesis in wanted:
+    for name, hypothesis in find(source).items():
         with LiveLine(f"checking {name}"):
             verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
         if verdicts[-1].interrupted:

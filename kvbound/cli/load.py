@@ -15,7 +15,7 @@ from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, Plo
 from kvbound.cli.measures import WindowOption
 from kvbound.cli.progress import LiveLine
 from kvbound.simulation import policy_names
-from kvbound.tables import SHORT, TIMES
+from kvbound.tables import CAUSES, SHORT, TIMES, seconds
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
@@ -65,7 +65,7 @@ def load_sweep(
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as CSV with a header: a column for every measure (spreads as `measure_part`), seconds."""
     columns = ["factor", "rate", "policy", "error", *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
-    columns += [f"waste_{part}" for part in ("total", "calls", "queued", "transfer", "recomputation")]
+    columns += [f"waste_{part}" for part in CAUSES]
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
@@ -89,15 +89,10 @@ def _show(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             str(Fraction(row["factor"])),
             None if row["rate"] is None else f"{row['rate']:.4g}",
             row["policy"],
-            *(_cell(row, name, part) for name, part in names),
+            *(seconds(row.get("measures", {}).get(name), part) for name, part in names),
             f"{row['measures']['goodput_per_second']:.4g}" if "measures" in row else None,
             row.get("error", ""),
         ]
         for row in rows
     ]
     console.print(table(columns, cells, right=(0, 1, *range(3, len(columns) - 1))))
-
-
-def _cell(row: Mapping[str, Any], name: str, part: str) -> str | None:
-    spread = row.get("measures", {}).get(name)
-    return None if spread is None else f"{spread[part]:.4g}"

@@ -48,10 +48,5 @@ def _times(cost: Cost, step: int, request: Request, first: int, total: int) -> t
 
 def is_late_alone(request: Request, first: int, last: int) -> bool:
     """Whether an SLO is exceeded even alone, `first` and `last` ticks after the arrival until these tokens."""
-    slo = request.slo
-    return slo is not None and (
-        (slo.ttft is not None and first > slo.ttft)
-        or (slo.latency is not None and last > slo.latency)
-        or (slo.tpot is not None and last - first > slo.tpot * (request.output - 1))
-        or (slo.normalized_latency is not None and last > slo.normalized_latency * request.output)
-    )
+    taken = zip((first, last, last - first), request.slo_ticks, strict=True)
+    return any(most is not None and ticks > most for ticks, most in taken)

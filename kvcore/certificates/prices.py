@@ -86,7 +86,7 @@ class Prices(Proof):
             self._check_size(instance.machine, request, objective)
         rows = self._rows(instance.machine)
         tolls = [prefix(self._row(family.price)) for family in self.windows]
-        origin = min(request.arrival for request in instance.requests)
+        origin = instance.first_arrival
         ways = sum(
             count * self._cheapest(instance.machine, objective, request, origin, rows, tolls)
             for request, count in alike.items()
@@ -169,7 +169,7 @@ class Prices(Proof):
 
 def kinds(instance: Instance) -> Counter[Request]:
     """Return how many requests there are of each kind, but for their ids."""
-    return Counter(request.replace(id="any") for request in instance.requests)
+    return Counter(request.shape for request in instance.requests)
 
 
 def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int, windows: int = 0) -> None:

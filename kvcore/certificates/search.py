@@ -38,8 +38,8 @@ from typing import NamedTuple
 
 from kvcore.certificates.batches import UNWATCHED, Batches, Choice, Node, Option, State, TooManyStates, as_batch
 from kvcore.certificates.left import Left
-from kvcore.instance import Instance, Request
-from kvcore.metrics import Value, check_objective
+from kvcore.instance import Instance, Request, alike
+from kvcore.metrics import Value, check_objective, scale_of
 from kvcore.schedule import Schedule
 
 COMPARED = 32
@@ -77,9 +77,8 @@ class Search:
         self.every_tick = every_tick or (
             objective == "late-requests" and any(r.slo is not None and r.slo.tpot is not None for r in self.requests)
         )
-        self.scale = math.lcm(*(r.output for r in self.requests)) if objective == "normalized-latency" else 1
-        kinds = [request.model_dump_json(exclude={"id"}) for request in self.requests]
-        self.alike = [[i for i, k in enumerate(kinds) if k == kind] for kind in set(kinds) if kinds.count(kind) > 1]
+        self.scale = scale_of(self.requests, objective)
+        self.alike = [group for group in alike(self.requests) if len(group) > 1]
         self.left = Left(instance) if guided else None
         self.seen = 0
         """Nodes that were looked at."""
@@ -228,16 +227,15 @@ class Search:
         """Forget the times that no longer matter, so that equal futures are equal nodes."""
         if state.segment == len(request.segments):
             return State(segment=state.segment)
-        slo = request.slo
+        first, last, between = request.slo_ticks
         if self.objective == "max-flow-time":
             return state._replace(decoding=UNWATCHED)
-        if self.objective != "late-requests" or slo is None or state.late:
+        if self.objective != "late-requests" or state.late:
             return state._replace(age=UNWATCHED, decoding=UNWATCHED)
-        until_done = slo.latency is not None or slo.normalized_latency is not None
-        until_first_token = slo.ttft is not None and not has_first_token(state)
+        until_first_token = first is not None and not has_first_token(state)
         return state._replace(
-            age=state.age if until_done or until_first_token else UNWATCHED,
-            decoding=state.decoding if slo.tpot is not None else UNWATCHED,
+            age=state.age if last is not None or until_first_token else UNWATCHED,
+            decoding=state.decoding if between is not None else UNWATCHED,
         )
 
     def value(self, label: int) -> Value:
@@ -308,19 +306,12 @@ def ticks_left(request: Request, state: State) -> int:
 
 def is_late(request: Request, state: State) -> bool:
     """Whether an SLO is exceeded, or will be even if the request is served as fast as can be."""
-    slo = request.slo
-    if slo is None:
-        return False
+    first, last, between = request.slo_ticks
     left = ticks_left(request, state)
     to_done = state.age + left if state.age != UNWATCHED else 0
     to_first_token = state.age + 1 if not has_first_token(state) else state.age if state.decoding == 0 else 0
     return (
-        (slo.ttft is not None and to_first_token > slo.ttft)
-        or (slo.latency is not None and to_done > slo.latency)
-        or (slo.normalized_latency is not None and to_done > slo.normalized_latency * request.output)
-        or (
-            slo.tpot is not None
-            and state.decoding != UNWATCHED
-            and state.decoding + left > slo.tpot * (request.output - 1)
-        )
+        (first is not None and to_first_token > first)
+        or (last is not None and to_done > last)
+        or (between is not None and state.decoding != UNWATCHED and state.decoding + left > between)
     )

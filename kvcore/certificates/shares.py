@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from fractions import Fraction
 from itertools import pairwise
-from math import ceil, floor
+from math import ceil
 from typing import Annotated, Literal
 
 import numpy as np
@@ -65,7 +65,7 @@ class Shares(Proof):
         if objective == "busy-time":
             return market.busy_time()
         if objective == "makespan":
-            first = min(request.arrival for request in instance.requests)
+            first = instance.first_arrival
             return max(first + market.busy_time(), market.last(by_flow=False))
         if objective == "max-flow-time":
             return market.last(by_flow=True)
@@ -300,14 +300,7 @@ def _mixture(cost: Cost, functions: tuple[int, ...]) -> tuple[Fraction, Fraction
 
 def deadlines(request: Request) -> tuple[int | None, int | None]:
     """Return by which tick a request that is not late is done, and has its first token; None: no matter when."""
-    slo = request.slo
-    if slo is None:
-        return None, None
-    first = None if slo.ttft is None else slo.ttft
-    last = [slo.latency] if slo.latency is not None else []
-    if slo.normalized_latency is not None:
-        last.append(floor(slo.normalized_latency * request.output))
-    if first is not None and slo.tpot is not None:
-        last.append(first + floor(slo.tpot * (request.output - 1)))
-    done = min(last, default=None)
+    first, last, between = request.slo_ticks
+    paced = first + (between or 0) if first is not None and request.slo and request.slo.tpot else None
+    done = min((ticks for ticks in (last, paced) if ticks is not None), default=None)
     return (None if done is None else request.arrival + done, None if first is None else request.arrival + first)

@@ -10,9 +10,8 @@ import numpy as np
 
 from formulations.arc_flow.setting import make_setting
 from formulations.arc_flow.transitions import Action, NodeState, Transition, Transitions
-from formulations.chains import alike
 from kvcore.errors import BadInput
-from kvcore.instance import Instance, Request
+from kvcore.instance import Instance, Request, alike
 from solvers.lagrange.kernels import Array, OptionGraph
 from solvers.lagrange.scope import MOST_OPTIONS, PATH, check, late_segments, most_slots, with_pause
 
@@ -88,7 +87,7 @@ class Network:
         self.instance, self.objective = instance, objective
         self.is_late = not exact and late_segments(instance)
         self.setting = make_setting(with_pause(instance), objective)
-        self.origin = min(request.arrival for request in instance.requests)
+        self.origin = instance.first_arrival
         machine = instance.machine
         limits = (
             machine.block_limit, machine.host_memory, machine.batch_tokens,

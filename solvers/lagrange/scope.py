@@ -64,7 +64,7 @@ def why_not(instance: Instance, objective: str) -> str | None:
 def too_large(instance: Instance, objective: str) -> str | None:
     """Say why an instance is too large (None: it is not)."""
     requests, slots = instance.requests, most_slots(instance)
-    origin = min(request.arrival for request in requests)
+    origin = instance.first_arrival
     needed = MARGIN + max(request.arrival - origin + _slots_alone(instance.machine, request) for request in requests)
     weight = max(request.weight for request in requests) if objective == "weighted-flow-time" else 1
     tokens = sum(request.peak for request in requests)

@@ -97,13 +97,6 @@ def search(
     return run.outcome(upper_bound)
 
 
-def search_optimum(instance: Instance, objective: str) -> Value:
-    """Return the optimal value."""
-    value = search(instance, objective).value
-    assert value is not None
-    return value
-
-
 class _Limit(Exception):
     """A limit was reached."""
 

@@ -27,7 +27,7 @@ class Problem:
         if reason is not None:
             raise BadInput(f"start-time needs requests that run from start to end: {reason}; use --formulation search")
         self.instance, self.objective = instance, objective
-        self.arrival = min(request.arrival for request in instance.requests)
+        self.arrival = instance.first_arrival
         self.kinds = kinds_of(instance, objective)
         self.memory = memory_of(instance, self.kinds)
 

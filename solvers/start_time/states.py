@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from solvers.search.by_row import ByRow
 from solvers.start_time.network import FAR, Network
 from solvers.start_time.problem import Array
 
@@ -55,7 +56,7 @@ class Fields:
 
 
 @dataclass
-class States:
+class States(ByRow):
     """The states of one layer: node, requests left, cost so far, and the state and starts that it came from."""
 
     node: Array
@@ -63,10 +64,6 @@ class States:
     cost: Array
     parent: Array
     new: Array
-
-    def take(self, rows: Array) -> States:
-        """Return these states."""
-        return States(self.node[rows], self.unstarted[rows], self.cost[rows], self.parent[rows], self.new[rows])
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class StateSearch:
             fine, unstarted = self.fields.take(states.unstarted[row], layer.new[arc])
             grown.append(States(layer.head[arc[fine]].astype(np.int64), unstarted, cost[fine], row[fine],
                                 layer.new[arc[fine]].astype(np.int64)))  # fmt: skip
-            grown = [_merged(_joined(grown))]
+            grown = [_merged(States.join(grown))]
         return grown[0]
 
     def _narrow(self, states: States, t: int, width: int) -> tuple[States, int]:
@@ -158,13 +155,6 @@ class StateSearch:
             path.append(self.network.starts[new[row]])
             row = int(parent[row])
         return path[::-1]
-
-
-def _joined(parts: list[States]) -> States:
-    if len(parts) == 1:
-        return parts[0]
-    names = ("node", "unstarted", "cost", "parent", "new")
-    return States(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def _merged(states: States) -> States:

@@ -15,7 +15,7 @@ from tests.gpu_validation.test_backend_errors import said_without_interpreter
 SHARED = 227 * 1024
 """Bytes of shared memory that a program can have on Hopper (CUDA C++ programming guide, compute capability 9.0)."""
 
-NAMES = ("attention", "combine", "store_kv", "rms_norm", "silu_mul", "matmul", "copy_blocks")
+NAMES = ("attention", "combine", "store_kv", "rms_norm", "silu_mul", "matmul")
 
 VARIANTS_OF_A_GPU = [key for key in VARIANTS if key[1] in (2, 4)]
 

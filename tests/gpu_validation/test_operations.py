@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from gpu_validation.kernels.backend import TritonBackend
-from gpu_validation.kernels.copy_blocks import gather_blocks, scatter_blocks
 from tests.gpu_validation.operations import OPERATIONS, matmul, random, rms_norm, silu_mul, store_kv
 from tests.gpu_validation.paged import TOLERANCE
 
@@ -42,28 +41,6 @@ def test_the_product_of_a_row_does_not_depend_on_the_batch_bitwise():
     whole = backend.linear(x, weight)
     for first, last in ((0, 1), (5, 6), (66, 67), (13, 40)):
         assert torch.equal(backend.linear(x[first:last], weight), whole[first:last])
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("shape", [(2, 3), (4, 2, 1, 3, 5), (1, 2100)])
-def test_blocks_are_gathered_and_scattered_to_the_bit(dtype, shape):
-    cache = random(7, *shape, dtype=dtype)
-    cache[2] = float("nan")
-    blocks = torch.tensor([5, 2, 0, 6])
-    staging = torch.empty((4, *shape), dtype=dtype)
-    gather_blocks(cache, blocks, staging)
-    assert torch.equal(staging.view(torch.uint8), cache[blocks].view(torch.uint8))
-    other = torch.zeros_like(cache)
-    scatter_blocks(staging, blocks.int(), other)
-    expected = torch.zeros_like(cache)
-    expected[blocks] = cache[blocks]
-    assert torch.equal(other.view(torch.uint8), expected.view(torch.uint8))
-
-
-def test_no_blocks_are_copied():
-    cache = random(3, 8, dtype=torch.float32)
-    gather_blocks(cache, torch.tensor([], dtype=torch.int64), torch.empty((0, 8)))
-    scatter_blocks(torch.empty((0, 8)), torch.tensor([], dtype=torch.int64), cache)
 
 
 def test_empty_batches():

@@ -114,7 +114,7 @@ def test_list_schedules_are_what_the_referee_says() -> None:
 
 
 def test_a_counterexample_is_saved_so_that_verify_accepts_it(tmp_path: Path) -> None:
-    verdict = check("mars-figure1-free", load(shipped()["mars-figure1-free"]))
+    verdict = check("mars-figure1-free", shipped()["mars-figure1-free"])
     save(verdict, tmp_path)
     shown = json.loads((tmp_path / "mars-figure1-free" / "counterexample.json").read_text())["shown_by"]
     assert [(one["value"], one["certificate"] is None) for one in shown] == [("30", True), ("27", False)]
@@ -128,8 +128,7 @@ def test_every_shipped_hypothesis_has_a_source_and_a_record() -> None:
     rows = {row["hypothesis"]: row for row in read_records()}
     assert list(rows) == list(shipped())
     assert len(rows) >= 24
-    for name, file in shipped().items():
-        loaded = load(file)
+    for name, loaded in shipped().items():
         assert rows[name]["source"] == loaded.source
         assert rows[name]["statement"] == loaded.statement
         assert rows[name]["verdict"] == rows[name]["stated"] == loaded.states
@@ -172,7 +171,7 @@ def test_the_others_give_their_records_again(name: str, monkeypatch: pytest.Monk
 def assert_as_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hypotheses.case.SOLVE_SECONDS", float("inf"))
     record = next(row for row in read_records() if row["hypothesis"] == name)
-    assert kept(check(name, load(shipped()[name]), time_limit=1e9).row()) == record
+    assert kept(check(name, shipped()[name], time_limit=1e9).row()) == record
 
 
 def write(path: Path, states: str, predicate: str) -> Path:
@@ -208,6 +207,7 @@ def test_the_record_of_the_command(tmp_path: Path) -> None:
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("x = (", "SyntaxError"),
         ("HYPOTHESIS = 3", "it defines no HYPOTHESIS"),
+        ("HYPOTHESES = {}", "it defines no HYPOTHESIS"),
     ],
 )
 def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) -> None:
@@ -217,6 +217,15 @@ def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) 
     error = kvbound("check", file, code=2).stderr
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_file_may_hold_several_claims(tmp_path: Path) -> None:
+    file = write(tmp_path / "both.py", "proved", "None")
+    file.write_text(file.read_text() + "HYPOTHESES = {'one': HYPOTHESIS, 'two': HYPOTHESIS}\n")
+    rows = json.loads(kvbound("check", file, "--json", "-").stdout)["rows"]
+    assert [(row["hypothesis"], row["verdict"]) for row in rows] == [("one", "proved"), ("two", "proved")]
+    with pytest.raises(BadInput, match=r"both\.py: it defines 2 hypotheses; load_all gives them by their names"):
+        load(file)
 
 
 def test_ctrl_c_writes_what_was_found(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
-from solvers.search import DOMINANCE, search, search_optimum
+from solvers.search import DOMINANCE, search
 from solvers.search.search import _Passes
 from tests.support.clock import Clock
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
@@ -52,13 +52,13 @@ def agrees(pairs, **options):
 
 def test_mars_figure_1():
     figure = builtin_instance("mars-figure1")
-    assert search_optimum(figure, "total-flow-time") == 29
-    assert search_optimum(figure.with_free_calls(), "total-flow-time") == 27
+    assert search(figure, "total-flow-time").value == 29
+    assert search(figure.with_free_calls(), "total-flow-time").value == 27
 
 
 @pytest.mark.parametrize(("size", "busy"), [(1, 40918414), (2, 46521305), (4, 49803714)])
 def test_infermax_figure_15(size, busy):
-    assert search_optimum(builtin_instance(f"infermax-figure15:I={size}"), "busy-time") == busy
+    assert search(builtin_instance(f"infermax-figure15:I={size}"), "busy-time").value == busy
 
 
 def test_infermax_figure_15_is_proved_for_every_prompt():
@@ -109,7 +109,7 @@ def test_the_machine_waits_where_an_ordered_swap_out_would_overfill_the_host():
     requests = (request("R1", 0, 2, 50, 6), request("R2", 1, 1, 100, 20), request("R3", 2, 2, 1))
     instance = Instance(name="full host", machine=machine, cost=Cost.unit(), requests=requests)
     assert optimum(instance, "weighted-flow-time") == 2607
-    assert search_optimum(instance, "weighted-flow-time") == 2607
+    assert search(instance, "weighted-flow-time").value == 2607
 
 
 # --- bounds, limits, callbacks ---------------------------------------------------------------------------------------

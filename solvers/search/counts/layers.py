@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from solvers.search.by_row import ByRow
 from solvers.search.counts.cost_to_go import NEVER, CostToGo
 from solvers.search.counts.model import Operation
 from solvers.search.counts.vectors import Array, Line
@@ -23,7 +24,7 @@ ROWS_BY_WIDTH = 30
 
 
 @dataclass
-class States:
+class States(ByRow):
     """States as rows: what is resident, what is in the pools, and the cost so far with the pools at their prices."""
 
     vector: Array
@@ -32,23 +33,6 @@ class States:
     smallest: Array
     """Blocks of the smallest request that was dropped in this batch (NEVER: none was)."""
     parent: Array
-
-    def __len__(self) -> int:
-        return len(self.vector)
-
-    @property
-    def bytes(self) -> int:
-        """Memory that they take."""
-        return sum(getattr(self, field.name).nbytes for field in fields(self))
-
-    def take(self, which: Array | npt.NDArray[np.bool_] | slice) -> States:
-        """Return some of the states."""
-        return States(*(getattr(self, field.name)[which] for field in fields(self)))
-
-    @staticmethod
-    def join(parts: list[States]) -> States:
-        """Return the states of all parts."""
-        return States(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(States)))
 
 
 class Pass:
