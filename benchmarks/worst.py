@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heuristics import get_policy
-from hypotheses.counterexamples import Claim, Optima, SearchSpace, judge, search
+from hypotheses.search import Claim, Optima, SearchSpace, judge, search
 from kvcore.files import read_instance, write_text
 from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
 

@@ -63,8 +63,8 @@ from hypotheses import Hypothesis as Hypothesis
 from hypotheses import Verdict as Verdict
 from hypotheses import check as check
 from hypotheses.files import load as load_hypothesis
-from hypotheses.counterexamples import SearchSpace as SearchSpace
-from hypotheses.counterexamples import search as search
+from hypotheses.search import SearchSpace as SearchSpace
+from hypotheses.search import search as search
 from sweeps import sweep as sweep
 
 # Pictures and reports

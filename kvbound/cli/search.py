@@ -15,7 +15,7 @@ from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine, Request
 
 if TYPE_CHECKING:
-    from hypotheses.counterexamples import Claim, Search
+    from hypotheses.search import Claim, Search
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 
@@ -48,7 +48,7 @@ def search(
     json: JsonOption = None,
 ) -> int:
     """Look for the instance on which a policy is farthest from optimal."""
-    from hypotheses.counterexamples import SearchSpace, search
+    from hypotheses.search import SearchSpace, search
 
     if maximize != "ratio":
         raise BadInput(f"--maximize {maximize}: only the ratio is maximised")

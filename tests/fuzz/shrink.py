@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hypotheses.counterexamples.shrinking import smaller
+from hypotheses.search.shrinking import smaller
 from kvcore import Batch, Cost, Instance, Schedule
 from kvcore.cost import CostFunction
 from tests.fuzz.case import Case, Finding, Part, judge

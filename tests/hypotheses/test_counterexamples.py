@@ -9,12 +9,12 @@ from itertools import product
 
 import pytest
 
-import hypotheses.counterexamples.ratio
+import hypotheses.search.ratio
 from heuristics import get_policy
 from heuristics.policies.fcfs import Fcfs
-from hypotheses.counterexamples import Claim, Optima, SearchSpace, judge, search
-from hypotheses.counterexamples.ratio import canonical
-from hypotheses.counterexamples.shrinking import smaller
+from hypotheses.search import Claim, Optima, SearchSpace, judge, search
+from hypotheses.search.ratio import canonical
+from hypotheses.search.shrinking import smaller
 from kvcore.errors import BadInput
 from kvcore.files import read_instance
 from kvcore.instance import Call, Instance, Machine, Request, Segment
@@ -95,7 +95,7 @@ def test_a_proved_ratio_is_the_policy_over_an_independent_optimum() -> None:
 
 def test_without_a_proved_optimum_there_is_no_ratio_but_two_sides_of_it(monkeypatch) -> None:
     outcome = SearchOutcome(None, 3, 2, proved=False, stopped="time limit", expanded=0, generated=0)
-    monkeypatch.setattr(hypotheses.counterexamples.ratio, "search", lambda *_, **__: outcome)
+    monkeypatch.setattr(hypotheses.search.ratio, "search", lambda *_, **__: outcome)
     claim = judge(two((1, 2), 2), get_policy("fcfs"), Optima("total-flow-time"))
     assert not claim.proved
     assert (claim.ratio, claim.at_least, claim.at_most) == (None, Fraction(4, 3), Fraction(2))
@@ -105,7 +105,7 @@ def test_without_a_proved_optimum_there_is_no_ratio_but_two_sides_of_it(monkeypa
 
 def test_a_policy_better_than_what_the_search_found_is_the_best_known(monkeypatch) -> None:
     outcome = SearchOutcome(None, 9, 2, proved=False, stopped="time limit", expanded=0, generated=0)
-    monkeypatch.setattr(hypotheses.counterexamples.ratio, "search", lambda *_, **__: outcome)
+    monkeypatch.setattr(hypotheses.search.ratio, "search", lambda *_, **__: outcome)
     claim = judge(two((1, 2), 2), get_policy("fcfs"), Optima("total-flow-time"))
     assert (claim.best, claim.at_least) == (4, 1)
 
@@ -117,7 +117,7 @@ def test_a_bound_of_0_gives_no_upper_side() -> None:
 def test_an_optimum_is_looked_for_once_whatever_the_order(monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(
-        hypotheses.counterexamples.ratio.Optima, "fresh", lambda self, instance: asked.append(instance) or (1, 1)
+        hypotheses.search.ratio.Optima, "fresh", lambda self, instance: asked.append(instance) or (1, 1)
     )
     optima = Optima("makespan")
     for instance in (two((1, 2), 2), two((2, 1), 2), two((2, 2), 2), two((1, 2), 3)):
@@ -179,7 +179,7 @@ def test_a_small_family_is_listed_whole_and_its_worst_is_the_worst_of_all() -> N
 
 
 def test_the_same_seed_finds_the_same(monkeypatch) -> None:
-    monkeypatch.setattr("hypotheses.counterexamples.run.ENUMERATED", 0)
+    monkeypatch.setattr("hypotheses.search.run.ENUMERATED", 0)
     first, again, other = (search(NARROW, "vllm", steps=20, seed=seed) for seed in (5, 5, 6))
     assert first.to_json() == again.to_json()
     assert key(first.unshrunk.instance) == key(again.unshrunk.instance)
@@ -187,13 +187,13 @@ def test_the_same_seed_finds_the_same(monkeypatch) -> None:
 
 
 def test_annealing_judges_as_many_instances_as_asked(monkeypatch) -> None:
-    monkeypatch.setattr("hypotheses.counterexamples.run.ENUMERATED", 0)
-    monkeypatch.setattr("hypotheses.counterexamples.run._Run.shrink", lambda self: None)
+    monkeypatch.setattr("hypotheses.search.run.ENUMERATED", 0)
+    monkeypatch.setattr("hypotheses.search.run._Run.shrink", lambda self: None)
     assert search(LARGE, "fcfs", steps=25).looked == 25
 
 
 def test_an_instance_family_of_one_is_no_error(monkeypatch) -> None:
-    monkeypatch.setattr("hypotheses.counterexamples.run.ENUMERATED", 0)
+    monkeypatch.setattr("hypotheses.search.run.ENUMERATED", 0)
     seen = search(SearchSpace(requests=1, memory=1, prompt=1, decode=1, arrival=0), "fcfs")
     assert seen.claim is not None
     assert (seen.claim.ratio, seen.looked) == (1, 1)
@@ -226,7 +226,7 @@ def test_an_interrupted_search_keeps_the_worst_so_far() -> None:
 
 def test_an_interrupted_optimum_ends_the_search(monkeypatch) -> None:
     outcome = SearchOutcome(None, 3, 2, proved=False, stopped="interrupted", expanded=0, generated=0)
-    monkeypatch.setattr(hypotheses.counterexamples.ratio, "search", lambda *_, **__: outcome)
+    monkeypatch.setattr(hypotheses.search.ratio, "search", lambda *_, **__: outcome)
     assert search(TINY, "fcfs").stopped == "interrupted"
 
 
@@ -245,7 +245,7 @@ def test_the_time_limit_ends_it() -> None:
 
 
 def test_however_short_the_time_one_instance_is_judged(monkeypatch) -> None:
-    monkeypatch.setattr("hypotheses.counterexamples.run._Run.shrink", lambda self: None)
+    monkeypatch.setattr("hypotheses.search.run._Run.shrink", lambda self: None)
     seen = search(TINY, "fcfs", seconds=1e-9)
     assert (seen.stopped, seen.looked, seen.complete) == ("time limit", 1, [])
 
@@ -273,7 +273,7 @@ def test_people_read_the_ratio_and_what_is_not_worse() -> None:
 
 
 def test_an_open_ratio_is_exit_3_and_says_both_sides(monkeypatch) -> None:
-    monkeypatch.setattr(hypotheses.counterexamples.ratio.Optima, "fresh", lambda self, instance: (2, 1))
+    monkeypatch.setattr(hypotheses.search.ratio.Optima, "fresh", lambda self, instance: (2, 1))
     text = kvbound("search", "--policy", "fcfs", *FEW, code=3).stdout
     assert "ratio at least " in text
     assert "at most " in text
@@ -288,7 +288,7 @@ def test_an_interruption_is_exit_130_and_the_worst_is_written(tmp_path, monkeypa
             raise KeyboardInterrupt
         return 1, 1
 
-    monkeypatch.setattr(hypotheses.counterexamples.ratio.Optima, "fresh", fresh)
+    monkeypatch.setattr(hypotheses.search.ratio.Optima, "fresh", fresh)
     out = tmp_path / "worst.json"
     assert "stopped: interrupted" in kvbound("search", "--policy", "fcfs", *FEW, "--out", out, code=130).stdout
     assert read_instance(out).requests

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.worst import PAGE, family, small_family
 from heuristics import get_policy
-from hypotheses.counterexamples import Optima, judge, search
+from hypotheses.search import Optima, judge, search
 from kvcore.errors import BadInput
 from tests.support.exhaustive import exhaustive_optimum
 from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, builtin_instance

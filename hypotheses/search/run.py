@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heuristics import Policy, PolicyError, get_policy
-from hypotheses.counterexamples.ratio import Claim, Optima, judge
-from hypotheses.counterexamples.shrinking import shrink
-from hypotheses.counterexamples.space import SearchSpace
+from hypotheses.search.ratio import Claim, Optima, judge
+from hypotheses.search.shrinking import shrink
+from hypotheses.search.space import SearchSpace
 from kvcore.instance import Instance
 
 ENUMERATED = 5_000
@@ -121,7 +121,7 @@ class _Run:
 
     def anneal(self, family: SearchSpace, steps: int, seed: int) -> None:
         """Try members by simulated annealing."""
-        from hypotheses.counterexamples.anneal import maximise
+        from hypotheses.search.anneal import maximise
 
         last = self.seen.looked + steps
 

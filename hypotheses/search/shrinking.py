@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pydantic import ValidationError
 
-from hypotheses.counterexamples.ratio import Claim
+from hypotheses.search.ratio import Claim
 from kvcore.instance import Call, Instance, Request, Segment
 
 Judge = Callable[[Instance], Claim | None]
