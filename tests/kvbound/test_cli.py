@@ -155,6 +155,16 @@ def test_the_tables_for_people_say_what_scripts_get(kvbound):
     assert rows_of(kvbound, "show", "mars-figure1")["sizes"]["largest_peak"] == 6
 
 
+@pytest.mark.parametrize(("solver", "package"), [("cp-sat", "ortools"), ("highs", "highspy"), ("gurobi", "gurobipy")])
+def test_a_solver_that_is_installed_but_broken_is_not_available(monkeypatch, tmp_path, solver, package):
+    (tmp_path / f"{package}.py").write_text("raise ImportError('libmissing.so: no such file')")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with pytest.raises(MissingTool, match=rf"^{solver} (cannot be loaded although .*libmissing.so|is not installed)"):
+        SOLVERS[solver].try_it()
+    row = about._solver(SOLVERS[solver])
+    assert (row["available"], row["version"]) == (False, None)
+
+
 def test_better_than_answers_yes_and_no(kvbound):
     best = rows_of(kvbound, "solve", "mars-figure1")["value"]
     yes = rows_of(kvbound, "solve", "mars-figure1", "--better-than", str(best + 1))
