@@ -189,8 +189,8 @@ def measure(
 ) -> tuple[list[Measured], bool]:  # fmt: skip
     """Time the points on an engine, until Ctrl-C or SIGTERM: return what was timed, and whether that came.
 
-    Each is timed in VISITS visits of repeats / VISITS runs (rounded up, at least 2). The order is random but seeded, and
-    turned round from visit to visit: a drift of the clocks or a burst of other work falls on all kinds alike. The
+    Each is timed in VISITS visits of repeats / VISITS runs (rounded up, at least 2). The order is random but seeded,
+    and turned round from visit to visit: a drift of the clocks or a burst of other work falls on all kinds alike. The
     points that need most on the device and on the host go first, untimed, to make the engine reserve its memory once.
     After `time_limit` seconds nothing is timed; points without a time are left out.
     """

@@ -19,7 +19,7 @@ from solvers.task import label
 class Solver:
     """A solver: what it proves, the package that carries it, how to get that, and what the licence found here allows.
 
-    `licence` raises MissingTool if there is none. `module` is what is imported to use it.
+    `licence` raises MissingTool if there is none. `module` is what is imported to use it, if anything.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Solver:
     package: str = "kvbound"
     install: str = ""
     licence: Callable[[], str] = lambda: "MIT, no limit"
-    module: str = "kvcore"
+    module: str = ""
 
     def version(self) -> str:
         """Return the version that is installed (MissingTool if it is not there)."""

@@ -24,7 +24,7 @@ def solvers(json: JsonOption = None) -> None:
 def _solver(solver: Solver) -> dict[str, Any]:
     facts: dict[str, Any] = {"name": solver.name, "proves": solver.proves, "install": solver.install}
     try:
-        if solver.package != "kvbound":
+        if solver.module:
             solver.try_it()
         return {**facts, "available": True, "version": solver.version(), "licence": solver.licence()}
     except MissingTool as missing:
