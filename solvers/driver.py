@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import kvcore
-from heuristics import better_traces, get_policy, run_policy
+from heuristics import PolicyError, Unsuited, better_traces, get_policy, run_policy, trace_policy
 from heuristics import predictions as believed
 from kvcore.certificates import Alone, Certificate, certify
 from kvcore.coarsen import fine_bound
@@ -61,8 +61,9 @@ def solve(
 
     `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process.
     `gap` and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at
-    most `target` exists. `warm_start` is "best" (the best policy), a policy's name, or "none". Ctrl-C ends the solve
-    with what was found so far (`stopped` is "interrupted").
+    most `target` exists. `warm_start` is "best" (the best policy), a policy's name (`serial` stands in for one that
+    does not end in its part of the time, and the result says so), or "none". Ctrl-C ends the solve with what was
+    found so far (`stopped` is "interrupted").
 
     The bound `alone` (see `bounds`) and a policy's schedule are there before any worker process is, so that a limit
     leaves both whatever becomes of the workers.
@@ -162,10 +163,9 @@ class _Run:
 
     def run_policies(self, warm_start: str, go_on: Callable[[], bool]) -> tuple[Value, Schedule | None]:
         """Return the value of a schedule that bounds the horizon, and the schedule to start from (or none)."""
-        policies = None if warm_start in ("best", "none") else [warm_start]
         best: Trace | None = None
         try:
-            for _, trace in better_traces(self.instance, self.objective, policies, go_on):
+            for trace in self._traces(warm_start, go_on):
                 best = trace
         finally:  # Ctrl-C, too, keeps what is there
             if best is not None and warm_start != "none":
@@ -173,6 +173,22 @@ class _Run:
                 self.accept(best.expanded() if few else best.schedule)
         assert best is not None  # for mypy: there is one, or an error
         return objective_value(best, self.objective), self.schedule if self.schedule and few else None
+
+    def _traces(self, warm_start: str, go_on: Callable[[], bool]) -> Iterator[Trace]:
+        """Yield traces, the one to start from last; that of `serial` is first, because it is there at once."""
+        if warm_start in ("best", "none"):
+            yield from (trace for _, trace in better_traces(self.instance, self.objective, None, go_on))
+            return
+        named, serial = get_policy(warm_start), None
+        with suppress(Unsuited, PolicyError):  # what the named one says counts
+            serial = trace_policy(self.instance, get_policy("serial"))
+            yield serial
+        try:
+            yield trace_policy(self.instance, named, go_on=go_on)
+        except PolicyError:
+            if serial is None or go_on():
+                raise
+            self.notes.append(f"{named.name} did not end in its part of the time limit: serial stands in for it")
 
     def receive(self, task: Task, message: Message) -> None:
         """Take in what a worker reports."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -17,7 +19,7 @@ from solvers.task import label
 class Solver:
     """A solver: what it proves, the package that carries it, how to get that, and what the licence found here allows.
 
-    `licence` raises MissingTool if there is none.
+    `licence` raises MissingTool if there is none. `module` is what is imported to use it, if anything.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Solver:
     package: str = "kvbound"
     install: str = ""
     licence: Callable[[], str] = lambda: "MIT, no limit"
+    module: str = ""
 
     def version(self) -> str:
         """Return the version that is installed (MissingTool if it is not there)."""
@@ -40,7 +43,15 @@ class Solver:
         except ImportError as error:
             raise self.missing(error) from None
 
-    def missing(self, error: ImportError) -> MissingTool:
+    def try_it(self) -> None:
+        """Raise MissingTool if it cannot be loaded. It is tried in a process of its own: not all go into one."""
+        command = [sys.executable, "-c", f"import {self.module}"]
+        tried = subprocess.run(command, capture_output=True, text=True, check=False)
+        if tried.returncode:
+            lines = tried.stderr.strip().splitlines()
+            raise self.missing(lines[-1] if lines else f"its process ended with code {tried.returncode}")
+
+    def missing(self, error: object) -> MissingTool:
         """Return the error that says how to install it, or why it cannot be loaded although it is installed."""
         try:
             here = f"{self.package} {self.version()}"
@@ -92,11 +103,11 @@ def _not_in_slots(instance: Instance, objective: str) -> str | None:
 
 # fmt: off
 _HIGHS = Solver("highs", "optimal, by branch and bound in floating point; its dual bound is rounded safely", "highspy",
-                "pip install highspy")
+                "pip install highspy", module="highspy")
 _GUROBI = Solver("gurobi", "as HiGHS", "gurobipy", "pip install 'kvbound[gurobi]'",
-                 lambda: import_module("solvers.gurobi").licence())
+                 lambda: import_module("solvers.gurobi").licence(), "gurobipy")
 _CP_SAT = Solver("cp-sat", "optimal, by clause learning over integers; no certificate of it", "ortools",
-                 "pip install 'kvbound[cp-sat]'", lambda: "Apache-2.0, no limit")
+                 "pip install 'kvbound[cp-sat]'", lambda: "Apache-2.0, no limit", "ortools.sat.python.cp_model")
 
 SEARCH = Way("search", Solver("search", "optimal, by an exhausted search over states; no horizon, no floating point"),
              "solvers.search.solve:run", "the search goes through states, whatever the number of batches",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from heuristics import POLICIES
@@ -12,7 +13,8 @@ from solvers.ways import SOLVERS, Solver
 
 def solvers(json: JsonOption = None) -> None:
     """List the solvers: what can run here, its version, its licence's limit, what it can prove."""
-    rows = [_solver(solver) for solver in SOLVERS.values()]
+    with ThreadPoolExecutor() as pool:
+        rows = list(pool.map(_solver, SOLVERS.values()))
     cells = [
         (row["name"], row["version"] or "not here", row["licence"] or row["install"], row["proves"]) for row in rows
     ]
@@ -22,6 +24,8 @@ def solvers(json: JsonOption = None) -> None:
 def _solver(solver: Solver) -> dict[str, Any]:
     facts: dict[str, Any] = {"name": solver.name, "proves": solver.proves, "install": solver.install}
     try:
+        if solver.module:
+            solver.try_it()
         return {**facts, "available": True, "version": solver.version(), "licence": solver.licence()}
     except MissingTool as missing:
         return {**facts, "available": False, "version": None, "licence": None, "install": str(missing)}

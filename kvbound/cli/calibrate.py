@@ -12,6 +12,7 @@ from rich.console import Console
 from costmodels.files import cost_file, write_cost
 from costmodels.fitted import Fit
 from costmodels.models import get_model
+from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
@@ -50,8 +51,8 @@ def calibrate(
     out: Annotated[str | None, typer.Option(metavar="COST.json", help="write the cost model there")] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
-) -> None:
-    """Time batches on this device, and fit a cost model."""
+) -> int:
+    """Time batches on this device, and fit a cost model; Ctrl-C fits it to those that were timed."""
     check_writable(out, plot, json)
     seconds_of_tick = fraction("--tick", tick)
     shape = get_model(model or ("tiny" if device == "cpu" else "llama-3.2-1b"))
@@ -67,13 +68,17 @@ def calibrate(
     capacity = capacity_of(engine, memory)
     points = choose_points(engine, capacity, quick)
     about = {**facts(opened.device, today()), "backend": name, "dtype": str(numbers).removeprefix("torch.")}
-    measured: list[Measured] = []
     with LiveLine("bandwidths"):
         rates = bandwidths(opened.device)
     with LiveLine(f"{len(points)} batches"):
-        measured += measure(engine, points, repeats, seed, time_limit)
+        measured, interrupted = measure(engine, points, repeats, seed, time_limit)
         about["mover"] = engine.mover
-    found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
+    try:
+        found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
+    except BadInput:  # too few
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
     swaps = swap_rows(measured, shape, peaks(rates), numbers.itemsize)
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
     if out is not None:
@@ -88,6 +93,7 @@ def calibrate(
         from kvbound.plots import plot_calibration
 
         plot_calibration(rows, path=plot)
+    return EXIT_INTERRUPTED if interrupted else 0
 
 
 def choose_points(engine: Engine, memory: int, quick: bool) -> list[Point]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, emit, table
 from kvbound.cli.measures import WindowOption
 from kvbound.cli.progress import LiveLine
@@ -39,8 +40,8 @@ def load_sweep(
     csv_file: Annotated[str | None, typer.Option("--csv", metavar="OUT.csv", help="write every measure there")] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
-) -> None:
-    """Run policies on the same requests at several loads."""
+) -> int:
+    """Run policies on the same requests at several loads; Ctrl-C keeps the rows that are there."""
     from heuristics.load import load_rows
     from solvers.driver import free_calls
 
@@ -48,18 +49,23 @@ def load_sweep(
     loaded = free_calls(load_instance(instance), handling)
     multiples = [fraction("--factors", text.strip()) for text in factors.split(",")]
     stop = None if window is None else fraction("--window", window)
-    rows: list[dict[str, Any]] = []
-    with LiveLine(f"{loaded.name} at {len(multiples)} loads"):
-        rows += load_rows(loaded, policy_names(policies), multiples, window=stop, jobs=jobs)
-    if plot is not None and all("error" in row for row in rows):
+    names, rows = policy_names(policies), list[dict[str, Any]]()
+    ended = 0
+    try:
+        with LiveLine(f"{loaded.name} at {len(multiples)} loads"):
+            rows.extend(load_rows(loaded, names, multiples, window=stop, jobs=jobs))
+    except KeyboardInterrupt:
+        ended = EXIT_INTERRUPTED
+    if plot is not None and rows and all("error" in row for row in rows):
         raise BadInput(f"there is nothing to draw: {rows[0]['error']}")
     if csv_file is not None:
         write_text(csv_file, as_csv(rows))
-    if plot is not None:
+    if plot is not None and rows:
         from kvbound.plots import plot_load
 
         plot_load(rows, path=plot)
     emit(json, {"instance": loaded.name, "rows": rows}, lambda console: _show(console, rows))
+    return ended
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

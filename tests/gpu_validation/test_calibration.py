@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from gpu_validation.calibration import (
     grid,
     measure,
 )
+from gpu_validation.engine import Engine
 from gpu_validation.floors import floor_of, hidden, knees, swap_rows
 from kvcore import verify_schedule
 from kvcore.cost import Features
@@ -103,7 +105,7 @@ class Planted:
 
 
 def test_a_known_cost_is_recovered() -> None:
-    measured = measure(Planted(), grid(CPU_SIZES, 8192, 16), repeats=7)
+    measured, _ = measure(Planted(), grid(CPU_SIZES, 8192, 16), repeats=7)
     found = fit_measured(measured)
     assert found.report.shape in ("hinge", "max")
     assert found.report.held_out is not None
@@ -117,7 +119,7 @@ def test_a_known_cost_is_recovered() -> None:
 
 def test_the_grid_is_visited_there_and_back() -> None:
     engine, points = Planted(), [Point("decode", ((1, m),)) for m in (10, 500, 20, 30)]
-    measured = measure(engine, points, repeats=7, seed=3)
+    measured, _ = measure(engine, points, repeats=7, seed=3)
     _, _, *visits = [point.work[0][1] for point in engine.asked]
     assert visits[:4] == visits[4:8][::-1] == visits[8:]
     assert sorted(visits[:4]) == [10, 20, 30, 500] != visits[:4]
@@ -135,11 +137,11 @@ def test_what_needs_most_memory_goes_first() -> None:
 def test_what_was_not_timed_in_time_is_left_out() -> None:
     engine, points = Planted(), [Point("decode", ((1, m),)) for m in range(10, 20)]
     ticks = iter(range(1000))
-    measured = measure(engine, points, repeats=7, time_limit=14.5, clock=lambda: float(next(ticks)))
+    measured, _ = measure(engine, points, repeats=7, time_limit=14.5, clock=lambda: float(next(ticks)))
     assert len(engine.asked) == 2 + 14  # a second for each
     assert len(measured) == 10
     assert sorted(len(one.samples) for one in measured) == [3] * 6 + [6] * 4
-    few = measure(Planted(), points, repeats=7, time_limit=3.5, clock=iter(map(float, range(99))).__next__)
+    few, _ = measure(Planted(), points, repeats=7, time_limit=3.5, clock=iter(map(float, range(99))).__next__)
     assert len(few) == 3
 
 
@@ -227,6 +229,24 @@ def test_calibrating_this_cpu(tmp_path: Path) -> None:
     for row, one in zip(rows, file.observations, strict=True):
         assert cost.duration(one.features) == pytest.approx(1e9 * row["predicted"], rel=1e-4, abs=2)
     assert "error, % of measured" in (tmp_path / "fit.svg").read_text()
+
+
+@pytest.mark.parametrize(("batches", "kept"), [(0, False), (15, True)])
+def test_ctrl_c_keeps_what_was_timed_if_a_fit_can_be_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, batches: int, kept: bool
+) -> None:
+    timed = count()
+
+    def time_batch(self: Engine, work: object, out: int, back: int, runs: int) -> list[float]:
+        if next(timed) == 2 + batches:  # two come before, untimed
+            raise KeyboardInterrupt
+        return [1e-3 + 1e-6 * (out + back + sum(tokens for tokens, _ in work))] * runs
+
+    monkeypatch.setattr(Engine, "time_batch", time_batch)
+    kvbound("calibrate", "--device", "cpu", "--quick", "--memory", 4100, "--out", tmp_path / "cost.json", code=130)
+    assert (tmp_path / "cost.json").exists() == kept
+    if kept:
+        assert len(read_cost(tmp_path / "cost.json").observations) == batches
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,17 @@
 
 import io
 import json
+import os
+import re
 import signal
 import sys
 
 import pytest
 
 import solvers
-from kvbound.cli import main
+from kvbound.cli import about, main
 from kvcore.result import Result
+from solvers.ways import SOLVERS, Solver
 from workloads.builtin import builtin_instance
 
 INTERFACE_KEYS = {
@@ -146,13 +149,23 @@ def test_a_broken_file_is_exit_2(kvbound, tmp_path):
     assert "not JSON" in err
 
 
-def test_the_tables_for_people_say_what_scripts_get(kvbound):
+def test_the_tables_for_people_say_what_scripts_get(kvbound, monkeypatch):
+    monkeypatch.setattr(Solver, "try_it", lambda solver: None)  # takes seconds
     assert "infermax-figure15:I=32" in kvbound("instances")[1]
     assert "highs" in kvbound("solvers")[1]
     assert "mars-order" in kvbound("policies")[1]
     assert "3 requests with 3 calls" in kvbound("show", "mars-figure1")[1]
     assert {row["name"] for row in rows_of(kvbound, "solvers")["rows"]} >= {"search", "highs", "gurobi"}
     assert rows_of(kvbound, "show", "mars-figure1")["sizes"]["largest_peak"] == 6
+
+
+@pytest.mark.parametrize(("solver", "package"), [("cp-sat", "ortools"), ("highs", "highspy"), ("gurobi", "gurobipy")])
+def test_a_solver_that_is_installed_but_broken_is_not_available(monkeypatch, tmp_path, solver, package):
+    (tmp_path / f"{package}.py").write_text("raise ImportError('libmissing.so: no such file')")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    row = about._solver(SOLVERS[solver])
+    assert (row["available"], row["version"]) == (False, None)
+    assert re.match(f"{solver} (cannot be loaded although .*libmissing.so|is not installed)", row["install"])
 
 
 def test_better_than_answers_yes_and_no(kvbound):

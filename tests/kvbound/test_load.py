@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import signal
 from fractions import Fraction
 
 import pytest
 
+from heuristics import trace_policy
 from heuristics.load import load_rows, rate, scaled
 from kvcore.errors import BadInput
 from kvcore.instance import Machine
@@ -77,6 +79,18 @@ def test_the_command_writes_a_table_a_csv_and_a_picture(tmp_path) -> None:
     assert "serial" in picture
     assert "goodput" in picture
     assert done.stdout.count("serial") == 2
+
+
+def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path) -> None:
+    def second_is_interrupted(instance, policy, **options):
+        if policy.name == "serial":
+            signal.raise_signal(signal.SIGTERM)
+        return trace_policy(instance, policy, **options)
+
+    monkeypatch.setattr("heuristics.load.trace_policy", second_is_interrupted)
+    out = tmp_path / "l.csv"
+    kvbound("load", "mars-figure1", "--policies", "fcfs,serial", "--factors", "1", "--csv", out, code=130)
+    assert [row["policy"] for row in csv.DictReader(io.StringIO(out.read_text()))] == ["fcfs"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 import solvers
-from heuristics import best_schedule, better_traces
+from heuristics import best_schedule, better_traces, get_policy, trace_policy
 from kvcore import BadInput, MissingTool, objective_value
 from kvcore.result import Horizon, Result
 from solvers import driver, pool
@@ -52,6 +52,18 @@ def test_gurobi_solves_what_its_licence_allows_and_says_what_it_does_not():
         pytest.skip("a full Gurobi licence is here, so there is no limit to report")
     with pytest.raises(MissingTool, match=r"limited to 2000 variables .* use --solver highs"):
         solvers.solve(MARS, formulation="batch-bigm", handling="free", solver="gurobi")
+
+
+def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypatch):
+    monkeypatch.setattr(driver, "POLICIES", 0.0)
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    result = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6)
+    assert result.value == objective_value(trace_policy(BIG, get_policy("serial")), "total-flow-time")
+    assert result.extra["failed"] == ["mars-order did not end in its part of the time limit: serial stands in for it"]
+    monkeypatch.setattr(driver, "POLICIES", 1.0)
+    named = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6)
+    assert named.value == objective_value(trace_policy(BIG, get_policy("mars-order")), "total-flow-time")
+    assert "failed" not in named.extra
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
