@@ -57,7 +57,7 @@ def _events(trace: Trace, each: bool) -> Iterator[Event]:
         yield from _calls(request, tid)
         yield from _moves(trace, request, tid)
     yield from _counter("device memory", trace.memory_curve())
-    yield from _counter("host memory", [(batch.start, batch.host) for batch in trace.batches])
+    yield from _counter("host memory", trace.host_curve())
 
 
 def _batches(trace: Trace, each: bool) -> Iterator[Event]:

@@ -148,11 +148,18 @@ def measures(trace: Trace) -> dict[str, Any]:
         "goodput": _json(Fraction(len(requests) - late_requests(trace), end)),
         "batches": sum(len(run.ends) for run in trace.runs),
         "peak_memory": max(run.devices[-1] for run in trace.runs),
+        **token_counts(trace),
+        "waste": trace.waste.parts(),
+    }
+
+
+def token_counts(trace: Trace) -> dict[str, int]:
+    """Return the tokens that were processed, those of them that had been before, and those swapped."""
+    return {
         "tokens_processed": sum(run.features.tokens * len(run.ends) for run in trace.runs),
-        "tokens_recomputed": sum(span.recomputed for request in requests for span in request.spans),
+        "tokens_recomputed": sum(span.recomputed for request in trace.requests for span in request.spans),
         "tokens_swapped_out": sum(run.features.swap_out_tokens for run in trace.runs),
         "tokens_swapped_in": sum(run.features.swap_in_tokens for run in trace.runs),
-        "waste": trace.waste.parts(),
     }
 
 

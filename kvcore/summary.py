@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from kvcore.errors import BadInput
-from kvcore.metrics import Value, handlings, is_late, makespan, tpot, ttft
+from kvcore.metrics import Value, busy_time, handlings, is_late, makespan, token_counts, tpot, ttft
 from kvcore.trace import RequestTrace, Trace
 
 PERCENTILES = (50, 95, 99)
@@ -91,19 +91,14 @@ def _spread(values: Iterable[Value], seconds: Fraction) -> dict[str, float] | No
 
 def _work(trace: Trace) -> dict[str, Any]:
     """Return what the whole schedule processed, moved and wasted."""
-    spans = [span for request in trace.requests for span in request.spans]
-    processed = sum(run.features.tokens * len(run.ends) for run in trace.runs)
-    recomputed = sum(span.recomputed for span in spans)
+    tokens = token_counts(trace)
     capacity = (trace.instance.machine.memory or 0) * makespan(trace)
     return {
         "batches": sum(len(run.ends) for run in trace.runs),
-        "busy_seconds": float(sum(run.ends[-1] - run.start for run in trace.runs) * trace.instance.tick_seconds),
+        "busy_seconds": float(busy_time(trace) * trace.instance.tick_seconds),
         "evictions": evictions(trace),
-        "tokens_processed": processed,
-        "tokens_recomputed": recomputed,
-        "recomputed_share": recomputed / processed,
-        "tokens_swapped_out": sum(run.features.swap_out_tokens for run in trace.runs),
-        "tokens_swapped_in": sum(run.features.swap_in_tokens for run in trace.runs),
+        **tokens,
+        "recomputed_share": tokens["tokens_recomputed"] / tokens["tokens_processed"],
         "waste_share": {part: ticks / capacity for part, ticks in trace.waste.parts().items()} if capacity else None,
     }
 

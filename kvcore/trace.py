@@ -259,6 +259,10 @@ class Trace:
                 curve.append((batch.end, batch.device_after))
         return curve
 
+    def host_curve(self) -> list[tuple[int, int]]:
+        """Return host memory over time: (tick, tokens from this tick on)."""
+        return [(batch.start, batch.host) for batch in self.batches]
+
     def states(self, boundary: int) -> dict[str, State]:
         """Return the state of every request at the start of batch `boundary`, before its moves.
 

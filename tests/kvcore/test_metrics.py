@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import pytest
 
@@ -18,6 +19,9 @@ from kvcore import (
     objective_value,
     verify_schedule,
 )
+from kvcore.instance import Request, Segment, alike
+from kvcore.metrics import is_late
+from kvcore.trace import RequestTrace
 from tests.support.build import batch, instance, request, schedule
 from tests.support.mars_schedules import PUBLISHED, mars
 
@@ -253,3 +257,26 @@ def test_the_memory_rows_differ_from_the_published_ones_only_where_a_drop_waits(
     }
     mars_row = [1, 2, 1, 3, 1, 2, 3, 4, 5, 5, 5, 6, 1, 2]
     assert [int(tokens) for tokens in PUBLISHED["MARS"].published_memory] == mars_row
+
+
+@pytest.mark.parametrize("output", [1, 2, 5])
+def test_a_request_is_late_exactly_if_it_exceeds_its_ticks(output: int) -> None:
+    averages = (None, Fraction(1, 3), Fraction(3, 2), Fraction(7))
+    late = 0
+    for ttft, latency, tpot, normalized in product((None, 0, 4), (None, 6), averages, averages):
+        slo = Slo(ttft=ttft, latency=latency, tpot=tpot, normalized_latency=normalized)
+        request = Request(id="R", arrival=3, prompt=1, slo=slo, segments=(Segment(decode=output),))
+        for first, between in product((1, 4, 5), (0, 1, 2, 6, 28) if output > 1 else (0,)):
+            trace = RequestTrace(request, first_token=3 + first, completion=3 + first + between)
+            taken = zip((first, first + between, between), request.slo_ticks, strict=True)
+            exceeds = any(most is not None and ticks > most for ticks, most in taken)
+            assert exceeds == is_late(trace), (slo, first, between)
+            late += exceeds
+    assert late
+
+
+def test_requests_of_one_shape_differ_in_their_ids_only() -> None:
+    one = Request(id="A", prompt=2, segments=(Segment(decode=1),))
+    requests = [one, one.replace(id="B", weight=2), one.replace(id="C")]
+    assert alike(requests) == [[0, 2], [1]]
+    assert one.shape == requests[2].shape != requests[1].shape
