@@ -16,5 +16,5 @@ def no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in ("hypotheses.case", "hypotheses.verdict"):
         monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda: 0.0))
-    for module in ("hypotheses.case", "hypotheses.counterexamples.ratio"):
+    for module in ("hypotheses.case", "hypotheses.search.ratio"):
         monkeypatch.setattr(f"{module}.search", unlimited)
