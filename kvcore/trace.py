@@ -133,6 +133,13 @@ class Level(NamedTuple):
     host: int
 
 
+def after_moves(device: int, host: int, drop: int = 0, swap_out: int = 0, swap_in: int = 0) -> tuple[int, int]:
+    """Return the tokens on the device and on the host after moves (rule R10): a drop takes from the host first."""
+    from_host = min(host, drop)
+    back = swap_in - swap_out
+    return device - (drop - from_host) + back, host - from_host - back
+
+
 class State(NamedTuple):
     """State of a request at a batch boundary: tokens known, on the device, on the host, and where it stands."""
 
@@ -193,12 +200,8 @@ class RequestTrace:
         for event in sorted(events, key=lambda event: (event.batch, isinstance(event, Step))):
             if isinstance(event, Step):
                 device += event.tokens
-            elif event.kind == "drop":  # the host's part first
-                from_host = min(host, event.tokens)
-                device, host = device - event.tokens + from_host, host - from_host
             else:
-                moved = event.tokens if event.kind == "swap_out" else -event.tokens
-                device, host = device - moved, host + moved
+                device, host = after_moves(device, host, **{event.kind: event.tokens})
             yield Level(event, device, host)
 
 

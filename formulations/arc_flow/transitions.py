@@ -9,6 +9,7 @@ from typing import NamedTuple
 from formulations.arc_flow.setting import Setting
 from formulations.chains import Chain
 from kvcore.instance import Machine, Request
+from kvcore.trace import after_moves
 
 
 class NodeState(NamedTuple):
@@ -133,7 +134,7 @@ class Transitions:
         window, evict = state.mark in ("choose", "free"), self.machine.evict and not state.wait
         may_drop = state.mark == "choose" or (state.mark == "free" and not self.setting.early_drops) or evict
         for drop in self.amounts(state.device + state.host, may_drop):
-            device, host = self.after(state, (drop, 0, 0))
+            device, host = after_moves(state.device, state.host, drop)
             yield drop, 0, 0
             if device and (window or evict):
                 yield from ((drop, out, 0) for out in self.amounts(device)[1:])
@@ -155,7 +156,7 @@ class Transitions:
             must_go_on = state.mark == "worked" and not (drop or swap_out)
             if (must_go_on and not self.setting.idle_layers) or (self.setting.late_returns and swap_in):
                 continue
-            device, host = self.after(state, (drop, swap_out, swap_in))
+            device, host = after_moves(state.device, state.host, drop, swap_out, swap_in)
             if not self.fits(device, host):
                 continue
             evicts = drop > 0 and not window and state.mark != "due"
@@ -168,7 +169,7 @@ class Transitions:
     def works(self, state: NodeState) -> Iterator[Transition]:
         """Moves and work (R2, R3, R4); in a window, swapping out and in just before the work serves nothing."""
         for drop, swap_out, swap_in in self.moves(state) if not state.wait else ():
-            device, host = self.after(state, (drop, swap_out, swap_in))
+            device, host = after_moves(state.device, state.host, drop, swap_out, swap_in)
             r9 = state.mark == "due" or (state.mark in ("choose", "free") and not swap_out)
             if host == 0 and (r9 or not (drop or swap_out)):
                 yield from self.work(state, (drop, swap_out, swap_in), device)
@@ -218,14 +219,6 @@ class Transitions:
                 yield from self.work(state, (state.device, 0, 0), 0)
 
     # --- memory --------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def after(state: NodeState, moves: tuple[int, int, int]) -> tuple[int, int]:
-        """Return m and h after the moves; a drop takes from the host first."""
-        drop, swap_out, swap_in = moves
-        from_host = min(state.host, drop)
-        back = swap_in - swap_out
-        return state.device - (drop - from_host) + back, state.host - from_host - back
 
     def fits(self, device: int, host: int) -> bool:
         """Whether the request alone fits (R6, R7)."""

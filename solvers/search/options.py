@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kvcore.instance import Machine
+from kvcore.trace import after_moves
 from solvers.search.rules import Rules
 from solvers.search.state import (
     CALLING,
@@ -92,7 +93,7 @@ class Options:
             return
         evicts = self.may_evict(state)
         for drop in self.amounts(state.device + state.host, evicts and not self.rules.swap):
-            device, host = _moved(state, Moves(drop, 0, 0))
+            device, host = after_moves(state.device, state.host, drop)
             for swap_out in self.amounts(device, evicts):
                 for swap_in in self.amounts(host, not preserved and swap_out == 0):
                     yield Moves(drop, swap_out, swap_in)
@@ -107,7 +108,7 @@ class Options:
         """
         makes_batches = self.rules.makes_batches
         for drop in self.amounts(state.device + state.host, makes_batches and not self.rules.swap):
-            device, _ = _moved(state, Moves(drop, 0, 0))
+            device, _ = after_moves(state.device, state.host, drop)
             if device and (state.bound or makes_batches):
                 tokens = 1 if self.machine.partial else device
                 yield Moves(drop, tokens, tokens)
@@ -122,7 +123,7 @@ class Options:
 
     def rest(self, state: LocalState, moves: Moves) -> LocalOption:
         """Return the option of making `moves` and not working; `needs_ready` if R8 and not R9 allows them."""
-        device, host = _moved(state, moves)
+        device, host = after_moves(state.device, state.host, *moves)
         window = state.window and device + host > 0
         after = state._replace(device=device, host=host, window=window, due=False, bound=False, fresh=False)
         evicts = moves.drop + moves.swap_out > 0 and not (state.window or state.due)
@@ -149,7 +150,7 @@ class Options:
         gives = moves.drop > 0 and not state.due
         if gives and not self.rules.drop_and_work:
             return
-        device, _ = _moved(state, moves)
+        device, _ = after_moves(state.device, state.host, *moves)
         missing = self.kinds[state.kind].known(state) - device
         for work in self.chunks(device, missing):
             grown = device + work
@@ -197,10 +198,3 @@ class Options:
             due=call.handling in ("discard", "swap"),
             bound=False,
         )
-
-
-def _moved(state: LocalState, moves: Moves) -> tuple[int, int]:
-    """Return the tokens on the device and on the host after the moves."""
-    from_host = min(state.host, moves.drop)
-    back = moves.swap_in - moves.swap_out
-    return state.device - (moves.drop - from_host) + back, state.host - from_host - back
