@@ -38,7 +38,7 @@ MOST_BYTES = 3 << 30
 LARGER, ROUNDS = 3, 10
 """The next network is taken to be so many times as large; there has to be time for so many rounds in it."""
 CHECK = 2
-"""So many times what building a network takes is left for whoever checks the proof."""
+"""So many times what building a network takes is left for checking the proof."""
 WINDOWS = 64
 """Windows with a price of memory each."""
 MOST_NUMBERS = 30_000_000
@@ -138,7 +138,7 @@ class Stage:
         return Evaluation(x, float(self.linear @ x + values.sum()), values, slopes)
 
     def enter(self, x: Vector, inside: list[int]) -> Vector:
-        """Return the point with a price for those who were not `inside` before: what they cost at the least."""
+        """Return the point with a price for the requests that were not `inside` before: what they cost at the least."""
         x = x.copy()
         for k in set(self.inside) - set(inside):
             x[k] = min(self.high[k], self.market.paid(k, x[len(self.market.kinds) :]).min())
@@ -156,7 +156,7 @@ class Stage:
 
 
 class Network:
-    """The cheapest way through a network of configurations, in floating point: it only proposes prices."""
+    """The cheapest path through a network of configurations, in floating point: it only proposes prices."""
 
     def __init__(self, running: Running, ticks: int) -> None:
         """Raises TooMany if the values at all ticks do not fit into the memory for them, and what a checker would."""
@@ -168,7 +168,7 @@ class Network:
         self.values = np.zeros((ticks + 1, len(running.later)), np.float32)
 
     def cheapest(self, price: Vector) -> tuple[float, Array]:
-        """Return the least sum of prices, [ticks, kinds], of what starts on a way, and how many of each start when."""
+        """Return the least sum of prices, [ticks, kinds], of what starts on a path, and how many of each start when."""
         never = np.where(price < 0, 0.0, 1.0) @ self.starts.T > 0
         cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
         cost[:, 0] = 0.0

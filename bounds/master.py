@@ -12,7 +12,7 @@ from bounds.prices import Floats, Oracle, RequestPath
 class Master:
     """Each kind of request takes as many paths as it has requests; rows are limits of pieces that were ever exceeded.
 
-    Whoever takes no path begins after the last slot and pays for it (`late`).
+    A request that takes no path begins after the last slot and pays for it (`late`).
     """
 
     def __init__(self, oracle: Oracle) -> None:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from bounds import kernels
 from kvcore.certificates import Prices, Windows
+from kvcore.certificates.paths import Course
 from kvcore.certificates.prices import FLOWS, why_not
-from kvcore.certificates.ways import Course
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request
 from kvcore.metrics import weight

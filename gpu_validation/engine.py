@@ -4,7 +4,7 @@
     run = engine.run(make_plan(instance, schedule))
     run.batch_seconds, run.wall_seconds, run.tokens
 
-Arrivals and calls are clocks that nobody waits for: the order of the batches already respects them.
+Arrivals and calls are clocks that are not waited for: the order of the batches already respects them.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Engine:
             sampler: "greedy", or "gumbel" (seeded, keyed by request and position).
             teacher: int64 [1 + requests * width], the history to be forced (`Plan.history`'s places); nothing sampled
                 is written then.
-            poison: make what nobody holds NaN, before the run and whenever blocks are freed (slow, synchronous).
+            poison: make free blocks NaN, before the run and whenever blocks are freed (slow, synchronous).
             check: compare the checksums of what is swapped (slow, synchronous).
         """
         self.reserve([plan])

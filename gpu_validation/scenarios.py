@@ -70,7 +70,7 @@ class _Life:
 
     def __post_init__(self) -> None:
         self.known, self.device, self.host, self.until, self.segment = self.request.prompt, 0, 0, 0, 0
-        self.left = self.request.segments[0].decode
+        self.to_generate = self.request.segments[0].decode
         self.leaves = self.in_call = self.done = False
 
     def leave(self, way: str, batch: dict[str, Any], works: bool, drops: bool) -> None:
@@ -96,10 +96,10 @@ class _Life:
         self.in_call = self.leaves = False
         if self.device == self.known:
             self.known += 1
-            self.left -= 1
-            if self.left == 0:
+            self.to_generate -= 1
+            if self.to_generate == 0:
                 self._end_segment(tick)
-            elif self.every and self.left % self.every == 0:
+            elif self.every and self.to_generate % self.every == 0:
                 self.until, self.leaves = tick + 2, True
 
     def _end_segment(self, tick: int) -> None:
@@ -108,6 +108,6 @@ class _Life:
             self.done = True
             return
         self.segment += 1
-        self.left = self.request.segments[self.segment].decode
+        self.to_generate = self.request.segments[self.segment].decode
         self.until, self.leaves, self.in_call = tick + 1 + call.duration, True, True
         self.known += call.returns

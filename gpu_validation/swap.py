@@ -1,4 +1,4 @@
-"""Swaps beside the work: two streams of their own on a GPU, and who waits for whom.
+"""Swaps beside the work: two streams of their own on a GPU, and which waits for which.
 
 A transfer waits for the work before its batch (which read or wrote its blocks) and for the transfers that its plan
 names. The work of a batch waits for the transfers that its plan names: those that bring the KV that it reads, and those

@@ -280,7 +280,7 @@ class _Run:
 
     def _horizon(self, task: Task) -> Horizon:
         """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
-        unknown = Horizon(0, False, "nobody had the time to say how many batches are enough")
+        unknown = Horizon(0, False, "there was no time to say how many batches are enough")
         horizon = self.horizons.get(task.label, unknown)
         if horizon.sufficient and not horizon.batches and self.schedule is not None:
             return replace(horizon, batches=len(self.schedule.batches))

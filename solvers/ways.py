@@ -51,7 +51,7 @@ class Solver:
 
 @dataclass(frozen=True)
 class Way:
-    """A formulation and who solves it."""
+    """A formulation and what solves it."""
 
     formulation: str
     solver: Solver

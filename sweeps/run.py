@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.cell import Cell, Row
+from sweeps.cluster import dask, run_on_cluster
 from sweeps.grid import cells_of
-from sweeps.here import run_here
+from sweeps.local import run_locally
 from sweeps.store import Store
 from sweeps.study import read_study
 from sweeps.summary import Line, summarise
-from sweeps.there import dask, run_there
 
 Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 """Makes what is shown of a sweep from the cells that are done and all cells; what it gives is called for each more."""
@@ -76,7 +76,7 @@ def _carry_out(left: Sequence[Cell], store: Store, jobs: int, cluster: str | Non
     """Run cells and store each as it ends."""
     if not left:
         return
-    running = run_here(left, jobs) if cluster is None else run_there(left, cluster)
+    running = run_locally(left, jobs) if cluster is None else run_on_cluster(left, cluster)
     with closing(running) as ended, watch(done, done + len(left)) as advance:
         for cell, row in ended:
             store.add(cell, row)

@@ -136,7 +136,7 @@ class ArcFlow(Flows):
                     yield self.sum(terms) <= self.graphs[c].count * allowed
 
     def idle(self) -> Rows:
-        """Who must act next waits in idle layers only: waits[t] <= n idle[t], acts[t] <= n (1 - idle[t])."""
+        """A request that must act next waits in idle layers only: waits[t] <= n idle[t], acts[t] <= n (1 - idle[t])."""
         n = len(self.instance.requests)
         waits, acts = self.terms(lambda action: int(action.idle)), self.terms(lambda action: int(action.is_batch))
         for t in self.model.idle_layer:

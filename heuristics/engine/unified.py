@@ -192,7 +192,7 @@ class Unified(Policy):
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches the decodes stay within what is reserved for them, or free.
 
-        Nobody is admitted before something happens: memory only becomes scarcer, the budgets stay as they are.
+        No request is admitted before something happens: memory only becomes scarcer, the budgets stay as they are.
         """
         if not self.reserved:
             return LIMIT

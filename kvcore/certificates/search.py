@@ -1,8 +1,8 @@
 """The ground truth of tiny instances: a search over everything that `docs/semantics.md` allows, the cheapest first.
 
 It is written from that page alone and shares no code with the referee, the formulations or the other solvers: it uses
-the nouns, and `left.py` and `least.py` beside it for what requests need at the least. Clarity comes before speed: two
-or three requests with a few tokens and a call each are its size.
+the nouns, and `remaining.py` and `least.py` beside it for what requests need at the least. Clarity comes before speed:
+two or three requests with a few tokens and a call each are its size.
 
 A node is the state of every request at a batch boundary, with times counted from that boundary. From it the search
 tries every legal batch that starts at once, and waiting. What is left out, and why that loses no optimum:
@@ -24,7 +24,7 @@ tries every legal batch that starts at once, and waiting. What is left out, and 
   what is accumulated and of the future, non-decreasing in the former.
 
 Nodes come in the order of what they have accumulated; or, in a guided search, of that with what is left at the least
-(`left.py`). Either way no schedule is better than the node that comes next: that holds whenever the search stops.
+(`remaining.py`). Either way no schedule is better than the node that comes next: that holds whenever the search stops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from kvcore.certificates.batches import UNWATCHED, Batches, Choice, Node, Option, State, TooManyStates, as_batch
-from kvcore.certificates.left import Left
+from kvcore.certificates.remaining import Remaining
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, check_objective
 from kvcore.schedule import Schedule
@@ -80,7 +80,7 @@ class Search:
         self.scale = math.lcm(*(r.output for r in self.requests)) if objective == "normalized-latency" else 1
         kinds = [request.model_dump_json(exclude={"id"}) for request in self.requests]
         self.alike = [[i for i, k in enumerate(kinds) if k == kind] for kind in set(kinds) if kinds.count(kind) > 1]
-        self.left = Left(instance) if guided else None
+        self.remaining = Remaining(instance) if guided else None
         self.seen = 0
         """Nodes that were looked at."""
         self.reached = 0
@@ -187,13 +187,14 @@ class Search:
 
     def least(self, label: int, node: Node) -> int:
         """Return what no schedule through this node ends below: its label, and if guided what is left at the least."""
-        if self.left is None or self.objective == "late-requests":
+        if self.remaining is None or self.objective == "late-requests":
             return label
         if self.objective == "busy-time":
-            return label + self.left.least * max([self.left.batches(i, state) for i, state in enumerate(node)])
+            batches = [self.remaining.batches(i, state) for i, state in enumerate(node)]
+            return label + self.remaining.least * max(batches)
         if self.objective == "total-ttft":
-            return label + sum([self.left.ticks_to_first_token(i, state) for i, state in enumerate(node)])
-        ticks = [self.left.ticks(i, state) for i, state in enumerate(node)]
+            return label + sum([self.remaining.ticks_to_first_token(i, state) for i, state in enumerate(node)])
+        ticks = [self.remaining.ticks(i, state) for i, state in enumerate(node)]
         if self.objective == "makespan":
             return label + max(ticks)
         if self.objective == "max-flow-time":

@@ -167,7 +167,7 @@ def close(
 
 
 def _count(program: Program, tick: Array) -> None:
-    """Add an integer column for each tick: how many columns have theirs up to it."""
+    """Add an integer column for each tick: how many columns have their one up to it."""
     highs, columns = program.highs, program.columns
     before = -1
     for t in range(int(tick.max()) + 1):

@@ -72,7 +72,7 @@ def run(task: Task, send: Send) -> Done:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The best schedule, a lower bound, who proved it, and why the solve stopped."""
+    """The best schedule, a lower bound, what proved it, and why the solve stopped."""
 
     value: int
     bound: int

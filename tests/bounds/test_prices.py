@@ -12,8 +12,8 @@ from bounds import kernels
 from bounds.prices import Oracle, SlotPricing
 from kvcore import Cost, Machine, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
+from kvcore.certificates.paths import Course, SlotPrices, cheapest
 from kvcore.certificates.prices import FLOWS
-from kvcore.certificates.ways import Course, SlotPrices, cheapest
 from kvcore.instance import Instance, Request, Segment
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
