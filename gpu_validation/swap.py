@@ -15,7 +15,7 @@ import torch
 
 from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache
-from gpu_validation.clock import Clock, Mark, new_stream
+from gpu_validation.clock import DeviceClock, Mark, new_stream
 from gpu_validation.movers import Mover, movers
 from gpu_validation.plan import Transfer
 
@@ -26,7 +26,7 @@ class Swapper:
 
     cache: Cache
     mover: Mover
-    clock: Clock
+    clock: DeviceClock
     streams: tuple[torch.cuda.Stream, torch.cuda.Stream] | None = None
     """Those for transfers out and in; None on the CPU."""
     marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
@@ -92,7 +92,7 @@ def pick_mover(cache: Cache, most: int = 64, repeats: int = 5) -> tuple[str, dic
 
 
 def _median_seconds(cache: Cache, mover: Mover, pieces: list[Piece], repeats: int) -> float:
-    clock, stream, marks = Clock(cache.pool.device), new_stream(), []
+    clock, stream, marks = DeviceClock(cache.pool.device), new_stream(), []
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2 + repeats):

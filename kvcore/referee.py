@@ -125,12 +125,12 @@ class Execution:
     def execute(self, batch: Batch) -> None:
         """Execute a batch, as often as it is repeated, or raise InvalidSchedule."""
         self.execute_once(batch)
-        left = batch.repeat - 1
-        while left:
-            done = self.stretch(batch.work, left)
+        repeats = batch.repeat - 1
+        while repeats:
+            done = self.stretch(batch.work, repeats)
             if not done:
                 self.execute_once(batch.again(self.end))
-            left -= done or 1
+            repeats -= done or 1
 
     def execute_once(self, batch: Batch) -> None:
         """Execute one batch, or raise InvalidSchedule."""
@@ -375,8 +375,8 @@ class Execution:
             if state.status != DONE:
                 if state.joined >= 0:
                     self.stream.leave(state)
-                left = state.to_generate + sum(s.decode for s in state.request.segments[state.segment + 1 :])
-                detail = f"it is not done at the end: {left} tokens are still to be generated"
+                tokens = state.to_generate + sum(s.decode for s in state.request.segments[state.segment + 1 :])
+                detail = f"it is not done at the end: {tokens} tokens are still to be generated"
                 raise InvalidSchedule(11, self.count, state.request.id, detail)
 
     # --- execution -----------------------------------------------------------------------------------------------

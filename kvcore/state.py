@@ -6,7 +6,7 @@ from collections import Counter
 from heapq import heappop, heappush
 
 from kvcore.instance import Request
-from kvcore.trace import CallTrace, Clock, RequestTrace, Span
+from kvcore.trace import CallTrace, RequestTrace, Span, StreamClock
 
 READY, CALLING, DONE = range(3)
 
@@ -57,7 +57,7 @@ class Stream:
         """Steps made so far."""
         self.batch = -1
         """The batch of the latest step."""
-        self._clock = Clock()
+        self._clock = StreamClock()
         self._block = block
         self._phases: Counter[int] = Counter()  # (m - step) mod block: how many need a block when that is -step
         self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last step, position, ticket, state

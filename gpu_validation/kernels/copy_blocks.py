@@ -19,12 +19,12 @@ def copy_blocks_kernel(cache, staging, blocks, cache_stride, size, SCATTER: tl.c
     i = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < size
-    here = cache + tl.load(blocks + i).to(tl.int64) * cache_stride + column
-    there = staging + i * size + column
+    on_device = cache + tl.load(blocks + i).to(tl.int64) * cache_stride + column
+    staged = staging + i * size + column
     if SCATTER:
-        tl.store(here, tl.load(there, mask=inside), mask=inside)
+        tl.store(on_device, tl.load(staged, mask=inside), mask=inside)
     else:
-        tl.store(there, tl.load(here, mask=inside), mask=inside)
+        tl.store(staged, tl.load(on_device, mask=inside), mask=inside)
 
 
 def gather_blocks(cache: Tensor, blocks: Tensor, staging: Tensor) -> None:

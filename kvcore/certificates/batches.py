@@ -160,8 +160,8 @@ class Batches:
     def possible_moves(self, state: State) -> Iterator[tuple[int, int, int]]:
         """Yield every (drop, swap_out, swap_in) of what is there; without `partial`, all of it or nothing."""
 
-        def amounts(there: int) -> Sequence[int]:
-            return range(there + 1) if self.machine.partial else sorted({0, there})
+        def amounts(held: int) -> Sequence[int]:
+            return range(held + 1) if self.machine.partial else sorted({0, held})
 
         for drop in amounts(state.device + state.host):
             device, host = after_moves(state, (drop, 0, 0))

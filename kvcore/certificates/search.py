@@ -46,7 +46,7 @@ COMPARED = 32
 """Nodes that are compared in the time of a try."""
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """Where an option leads a request, and what the objective must know of it."""
 
     state: State
@@ -166,10 +166,10 @@ class Search:
         """Return how many tokens all requests have still to generate."""
         return sum(map(tokens_left, self.requests, node))
 
-    def step(self, i: int, state: State, option: Option | None, ticks: int) -> Step:
+    def step(self, i: int, state: State, option: Option | None, ticks: int) -> Transition:
         """Return where a batch of `ticks`, in which the request takes `option`, leads it."""
         if self.batches.is_done(i, state):
-            return Step(state, 0, 0)
+            return Transition(state, 0, 0)
         request, later = self.requests[i], _pass_time(state, ticks)
         if option is not None:
             mark = "free" if state.mark == "free" else ""
@@ -181,7 +181,7 @@ class Search:
         if self.objective == "late-requests":
             later = later._replace(late=state.late or is_late(request, later))
         flow_time = later.age + ticks_left(request, later) if self.objective == "max-flow-time" else 0
-        return Step(self.forget(request, later), flow_time, later.late - state.late)
+        return Transition(self.forget(request, later), flow_time, later.late - state.late)
 
     # --- the objective -------------------------------------------------------------------------------------------
 

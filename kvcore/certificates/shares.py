@@ -61,17 +61,17 @@ class Shares(Proof):
         check_objective(objective)
         self._check(instance)
         self._spend(instance, budget)
-        market = Market(instance, self)
+        priced = PricedSteps(instance, self)
         if objective == "busy-time":
-            return market.busy_time()
+            return priced.busy_time()
         if objective == "makespan":
             first = min(request.arrival for request in instance.requests)
-            return max(first + market.busy_time(), market.last(by_flow=False))
+            return max(first + priced.busy_time(), priced.last(by_flow=False))
         if objective == "max-flow-time":
-            return market.last(by_flow=True)
+            return priced.last(by_flow=True)
         if objective == "late-requests":
-            return market.late()
-        return market.total(objective)
+            return priced.late()
+        return priced.total(objective)
 
     def _spend(self, instance: Instance, budget: Budget) -> None:
         """Count what steps, pieces and requests take; more than `MOST_STEPS` steps are refused without any work."""
@@ -129,7 +129,7 @@ def most_prefill(instance: Instance) -> int:
     return min(limit for limit in (machine.prefill_limit, held, peaks) if limit is not None)
 
 
-class Market:
+class PricedSteps:
     """The steps of an instance, with their shares of time in units of 2^-`bits` ticks."""
 
     def __init__(self, instance: Instance, proof: Shares) -> None:
