@@ -17,8 +17,8 @@ class Master:
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle = oracle
-        self.counts = np.array([kind.count for kind in oracle.market.kinds], float)
-        self.late = np.array([kind.rate * (oracle.slots + kind.least - kind.arrival) for kind in oracle.market.kinds])
+        self.counts = np.array([kind.count for kind in oracle.pricing.kinds], float)
+        self.late = np.array([kind.rate * (oracle.slots + kind.least - kind.arrival) for kind in oracle.pricing.kinds])
         self.paths: list[RequestPath] = []
         self.columns: list[csc_array] = []
         self.active = np.zeros(oracle.room.shape, bool)

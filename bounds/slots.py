@@ -57,14 +57,14 @@ def large_ends(instance: Instance) -> Windows | None:
 
 
 def _propose(task: Task, windows: tuple[Windows, ...]) -> Prices:
-    market = SlotPricing(task.instance, task.objective, windows)
-    first, slots = first_prices(market, MOST_SLOTS)
+    pricing = SlotPricing(task.instance, task.objective, windows)
+    first, slots = first_prices(pricing, MOST_SLOTS)
     if slots > MOST_SLOTS:
         raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
     spend(Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
     calls = any(request.calls for request in task.instance.requests)
     piece = max(1, slots // PIECES) if calls else 1
-    oracle = Oracle(market, slots, piece, max(1, piece // STRIDES))
+    oracle = Oracle(pricing, slots, piece, max(1, piece // STRIDES))
     start = np.zeros(oracle.room.shape)
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
     begin = [oracle.evaluate(np.zeros(oracle.room.shape)), oracle.evaluate(start)]
@@ -72,12 +72,12 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Prices:
         prices = generate(oracle, begin, task.deadline).prices
     else:
         prices = _ascend(oracle, begin[0] if windows else max(begin, key=lambda point: point.bound), task)
-    return proof_of(market, oracle.spread(prices))
+    return proof_of(pricing, oracle.spread(prices))
 
 
 def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> Floats:
     """Return the best prices found; a row is measured in its limit, so that all rows move alike."""
-    scale = np.where(oracle.market.limits > 0, oracle.market.limits, 1.0)[:, None]
+    scale = np.where(oracle.pricing.limits > 0, oracle.pricing.limits, 1.0)[:, None]
 
     def evaluate(scaled: Floats) -> tuple[float, Floats]:
         point = oracle.evaluate(scaled / scale)

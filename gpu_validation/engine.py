@@ -135,7 +135,7 @@ class Engine:
         self._graphs: dict[tuple[int, str, str], DecodeGraph] = {}  # by size, variant of the kernel and sampler
         self._longest: dict[tuple[int, str, str], int] = {}
         self._loaded: dict[tuple[int, bool, bool, str], _Loaded] = {}
-        self._random = False  # whether the pools hold random numbers, as `time_batch` wants them
+        self._random = False  # whether the pools hold random numbers, as `time_batch` needs them
         on_gpu = self.device.type == "cuda"
         self._streams = (new_stream(self.device), new_stream(self.device)) if on_gpu else None
 

@@ -1,4 +1,4 @@
-"""The layered graph of one class of requests: every path from the source to the sink is the life of a request."""
+"""The layered graph of one class of requests: every path from the source to the sink is one way to serve a request."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from kvcore.trace import Trace
 
 
 class ArcFlow(Flows):
-    """A Pyomo model whose integer flows are the lives of the requests; `model` is minimised.
+    """A Pyomo model whose integer flows are the paths of the requests; `model` is minimised.
 
     A layer is a slot of one tick, or for busy-time a batch, `batches` of them. With objectives of time, all schedules
     of at most `batches` batches that start early are contained. `upper_bound` is the value of a known schedule: arcs

@@ -1,4 +1,4 @@
-"""Whether chunked prefills can hurt an optimal controller."""
+"""Whether chunked prefills can make an optimal controller worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a faster call can hurt fcfs."""
+"""Whether a faster call can make fcfs worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a faster call can hurt infercept."""
+"""Whether a faster call can make infercept worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a faster call can hurt mars."""
+"""Whether a faster call can make mars worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a faster call can hurt an optimal controller."""
+"""Whether a faster call can make an optimal controller worse."""
 
 from __future__ import annotations
 

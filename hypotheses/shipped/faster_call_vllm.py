@@ -1,4 +1,4 @@
-"""Whether a faster call can hurt vllm."""
+"""Whether a faster call can make vllm worse."""
 
 from __future__ import annotations
 

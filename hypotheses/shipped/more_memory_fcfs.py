@@ -1,4 +1,4 @@
-"""Whether more memory can hurt fcfs."""
+"""Whether more memory can make fcfs worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether more memory can hurt mc-sf."""
+"""Whether more memory can make mc-sf worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether more memory can hurt an optimal controller."""
+"""Whether more memory can make an optimal controller worse."""
 
 from __future__ import annotations
 

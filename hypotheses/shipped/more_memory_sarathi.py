@@ -1,4 +1,4 @@
-"""Whether more memory can hurt sarathi."""
+"""Whether more memory can make sarathi worse."""
 
 from __future__ import annotations
 

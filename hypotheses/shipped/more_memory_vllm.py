@@ -1,4 +1,4 @@
-"""Whether more memory can hurt vllm."""
+"""Whether more memory can make vllm worse."""
 
 from __future__ import annotations
 
