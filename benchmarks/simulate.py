@@ -74,12 +74,12 @@ def trace(name: str) -> Instance:
 
 def measured(name: str, policy: str) -> dict[str, Any] | None:
     """Run one case in a process of its own; None if the policy is unsuited."""
-    here, there = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_measure, args=(there, name, policy))
+    receiver, sender = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_measure, args=(sender, name, policy))
     process.start()
-    there.close()
+    sender.close()
     try:
-        return here.recv()
+        return receiver.recv()
     except EOFError:
         return {"trace": name, "policy": policy, "error": f"the process ended with code {process.exitcode}"}
     finally:

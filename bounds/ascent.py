@@ -22,7 +22,7 @@ def ascend(
     worth: float = 0.0,
     step: float = 1.0,
     momentum: float = 0.0,
-    patience: int = 8,
+    stalled: int = 8,
     shrink: float = 0.6,
     smallest: float = 1e-3,
     go_on: Callable[[Any], bool] = lambda best: True,
@@ -30,7 +30,7 @@ def ascend(
     """Return the best bound found, and its prices: `evaluate` gives the bound at prices, and a subgradient there.
 
     Prices stay between 0 and `high`. Steps are Polyak's (1969), `step` times the way to `target`, at least `margin`
-    above the bound, along the subgradient with `momentum` (Camerini, Fratta and Maffioli, 1975). After `patience`
+    above the bound, along the subgradient with `momentum` (Camerini, Fratta and Maffioli, 1975). After `stalled`
     rounds without a bound better by `worth` they begin anew at the best prices, `shrink` times as long. It ends after
     `rounds`, with steps below `smallest`, at a maximum, or when `go_on(best)` says no.
     """
@@ -44,7 +44,7 @@ def ascend(
             best = bound, prices, slope
         if not go_on(best[0]) or step < smallest:
             break
-        if waited >= patience:
+        if waited >= stalled:
             (bound, prices, slope), step, waited = best, step * shrink, 0
             direction = np.zeros(start.shape)
         direction = slope + momentum * direction

@@ -2,8 +2,8 @@
 
 All in floating point: it only proposes prices.
 
-What `kvcore/certificates/ways.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
-first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `ways.Course`; all prices are per slot.
+What `kvcore/certificates/paths.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
+first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `paths.Course`; all prices are per slot.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def fill(values, ticks, cost, begin, base, next, later):
 
 @njit(cache=True)
 def follow(values, ticks, cost, begin, base, next, later):
-    """Return the set that starts at each tick on a cheapest path from nobody."""
+    """Return the set that starts at each tick on a cheapest path from the empty configuration."""
     chosen = np.zeros(ticks, np.int64)
     node = 0
     for t in range(ticks):

@@ -61,7 +61,7 @@ METHODS: dict[str, Method] = {
                _later("slots", "propose_windows")),
         Method("configurations", "that each request runs once, and how small ones pack",
                _later("configurations", "propose_configurations")),
-        Method("prices", "that ways of requests are whole, and breaks within segments",
+        Method("prices", "that paths of requests are whole, and breaks within segments",
                _later("slots", "propose_prices")),
     )
 }  # fmt: skip

@@ -12,13 +12,13 @@ from bounds.prices import Floats, Oracle, RequestPath
 class Master:
     """Each kind of request takes as many paths as it has requests; rows are limits of pieces that were ever exceeded.
 
-    Whoever takes no path begins after the last slot and pays for it (`late`).
+    A request that takes no path begins after the last slot and pays for it (`late`).
     """
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle = oracle
-        self.counts = np.array([kind.count for kind in oracle.market.kinds], float)
-        self.late = np.array([kind.rate * (oracle.slots + kind.least - kind.arrival) for kind in oracle.market.kinds])
+        self.counts = np.array([kind.count for kind in oracle.pricing.kinds], float)
+        self.late = np.array([kind.rate * (oracle.slots + kind.least - kind.arrival) for kind in oracle.pricing.kinds])
         self.paths: list[RequestPath] = []
         self.columns: list[csc_array] = []
         self.active = np.zeros(oracle.room.shape, bool)

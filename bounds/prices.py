@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from bounds import kernels
 from kvcore.certificates import Prices, Windows
+from kvcore.certificates.paths import Course
 from kvcore.certificates.prices import FLOWS, kinds, why_not
-from kvcore.certificates.ways import Course
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request
 from kvcore.metrics import weight
@@ -103,11 +103,11 @@ class Oracle:
     It keeps the `best`.
     """
 
-    def __init__(self, market: SlotPricing, slots: int, piece: int, stride: int) -> None:
-        self.market, self.slots, self.piece, self.stride = market, slots, piece, stride
+    def __init__(self, pricing: SlotPricing, slots: int, piece: int, stride: int) -> None:
+        self.pricing, self.slots, self.piece, self.stride = pricing, slots, piece, stride
         self.pieces = -(-slots // piece)
-        self.sides = [[w.sides(market.machine, kind.request) for w in market.windows] for kind in market.kinds]
-        self.room = market.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
+        self.sides = [[w.sides(pricing.machine, kind.request) for w in pricing.windows] for kind in pricing.kinds]
+        self.room = pricing.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
         self.best = PricePoint(np.zeros(self.room.shape), -np.inf, [])
 
     def evaluate(self, prices: Floats) -> PricePoint:
@@ -117,10 +117,10 @@ class Oracle:
         moments = np.concatenate([[0.0], np.cumsum(by_slot[DEVICE] * np.arange(self.slots))])
         toll_sums = np.pad(np.cumsum(by_slot[len(ROWS) :], axis=1), ((0, 0), (1, 0)))
         rows = by_slot[: len(ROWS)]
-        if self.market.machine.host_memory == 0:
+        if self.pricing.machine.host_memory == 0:
             rows[HOST] = rows[DEVICE]  # nothing can be there: no cheaper than the device
         paid, paths = 0.0, []
-        for k, kind in enumerate(self.market.kinds):
+        for k, kind in enumerate(self.pricing.kinds):
             toll = self._toll(self.sides[k], toll_sums)
             total, use = self._path(kind, self.sides[k], kernels.PriceArrays(rows, sums, moments, toll))
             paid += kind.count * total
@@ -131,12 +131,12 @@ class Oracle:
 
     def _path(self, kind: PricedKind, sides: Sides, prices: kernels.PriceArrays) -> tuple[float, Floats]:
         path = np.zeros((len(kind.legs), 3), np.int64)
-        market = self.market
-        route = kernels.Route(kind.legs, kind.starts, market.part, market.machine.block, kind.arrival, kind.rate)
+        pricing = self.pricing
+        route = kernels.Route(kind.legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
         total = kernels.walk(route, prices, self.stride, path)
-        use = np.zeros((len(self.market.limits), self.slots))
+        use = np.zeros((len(self.pricing.limits), self.slots))
         end = kernels.add_use(route, path, prices.rows, use[: len(ROWS)])
-        use[self.market.limits == 0] = 0
+        use[self.pricing.limits == 0] = 0
         for row, reach in zip(use[len(ROWS) :], sides, strict=True):
             if reach is not None and end < self.slots:
                 row[max(0, end - reach[0]) : max(0, end + reach[1])] = 1
@@ -153,16 +153,16 @@ class Oracle:
     def excess(self, point: PricePoint) -> Floats:
         """Return what the paths take beyond the limits, [rows, pieces]; rows without a limit never do."""
         taken = np.zeros_like(self.room)
-        for kind, path in zip(self.market.kinds, point.paths, strict=True):
+        for kind, path in zip(self.pricing.kinds, point.paths, strict=True):
             taken += kind.count * path.use
-        return np.where(self.market.limits[:, None] > 0, taken - self.room, 0.0)
+        return np.where(self.pricing.limits[:, None] > 0, taken - self.room, 0.0)
 
     def spread(self, by_piece: Floats) -> Floats:
         """Return prices per slot of prices per piece."""
         return np.repeat(by_piece, self.piece, axis=1)[:, : self.slots]
 
 
-def first_prices(market: SlotPricing, most: int) -> tuple[Floats, int]:
+def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:
     """Return device prices as if the memory were one fast machine, and the slots that are worth a price.
 
     It works on whatever has the largest weight for its volume (block-slots in all). The dual of this best preemptive
@@ -171,14 +171,14 @@ def first_prices(market: SlotPricing, most: int) -> tuple[Floats, int]:
     """
     ratio: list[float] = []
     todo: list[list[float]] = []
-    jobs = sorted(_jobs(market)) if market.limits[DEVICE] else []
+    jobs = sorted(_jobs(pricing)) if pricing.limits[DEVICE] else []
     k = 0
     while (k < len(jobs) or todo) and len(ratio) < most:
         while k < len(jobs) and jobs[k][0] <= len(ratio):
             heapq.heappush(todo, [-jobs[k][1], jobs[k][2]])
             k += 1
-        ratio.append(_work_off(todo, market.limits[DEVICE]))
-    slots = len(ratio) + len(ratio) // 2 + max(kind.least for kind in market.kinds)
+        ratio.append(_work_off(todo, pricing.limits[DEVICE]))
+    slots = len(ratio) + len(ratio) // 2 + max(kind.least for kind in pricing.kinds)
     price = np.zeros(slots)
     for t in range(len(ratio) - 2, -1, -1):
         price[t] = price[t + 1] + ratio[t] if ratio[t] else 0.0
@@ -198,25 +198,25 @@ def _work_off(todo: list[list[float]], volume: float) -> float:
     return ratio
 
 
-def _jobs(market: SlotPricing) -> Iterator[tuple[int, float, float]]:
+def _jobs(pricing: SlotPricing) -> Iterator[tuple[int, float, float]]:
     """Yield for each segment: its earliest slot, the weight of its request per volume, and its own volume."""
-    blocks = market.machine.blocks
-    for kind in market.kinds:
+    blocks = pricing.machine.blocks
+    for kind in pricing.kinds:
         volumes = [sum(blocks(int(leg[0]) + j) for j in range(int(leg[1]))) for leg in kind.legs]
         for leg, volume in zip(kind.legs, volumes, strict=True):
             yield from [(int(leg[kernels.EARLIEST]), kind.rate / sum(volumes), float(volume))] * kind.count
 
 
-def proof_of(market: SlotPricing, prices: Floats) -> Prices:
+def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:
     """Return prices per slot [rows, slots] as whole numbers, as fine as the checker's sums allow."""
     slots, total = prices.shape[1], float(prices.sum()) + 1e-9
-    largest = max((k.request.peak + slots + k.least) * len(k.legs) for k in market.kinds)
-    rate = max(k.rate * (slots + k.least + k.request.arrival) for k in market.kinds)
+    largest = max((k.request.peak + slots + k.least) * len(k.legs) for k in pricing.kinds)
+    rate = max(k.rate * (slots + k.least + k.request.arrival) for k in pricing.kinds)
     scale = 2 ** int(np.clip(np.log2(SIZE / (8 * largest * total + rate + 1)), 0, 30))
     device, host, tokens, requests = (_whole(row * scale) for row in prices[: len(ROWS)])
-    if market.machine.host_memory == 0:
+    if pricing.machine.host_memory == 0:
         host = device
-    lines = zip(market.windows, prices[len(ROWS) :], strict=True)
+    lines = zip(pricing.windows, prices[len(ROWS) :], strict=True)
     windows = tuple(family.replace(price=_whole(row * scale)) for family, row in lines)
     return Prices(scale=scale, slots=slots, device=device, host=host, tokens=tokens, requests=requests, windows=windows)
 

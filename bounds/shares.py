@@ -10,7 +10,7 @@ from itertools import combinations
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.one_machine import least_late
-from kvcore.certificates.shares import RESOURCES, UNIT, Market, Shares
+from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, Shares
 from kvcore.certificates.steps import lines
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, Value, weight
@@ -128,7 +128,7 @@ class _Search:
         for k in range(ROUNDS):
             if time.monotonic() + 2 * self.seconds > self.task.deadline:  # the flows take as long as the proof
                 return
-            flows, _ = Market(self.instance, proof).flows(self.objective, weights)
+            flows, _ = PricedSteps(self.instance, proof).flows(self.objective, weights)
             old = proof.alone or (0,) * len(flows)
             goal = [UNIT * (alone > shared) for _, shared, alone in flows]
             proof = proof.replace(alone=tuple(a + (b - a) * 2 // (k + 2) for a, b in zip(old, goal, strict=True)))
@@ -137,7 +137,7 @@ class _Search:
 
 def windows(instance: Instance, proof: Shares) -> tuple[tuple[int, int], ...]:
     """Return disjoint windows of time, among some, in which the most requests must be late by the shares."""
-    _, all_jobs, bits = Market(instance, proof).jobs()
+    _, all_jobs, bits = PricedSteps(instance, proof).jobs()
     jobs = [(arrival, *dues[0]) for arrival, dues in all_jobs if dues]
     ends = sorted({tick for arrival, due, _ in jobs for tick in (arrival, due)})
     grid = ends[:: 1 + len(ends) // MOST_WINDOWS]

@@ -58,15 +58,15 @@ def large_ends(instance: Instance) -> Windows | None:
 
 
 def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
-    market = SlotPricing(task.instance, task.objective, windows)
-    first, slots = first_prices(market, MOST_SLOTS)
+    pricing = SlotPricing(task.instance, task.objective, windows)
+    first, slots = first_prices(pricing, MOST_SLOTS)
     if slots > MOST_SLOTS:
         raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
     spend(count := Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
     task.begin(count)
     calls = any(request.calls for request in task.instance.requests)
     piece = max(1, slots // PIECES) if calls else 1
-    oracle = Oracle(market, slots, piece, max(1, piece // STRIDES))
+    oracle = Oracle(pricing, slots, piece, max(1, piece // STRIDES))
     start = np.zeros(oracle.room.shape)
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
     try:
@@ -76,12 +76,12 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
         else:
             _ascend(oracle, begin[0] if windows else oracle.best, task)
     finally:  # on KeyboardInterrupt too
-        yield Proposal(proof_of(market, oracle.spread(oracle.best.prices)))
+        yield Proposal(proof_of(pricing, oracle.spread(oracle.best.prices)))
 
 
 def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> None:
     """Look for better prices; a row is measured in its limit, so that all rows move alike."""
-    scale = np.where(oracle.market.limits > 0, oracle.market.limits, 1.0)[:, None]
+    scale = np.where(oracle.pricing.limits > 0, oracle.pricing.limits, 1.0)[:, None]
 
     def evaluate(scaled: Floats) -> tuple[float, Floats]:
         point = oracle.evaluate(scaled / scale)
@@ -90,5 +90,5 @@ def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> None:
     target = begin.bound * (1 + HOPE) if task.upper is None else float(task.upper)
     ascend(
         evaluate, begin.prices * scale, target, rounds=ROUNDS, margin=MARGIN * abs(begin.bound), step=4.0,
-        momentum=0.75, patience=20, go_on=lambda best: time.monotonic() < task.deadline,
+        momentum=0.75, stalled=20, go_on=lambda best: time.monotonic() < task.deadline,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The mathematics of the problem as models. A formulation is made by `make`; who solves it is in `solvers/`."""
+"""The mathematics of the problem as models. A formulation is made by `make`; what solves it is in `solvers/`."""
 
 from __future__ import annotations
 

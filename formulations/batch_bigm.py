@@ -334,7 +334,7 @@ class BatchBigM(BatchVariables):
             yield sum(self.makes(i, q, j) * u[q_blocks] for i, q, q_blocks in self._contexts()) <= self.at_work(j)
 
     def resident_packing(self) -> Rows:
-        """Who lost nothing holds its context: sum of u(A_q) (y[q,j] - y[q+1,j]) - u_max away <= used[j]."""
+        """A request that lost nothing holds its context: sum of u(A_q) (y[q,j] - y[q+1,j]) - u_max away <= used[j]."""
         for u, j in product(self.packings, self.batches):
             packed = sum(self._packed(i, u, j) for i in self.requests)
             yield packed <= (1 if self.clock.may_idle else self.model.used[j])

@@ -313,8 +313,8 @@ class CpSat:
                 else:
                     self.model.add_implication(running, ~ins)
                 for kind, made in (("drop", drops), ("swap_out", outs)):
-                    ordered_here = [ordered] if _ORDERED.get(call.handling) == kind else []
-                    self.model.add_bool_or(~made, ~running, *ordered_here)
+                    ordered_moves = [ordered] if _ORDERED.get(call.handling) == kind else []
+                    self.model.add_bool_or(~made, ~running, *ordered_moves)
             for kind, made in (("drop", drops), ("swap_out", outs)):
                 if not self.machine.evict:
                     self.model.add_bool_or(~made, *licences[kind])

@@ -21,7 +21,7 @@ ORDERED = {"discard": "drop", "swap": "swap_out"}
 
 
 def is_paced(instance: Instance, objective: str) -> bool:
-    """Whether an earlier token may do harm: an SLO on the time per token, which an early first token raises."""
+    """Whether an earlier token may be worse: an SLO on the time per token, which an early first token raises."""
     slos = (request.slo for request in instance.requests)
     return objective == "late-requests" and any(slo is not None and slo.tpot is not None for slo in slos)
 

@@ -132,9 +132,9 @@ def grid(sizes: Sizes, memory: int, block: int) -> list[Point]:
     points += [Point("mixed", (*((1, m),) * n, (c, 0))) for n, m, c in sizes.mixed]
     points += [Point("decode", busy)]
     for k in sizes.moves:
-        ways = ((k, 0), (0, k), (k, k))
-        points += [Point("swap", (), out, back) for out, back in ways]
-        points += [Point("swap beside work", busy, out, back) for out, back in ways]
+        moves = ((k, 0), (0, k), (k, k))
+        points += [Point("swap", (), out, back) for out, back in moves]
+        points += [Point("swap beside work", busy, out, back) for out, back in moves]
     return [point for point in dict.fromkeys(points) if point.memory(block) <= memory]
 
 

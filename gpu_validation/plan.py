@@ -188,7 +188,7 @@ def synthetic_plan(
 
 
 class _Order:
-    """Which transfers touched which blocks, as long as somebody may have to wait for them."""
+    """Which transfers touched which blocks, as long as another may have to wait for them."""
 
     def __init__(self) -> None:
         self.count = {"out": 0, "in": 0}

@@ -2,7 +2,7 @@
 
 Each step is a process of its own, so that one that fails, hangs or breaks the device leaves the others whole; what a
 step writes is there as soon as it has ended. `--device cpu` is a dry run of all steps at tiny sizes, into a folder of
-one's own. A step is a command that anybody can type, where there is one.
+one's own. A step is a command that a reader can type, where there is one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Swaps beside the work: two streams of their own on a GPU, and who waits for whom.
+"""Swaps beside the work: two streams of their own on a GPU, and which waits for which.
 
 A transfer waits for the work before its batch (which read or wrote its blocks) and for the transfers that its plan
 names. The work of a batch waits for the transfers that its plan names: those that bring the KV that it reads, and those
@@ -15,7 +15,7 @@ import torch
 
 from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache
-from gpu_validation.clock import Clock, Mark, new_stream
+from gpu_validation.clock import DeviceClock, Mark, new_stream
 from gpu_validation.movers import Mover, movers
 from gpu_validation.plan import Transfer
 
@@ -29,7 +29,7 @@ class Swapper:
 
     cache: Cache
     mover: Mover
-    clock: Clock
+    clock: DeviceClock
     streams: tuple[torch.cuda.Stream, torch.cuda.Stream] | None = None
     """Those for transfers out and in; None on the CPU."""
     marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
@@ -95,7 +95,7 @@ def pick_mover(cache: Cache) -> tuple[str, dict[str, float]]:
 
 
 def _median_seconds(cache: Cache, mover: Mover, pieces: list[Piece]) -> float:
-    clock, stream, marks = Clock(cache.pool.device), new_stream(), []
+    clock, stream, marks = DeviceClock(cache.pool.device), new_stream(), []
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2 + REPEATS):

@@ -93,7 +93,7 @@ def best_schedule(
 ) -> tuple[str, Schedule, Trace]:
     """Run policies and return the name, schedule and trace of the one with the smallest value; the first of equal ones.
 
-    The schedule has every batch written out, as the models that start from it want it.
+    The schedule has every batch written out, as the models that start from it need it.
     `policies` are names or policies (None: the `STARTERS`, of which `serial` always succeeds). One that is unsuited, or
     ends with a PolicyError, is passed over; if all do, the last error is raised. BadInput for an unknown name or
     objective, or if `policies` is empty.

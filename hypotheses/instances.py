@@ -224,13 +224,13 @@ def _handled(instance: Instance, handlings: Iterator[Handling]) -> Instance:
 
 def with_faster_call(instance: Instance) -> Instance:
     """Return the instance with the first call that takes any time one tick shorter."""
-    left = 1
+    calls_to_change = 1
 
     def change(call: Call) -> Call:
-        nonlocal left
-        if not left or not call.duration:
+        nonlocal calls_to_change
+        if not calls_to_change or not call.duration:
             return call
-        left = 0
+        calls_to_change = 0
         return call.replace(duration=call.duration - 1)
 
     return instance.with_calls(change)

@@ -171,12 +171,12 @@ def check_tick(tick: Fraction) -> Fraction:
     return tick
 
 
-def check_take(take: int | None, there: int, what: str) -> int:
+def check_take(take: int | None, available: int, what: str) -> int:
     """Return how many requests to take: all `there` are if `take` is None. BadInput if there are fewer."""
     if take is None:
-        return there
-    if not 1 <= take <= there:
-        raise BadInput(f"--take is from 1 to {there}, the number of {what}, not {take}")
+        return available
+    if not 1 <= take <= available:
+        raise BadInput(f"--take is from 1 to {available}, the number of {what}, not {take}")
     return take
 
 

@@ -125,12 +125,12 @@ class Execution:
     def execute(self, batch: Batch) -> None:
         """Execute a batch, as often as it is repeated, or raise InvalidSchedule."""
         self.execute_once(batch)
-        left = batch.repeat - 1
-        while left:
-            done = self.stretch(batch.work, left)
+        repeats = batch.repeat - 1
+        while repeats:
+            done = self.stretch(batch.work, repeats)
             if not done:
                 self.execute_once(batch.again(self.end))
-            left -= done or 1
+            repeats -= done or 1
 
     def execute_once(self, batch: Batch) -> None:
         """Execute one batch, or raise InvalidSchedule."""
@@ -348,7 +348,7 @@ class Execution:
             self.fail(5, None, "it mixes prefills and decodes, and the machine is not hybrid")
 
     def rule_5_no_pause(self, batch: Batch, moves: list[_MoveMade], continuing: list[RequestState]) -> None:
-        """R5 without `pause`: who worked in the batch before works on, unless its segment ended or it is evicted."""
+        """R5 without `pause`: what worked in the batch before works on, unless its segment ended or it is evicted."""
         evicted = {move.state.request.id for move in moves if move.evicts}
         for state in continuing:
             id = state.request.id
@@ -375,8 +375,8 @@ class Execution:
             if state.status != DONE:
                 if state.joined >= 0:
                     self.stream.leave(state)
-                left = state.left + sum(s.decode for s in state.request.segments[state.segment + 1 :])
-                detail = f"it is not done at the end: {left} tokens are still to be generated"
+                tokens = state.to_generate + sum(s.decode for s in state.request.segments[state.segment + 1 :])
+                detail = f"it is not done at the end: {tokens} tokens are still to be generated"
                 raise InvalidSchedule(11, self.count, state.request.id, detail)
 
     # --- execution -----------------------------------------------------------------------------------------------
@@ -434,10 +434,10 @@ class Execution:
             self.unfinished.append(state)
             return False
         state.known += 1
-        state.left -= 1
+        state.to_generate -= 1
         if state.trace.first_token < 0:
             state.trace.first_token = self.end
-        if not state.left:
+        if not state.to_generate:
             self.end_segment(state)
             return False
         return True
@@ -558,7 +558,7 @@ class Execution:
         if call.handling in _ORDERED:
             self.due.append(state)
         state.segment += 1
-        state.left = state.request.segments[state.segment].decode
+        state.to_generate = state.request.segments[state.segment].decode
 
 
 def _packed(numbers: list[int]) -> Sequence[int]:

@@ -136,7 +136,7 @@ def _split(tokens: int, most: int) -> list[int]:
 # --- carrying out a coarse schedule ----------------------------------------------------------------------------------
 
 
-class _Run(NamedTuple):
+class _TokenRun(NamedTuple):
     """One token a tick, from tick `start` of the slot on: the last known token, then those that it leads to."""
 
     start: int
@@ -149,7 +149,7 @@ class _Slot:
     """What the slot of a coarse batch has to do, in fine tokens, by request."""
 
     bulk: dict[str, int] = field(default_factory=dict)
-    runs: dict[str, _Run] = field(default_factory=dict)
+    runs: dict[str, _TokenRun] = field(default_factory=dict)
     moves: dict[MoveKind, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
 
 
@@ -194,7 +194,7 @@ def _enter_work(
     if tokens > length:
         slot.bulk[id] = tokens - length
     early = step is trace.steps[-1] and tokens == length  # it completes the request: nothing waits for the slot's end
-    slot.runs[id] = _Run(0 if early else grid.slot - length, length, step.phase == "prefill")
+    slot.runs[id] = _TokenRun(0 if early else grid.slot - length, length, step.phase == "prefill")
 
 
 def _batches(slot: _Slot, start: int, machine: Machine, grid: _Grid) -> list[Batch]:
@@ -221,20 +221,20 @@ def _place_bulk(
     bulk: dict[str, int], work: dict[int, dict[str, int]], prefills: dict[int, int], machine: Machine, grid: _Grid
 ) -> None:
     """Fill the ticks before the headroom, in order, with what the budgets leave beside the runs."""
-    left = dict(bulk)
+    remaining = dict(bulk)
     for tick in range(grid.slot - grid.headroom):
-        if not left:
+        if not remaining:
             return
-        room = sum(left.values())
+        room = sum(remaining.values())
         if machine.batch_tokens is not None:
             room = min(room, machine.batch_tokens - sum(work[tick].values()) if tick in work else machine.batch_tokens)
         if machine.prefill_tokens is not None:
             room = min(room, machine.prefill_tokens - prefills.get(tick, 0))
-        for id in list(left):
-            taken = min(room, left[id])
+        for id in list(remaining):
+            taken = min(room, remaining[id])
             if taken:
                 work[tick][id] = work[tick].get(id, 0) + taken
                 room -= taken
-                left[id] -= taken
-            if not left[id]:
-                del left[id]
+                remaining[id] -= taken
+            if not remaining[id]:
+                del remaining[id]

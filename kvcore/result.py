@@ -32,7 +32,7 @@ class Horizon:
 
 @dataclass(frozen=True)
 class SolverInfo:
-    """Who computed it."""
+    """What computed it."""
 
     name: str
     version: str

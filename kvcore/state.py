@@ -6,7 +6,7 @@ from collections import Counter
 from heapq import heappop, heappush
 
 from kvcore.instance import Request
-from kvcore.trace import CallTrace, Clock, RequestTrace, Span
+from kvcore.trace import CallTrace, RequestTrace, Span, StreamClock
 
 READY, CALLING, DONE = range(3)
 
@@ -17,8 +17,8 @@ class RequestState:
     While it is in the `Stream`, what changes is as it was when it joined; `Stream.leave` brings it up to date.
     """
 
-    __slots__ = ("blocks", "call", "computed", "device", "handling", "host", "joined", "known", "left", "position",
-                 "request", "segment", "status", "ticket", "trace", "window")  # fmt: skip
+    __slots__ = ("blocks", "call", "computed", "device", "handling", "host", "joined", "known", "position",
+                 "request", "segment", "status", "ticket", "to_generate", "trace", "window")  # fmt: skip
 
     def __init__(self, position: int, request: Request) -> None:
         self.position = position
@@ -30,7 +30,7 @@ class RequestState:
         self.blocks = 0  # device blocks
         self.computed = 0  # tokens processed at least once
         self.segment = 0
-        self.left = request.segments[0].decode  # tokens left to generate in the segment
+        self.to_generate = request.segments[0].decode  # tokens left to generate in the segment
         self.status = READY  # from its arrival on
         self.call: CallTrace | None = None  # the latest call
         self.handling = ""  # what the instance asks for the latest call
@@ -57,7 +57,7 @@ class Stream:
         """Steps made so far."""
         self.batch = -1
         """The batch of the latest step."""
-        self._clock = Clock()
+        self._clock = StreamClock()
         self._block = block
         self._phases: Counter[int] = Counter()  # (m - step) mod block: how many need a block when that is -step
         self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last step, position, ticket, state
@@ -75,7 +75,7 @@ class Stream:
         self.blocks += state.blocks
         if self._block > 1:
             self._phases[(state.device - self.steps) % self._block] += 1
-        heappush(self._ends, (self.steps + state.left - 1, state.position, state.ticket, state))
+        heappush(self._ends, (self.steps + state.to_generate - 1, state.position, state.ticket, state))
 
     def leave(self, state: RequestState) -> None:
         """Take a request out, before the next step, and bring its state up to date."""
@@ -91,7 +91,7 @@ class Stream:
             )
             state.device += steps
             state.known += steps
-            state.left -= steps
+            state.to_generate -= steps
             state.computed = max(state.computed, state.device)
             state.blocks = -(-state.device // self._block)
         state.joined = state.ticket = -1

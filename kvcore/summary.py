@@ -22,7 +22,7 @@ PERCENTILES = (50, 95, 99)
 def summary(trace: Trace, window: Fraction | None = None) -> dict[str, Any]:
     """Return the measures of a trace as JSON-ready values; times in seconds, shares between 0 and 1.
 
-    With a `window` (seconds from tick 0) it is what somebody sees who stops the clock then: the requests that have
+    With a `window` (seconds from tick 0) it is what is seen where the clock stops then: the requests that have
     arrived count, and one that is not done counts with the time it has waited so far; it is never left out. Latency,
     normalized latency and TTFT are then lower bounds on the true ones, `unfinished` says for how many.
 

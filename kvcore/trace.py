@@ -70,7 +70,7 @@ class Step(NamedTuple):
     generated: bool
 
 
-class Clock:
+class StreamClock:
     """Which batch each step of the stream of decodes was in: one after another, but for those in which it paused."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Span(NamedTuple):
     recomputed: int
     generated: bool
     step: int = 0
-    clock: Clock | None = None
+    clock: StreamClock | None = None
 
     @property
     def last(self) -> int:

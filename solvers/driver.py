@@ -75,7 +75,7 @@ def solve(
     instance = free_calls(instance, handling)
     choice = choose(instance, objective, formulation, solver)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
-    run = _Run(instance, objective, started, gap, target, progress)
+    run = _Solve(instance, objective, started, gap, target, progress)
     task = Task(instance, objective, "", "", None, None, None, limit, memory_limit, threads, seed)
     run.tasks = [
         replace(task, formulation=way.formulation, solver=way.solver.name, delay=delay) for way, delay in choice.delays
@@ -84,8 +84,8 @@ def solve(
     with suppress(KeyboardInterrupt):
         run.bound_alone()
         upper_bound, start = run.run_policies(warm_start, lambda: time.monotonic() < started + POLICIES * limit)
-        left = max(0.1, limit - (time.monotonic() - started))
-        tasks = [replace(task, upper_bound=upper_bound, start=start, time_limit=left) for task in run.tasks]
+        remaining = max(0.1, limit - (time.monotonic() - started))
+        tasks = [replace(task, upper_bound=upper_bound, start=start, time_limit=remaining) for task in run.tasks]
         ends = race(tasks, run.receive, run.decided, tick=run.report, best_known=lambda: run.value)
     return run.result(ends, choice.why, named=choice.named)
 
@@ -122,7 +122,7 @@ def free_calls(instance: Instance, handling: str) -> Instance:
     return instance.with_free_calls() if handling == "free" else instance
 
 
-class _Run:
+class _Solve:
     """What is known while the workers run: the best schedule, the best bound, and where each comes from."""
 
     def __init__(
@@ -296,7 +296,7 @@ class _Run:
 
     def _horizon(self, task: Task) -> Horizon:
         """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
-        unknown = Horizon(0, False, "nobody had the time to say how many batches are enough")
+        unknown = Horizon(0, False, "there was no time to say how many batches are enough")
         horizon = self.horizons.get(task.label, unknown)
         if horizon.sufficient and not horizon.batches and self.schedule is not None:
             return replace(horizon, batches=len(self.schedule.batches))

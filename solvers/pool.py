@@ -67,9 +67,9 @@ def race(
                 task = waiting.pop(0)
                 if workers and now >= task.time_limit:
                     continue
-                left = replace(task, time_limit=max(0.1, task.time_limit - now))
+                shortened = replace(task, time_limit=max(0.1, task.time_limit - now))
                 with undisturbed():
-                    workers.append(_start(left, inbox, now + left.time_limit + GRACE))
+                    workers.append(_start(shortened, inbox, now + shortened.time_limit + GRACE))
                 idle = False
             if idle:
                 break

@@ -68,7 +68,7 @@ class Bound:
 
     value: Value
     kind: BoundKind | None = None
-    """Who says so; None: what is usual for the formulation."""
+    """What says so; None: what is usual for the formulation."""
     certificate: Certificate | None = None
     """What proves this very value to anyone, if there is such a thing."""
 

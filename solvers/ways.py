@@ -54,15 +54,15 @@ class Solver:
     def missing(self, error: object) -> MissingTool:
         """Return the error that says how to install it, or why it cannot be loaded although it is installed."""
         try:
-            here = f"{self.package} {self.version()}"
+            installed = f"{self.package} {self.version()}"
         except MissingTool as missing:
             return missing
-        return MissingTool(f"{self.name} cannot be loaded although {here} is installed: {error}")
+        return MissingTool(f"{self.name} cannot be loaded although {installed} is installed: {error}")
 
 
 @dataclass(frozen=True)
 class Way:
-    """A formulation and who solves it."""
+    """A formulation and what solves it."""
 
     formulation: str
     solver: Solver
@@ -114,10 +114,10 @@ SEARCH = Way("search", Solver("search", "optimal, by an exhausted search over st
              exact=True, what="the search")
 LAGRANGE = Way("arc-flow", Solver("lagrange", "optimal, by branch and bound over prices in exact integers; no horizon"),
                "solvers.lagrange.solve:run",
-               "the bound counts ways of any length, and what is fixed leaves no way beyond the slots",
+               "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
                exact=True, what="branch and bound over prices", declines=_not_in_slots)
 REPAIR = Way("arc-flow", Solver("repair", "nothing: destroy and repair finds good schedules, where lagrange applies"),
-             "solvers.lagrange.solve:repair", "its bound is that of the first prices, and counts ways of any length",
+             "solvers.lagrange.solve:repair", "its bound is that of the first prices, and counts paths of any length",
              exact=True, what="destroy and repair", declines=_not_in_slots)
 START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
                  "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",

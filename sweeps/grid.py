@@ -39,7 +39,7 @@ class Drawn(NamedTuple):
     problem: str = ""
 
 
-class Run(NamedTuple):
+class Method(NamedTuple):
     """A policy or a solver with its options; `seconds` are those that it gives itself."""
 
     kind: Any
@@ -73,20 +73,20 @@ def cells_of(study: Study, folder: Path = Path()) -> list[Cell]:
     return list({cell.key: cell for cell in reversed(cells)}.values())[::-1]
 
 
-def _policies(study: Study) -> Iterator[Run]:
+def _policies(study: Study) -> Iterator[Method]:
     for group in study.policies:
         for name in POLICIES if group.names == "all" else group.names:
             get_policy(name)
             for predictions in group.predictions:
                 for seed in values("seed", group.seed):
-                    yield Run("policy", name, {"predictions": predictions, "seed": _whole("seed", seed)})
+                    yield Method("policy", name, {"predictions": predictions, "seed": _whole("seed", seed)})
 
 
-def _solver(solver: Solvers) -> Iterator[Run]:
+def _solver(solver: Solvers) -> Iterator[Method]:
     plain = solver.formulation if solver.solver == "auto" else f"{solver.formulation} on {solver.solver}"
     options = solver.model_dump(exclude={"label"})
     for seed in values("seed", solver.seed):
-        yield Run("solver", solver.label or plain, options | {"seed": _whole("seed", seed)}, solver.time_limit)
+        yield Method("solver", solver.label or plain, options | {"seed": _whole("seed", seed)}, solver.time_limit)
 
 
 def _instances(family: Instances, folder: Path) -> list[Drawn]:

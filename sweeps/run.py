@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.cell import Cell, Row
+from sweeps.cluster import dask, run_on_cluster
 from sweeps.grid import cells_of
-from sweeps.here import run_here
+from sweeps.local import run_locally
 from sweeps.store import Store
 from sweeps.study import read_study
 from sweeps.summary import Line, summarise
-from sweeps.there import dask, run_there
 
 Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 """Makes what is shown of a sweep from the cells that are done and all cells; what it gives is called for each more."""
@@ -65,19 +65,19 @@ def sweep(
         if retry:
             store.forget_failed(keys)
         known = store.finished()
-        left = [cell for cell in cells if cell.key not in known]
+        todo = [cell for cell in cells if cell.key not in known]
         with suppress(KeyboardInterrupt):
-            _carry_out(left, store, jobs, cluster, watch, done=len(cells) - len(left))
+            _carry_out(todo, store, jobs, cluster, watch, done=len(cells) - len(todo))
         rows = store.rows(keys)
-        return Sweep(target, len(cells), len(rows) - len(cells) + len(left), rows, store.flat_rows(keys))
+        return Sweep(target, len(cells), len(rows) - len(cells) + len(todo), rows, store.flat_rows(keys))
 
 
-def _carry_out(left: Sequence[Cell], store: Store, jobs: int, cluster: str | None, watch: Watch, *, done: int) -> None:
+def _carry_out(todo: Sequence[Cell], store: Store, jobs: int, cluster: str | None, watch: Watch, *, done: int) -> None:
     """Run cells and store each as it ends."""
-    if not left:
+    if not todo:
         return
-    running = run_here(left, jobs) if cluster is None else run_there(left, cluster)
-    with closing(running) as ended, watch(done, done + len(left)) as advance:
+    running = run_locally(todo, jobs) if cluster is None else run_on_cluster(todo, cluster)
+    with closing(running) as ended, watch(done, done + len(todo)) as advance:
         for cell, row in ended:
             store.add(cell, row)
             advance()

@@ -20,7 +20,7 @@ class Line:
     cells: int = 0
     failed: int = 0
     optimal: int = 0
-    """Cells whose value is the proved optimum, whoever proved it."""
+    """Cells whose value is the proved optimum, whatever proved it."""
     ratios: list[Fraction] = field(default_factory=list)
 
     @property

@@ -105,7 +105,7 @@ class LayerCost:
                 yield from self.blocks_within(t, which, self.model.component(name)[t])
 
     def blocks_within(self, t: int, which: Callable[[Action], bool], indicator: Any) -> Rows:
-        """Blocks of those who do something <= B times its indicator; KV whose place is free is left out."""
+        """Blocks of the requests that do something <= B times its indicator; KV whose place is free is left out."""
         machine = self.program.machine
         terms: list[tuple[float, int]] = [
             (machine.blocks(action.device), a)

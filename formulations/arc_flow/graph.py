@@ -1,4 +1,4 @@
-"""The layered graph of one class of requests: every path from the source to the sink is the life of a request."""
+"""The layered graph of one class of requests: every path from the source to the sink is one way to serve a request."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Graph:
         return self._cheapest_to_sink().get(self.source)
 
     def contract(self) -> None:
-        """Merge arcs that meet at a node with no other arcs: whoever takes one takes the other."""
+        """Merge arcs that meet at a node with no other arcs: a path that takes one takes the other."""
         entering = Counter(arc.head for arc in self.arcs)
         leaving = Counter(arc.tail for arc in self.arcs)
         last_in = {arc.head: arc for arc in self.arcs}

@@ -27,7 +27,7 @@ from kvcore.trace import Trace
 
 
 class ArcFlow(Flows):
-    """A Pyomo model whose integer flows are the lives of the requests; `model` is minimised.
+    """A Pyomo model whose integer flows are the paths of the requests; `model` is minimised.
 
     A layer is a slot of one tick, or for busy-time a batch, `batches` of them. With objectives of time, all schedules
     of at most `batches` batches that start early are contained. `upper_bound` is the value of a known schedule: arcs
@@ -136,7 +136,7 @@ class ArcFlow(Flows):
                     yield self.sum(terms) <= self.graphs[c].count * allowed
 
     def idle(self) -> Rows:
-        """Who must act next waits in idle layers only: waits[t] <= n idle[t], acts[t] <= n (1 - idle[t])."""
+        """A request that must act next waits in idle layers only: waits[t] <= n idle[t], acts[t] <= n (1 - idle[t])."""
         n = len(self.instance.requests)
         waits, acts = self.terms(lambda action: int(action.idle)), self.terms(lambda action: int(action.is_batch))
         for t in self.model.idle_layer:

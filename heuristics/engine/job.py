@@ -97,7 +97,7 @@ class Job:
     def generated(self) -> int:
         """Tokens generated in this segment."""
         state = self._state
-        return state.request.segments[state.segment].decode - state.left + self._decoded()
+        return state.request.segments[state.segment].decode - state.to_generate + self._decoded()
 
     @property
     def window(self) -> bool:

@@ -39,7 +39,7 @@ class NonPreemptiveBanker:
         self._waiting = dict(holdings)  # of those that hold blocks and are no runners
         self._runners: list[RunningRequest] = []
         self._prefilling = 0  # blocks of the runners that prefill
-        self._left: list[Holding] = []  # what the runners keep
+        self._kept: list[Holding] = []  # what the runners keep
         self._peaks: dict[int, int] | None = None  # step: blocks of all runners; None: to be computed anew
 
     def add(self, i: int, runner: RunningRequest) -> None:
@@ -50,7 +50,7 @@ class NonPreemptiveBanker:
         else:
             self._runners.append(runner)
         if runner.kept:
-            self._left.append((runner.kept, runner.claim))
+            self._kept.append((runner.kept, runner.claim))
         self._peaks = None
 
     def admits(self, i: int, runner: RunningRequest) -> bool:
@@ -61,7 +61,7 @@ class NonPreemptiveBanker:
             return False
         waiting = [holding for j, holding in self._waiting.items() if j != i]
         kept = [(runner.kept, runner.claim)] if runner.kept else []
-        return is_safe(self._capacity, [*waiting, *self._left, *kept])
+        return is_safe(self._capacity, [*waiting, *self._kept, *kept])
 
     def _fits(self, runner: RunningRequest, free: int) -> bool:
         if self._peaks is None:

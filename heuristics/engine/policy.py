@@ -25,7 +25,7 @@ class Policy(ABC):
     """Where it is from."""
     knows: ClassVar[Knows] = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
-    """Who handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
+    """What handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
     the policy itself, by the moves it makes from the start of a call to the next work."""
 
     def start(self, view: View) -> None:  # noqa: B027 - a policy without state needs none

@@ -138,7 +138,7 @@ class Ranked(RankedRule):
         stepped = plan.stepped
         asked = [*(self._candidate(job, worked=stepped and tokens > 0) for job, tokens in held.items()), *new]
         others = [*(job for job, tokens in held.items() if not tokens), *self._new]
-        # Who comes back gives its room on the host to others.
+        # A request that comes back gives its room on the host to others.
         back = any(job.host for job in others)
         more = len(going) + sum(job.missing for job in others)
         skip = self._settled and not back and self._whole(plan, more)

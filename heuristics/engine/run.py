@@ -83,7 +83,7 @@ def trace_policy(
 
 
 def _handled(instance: Instance, policy: Policy, predictions: Instance | None) -> Instance:
-    """Return the instance with its free calls fixed as the policy wants them."""
+    """Return the instance with its free calls fixed as the policy has them."""
     if policy.free_calls == "own":
         return instance
     if policy.free_calls == "preserve":

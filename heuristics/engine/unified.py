@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from heuristics.engine.job import Job
@@ -191,7 +192,7 @@ class Unified(Policy):
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches the decodes stay within what is reserved for them, or free.
 
-        Nobody is admitted before something happens: memory only becomes scarcer, the budgets stay as they are.
+        No request is admitted before something happens: memory only becomes scarcer, the budgets stay as they are.
         """
         if not self.reserved:
             return LIMIT
@@ -229,11 +230,17 @@ class Unified(Policy):
         return job.growth(tokens) <= self.available(plan) + self._promise(job)
 
     def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
-        """Take a running request; while memory lacks, evict the last one not taken, itself in the end."""
+        """Take a running request; while memory lacks, evict the last one not taken, itself in the end.
+
+        Before any work is in the batch, running requests are evicted only if that makes it fit: a drop alone is no
+        batch.
+        """
         while not self._fits(job, tokens, plan):
             victim = self.victim(job, running, plan)
-            if victim is None or (victim is job and not plan.work):
-                return  # to drop it would be no batch
+            if victim is None:
+                return
+            if not plan.work and victim.index not in self.paused and not self._would_fit(job, tokens, running, plan):
+                return
             self.evict(victim, plan)
             if victim is job:
                 return
@@ -241,10 +248,19 @@ class Unified(Policy):
 
     def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
         """Return the victim for `job`: the last of the running requests that is not yet taken (None: there is none)."""
+        return next(self.evictable(running, plan), None)
+
+    def evictable(self, running: Sequence[Job], plan: Plan) -> Iterator[Job]:
+        """Yield the running requests that are not taken and may be evicted, the last first."""
         for other in reversed(running):
             if other.id not in plan.work and other.index not in self._evicted and self.may_evict(other):
-                return other
-        return None
+                yield other
+
+    def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
+        """Whether there is memory for `tokens` more once all running requests after it are evicted."""
+        after = takewhile(lambda other: other is not job, self.evictable(running, plan))
+        released = sum(other.blocks + self._promise(other) for other in after)
+        return job.growth(tokens) <= self.available(plan) + self._promise(job) + released
 
     def may_evict(self, job: Job) -> bool:
         """Whether the rules let its KV be dropped (R8 and R9)."""

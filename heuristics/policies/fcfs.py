@@ -16,7 +16,7 @@ class Fcfs(Ranked):
     """
 
     name = "fcfs"
-    rule = "in order of arrival, kept on return; admitted if its segment fits and everyone can still finish"
+    rule = "in order of arrival, kept on return; admitted if its segment fits and all can still finish"
     source = "MARS (arXiv 2410.18248), Figure 1(a)"
 
     def key(self, job: Job) -> tuple[int, int]:

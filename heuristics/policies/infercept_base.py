@@ -166,7 +166,7 @@ class InferceptBase(Unified):
     def make_room(self, job: Job, plan: Plan) -> None:
         """Evict the last comers of those that hold KV until `job`, the first on the host, has room, if that suffices.
 
-        Whoever runs and lacks memory came after it: else it would have evicted that one's rest on the device.
+        A running request that lacks memory came after it: else it would have evicted what `job` has on the device.
         """
         others = sorted((other for other in self.holders() if other is not job), key=first_come, reverse=True)
         least = self.machine.block if self.machine.partial and self.limit else job.host

@@ -16,7 +16,7 @@ class Lamps(Mars):
     """
 
     name = "lamps"
-    rule = "as mars; scores refreshed every 10 batches, and only who has run before can be starving"
+    rule = "as mars; scores refreshed every 10 batches, and only requests that have run before can be starving"
     source = "LAMPS (arXiv 2410.18248, earlier version), Sections 4.3 to 5"
     new_may_starve = False
 

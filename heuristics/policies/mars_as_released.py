@@ -46,7 +46,9 @@ class MarsAsReleased(Unified):
     """
 
     name = "mars-as-released"
-    rule = "MARS's released score for who waits, first come first served for who runs; calls preserve or recompute"
+    rule = (
+        "waiting requests by MARS's released score, running ones first come, first served; calls preserve or recompute"
+    )
     source = "MARS's released code (arXiv 2410.18248)"
     needs = ("evict", "pause", "chunked")
     knows = "predictions"

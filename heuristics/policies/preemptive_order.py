@@ -82,12 +82,11 @@ class PreemptiveOrder(Unified):
         most = self.reserve(job, tokens)
         lacking = self.machine.blocks(most) - job.blocks - self.available(plan)
         victims = []
-        for other in reversed(running):
+        for other in self.evictable(running, plan):
             if lacking <= 0 or self._place(other) < entry[:2]:
                 break
-            if other.id not in plan.work and other.index not in self._evicted and self.may_evict(other):
-                victims.append(other)
-                lacking -= other.blocks + self._promise(other)
+            victims.append(other)
+            lacking -= other.blocks + self._promise(other)
         if lacking > 0:
             return False
         for victim in victims:

@@ -7,7 +7,7 @@ from heuristics.policies.preemptive_order import PreemptiveOrder
 
 
 class RankI(PreemptiveOrder):
-    """Everybody in order of prompt length, the shortest first.
+    """All requests in order of prompt length, the shortest first.
 
     Guarantee: nothing is known; long prompts may wait for ever. It needs a machine that evicts.
     Running time: O(r log r) for a batch with r running requests, O(log n) for what happens.

@@ -7,7 +7,7 @@ from heuristics.policies.preemptive_order import PreemptiveOrder
 
 
 class RankO(PreemptiveOrder):
-    """Everybody in order of the predicted output, of all segments together, the shortest first (hypothetical).
+    """All requests in order of the predicted output, of all segments together, the shortest first (hypothetical).
 
     Guarantee: nothing is known; long outputs may wait for ever. It needs a machine that evicts.
     Running time: O(r log r) for a batch with r running requests, O(log n) for what happens.

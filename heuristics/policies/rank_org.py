@@ -7,7 +7,7 @@ from heuristics.policies.preemptive_order import PreemptiveOrder
 
 
 class RankOrg(PreemptiveOrder):
-    """Everybody in order of arrival.
+    """All requests in order of arrival.
 
     Guarantee: nothing is known. It needs a machine that evicts.
     Running time: O(r log r) for a batch with r running requests, O(log n) for what happens.

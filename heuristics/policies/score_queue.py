@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 class ScoreQueue:
-    """Who waits, in order of arrival, each with its score; requests are given by their index."""
+    """The requests that wait, in order of arrival, each with its score; requests are given by their index."""
 
     def __init__(self) -> None:
         self.places: list[tuple[int, int]] = []  # arrival, index

@@ -7,7 +7,7 @@ from heuristics.policies.preemptive_order import PreemptiveOrder
 
 
 class Srpt(PreemptiveOrder):
-    """Everybody in order of the tokens that are left to generate, over all segments; calls and refills count nothing.
+    """All requests by the tokens that are left to generate, over all segments; calls and refills count nothing.
 
     That is the number of batches left if prefills are whole. A shorter newcomer preempts a longer running request, and
     evicts it if it needs the memory.

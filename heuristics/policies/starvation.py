@@ -1,4 +1,4 @@
-"""Who has waited for too many batches."""
+"""Which requests have waited for too many batches."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Height = Callable[[Sequence[int]], float]
 
 
 def maximise(height: Height, axes: Sequence[range], calls: int, seed: int) -> None:
-    """Ask for the height at up to about `calls` points, ever higher ones; whoever asks keeps the best.
+    """Ask for the height at up to about `calls` points, ever higher ones; the caller keeps the best.
 
     `axes` are the values of each coordinate, in steps of one. Those that have one value only are not searched.
     """

@@ -73,7 +73,7 @@ def search(
     Raises BadInput for an unknown policy or objective, and Unsuited where the machine is not one for the policy.
     """
     chosen = get_policy(policy) if isinstance(policy, str) else policy
-    run = _Run(chosen, optima or Optima(objective), seconds, progress)
+    run = _RunningSearch(chosen, optima or Optima(objective), seconds, progress)
     try:
         run.search(family, steps, seed)
         run.shrink()
@@ -90,7 +90,7 @@ class _Done(Exception):
     """All steps of the annealing are made."""
 
 
-class _Run:
+class _RunningSearch:
     """One search on its way."""
 
     def __init__(self, policy: Policy, optima: Optima, seconds: float | None, progress: Progress | None) -> None:

@@ -1,4 +1,4 @@
-"""Whether room on the host can hurt an optimal controller."""
+"""Whether room on the host can make an optimal controller worse."""
 
 from __future__ import annotations
 

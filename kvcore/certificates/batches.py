@@ -160,8 +160,8 @@ class Batches:
     def possible_moves(self, state: State) -> Iterator[tuple[int, int, int]]:
         """Yield every (drop, swap_out, swap_in) of what is there; without `partial`, all of it or nothing."""
 
-        def amounts(there: int) -> Sequence[int]:
-            return range(there + 1) if self.machine.partial else sorted({0, there})
+        def amounts(held: int) -> Sequence[int]:
+            return range(held + 1) if self.machine.partial else sorted({0, held})
 
         for drop in amounts(state.device + state.host):
             device, host = after_moves(state, (drop, 0, 0))
@@ -266,7 +266,7 @@ def _timeless(state: State) -> State:
 def _undominated(options: list[Option]) -> list[Option]:
     """Leave out each option that leads where another leads with no more tokens and swaps in any count.
 
-    Coefficients are not negative, so it costs at least as much time. Nothing else tells the two apart: who may work
+    Coefficients are not negative, so it costs at least as much time. Nothing else tells the two apart: which may work
     or rest has been decided, and the order of the moves is over. Only a transfer as such does, which makes a batch of
     what would be drops alone; so options with a transfer are compared with each other.
     """

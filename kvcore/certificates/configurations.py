@@ -7,7 +7,7 @@ more than M blocks are taken,
     cost(x) >= sum of y(i) - M * sum of p(t) + sum over i of [c(i, t) + what i pays for memory - y(i), in the network]
 
 A request outside the network pays at least what its cheapest start costs. Those in the network start along a way from
-one configuration to the next, and pay at least what the cheapest way costs, on which a request may run any number of
+one configuration to the next, and pay at least what the cheapest path costs, on which a request may run any number of
 times. From some tick on no start costs less than its price, so a way that goes on costs no less: there is no horizon.
 `docs/start_time.md` says when a schedule is nothing but starts.
 """
@@ -108,7 +108,7 @@ class Configurations(Proof):
         budget.spend(f"starts at {ticks} ticks", sum(10 * CALL + 2 * ticks * (5 + kind.length) for kind in kinds))
 
     def _network(self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int, budget: Budget) -> int:
-        """Return what the cheapest way costs, up to the tick from which on no start can lower it."""
+        """Return what the cheapest path costs, up to the tick from which on no start can lower it."""
         if not inside:
             return 0
         worth = [max(0, -(-price // (self.scale * kind.rate)) - kind.span) for kind, price in inside]

@@ -41,7 +41,7 @@ class Part(Noun):
 class Parts(Proof):
     """A sum over requests is at least the sum of the bounds of disjoint parts; a maximum, the largest of them.
 
-    Take a schedule and leave out all requests but those of a part, and every batch in which nothing of theirs is left
+    Take a schedule and leave out all requests but those of a part, and every batch in which none of their work is left
     but drops. The drops are made in the next batch that is left; rules R4 and R9 allow them there, because without
     `evict` all of them belong to calls. Features, and so durations, only shrink: each batch starts so much later that
     it ends when it did. So no token of the part comes at another time.

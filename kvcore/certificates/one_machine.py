@@ -27,14 +27,14 @@ def run(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int, int]]:
         while position < len(waiting) and waiting[position].release <= now:
             heappush(ready, (waiting[position].rank, position, waiting[position].work))
             position += 1
-        rank, chosen, left = heappop(ready)
-        until = now + left
+        rank, chosen, remaining = heappop(ready)
+        until = now + remaining
         if position < len(waiting):
             until = min(until, max(now, waiting[position].release))
         if until > now:
             yield waiting[chosen], now, until
-        if left > until - now:
-            heappush(ready, (rank, chosen, left - (until - now)))
+        if remaining > until - now:
+            heappush(ready, (rank, chosen, remaining - (until - now)))
         now = until
 
 

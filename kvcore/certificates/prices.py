@@ -4,7 +4,7 @@ Let u[t, r] be what a schedule takes of resource r in slot t, at most the limit 
 
     value >= value + sum of p (u - L) = sum over requests of (its cost + what it pays) - sum of p L,
 
-and each request pays at least what its cheapest way does (`ways.py`). `docs/bounds.md` has the proofs.
+and each request pays at least what its cheapest path does (`paths.py`). `docs/bounds.md` has the proofs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from pydantic import Field
 
 from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.paths import Array, Course, SlotPrices, cheapest, prefix
 from kvcore.certificates.proof import InvalidCertificate, Proof
-from kvcore.certificates.ways import Array, Course, SlotPrices, cheapest, prefix
 from kvcore.instance import Instance, Machine, Noun, Request
 from kvcore.metrics import Value, weight
 
@@ -36,7 +36,7 @@ class Windows(Noun):
 
     The window of a request that ends in slot e, with `h` blocks, is e - before <= z < e + behind, where
     behind = min(reach, ceil((h - M) / most) + shift) and before = min(h - shift, d - reach) for d tokens in its last
-    segment. Who has an empty window plays no part. `docs/bounds.md` ("Ends cannot be close") has the proof.
+    segment. A request with an empty window plays no part. `docs/bounds.md` ("Ends cannot be close") has the proof.
     """
 
     most: Annotated[int, Field(ge=1, le=10**6)]
@@ -78,7 +78,7 @@ class Prices(Proof):
     windows: Annotated[tuple[Windows, ...], Field(max_length=100)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the cheapest ways of all requests, less what the limits cost."""
+        """Return the cheapest paths of all requests, less what the limits cost."""
         self._check(instance, objective)
         alike = kinds(instance)
         spend(budget, instance.machine, alike, self.slots, len(self.windows))
@@ -87,11 +87,11 @@ class Prices(Proof):
         rows = self._rows(instance.machine)
         tolls = [prefix(self._row(family.price)) for family in self.windows]
         origin = instance.first_arrival
-        ways = sum(
+        paths = sum(
             count * self._cheapest(instance.machine, objective, request, origin, rows, tolls)
             for request, count in alike.items()
         )
-        return Fraction(ways - self._cost_of_limits(instance.machine), self.scale)
+        return Fraction(paths - self._cost_of_limits(instance.machine), self.scale)
 
     @staticmethod
     def _limits(machine: Machine) -> dict[str, int | None]:
@@ -117,7 +117,7 @@ class Prices(Proof):
     def _cheapest(
         self, machine: Machine, objective: str, request: Request, origin: int, rows: SlotPrices, sums: list[Array]
     ) -> int:
-        """Return what the cheapest way costs, with the tolls of windows whose prices have these `sums`."""
+        """Return what the cheapest path costs, with the tolls of windows whose prices have these `sums`."""
         tolls = (family.toll(machine, request, each) for family, each in zip(self.windows, sums, strict=True))
         toll = sum(tolls, np.zeros(self.slots, np.int64))
         arrival, rate = request.arrival - origin, self._rate(request, objective)
@@ -164,7 +164,7 @@ class Prices(Proof):
     @property
     def why(self) -> str:
         """The argument in words."""
-        return f"at these prices of {self.slots} slots, no request finds a cheaper way"
+        return f"at these prices of {self.slots} slots, no request finds a cheaper path"
 
 
 def kinds(instance: Instance) -> Counter[Request]:
@@ -173,13 +173,13 @@ def kinds(instance: Instance) -> Counter[Request]:
 
 
 def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int, windows: int = 0) -> None:
-    """Count what cheapest ways take (InvalidCertificate: more than there is left)."""
+    """Count what cheapest paths take (InvalidCertificate: more than there is left)."""
     calls = sum(10 * windows + _calls(machine, request, slots) for request in alike)
     budget.spend(f"prices of {slots} slots", calls * (CALL + 4 * slots), 8 * slots * (60 + windows))
 
 
 def _calls(machine: Machine, request: Request, slots: int) -> int:
-    """Return about how many calls of numpy over all slots its cheapest way takes."""
+    """Return about how many calls of numpy over all slots its cheapest path takes."""
     legs = Course(machine, request).legs
     blocks = sum(leg.decode // machine.block for leg in legs) if machine.block > 1 else 0
     return 5 * blocks + sum(80 + 2 * sum(min(start.slots, slots) for start in leg.starts) for leg in legs)

@@ -1,7 +1,7 @@
-"""Everything that can run together, by the batch that each request is in, and the cheapest way through it over time.
+"""Everything that can run together, by the batch that each request is in, and the cheapest path through it over time.
 
 An element is a request in one of its batches; elements with the same future loads are one (in a first batch the kind
-counts too). A configuration is a multiset of elements that fits now and, if nobody else starts, until all have ended.
+counts too). A configuration is a multiset of elements that fits now and, if no other starts, until all have ended.
 Its name is exact: a configuration is its largest element and the configuration without it, which has a smaller number.
 """
 
@@ -65,7 +65,7 @@ class Elements:
 class _Level:
     """The configurations of one size, in the order of their largest elements.
 
-    `load`, [ticks, rows], is what they occupy if nobody else starts; `last` the largest element, and `alike` how many
+    `load`, [ticks, rows], is what they occupy if no other starts; `last` the largest element, and `alike` how many
     of the elements have the last load of that one.
     """
 
@@ -101,9 +101,9 @@ class _Level:
 class Running:
     """The network of configurations: what starts, and what is there a tick later.
 
-    A base is a configuration with nobody in the first batch; `later[base]` is the base a tick later if nobody starts.
+    A base is a configuration with none in the first batch; `later[base]` is the base a tick later if none starts.
     Row r says that the set of starts `starts[s]`, [sets, kinds], leads from `base[r]` to `next[r]`, for the rows from
-    `begin[s]` to `begin[s + 1]`; a base has one row of a set at most. `nobody` is the empty base.
+    `begin[s]` to `begin[s + 1]`; a base has one row of a set at most. `empty` is the base without requests.
     """
 
     def __init__(self, kinds: Sequence[Kind], memory: int, most: int, budget: Budget) -> None:
@@ -129,10 +129,10 @@ class Running:
         self.base = np.searchsorted(bases, base[rows])
         self.next = np.searchsorted(bases, later[rows])
         self.later = np.searchsorted(bases, later[bases])
-        self.nobody = 0
+        self.empty = 0
 
     def cheapest(self, price: Array) -> int:
-        """Return the least sum of prices, [ticks, kinds], of what starts on a way from nobody; then all is free.
+        """Return the least sum of prices, [ticks, kinds], of what starts from the empty base on; then all is free.
 
         Raises TooMany if there are too many sets of starts to look at in all these ticks, or what `spend` does.
         """
@@ -146,10 +146,10 @@ class Running:
                 rows = slice(self.begin[s], self.begin[s + 1])
                 base = self.base[rows]
                 value[base] = np.minimum(value[base], before[self.next[rows]] + cost[s])
-        return int(value[self.nobody])
+        return int(value[self.empty])
 
     def spend(self, ticks: int) -> None:
-        """Count what the cheapest way through so many ticks takes."""
+        """Count what the cheapest path through so many ticks takes."""
         sets, kinds = self.starts.shape
         if sets * ticks > MOST_STARTS:
             raise TooMany

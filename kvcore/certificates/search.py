@@ -1,8 +1,8 @@
 """The ground truth of tiny instances: a search over everything that `docs/semantics.md` allows, the cheapest first.
 
 It is written from that page alone and shares no code with the referee, the formulations or the other solvers: it uses
-the nouns, and `left.py` and `least.py` beside it for what requests need at the least. Clarity comes before speed: two
-or three requests with a few tokens and a call each are its size.
+the nouns, and `remaining.py` and `least.py` beside it for what requests need at the least. Clarity comes before speed:
+two or three requests with a few tokens and a call each are its size.
 
 A node is the state of every request at a batch boundary, with times counted from that boundary. From it the search
 tries every legal batch that starts at once, and waiting. What is left out, and why that loses no optimum:
@@ -24,7 +24,7 @@ tries every legal batch that starts at once, and waiting. What is left out, and 
   what is accumulated and of the future, non-decreasing in the former.
 
 Nodes come in the order of what they have accumulated; or, in a guided search, of that with what is left at the least
-(`left.py`). Either way no schedule is better than the node that comes next: that holds whenever the search stops.
+(`remaining.py`). Either way no schedule is better than the node that comes next: that holds whenever the search stops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from kvcore.certificates.batches import UNWATCHED, Batches, Choice, Node, Option, State, TooManyStates, as_batch
-from kvcore.certificates.left import Left
+from kvcore.certificates.remaining import Remaining
 from kvcore.instance import Instance, Request, alike
 from kvcore.metrics import Value, check_objective, scale_of
 from kvcore.schedule import Schedule
@@ -46,7 +46,7 @@ COMPARED = 32
 """Nodes that are compared in the time of a try."""
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """Where an option leads a request, and what the objective must know of it."""
 
     state: State
@@ -79,7 +79,7 @@ class Search:
         )
         self.scale = scale_of(self.requests, objective)
         self.alike = [group for group in alike(self.requests) if len(group) > 1]
-        self.left = Left(instance) if guided else None
+        self.remaining = Remaining(instance) if guided else None
         self.seen = 0
         """Nodes that were looked at."""
         self.reached = 0
@@ -165,10 +165,10 @@ class Search:
         """Return how many tokens all requests have still to generate."""
         return sum(map(tokens_left, self.requests, node))
 
-    def step(self, i: int, state: State, option: Option | None, ticks: int) -> Step:
+    def step(self, i: int, state: State, option: Option | None, ticks: int) -> Transition:
         """Return where a batch of `ticks`, in which the request takes `option`, leads it."""
         if self.batches.is_done(i, state):
-            return Step(state, 0, 0)
+            return Transition(state, 0, 0)
         request, later = self.requests[i], _pass_time(state, ticks)
         if option is not None:
             mark = "free" if state.mark == "free" else ""
@@ -180,19 +180,20 @@ class Search:
         if self.objective == "late-requests":
             later = later._replace(late=state.late or is_late(request, later))
         flow_time = later.age + ticks_left(request, later) if self.objective == "max-flow-time" else 0
-        return Step(self.forget(request, later), flow_time, later.late - state.late)
+        return Transition(self.forget(request, later), flow_time, later.late - state.late)
 
     # --- the objective -------------------------------------------------------------------------------------------
 
     def least(self, label: int, node: Node) -> int:
         """Return what no schedule through this node ends below: its label, and if guided what is left at the least."""
-        if self.left is None or self.objective == "late-requests":
+        if self.remaining is None or self.objective == "late-requests":
             return label
         if self.objective == "busy-time":
-            return label + self.left.least * max([self.left.batches(i, state) for i, state in enumerate(node)])
+            batches = [self.remaining.batches(i, state) for i, state in enumerate(node)]
+            return label + self.remaining.least * max(batches)
         if self.objective == "total-ttft":
-            return label + sum([self.left.ticks_to_first_token(i, state) for i, state in enumerate(node)])
-        ticks = [self.left.ticks(i, state) for i, state in enumerate(node)]
+            return label + sum([self.remaining.ticks_to_first_token(i, state) for i, state in enumerate(node)])
+        ticks = [self.remaining.ticks(i, state) for i, state in enumerate(node)]
         if self.objective == "makespan":
             return label + max(ticks)
         if self.objective == "max-flow-time":

@@ -61,17 +61,17 @@ class Shares(Proof):
         check_objective(objective)
         self._check(instance)
         self.spend(instance, budget)
-        market = Market(instance, self)
+        priced = PricedSteps(instance, self)
         if objective == "busy-time":
-            return market.busy_time()
+            return priced.busy_time()
         if objective == "makespan":
             first = instance.first_arrival
-            return max(first + market.busy_time(), market.last(by_flow=False))
+            return max(first + priced.busy_time(), priced.last(by_flow=False))
         if objective == "max-flow-time":
-            return market.last(by_flow=True)
+            return priced.last(by_flow=True)
         if objective == "late-requests":
-            return market.late()
-        return market.total(objective)
+            return priced.late()
+        return priced.total(objective)
 
     def spend(self, instance: Instance, budget: Budget) -> None:
         """Count what steps, pieces and requests take; more than `MOST_STEPS` steps are refused without any work."""
@@ -129,7 +129,7 @@ def most_prefill(instance: Instance) -> int:
     return min(limit for limit in (machine.prefill_limit, held, peaks) if limit is not None)
 
 
-class Market:
+class PricedSteps:
     """The steps of an instance, with their shares of time in units of 2^-`bits` ticks."""
 
     def __init__(self, instance: Instance, proof: Shares) -> None:
@@ -137,11 +137,10 @@ class Market:
         self.steps = Steps(instance, proof.packs)
         self.mixed = _mixture(instance.cost, proof.functions)
         self.arrivals = [request.arrival for request in instance.requests]
-        ticks = self.steps.ticks(instance)
+        self.ticks = self.steps.ticks(instance)
         others = sum(r.call_time + r.arrival for r in instance.requests) + least_work(instance)
-        check_size(sum(self.steps.sums(ticks)) + others)
-        self.own = ticks
-        self.done = self._since_arrival(ticks + self.steps.waits)
+        check_size(sum(self.steps.sums(self.ticks)) + others)
+        self.done = self._since_arrival(self.ticks + self.steps.waits)
         """Ticks from the arrival to the end of the batch of each step, at the least."""
 
     def _since_arrival(self, values: Integers) -> Integers:
@@ -164,7 +163,7 @@ class Market:
         base, prefill, prices = self.mixed
         work, bits = self.work(Fraction(0), prices)
         shared = Fraction(sum(self.steps.sums(work)), 2**bits) + base * self.batches() + prefill * self.prefills()
-        return max(shared, Fraction(max(self.steps.sums(self.own))))
+        return max(shared, Fraction(max(self.steps.sums(self.ticks))))
 
     def prefills(self) -> int:
         """Return the least number of batches with a prefill."""
@@ -191,7 +190,7 @@ class Market:
         after = self._after(self.done)
         if by_flow:
             after = after - np.repeat(np.array(self.arrivals, dtype=np.int64), np.diff(self.steps.first))
-        pieces = self._pieces(work, bits, self.done - self.own, after, self.arrivals)
+        pieces = self._pieces(work, bits, self.done - self.ticks, after, self.arrivals)
         starts = [0] * len(self.arrivals) if by_flow else self.arrivals
         longest = max(start + int(self.done[end - 1]) for start, end in zip(starts, self.steps.first[1:], strict=True))
         return max(Fraction(largest(pieces), 2**bits), Fraction(longest))
@@ -237,7 +236,7 @@ class Market:
         rank = {value: place for place, value in enumerate(sorted(set(order), reverse=True))}
         pieces = [
             piece._replace(rank=rank[order[piece.owner]])
-            for piece in self._pieces(work, bits, self.done - self.own, self.done, self.arrivals)
+            for piece in self._pieces(work, bits, self.done - self.ticks, self.done, self.arrivals)
             if piece.work and parts[piece.owner]
         ]
         means = [

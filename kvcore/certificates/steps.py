@@ -204,9 +204,9 @@ class Steps:
         """
         longest = self.batches.copy()
         for line in lines(instance.cost)[:-1]:
-            own = line.prices._replace(prefill_requests=line.prices.prefill_requests + line.prefill)
-            check_size(self.most(own) + self.longest * line.base * int(self.batches.max()), line.divisor)
-            longest = np.maximum(longest, -(-(line.base * self.batches + self.least(own)) // line.divisor))
+            prices = line.prices._replace(prefill_requests=line.prices.prefill_requests + line.prefill)
+            check_size(self.most(prices) + self.longest * line.base * int(self.batches.max()), line.divisor)
+            longest = np.maximum(longest, -(-(line.base * self.batches + self.least(prices)) // line.divisor))
         return longest
 
 

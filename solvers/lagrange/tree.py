@@ -134,7 +134,7 @@ class Tree:
         start, high = prices[slot, resource].astype(float), network.dearest[resource].astype(float)
         bound, x = ascend(
             evaluate, start, most, rounds=rounds, high=high, margin=UNIT, worth=UNIT // 50, step=0.2, momentum=0.6,
-            patience=5, shrink=0.7, go_on=lambda best: best <= most,
+            stalled=5, shrink=0.7, go_on=lambda best: best <= most,
         )  # fmt: skip
         rounded[slot, resource] = np.rint(x).astype(np.int64)
         return bound, rounded, weight

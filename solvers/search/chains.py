@@ -22,7 +22,7 @@ class Chain(NamedTuple):
     area: int = 0
     """Blocks that it occupies, summed over those batches."""
     loads: tuple[int, ...] = ()
-    """What it adds to each cost function over those batches, apart from what a batch costs whoever works in it."""
+    """What it adds to each cost function over those batches, apart from what a batch costs whatever works in it."""
 
 
 class Chains:

@@ -1,7 +1,7 @@
 """Prices on memory and budgets, slot by slot, and the bound that they give every state (Lagrangian relaxation).
 
 If each request pays the prices for what it takes of every slot, and otherwise ignores the others, then the sum of
-their cheapest ways, less the prices of all there is, is a lower bound; it is looked up, request by request.
+their cheapest paths, less the prices of all there is, is a lower bound; it is looked up, request by request.
 `docs/search.md` has the proof. Any non-negative prices are valid; all arithmetic that counts is in integers.
 """
 
@@ -19,7 +19,7 @@ from solvers.search.table import Array, Rows, Table
 
 MOST_LOCAL_STATES = 30_000
 MOST_ENTRIES = 8_000_000
-"""Beyond these sizes, the table of cheapest ways costs more than it is worth."""
+"""Beyond these sizes, the table of cheapest paths costs more than it is worth."""
 
 
 class Economy:
@@ -57,7 +57,7 @@ class Economy:
         return np.concatenate([self.table.option[name][: self.options], idle])
 
     def cheapest(self, prices: Array) -> Array:
-        """Return, for every slot and local state, the cost of the cheapest way to the end under `prices`."""
+        """Return, for every slot and local state, the cost of the cheapest path to the end under `prices`."""
         values = np.empty((self.horizon + 1, self.states), np.int64)
         values[-1] = self.end
         for t in range(self.horizon - 1, -1, -1):
@@ -68,7 +68,7 @@ class Economy:
         return values
 
     def demand(self, rows: Rows, values: Array, prices: Array) -> Array:
-        """Return what the cheapest ways from tick 0 take of every slot."""
+        """Return what the cheapest paths from tick 0 take of every slot."""
         demand = np.zeros((self.horizon, len(self.limits)), np.int64)
         states = [int(number) for number in rows if number]
         for t in range(self.horizon):

@@ -131,7 +131,7 @@ class Problem:
         return rows
 
     def _waits_in_vain(self, rows: Rows) -> Mask:
-        """Whether a batch in place of the wait can do no harm (rules `finish` and `maximal`).
+        """Whether a batch in place of the wait is never worse (rules `finish` and `maximal`).
 
         There is no such batch where an ordered swap-out, which a batch would have to make, overfills the host.
         """

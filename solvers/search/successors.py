@@ -271,7 +271,7 @@ class _Tallies:
 
 
 def _repeat(count: Array) -> tuple[Array, Array]:
-    """Return, for `count[k]` copies of each k, whose copy each is, and its place among them."""
+    """Return, for `count[k]` copies of each k, of which k each is a copy, and its place among them."""
     origin = np.repeat(np.arange(len(count)), count)
     return origin, np.arange(len(origin)) - np.repeat(np.cumsum(count) - count, count)
 

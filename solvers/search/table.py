@@ -199,7 +199,7 @@ class Table:
         return self.instance.machine.blocks(known) - option.blocks, work, 0 if decode else work
 
     def _better_at_once(self, state: LocalState) -> bool:
-        """Whether the next token can do no harm by being generated now."""
+        """Whether generating the next token now is never worse."""
         rules = self.rules
         if state.to_generate > 1:
             return rules.maximal

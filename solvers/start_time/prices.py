@@ -147,7 +147,7 @@ class RowPrices:
         return reduced
 
     def bound(self, columns: Columns, alive: Mask) -> tuple[int, Array]:
-        """Return a lower bound on schedules of columns alive, and what each column adds to it when taken (scaled).
+        """Return a lower bound on schedules of columns kept, and what each column adds to it when taken (scaled).
 
         For any schedule x, cost(x) >= cost(x) + sum of assign (count - starts) + sum of price (use - limit), and this
         is a constant plus the sum of the reduced costs of what it takes.

@@ -21,7 +21,7 @@ from solvers.start_time.problem import Array, Starts
 INFINITY = highspy.kHighsInf
 ROUNDS = 60
 """Rounds of cutting planes, at most."""
-PATIENCE, WORTH = 5, 0.04
+STALLED_ROUNDS, WORTH = 5, 0.04
 """They stop when so many rounds have closed less than this fraction of the gap."""
 
 
@@ -116,14 +116,14 @@ def relax(
         x, prices = solved
         bound, extra = prices.bound(columns, alive)
         if best is None or bound > best.bound:
-            left = alive & (bound + extra <= cutoff * SCALE)
-            program.drop(np.flatnonzero(alive & ~left))
-            alive = left
+            kept = alive & (bound + extra <= cutoff * SCALE)
+            program.drop(np.flatnonzero(alive & ~kept))
+            alive = kept
             best = Relaxation(bound, alive, prices, program.cliques)
             on_bound(bound)
         history.append(best.bound)
-        gained = best.bound - history[max(0, len(history) - 1 - PATIENCE)]
-        stalled = len(history) > PATIENCE and gained < WORTH * (cutoff * SCALE - best.bound)
+        gained = best.bound - history[max(0, len(history) - 1 - STALLED_ROUNDS)]
+        stalled = len(history) > STALLED_ROUNDS and gained < WORTH * (cutoff * SCALE - best.bound)
         if bound > cutoff * SCALE or stalled or time.monotonic() > deadline:
             break
         cliques = violated_cliques(columns, x, extra, alive)
@@ -167,7 +167,7 @@ def close(
 
 
 def _count(program: Program, tick: Array) -> None:
-    """Add an integer column for each tick: how many columns have theirs up to it."""
+    """Add an integer column for each tick: how many columns have their one up to it."""
     highs, columns = program.highs, program.columns
     before = -1
     for t in range(int(tick.max()) + 1):

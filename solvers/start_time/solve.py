@@ -72,7 +72,7 @@ def run(task: Task, send: Send) -> Done:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The best schedule, a lower bound, who proved it, and why the solve stopped."""
+    """The best schedule, a lower bound, what proved it, and why the solve stopped."""
 
     value: int
     bound: int
@@ -273,10 +273,10 @@ class StartTimeSolver:
         jobs = [(k, t) for t, new in enumerate(path) for k in np.repeat(np.arange(len(new)), new).tolist()]
         if np.array_equal(sum(path), self.problem.counts):
             self.hold(jobs)
-        order, left = [], self.problem.counts.copy()
+        order, unstarted = [], self.problem.counts.copy()
         for k, _ in [*jobs, *self.jobs]:
-            if left[k]:
-                left[k] -= 1
+            if unstarted[k]:
+                unstarted[k] -= 1
                 order.append(k)
         self.hold(self.lists.build(order))
 

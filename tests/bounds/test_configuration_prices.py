@@ -76,9 +76,9 @@ def test_proofs_rise_and_stay_below_the_optimum(online):
 
 def test_a_stage_promises_what_its_certificate_proves():
     instance = builtin_instance("hindsight:n=16,M=20,seed=4")
-    market = WindowPricing(instance, FLOW)
-    stage = Stage(market, [k for k, kind in enumerate(market.kinds) if kind.load[-1] > 9], 100_000)
-    x = stage.enter(np.zeros(len(market.kinds) + market.windows), [])
+    pricing = WindowPricing(instance, FLOW)
+    stage = Stage(pricing, [k for k, kind in enumerate(pricing.kinds) if kind.load[-1] > 9], 100_000)
+    x = stage.enter(np.zeros(len(pricing.kinds) + pricing.windows), [])
     alone = sum(r.output for r in instance.requests)
     assert stage.evaluate(x).value == stage.proof(x).value(instance, FLOW) == alone
     best, _ = stage.improve(x, Bundle(), 20.0, 1e-3, NEVER)

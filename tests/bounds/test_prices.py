@@ -12,8 +12,8 @@ from bounds import kernels
 from bounds.prices import Oracle, SlotPricing
 from kvcore import Cost, Machine, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
+from kvcore.certificates.paths import Course, SlotPrices, cheapest
 from kvcore.certificates.prices import FLOWS
-from kvcore.certificates.ways import Course, SlotPrices, cheapest
 from kvcore.instance import Instance, Request, Segment
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
@@ -143,8 +143,8 @@ def test_compiled_ways_cost_what_the_checker_says(seed):
         instance = tiny_instance(100 * seed + k, **PROFILES[NAMES[k % len(NAMES)]] | PRICEABLE)
         draw = random.Random(k)
         prices = random_prices(draw, instance).replace(windows=())
-        market = SlotPricing(instance, "weighted-flow-time")
-        oracle = Oracle(market, prices.slots, 1, 1)
+        pricing = SlotPricing(instance, "weighted-flow-time")
+        oracle = Oracle(pricing, prices.slots, 1, 1)
         names = ("device", "host", "tokens", "requests")
         rows = np.array([getattr(prices, name) or (0,) * prices.slots for name in names]) / prices.scale
         if instance.machine.host_memory == 0:
@@ -245,10 +245,10 @@ def test_the_worked_example_is_proved_with_free_calls():
 
 
 def test_legs_are_named_as_the_kernels_read_them():
-    market = SlotPricing(MARS, "total-flow-time")
-    assert market.kinds[0].legs[0, kernels.DECODE] == 5
-    assert market.kinds[0].legs[1, kernels.PRESERVED] == 1
-    assert market.kinds[0].starts[1, 0, kernels.KEPT] == 5
+    pricing = SlotPricing(MARS, "total-flow-time")
+    assert pricing.kinds[0].legs[0, kernels.DECODE] == 5
+    assert pricing.kinds[0].legs[1, kernels.PRESERVED] == 1
+    assert pricing.kinds[0].starts[1, 0, kernels.KEPT] == 5
 
 
 def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):

@@ -18,7 +18,7 @@ from kvcore import OBJECTIVES, Cost, CostFunction, Instance, Machine, Request, S
 from kvcore.certificates import InvalidCertificate, Shares, certify, verify_certificate
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.one_machine import Piece, largest, least_late, moments
-from kvcore.certificates.shares import RESOURCES, UNIT, Market, most_prefill
+from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, most_prefill
 from kvcore.certificates.steps import Steps
 from kvcore.cost import TokensAbove
 from kvcore.metrics import objective_value
@@ -106,26 +106,26 @@ def doubled(monkeypatch):
 
 
 def longer_tails(monkeypatch):
-    after = Market._after
-    monkeypatch.setattr(Market, "_after", lambda self, done: after(self, done) + 1)
+    after = PricedSteps._after
+    monkeypatch.setattr(PricedSteps, "_after", lambda self, done: after(self, done) + 1)
 
 
 def later_middles(monkeypatch):
-    tails = Market._tails
+    tails = PricedSteps._tails
 
     def later(self, work, goal):
         return [tail + 2 * total for tail, total in zip(tails(self, work, goal), self.steps.sums(work), strict=True)]
 
-    monkeypatch.setattr(Market, "_tails", later)
+    monkeypatch.setattr(PricedSteps, "_tails", later)
 
 
 def later_starts(monkeypatch):
-    pieces = Market._pieces
+    pieces = PricedSteps._pieces
 
     def later(self, work, bits, *others):
         return [p._replace(release=p.release + (1 << bits)) for p in pieces(self, work, bits, *others)]
 
-    monkeypatch.setattr(Market, "_pieces", later)
+    monkeypatch.setattr(PricedSteps, "_pieces", later)
 
 
 def no_refills(monkeypatch):
@@ -300,8 +300,8 @@ def test_a_machine_without_limits_prefills_all_requests_at_once():
     assert most_prefill(free.replace(machine=Machine(memory=None, batch_tokens=7))) == 7
     short = Request(id="S", prompt=3, segments=(Segment(decode=2),))
     two = free.replace(requests=(short.replace(id="T"), short))
-    market = Market(two, Shares(functions=(UNIT, 0)))
-    work, bits = market.shares()
+    priced = PricedSteps(two, Shares(functions=(UNIT, 0)))
+    work, bits = priced.shares()
     assert 0 < work.sum() <= 10**12 << bits
 
 

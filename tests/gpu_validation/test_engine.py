@@ -18,7 +18,7 @@ from gpu_validation import devices, movers
 from gpu_validation.allocator import Allocator, Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache
-from gpu_validation.engine import Engine, Run, Transfers
+from gpu_validation.engine import Engine, ReplayResult, Transfers
 from gpu_validation.graphs import SIZES, padded_size
 from gpu_validation.model import Decoder, parameters
 from gpu_validation.plan import BatchPlan, Plan, make_plan
@@ -45,7 +45,7 @@ def workload_plan(way: str, block: int = 4, **options: Any) -> Plan:
     return make_plan(made, laid_out(made, way, **options))
 
 
-def same_logits(a: Run, b: Run, within: float = 1e-12) -> bool:
+def same_logits(a: ReplayResult, b: ReplayResult, within: float = 1e-12) -> bool:
     return a.logits.keys() == b.logits.keys() and all(
         bool((row - b.logits[key]).abs().max() <= within) for key, row in a.logits.items()
     )
@@ -188,7 +188,9 @@ def test_what_nobody_wrote_is_nan_where_it_is_poisoned(engine: Engine) -> None:
 # --- streams -----------------------------------------------------------------------------------------------------
 
 
-def lazy_run(engine: Engine, plan: Plan, first: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, LazySwapper]:
+def lazy_run(
+    engine: Engine, plan: Plan, first: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[ReplayResult, LazySwapper]:
     """Run a plan with every transfer as late as its waits allow, on pools full of NaN; `first`: those out, or in."""
     made: list[LazySwapper] = []
 

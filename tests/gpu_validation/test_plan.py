@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpu_validation.allocator import Allocator, Blocks, Piece
-from gpu_validation.movers import Run, runs
+from gpu_validation.movers import BlockRun, runs
 from gpu_validation.plan import Mismatch, Plan, make_plan, synthetic_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
 from kvcore import Instance, InvalidSchedule
@@ -136,7 +136,7 @@ def test_the_lowest_block_of_the_host_is_taken_first() -> None:
 
 def test_neighbours_on_both_sides_are_one_run() -> None:
     whole = [Piece(0, k, device, host, 0, 4, True) for k, (device, host) in enumerate([(5, 1), (4, 0), (6, 3), (7, 4)])]
-    assert runs([*whole, Piece(0, 9, 8, 5, 0, 2, False)]) == [Run(4, 0, 2), Run(6, 3, 2)]
+    assert runs([*whole, Piece(0, 9, 8, 5, 0, 2, False)]) == [BlockRun(4, 0, 2), BlockRun(6, 3, 2)]
 
 
 def in_and_out_again() -> Plan:

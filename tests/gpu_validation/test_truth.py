@@ -13,7 +13,7 @@ from gpu_validation import movers, truth
 from gpu_validation.allocator import Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache
-from gpu_validation.engine import Engine, Run
+from gpu_validation.engine import Engine, ReplayResult
 from gpu_validation.kernels.backend import TritonBackend
 from gpu_validation.plan import Plan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
@@ -32,11 +32,11 @@ def plans_of(ways: tuple[str, ...], **more: Any) -> dict[str, Plan]:
     return {way: make_plan(made, laid_out(made, way)) for way in ways}
 
 
-def changed_run(change: Any) -> tuple[tuple[str, Run], tuple[str, Run]]:
+def changed_run(change: Any) -> tuple[tuple[str, ReplayResult], tuple[str, ReplayResult]]:
     """Two runs of one token each: logits (3, 2, 0), and those changed."""
     logits = torch.tensor([3.0, 2.0, 0.0])
     return tuple(
-        (name, Run([], [], [], 0.0, 0, {"R": [token]}, {("R", 1): row}))
+        (name, ReplayResult([], [], [], 0.0, 0, {"R": [token]}, {("R", 1): row}))
         for name, row, token in (("a", logits, 0), ("b", logits + torch.tensor(change), 0))
     )
 

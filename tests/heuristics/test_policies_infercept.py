@@ -74,6 +74,18 @@ def test_preserve_and_swap_by_hand() -> None:
     assert alone("swap", 3) == (Batch(start=4, work={"A": 6}, drop={"A": 4}),)  # the host is too small
 
 
+@pytest.mark.parametrize(
+    "name", ["vllm", "vllm-hy", "rank-org", "rank-o", "improved-discard", "preserve", "swap", "srpt"]
+)
+def test_a_running_request_is_evicted_only_where_that_gives_enough_memory(name: str) -> None:
+    """A returns at 3 with 4 tokens to prefill, C holds 2, and 1 is free: C goes on, and A waits."""
+    of = instance(
+        request("A", 5, (2, 1, 3, "preserve"), 1), request("B", 1, (3, 1, 0, "preserve"), 1),
+        request("C", 1, (1, 1, 0, "preserve"), 2), cost=Cost.unit(), memory=12, batch_tokens=None,
+    )  # fmt: skip
+    assert (batches(name, of)[3].work, batches(name, of)[3].drop) == ({"C": 1}, {})
+
+
 # --- the wastes, equations (2), (4), (5) -----------------------------------------------------------------------------
 
 

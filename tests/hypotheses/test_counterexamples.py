@@ -188,7 +188,7 @@ def test_the_same_seed_finds_the_same(monkeypatch) -> None:
 
 def test_annealing_judges_as_many_instances_as_asked(monkeypatch) -> None:
     monkeypatch.setattr("hypotheses.search.run.ENUMERATED", 0)
-    monkeypatch.setattr("hypotheses.search.run._Run.shrink", lambda self: None)
+    monkeypatch.setattr("hypotheses.search.run._RunningSearch.shrink", lambda self: None)
     assert search(LARGE, "fcfs", steps=25).looked == 25
 
 
@@ -245,7 +245,7 @@ def test_the_time_limit_ends_it() -> None:
 
 
 def test_however_short_the_time_one_instance_is_judged(monkeypatch) -> None:
-    monkeypatch.setattr("hypotheses.search.run._Run.shrink", lambda self: None)
+    monkeypatch.setattr("hypotheses.search.run._RunningSearch.shrink", lambda self: None)
     seen = search(TINY, "fcfs", seconds=1e-9)
     assert (seen.stopped, seen.looked, seen.complete) == ("time limit", 1, [])
 

@@ -191,7 +191,7 @@ def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, num
     """Exit 130, and what was found so far is written; here of an instance from standard input."""
     given = builtin_instance("hindsight-benchmark:seed=2").to_json().encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-    monkeypatch.setattr("solvers.driver._Run.report", lambda self: signal.raise_signal(number))
+    monkeypatch.setattr("solvers.driver._Solve.report", lambda self: signal.raise_signal(number))
     assert kvbound("solve", "-", "--json", tmp_path / "r.json")[0] == 130
     row = json.loads((tmp_path / "r.json").read_text())
     assert row["stopped"] == "interrupted"
@@ -201,14 +201,14 @@ def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, num
 
 def test_a_second_sigterm_does_not_disturb_what_the_first_has_ended(kvbound, monkeypatch):
     """timeout sends it to the process, and at once to its group."""
-    finish = solvers.driver._Run.result
+    finish = solvers.driver._Solve.result
 
     def disturbed(*arguments, **options):
         signal.raise_signal(signal.SIGTERM)
         return finish(*arguments, **options)
 
     monkeypatch.setattr("solvers.driver.race", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
-    monkeypatch.setattr("solvers.driver._Run.result", disturbed)
+    monkeypatch.setattr("solvers.driver._Solve.result", disturbed)
     code, out, _ = kvbound("solve", "mars-figure1", "--json", "-")
     assert (code, json.loads(out)["stopped"]) == (130, "interrupted")
 

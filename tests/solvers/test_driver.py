@@ -188,7 +188,7 @@ def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
 
 
 def test_a_schedule_that_the_referee_refuses_is_never_held():
-    run = driver._Run(MARS, "total-flow-time", 0.0, None, None, None)
+    run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
     asked = task(MARS)
     run.horizons["search"] = Horizon(0, True, "")
     good = solvers.solve(MARS).schedule

@@ -75,18 +75,18 @@ def test_any_prices_give_a_lower_bound(profile):
     draw = np.random.default_rng(1)
     for instance, objective, optimum in questions(profile, few(range(30, 40))):
         for slots in (2, 9, 40):
-            market = SlotRelaxation(Network(instance, objective), slots)
+            relaxation = SlotRelaxation(Network(instance, objective), slots)
             for scale in (1, UNIT // 4, 3 * UNIT):
-                prices = draw.integers(0, scale + 1, (slots, 5)) * market.network.is_priced
-                assert market.relax(prices).bound <= optimum * UNIT
+                prices = draw.integers(0, scale + 1, (slots, 5)) * relaxation.network.is_priced
+                assert relaxation.relax(prices).bound <= optimum * UNIT
 
 
 def test_what_is_fixed_is_in_no_better_schedule():
     for instance, objective, optimum in questions("calls-free", range(40, 52)):
-        market = SlotRelaxation(Network(instance, objective), 60)
-        _, prices = market.find_prices(float(optimum), 60)
-        slack = optimum * UNIT - market.relax(prices).bound
-        assert all(len(rows) for rows in market.survivors(prices, slack))
+        relaxation = SlotRelaxation(Network(instance, objective), 60)
+        _, prices = relaxation.find_prices(float(optimum), 60)
+        slack = optimum * UNIT - relaxation.relax(prices).bound
+        assert all(len(rows) for rows in relaxation.survivors(prices, slack))
 
 
 def test_bounds_hold_where_token_budgets_are_left_out(monkeypatch):

@@ -112,16 +112,16 @@ def test_all_that_is_summed_stays_below_62_bits():
     for weight in (1, 10**6):
         instance = weighing(MANY, weight)
         network = Network(instance, "weighted-flow-time")
-        market = SlotRelaxation(network, network.most_slots)
-        prices = np.broadcast_to(network.dearest * network.is_priced, (market.slots, 5)).copy()
+        relaxation = SlotRelaxation(network, network.most_slots)
+        prices = np.broadcast_to(network.dearest * network.is_priced, (relaxation.slots, 5)).copy()
         paid = sum(int(p) * int(limit) for row in prices for p, limit in zip(row, network.limits, strict=True))
         assert 2**40 < paid < 2**56
         for c in network.classes:
-            bill = market.bill(c, market.costs(c, prices)[0])
-            ahead = market.ahead(c, bill)
+            bill = relaxation.bill(c, relaxation.costs(c, prices)[0])
+            ahead = relaxation.ahead(c, bill)
             assert 0 <= bill.max() <= PATH
             assert ahead[:, 0].max() <= 2 * PATH
-        assert -(2**56) < market.relax(prices).bound < 2**56
+        assert -(2**56) < relaxation.relax(prices).bound < 2**56
 
 
 def test_prices_found_are_never_above_the_highest():

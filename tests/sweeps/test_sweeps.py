@@ -21,14 +21,14 @@ from typing import Any
 import psutil
 import pytest
 
-import sweeps.there
+import sweeps.cluster
 from kvcore.errors import BadInput, MissingTool
 from sweeps import Cell, Store, cells_of, read_study, run_cell
+from sweeps.cluster import run_on_cluster
 from sweeps.export import as_csv, export
-from sweeps.here import run_here
+from sweeps.local import run_locally
 from sweeps.study import points, values
 from sweeps.summary import summarise
-from sweeps.there import run_there
 from tests.support.commands import kvbound
 from tests.support.sweep_policies import allow, held, runs, write_policies, write_study
 from workloads.builtin import builtin_instance
@@ -425,7 +425,7 @@ def test_solves_end_with_a_killed_sweep(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_closing_ends_the_workers() -> None:
-    running = run_here([mars_cell(), mars_cell("sjf")], jobs=1)
+    running = run_locally([mars_cell(), mars_cell("sjf")], jobs=1)
     next(running)
     children = psutil.Process().children()
     running.close()
@@ -519,8 +519,8 @@ class Hashable:
 
 
 def test_a_cell_that_kills_dask_workers_is_a_failed_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps.there, "dask", lambda: FakeDask(["finished", "error"]))
-    rows = [row for _, row in run_there([mars_cell(), mars_cell("sjf")], "tcp://a:1")]
+    monkeypatch.setattr(sweeps.cluster, "dask", lambda: FakeDask(["finished", "error"]))
+    rows = [row for _, row in run_on_cluster([mars_cell(), mars_cell("sjf")], "tcp://a:1")]
     assert [row["stopped"] for row in rows] == ["ended", "crashed"]
     assert rows[1]["error"] == "its Dask worker: killed 3 of them"
 
@@ -536,9 +536,9 @@ def test_a_cell_that_kills_dask_workers_is_a_failed_cell(monkeypatch: pytest.Mon
 def test_what_is_wrong_with_a_cluster(
     fake: FakeDask, address: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeps.there, "dask", lambda: fake)
+    monkeypatch.setattr(sweeps.cluster, "dask", lambda: fake)
     with pytest.raises(BadInput, match=message):
-        list(run_there([mars_cell()], address))
+        list(run_on_cluster([mars_cell()], address))
 
 
 def test_without_dask_a_cluster_is_a_missing_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,7 +547,7 @@ def test_without_dask_a_cluster_is_a_missing_tool(tmp_path: Path, monkeypatch: p
     said = kvbound("sweep", tmp_path / "s.toml", "--cluster", "tcp://127.0.0.1:1", code=4).stderr
     assert "pip install 'kvbound[cluster]'" in said
     with pytest.raises(MissingTool):
-        sweeps.there.dask()
+        sweeps.cluster.dask()
 
 
 def dask_process(module: str, *arguments: str) -> subprocess.Popen[bytes]:

@@ -60,14 +60,14 @@ def read_infercept(
         _request(segments, check_tick(tick))
         for segments in grouped(rows, lambda row: row.label("request_key"), "segment", "request")
     ]
-    there = _with_unique_ids(requests)
+    known = _with_unique_ids(requests)
     draw = random.Random(seed)
     if minutes is None:
-        count = check_take(take, len(there), f"{augmentation or 'all'} requests in the file")
-        chosen = there if take is None and rate is None else draw.sample(there, count)
+        count = check_take(take, len(known), f"{augmentation or 'all'} requests in the file")
+        chosen = known if take is None and rate is None else draw.sample(known, count)
         when = list(zip(chosen, arrivals(draw, tick, rate=rate), strict=False))
     else:
-        when = _drawn_anew(there, take, list(arrivals(draw, tick, rate=rate, minutes=minutes)), draw)
+        when = _drawn_anew(known, take, list(arrivals(draw, tick, rate=rate, minutes=minutes)), draw)
     chosen = [request.replace(arrival=arrival) for request, arrival in when]
     name = f"infercept:{_draw_name(path, take, seed, rate, minutes)}"
     machine = machine or contended_machine

@@ -15,7 +15,7 @@ NEVER, LEAST = 2**58, -(2**60)
 
 
 class CostToGo:
-    """The cheapest ways to empty the device in r batches, r = 0, 1, .., when pools trade at `prices`.
+    """The cheapest paths that empty the device in r batches, r = 0, 1, .., when pools trade at `prices`.
 
     A pull costs its work less the price of its pool, a drop the price of its pool. The batches' own cost is left out.
     `check` is called before each batch. Any prices are valid: those that could take a sum beyond 62 bits are cut, so
@@ -33,7 +33,7 @@ class CostToGo:
         end = np.full(len(vectors), NEVER, np.int64)
         end[0] = 0
         self.ends = [end]
-        """For each r, the cost of every vector between batches; `_taken` has which steps the cheapest ways take."""
+        """For each r, the cost of every vector between batches; `_taken` has which steps the cheapest paths take."""
         self._taken: list[list[npt.NDArray[np.uint8]]] = [[]]
 
     def extend(self, batches: int) -> None:
@@ -61,7 +61,7 @@ class CostToGo:
         return int(self.ends[batches][0] + np.array(self.vectors.model.start, np.int64) @ self.prices)
 
     def imbalance(self, batches: int) -> Array:
-        """Return what the cheapest way leaves in each pool: the bound's slope in the prices."""
+        """Return what the cheapest path leaves in each pool: the bound's slope in the prices."""
         pools = np.array(self.vectors.model.start, np.int64)
         vector = 0
         for to_go in range(batches, 0, -1):

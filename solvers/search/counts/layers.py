@@ -55,7 +55,7 @@ class Pass:
         self.expanded = 0
         self.done = False
         self.value = NEVER
-        """Cost of the cheapest way to the end that was found."""
+        """Cost of the cheapest path to the end that was found."""
         rng = np.random.default_rng(5)
         self.weights: Array = rng.integers(1, 2**62, len(self.model.pools) + 1, dtype=np.int64) * 2 + 1
 
@@ -72,7 +72,7 @@ class Pass:
         return min(self.cut, self.value, self.cutoff + 1)
 
     def run(self) -> list[States] | None:
-        """Go through all layers; return the states of the cheapest way to the end, or None."""
+        """Go through all layers; return the states of the cheapest path to the end, or None."""
         self.to_go.extend(self.batches)
         self.layers = [self._first()]
         for to_go in range(self.batches, 0, -1):
@@ -143,7 +143,7 @@ class Pass:
         return after
 
     def ended(self, states: States) -> States:
-        """Return the states after the batch: nobody was dropped who could stay, and who ended is gone."""
+        """Return the states after the batch: none was dropped that could stay, and those that ended are gone."""
         vectors = self.to_go.vectors
         states = states.take(states.smallest > self.model.memory - vectors.size[states.vector])
         states.vector = vectors.cleared[states.vector]

@@ -22,7 +22,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Operation:
-    """What one batch may do to one more request; a batch takes the steps in order, each as often as it likes.
+    """What one batch may do to one more request; a batch takes the steps in order, each any number of times.
 
     A drop takes a request out of slot `takes` into the pool, a move works on it (from `takes` to `gives`), and a pull
     takes it out of the pool and refills it (to `gives`). -1: no slot, or no pool.

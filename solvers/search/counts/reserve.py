@@ -1,4 +1,4 @@
-"""First schedules: a request starts once it and all that run fit up to their ends, so that nobody is evicted.
+"""First schedules: a request starts once it and all that run fit up to their ends, so that none is evicted.
 
 This is the feasibility test of MC-SF (Jaillet et al., arXiv 2502.07115), the shortest outputs first. At most so many
 start in a batch: where they start one after another they also end so, and the memory stays full.

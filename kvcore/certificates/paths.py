@@ -1,4 +1,4 @@
-"""The cheapest way of one request through slots of time, if what it takes of each slot has a price.
+"""The cheapest path of one request through slots of time, if what it takes of each slot has a price.
 
 One slot is one tick, and every batch lasts one. `docs/bounds.md` proves that no request pays less
 in any schedule. In short: a segment ends in some slot e. Counting back from e, its d tokens came one a slot at best, so
@@ -69,8 +69,8 @@ class Course:
         self.legs = tuple(legs)
 
     def _starts(self, known: int, kept: int, handling: str | None) -> tuple[Start, ...]:
-        ways = {None: (0,), "discard": (0,), "free": (kept, 0)}.get(handling, (kept,))
-        return tuple(Start(k, known - k, 1 if self.part is None else -(-(known - k) // self.part)) for k in ways)
+        kept_tokens = {None: (0,), "discard": (0,), "free": (kept, 0)}.get(handling, (kept,))
+        return tuple(Start(k, known - k, 1 if self.part is None else -(-(known - k) // self.part)) for k in kept_tokens)
 
     @cached_property
     def least(self) -> list[int]:
@@ -106,7 +106,7 @@ def prefix(values: Array) -> Array:
 def cheapest(
     course: Course, machine: Machine, prices: SlotPrices, arrival: int, end: Callable[[Array], Array], toll: Array
 ) -> int:
-    """Return what the cheapest way costs, from slot `arrival` on.
+    """Return what the cheapest path costs, from slot `arrival` on.
 
     `end(c)` is the cost of completing before slot c, never falling; `toll[e]` [slots] is paid for ending in slot e.
     After the last slot all prices are 0.

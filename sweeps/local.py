@@ -10,7 +10,7 @@ from sweeps.cell import Cell, Row
 from sweeps.worker import Worker
 
 
-def run_here(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, Row]]:
+def run_locally(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, Row]]:
     """Carry out cells in `jobs` processes and yield each with its row as it ends.
 
     Closing the iterator (or an exception where it is used) ends the processes; what they were at has no row.

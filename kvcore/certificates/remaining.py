@@ -16,7 +16,7 @@ from kvcore.certificates.least import Needs, chunks, least_work, needs
 from kvcore.instance import Instance
 
 
-class Left:
+class Remaining:
     """Batches and ticks that requests need from a state on, were each alone; O(1) after O(all tokens) once."""
 
     def __init__(self, instance: Instance) -> None:

@@ -15,7 +15,7 @@ from sweeps.worker import Worker
 
 CONNECT = 10.0
 """Seconds in which the scheduler has to answer."""
-_OWN = threading.local()
+_PER_THREAD = threading.local()
 
 
 def dask() -> Any:
@@ -26,7 +26,7 @@ def dask() -> Any:
         raise MissingTool("--cluster needs Dask, which is not installed: pip install 'kvbound[cluster]'") from None
 
 
-def run_there(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, Row]]:
+def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, Row]]:
     """Carry out cells on the cluster at `address` and yield each with its row as it ends.
 
     A cell whose worker dies is given to another one; one that takes several workers with it fails.
@@ -49,9 +49,9 @@ def run_there(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, Row]
 
 def run_on_worker(cell: Cell) -> Row:
     """Carry out a cell in a process of its own beside the Dask worker, one for each of its threads."""
-    if not hasattr(_OWN, "worker"):
-        _OWN.worker = Worker()
-    row: Row = _OWN.worker.run(cell)
+    if not hasattr(_PER_THREAD, "worker"):
+        _PER_THREAD.worker = Worker()
+    row: Row = _PER_THREAD.worker.run(cell)
     return row
 
 
