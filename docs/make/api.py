@@ -45,7 +45,7 @@ def _called(name: str, thing: Any) -> str:
     """Return how it is called: of a class the arguments, of a function their types as well."""
     signature = inspect.signature(thing)
     if not isinstance(thing, type):
-        return re.sub(r"<function .*? at 0x[0-9a-f]+>", "..", f"kv.{name}{signature}".replace("'", ""))
+        return f"kv.{name}{signature}".replace("'", "")
     return f"kv.{name}({', '.join(_argument(each) for each in signature.parameters.values() if each.name != 'root')})"
 
 
