@@ -1,4 +1,4 @@
-"""Whether chunked prefills can hurt an optimal controller, and whether they can help it."""
+"""Whether chunked prefills can make an optimal controller worse, and whether they can make it better."""
 
 from __future__ import annotations
 

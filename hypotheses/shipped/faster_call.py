@@ -1,4 +1,4 @@
-"""Whether a faster call can hurt a policy, or an optimal controller."""
+"""Whether a faster call can make a policy, or an optimal controller, worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether more memory can hurt a policy, or an optimal controller."""
+"""Whether more memory can make a policy, or an optimal controller, worse."""
 
 from __future__ import annotations
 
