@@ -207,7 +207,7 @@ class Start:
         return next(broken(self.model), None) is None
 
     def _flows(self) -> Counter[Arc] | None:
-        """Return how many requests take each arc (None: one of them finds no way)."""
+        """Return how many requests take each arc (None: one of them finds no path)."""
         flows: Counter[Arc] = Counter()
         self.offloaded: Counter[tuple[int, int, int]] = Counter()
         by_id = {request.request.id: request for request in self.trace.requests}

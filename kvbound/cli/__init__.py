@@ -31,7 +31,7 @@ def main() -> None:
         with _sigterm_as_ctrl_c():
             code = _run()
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has seen enough
         code = 0
     except OSError as error:
         code = _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", EXIT_BAD_INPUT)

@@ -6,9 +6,9 @@ more than M blocks are taken,
 
     cost(x) >= sum of y(i) - M * sum of p(t) + sum over i of [c(i, t) + what i pays for memory - y(i), in the network]
 
-A request outside the network pays at least what its cheapest start costs. Those in the network start along a way from
+A request outside the network pays at least what its cheapest start costs. Those in the network start along a path from
 one configuration to the next, and pay at least what the cheapest path costs, on which a request may run any number of
-times. From some tick on no start costs less than its price, so a way that goes on costs no less: there is no horizon.
+times. From some tick on no start costs less than its price, so a path that goes on costs no less: there is no horizon.
 `docs/start_time.md` says when a schedule is nothing but starts.
 """
 

@@ -1,8 +1,8 @@
 """What each request still needs at the least, wherever it stands: what guides the exhaustive search.
 
 Nothing here falls by more than the ticks that pass, whatever the batch: a batch with work on a request lasts
-`least_work` ticks or more, and takes one step off the way to its next token; beside it, only a call runs. So a state
-never looks nearer to its end than a state before it did, less the ticks between, and the first way to a state that is
+`least_work` ticks or more, and takes one step off the path to its next token; beside it, only a call runs. So a state
+never looks nearer to its end than a state before it did, less the ticks between, and the first path to a state that is
 followed is a best one.
 """
 

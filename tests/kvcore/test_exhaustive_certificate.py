@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 import bounds
-from bounds.exhaustive import stands
+from bounds.exhaustive import joint_states
 from kvcore import OBJECTIVES, BadInput, CostFunction, Machine
 from kvcore.certificates import Alone, Certificate, Coarse, Exhaustive, InvalidCertificate, Parts, verify_certificate
 from kvcore.certificates.batches import TooManyStates
@@ -109,11 +109,11 @@ def test_large_instances_are_refused_at_once(requests, message):
 
 def test_no_search_is_begun_without_hope():
     began = time.process_time()
-    with pytest.raises(BadInput, match=r"is not begun: requests may stand in 1e\+\d+ ways"):
+    with pytest.raises(BadInput, match=r"is not begun: requests have 1e\+\d+ joint states"):
         bounds.bound(instance(*[request(f"R{i}", 1 + i, 9) for i in range(12)]), method="exhaustive")
     assert time.process_time() - began < 1
-    assert stands(instance(*[request(f"R{i}", 1, 9) for i in range(2)])) == 55
-    assert stands(instance(request("A", 1, 9), request("B", 2, 4))) == 50
+    assert joint_states(instance(*[request(f"R{i}", 1, 9) for i in range(2)])) == 55
+    assert joint_states(instance(request("A", 1, 9), request("B", 2, 4))) == 50
 
 
 def test_a_state_with_endless_moves_stops_the_search():

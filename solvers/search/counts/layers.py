@@ -173,7 +173,7 @@ class Pass:
         return states.take(np.sort(order[:most]))
 
     def _path(self) -> list[States] | None:
-        """Return the states on the way to the end of least cost (only the empty vector and pools can be there)."""
+        """Return the states on the path to the end of least cost (only the empty vector and pools can be there)."""
         last = self.layers[-1]
         where = np.nonzero((last.vector == 0) & (last.pools == 0).all(axis=1))[0]
         if not len(where):

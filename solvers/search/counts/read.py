@@ -1,4 +1,4 @@
-"""From a way through the layers to a schedule of requests."""
+"""From a path through the layers to a schedule of requests."""
 
 from __future__ import annotations
 
