@@ -43,15 +43,7 @@ def propose_exhaustive(task: Task) -> Iterator[Proposal]:
         states = min(states * GROWTH, MOST_STATES)
 
 
-<<<<<<< HEAD
-def stands(instance: Instance) -> int:
-    """Return in how many ways requests may stand, counting only tokens generated, and like requests as one kind."""
-    kinds = Counter(request.shape for request in instance.requests)
-    return prod(comb(kind.output + count, count) for kind, count in kinds.items())
-=======
 def joint_states(instance: Instance) -> int:
     """Return how many joint states requests may have, counting only tokens generated, and like requests as one kind."""
-    kinds = Counter(request.model_dump_json(exclude={"id"}) for request in instance.requests)
-    outputs = {request.model_dump_json(exclude={"id"}): request.output for request in instance.requests}
-    return prod(comb(outputs[kind] + count, count) for kind, count in kinds.items())
->>>>>>> b/english
+    kinds = Counter(request.shape for request in instance.requests)
+    return prod(comb(kind.output + count, count) for kind, count in kinds.items())
