@@ -21,6 +21,8 @@ from kvcore.schedule import Schedule
 
 MAX_BYTES = 256 * 1024 * 1024
 """A file larger than this is refused before it is read."""
+LARGE = 1024 * 1024
+"""Letters of a text from which on pydantic is not shown what it would refuse whole."""
 
 _WORDS = {
     "extra_forbidden": "unknown key",
@@ -154,7 +156,7 @@ def _pieces(file: IO[bytes], most: int) -> bytearray:
 def parse(model: type[Model], text: str, name: str) -> Model:
     """Parse JSON text strictly as `model`; BadInput names the file, the key and the value."""
     try:
-        json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
+        _check_keys(text, model)
         return model.model_validate_json(text)
     except json.JSONDecodeError as error:
         raise BadInput(f"{name}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
@@ -195,11 +197,31 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
-    """Refuse a key that stands twice in an object; nothing is kept of it, so that checking a file takes no memory."""
-    if len({key for key, _ in pairs}) < len(pairs):
-        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {key!r} stands twice in one object")
+def _check_keys(text: str, model: type[BaseModel]) -> None:
+    """Refuse a key that stands twice in an object; and in a large file, what is no object of the model's keys.
+
+    Nothing is kept of what is read, and pydantic, which would make objects of all that it refuses, does not see it.
+
+    Raises:
+        ValueError: something is wrong; a JSONDecodeError where it is not JSON.
+    """
+    outermost: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal outermost
+        outermost = [key for key, _ in pairs]
+        if len(set(outermost)) < len(outermost):
+            key, _ = Counter(outermost).most_common(1)[0]
+            raise ValueError(f"the key {key!r} stands twice in one object")
+
+    found = json.loads(text, object_pairs_hook=look, parse_constant=_refuse_constant)
+    if len(text) < LARGE:
+        return
+    if found is not None:
+        raise ValueError("Input should be an object")
+    unknown = next((key for key in outermost if key not in model.model_fields), None)
+    if unknown is not None:
+        raise ValueError(f"{_short(unknown)}: unknown key")
 
 
 def _refuse_constant(constant: str) -> NoReturn:

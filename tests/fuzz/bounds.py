@@ -41,7 +41,8 @@ def certificates(case: Case, upper: Value | None, seen: Counter[str]) -> Iterato
     for name, method in METHODS.items():
         task = Task(case.instance, case.objective, time.monotonic() + LOOKS, upper)
         try:
-            certificate = certify(case.instance, case.objective, method.propose(task))
+            *_, best = method.propose(task)
+            certificate = certify(case.instance, case.objective, *best)
         except (BadInput, InvalidCertificate):
             seen[f"declines {name}"] += 1
             continue

@@ -145,6 +145,20 @@ def test_a_missing_key(path: tuple[Any, ...]) -> None:
     bad(changed(*path, to=DELETE), f"{path[-1]}: this key is missing")
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("[{}, {}]", "file.json: Input should be an object"), ('{"x": [{}, {}]}', "file.json: x: unknown key")],
+)
+def test_pydantic_is_not_shown_what_it_would_refuse_whole_of_a_large_file(
+    text: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes objects of what it refuses: 50 bytes for each byte of a file of empty objects."""
+    monkeypatch.setattr("kvcore.files.LARGE", 0)
+    monkeypatch.setattr(Schedule, "model_validate_json", None)
+    with pytest.raises(BadInput, match=f"^{re.escape(why)}$"):
+        parse(Schedule, text, "file.json")
+
+
 def test_a_duplicate_key() -> None:
     text = changed("machine", "memory", to=6)
     bad(text.replace('"memory": 6', '"memory": 6, "memory": 7'), "the key 'memory' stands twice in one object")
