@@ -87,7 +87,7 @@ def test_ctrl_c_while_a_worker_starts_comes_when_it_can_be_ended(monkeypatch, nu
 
 
 def test_ctrl_c_before_any_worker_started_leaves_the_bound_and_the_policies_schedule(monkeypatch):
-    monkeypatch.setattr(driver._Run, "decided", mock.Mock(side_effect=[KeyboardInterrupt, None]))
+    monkeypatch.setattr(driver._Solve, "decided", mock.Mock(side_effect=[KeyboardInterrupt, None]))
     result = solvers.solve(MARS)
     assert result.stopped == "interrupted"
     assert 0 < result.bound <= result.value

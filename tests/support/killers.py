@@ -132,9 +132,8 @@ PLAIN = {
 
 CP_SAT = {
     ("__init__/1", "down"): 1, ("_any/1", "dropped"): "dear decodes", ("_cost/1", "dropped"): 25,
-    ("_late/1", "down"): 38, ("_late/1", "dropped"): 38, ("_late/1", "up"): 38, ("_late/2", "dropped"): 54,
-    ("_late/3", "down"): 886, ("_late/3", "dropped"): 46, ("_late/3", "up"): 70, ("_late/4", "down"): 22,
-    ("_late/4", "dropped"): 22, ("_late/4", "up"): 30, ("_objective/1", "down"): 0, ("_objective/1", "dropped"): 0,
+    ("_late/1", "down"): 38, ("_late/1", "dropped"): 38, ("_late/1", "up"): 38,
+    ("_objective/1", "down"): 0, ("_objective/1", "dropped"): 0,
     ("_objective/1", "up"): 0, ("_pairs/1", "dropped"): 10, ("batch_is_not_empty/1", "dropped"): "full host",
     ("both/1", "dropped"): 0, ("both/2", "dropped"): "full host", ("calls/2", "down"): "full host",
     ("calls/2", "dropped"): "full host", ("calls/2", "up"): "full host",
