@@ -43,7 +43,10 @@ def matmul(dtype, rows=70, inner=138, outer=130):
 
 
 def store_kv(dtype, rows=21, heads=6, kv_heads=3, width=16, block=3):
-    """Store slices of one tensor, at slots in random order, in a layer of a cache of two; two rows have no slot."""
+    """Store slices of one tensor, at slots in random order, in a layer of a cache of two; two rows have no slot.
+
+    A block before the cache and one behind it show what is stored beside it.
+    """
     generator = torch.Generator().manual_seed(3)
     both = random(rows, heads + 2 * kv_heads, width, dtype=dtype)
     query, key, value = both.split([heads, kv_heads, kv_heads], 1)
@@ -52,11 +55,11 @@ def store_kv(dtype, rows=21, heads=6, kv_heads=3, width=16, block=3):
     positions = torch.randint(0, 40, (rows,), generator=generator).int()
     turns = torch.arange(40)[:, None] * torch.rand(width // 2, generator=generator)
     angles = torch.cat((turns.cos(), turns.sin()), 1)
-    cache = random(10, 2, 2, kv_heads, block, width, dtype=dtype, seed=4)
+    cache = random(12, 2, 2, kv_heads, block, width, dtype=dtype, seed=4)
     twin = cache.double().clone()
-    rotated = TritonBackend("cpu").store_kv(query, key, value, cache[:, 1], slots, positions, angles)
+    rotated = TritonBackend("cpu").store_kv(query, key, value, cache[1:11, 1], slots, positions, angles)
     wide = (query.double(), key.double(), value.double())
-    return difference([rotated, cache], [TORCH.store_kv(*wide, twin[:, 1], slots, positions, angles), twin])
+    return difference([rotated, cache], [TORCH.store_kv(*wide, twin[1:11, 1], slots, positions, angles), twin])
 
 
 OPERATIONS = {"rms_norm": rms_norm, "silu_mul": silu_mul, "matmul": matmul, "store_kv": store_kv}

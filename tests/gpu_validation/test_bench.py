@@ -215,7 +215,7 @@ def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16() -> None:
 def test_a_long_chunk_is_checked_at_both_ends() -> None:
     data = CaseData.make(Case("prefill", TINY, ((150, 3), (2, 0))), CPU, torch.float64, layers=1)
     right = ours().prepare(data)(0)
-    assert data.error(right, 0) == 0
+    assert data.error(right, 0) < 1e-12, "whole and in chunks, products are rounded apart on some processors"
     for row in (0, 63, 86, 149, 150, 151):
         wrong = right.clone()
         wrong[row] += 1
