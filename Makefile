@@ -1,43 +1,56 @@
-# Each target sets up the virtual environment by itself; all that is needed is Python 3.11+ and make.
+# Each target sets up the virtual environment by itself, with what it needs; all that is needed is Python 3.11+ and make.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench pages docs notebooks clean
+.PHONY: demo test test-engine test-all lint bench pages docs notebooks clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "kvbound needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "setting up $(VENV) (a minute or two)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,cp-sat,gurobi]'
-	@touch $(READY)
+	@echo "setting up $(VENV) (a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# .ready-NAME: the packages of the extra NAME of pyproject.toml are there as well
+$(READY)-%: $(READY)
+	@echo "adding to $(VENV) what $* needs (a minute or two)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
 
 demo: $(READY)
 	@$(BIN)/python -m kvbound demo
 
-test: $(READY)
-	$(BIN)/python -m pytest -n auto -m "not slow"
+# all that takes seconds and needs neither torch nor triton
+test: $(READY)-test
+	$(BIN)/python -m pytest -n auto -m "not slow" --ignore tests/gpu_validation
 
-test-all: $(READY)
-	$(BIN)/python -m pytest -n auto
+# the engine, its kernels and the pages that use it: needs torch and triton
+test-engine: $(READY)-engine
+	$(BIN)/python -m pytest -n auto tests/gpu_validation
 
-lint: $(READY)
+# all but the engine: the slow tests too, and all that is drawn (KVBOUND_TESTS=all), of which make test draws a part
+test-all: $(READY)-test
+	KVBOUND_TESTS=all $(BIN)/python -m pytest -n auto --ignore tests/gpu_validation
+
+lint: $(READY)-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
-bench: $(READY)
+bench: $(READY)-test
 	$(BIN)/python -m benchmarks
 
-pages: $(READY)
+pages: $(READY)-test
 	$(BIN)/python -m docs.make
 
-docs: $(READY)
+docs: $(READY)-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-notebooks: $(READY)
+notebooks: $(READY)-notebooks
 	$(BIN)/jupytext --update --to ipynb notebooks/*.py
 
 clean:

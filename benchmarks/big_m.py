@@ -13,23 +13,24 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 from formulations.batch_bigm import BatchBigM
-from formulations.batch_clock import Clock, Starts
+from formulations.batch_clock import Starts
 from formulations.batch_cost import BatchCost
 from formulations.batch_moves import BatchMoves
+from formulations.batch_variables import BatchClock
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.instance import Instance
-from kvbound.metrics import Value, objective_value
-from kvbound.validator import verify_schedule
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import verify_schedule
 from solvers import highs
 from solvers.matrix import MatrixModel
 from solvers.task import Task
+from workloads.builtin import builtin_instance
 
 STRENGTHENINGS: dict[str, list[tuple[type, str]]] = {
     "none off": [],
     "tight constants": [(BatchBigM, "most_known"), (BatchMoves, "most")],
-    "windows": [(Clock, "windows")],
+    "windows": [(BatchClock, "windows")],
     "order of batches": [(BatchBigM, "batch_order")],
     "memory area and packing": [(BatchBigM, "generation_packing"), (BatchBigM, "resident_packing")],
     "pairs that cannot coexist": [(BatchCost, "prefill_batches")],

@@ -1,4 +1,4 @@
-"""The table of docs/bounds.md: every bound, the best schedule known, the gap between them, and seconds.
+"""The tables of bounds in docs/measured.md: every bound, the best schedule known, the gap between them, and seconds.
 
 `python -m benchmarks.bounds [FAMILY ..]` runs families one after another and prints their rows as they come;
 `python -m benchmarks bounds` runs all of them, which takes hours. Each bound is verified again by the checker. The best
@@ -19,18 +19,17 @@ from typing import Any
 import bounds
 from benchmarks.record import save
 from costmodels import get_cost
-from heuristics import get_policy, trace_policy
-from heuristics.engine import Unsuited
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import Alone, verify_certificate
-from kvbound.errors import BadInput
-from kvbound.generators import generate
-from kvbound.importers import read_azure, read_infercept
-from kvbound.instance import Instance, Machine, Request, Segment
-from kvbound.metrics import objective_value
-from kvbound.trace import Trace
-from kvbound.validator import verify_schedule
+from heuristics import Unsuited, get_policy, trace_policy
+from kvcore.certificates import Alone, verify_certificate
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Machine, Request, Segment
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from kvcore.trace import Trace
 from solvers.neighbourhoods import improve, why_not
+from workloads.builtin import builtin_instance
+from workloads.generators import generate
+from workloads.importers import read_azure, read_infercept
 
 FLOW = "total-flow-time"
 LENGTHS = (1, 16, 128, 1024)

@@ -10,9 +10,9 @@ from typing import Any
 
 import solvers
 from benchmarks.record import timed
-from kvbound.builtin import builtin_instance
-from kvbound.errors import BadInput, MissingTool
-from kvbound.instance import Instance
+from kvcore.errors import BadInput, MissingTool
+from kvcore.instance import Instance
+from workloads.builtin import builtin_instance
 
 TIME_LIMIT = 10.0
 LONG = 60.0

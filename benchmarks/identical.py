@@ -6,9 +6,9 @@ from typing import Any
 
 import solvers
 from benchmarks.record import timed
-from kvbound.builtin import builtin_instance
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request, Segment
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request, Segment
+from workloads.builtin import builtin_instance
 
 TIME_LIMIT = 30.0
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from statistics import mean, median, quantiles
 
 from costmodels import GPT_J_6B, get_cost
-from heuristics import POLICIES, Policy, get_policy, trace_policy
-from heuristics.predictions import predictions
-from kvbound.generators import generate
-from kvbound.importers import read_infercept
-from kvbound.instance import Instance
-from kvbound.metrics import flow_time, normalized, ttft
+from heuristics import POLICIES, Policy, get_policy, predictions, trace_policy
+from kvcore.instance import Instance
+from kvcore.metrics import flow_time, normalized, ttft
+from workloads.generators import generate
+from workloads.importers import read_infercept
 
 MIXTURE = Path("infercept") / "merged_exp_uniform_lengths.csv"
 COST = "infercept-6b"

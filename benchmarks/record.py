@@ -13,6 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from kvcore.files import write_text
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -57,5 +59,5 @@ def save(name: str, rows: list[dict[str, Any]]) -> Path:
     RESULTS.mkdir(exist_ok=True)
     facts = machine()
     path = RESULTS / f"{facts['date']}-{name}.jsonl"
-    path.write_text("".join(json.dumps({"benchmark": name, **row, **facts}) + "\n" for row in rows))
+    write_text(path, "".join(json.dumps({"benchmark": name, **row, **facts}) + "\n" for row in rows))
     return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.record import timed
-from kvbound import Batch, Call, Instance, Machine, Request, Schedule, Segment, verify_schedule
+from kvcore import Batch, Call, Instance, Machine, Request, Schedule, Segment, verify_schedule
 
 REQUESTS, BATCHES = 100, 10_000
 

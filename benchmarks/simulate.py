@@ -17,11 +17,11 @@ from typing import Any
 
 from costmodels import get_cost
 from heuristics import POLICIES, Unsuited, get_policy, trace_policy
-from kvbound.errors import BadInput
-from kvbound.importers import read_agent_traces, read_azure, read_infercept
-from kvbound.instance import Instance, Machine
-from kvbound.metrics import total_flow_time
-from kvbound.validator import verify_schedule
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Machine
+from kvcore.metrics import total_flow_time
+from kvcore.referee import verify_schedule
+from workloads.importers import read_agent_traces, read_azure, read_infercept
 
 SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1))
 LINEAR = ("vllm", "sarathi")
@@ -74,12 +74,12 @@ def trace(name: str) -> Instance:
 
 def measured(name: str, policy: str) -> dict[str, Any] | None:
     """Run one case in a process of its own; None if the policy is unsuited."""
-    here, there = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_measure, args=(there, name, policy))
+    receiver, sender = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_measure, args=(sender, name, policy))
     process.start()
-    there.close()
+    sender.close()
     try:
-        return here.recv()
+        return receiver.recv()
     except EOFError:
         return {"trace": name, "policy": policy, "error": f"the process ended with code {process.exitcode}"}
     finally:

@@ -14,10 +14,10 @@ from typing import Any
 
 import solvers
 from benchmarks.record import timed
-from kvbound.chains import chains, least_times
-from kvbound.errors import BadInput
-from kvbound.importers import read_infercept
-from kvbound.instance import Call, Instance, Machine, Request, Segment
+from formulations.chains import chains, least_times
+from kvcore.errors import BadInput
+from kvcore.instance import Call, Instance, Machine, Request, Segment
+from workloads.importers import read_infercept
 
 FILE = "infercept/merged_exp_uniform_lengths.csv"
 BLOCK, SLOT = 64, 64

@@ -10,7 +10,7 @@ from typing import Any
 
 import solvers
 from benchmarks.record import timed
-from kvbound.builtin import builtin_instance
+from workloads.builtin import builtin_instance
 
 TIME_LIMIT = 60.0
 PEAK = 30

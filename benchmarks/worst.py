@@ -1,9 +1,8 @@
-"""Hunt for the worst instances that ship as `worst-POLICY-OBJECTIVE:n=N`, and print the tables about them.
+"""Search for the worst instances that ship as `worst-POLICY-OBJECTIVE:n=N`, and write the page about them.
 
-`python -m benchmarks.worst POLICY OBJECTIVE N [SEED]` hunts, and writes the instance to kvbound/samples/worst: the
+`python -m benchmarks.worst POLICY OBJECTIVE N [SEED]` hunts, and writes the instance to workloads/samples/worst: the
 worst of what it found, what lay there, and the instances of fewer requests.
-`python -m benchmarks.worst` prints the table of `docs/counterexamples.md`, every ratio computed anew; with `--whole` it
-prints that of the small family.
+`python -m benchmarks.worst` writes docs/worst.md, every ratio computed anew.
 """
 
 from __future__ import annotations
@@ -13,22 +12,47 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heuristics import get_policy
-from hunting import Claim, Family, Optima, hunt, judge
-from kvbound.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
-from kvbound.files import read_instance, write_text
+from hypotheses.search import Claim, Optima, SearchSpace, judge, search
+from kvcore.files import read_instance, write_text
+from workloads.builtin import WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
 
-FOLDER = Path(__file__).parents[1] / "kvbound" / "samples" / "worst"
+FOLDER = Path(__file__).parents[1] / "workloads" / "samples" / "worst"
 STEPS = {2: 250, 3: 400, 4: 250}
+PAGE = Path(__file__).parents[1] / "docs" / "worst.md"
+INTRODUCTION = """# The worst ratios that were found
+
+Written by `python -m benchmarks.worst`: the value of a policy over the optimum, which is proved in each case.
+[hypotheses.md](hypotheses.md#the-worst-instance-for-a-policy) says how instances are looked for, and how to read the
+numbers.
+"""
+WHOLE = """## A small family, whole
+
+Up to three requests at ticks 0 or 1, prompts of 1 or 2 tokens, 1 to 3 tokens decoded, no calls, memory of at most 4,
+eviction allowed, every batch lasts one tick. Every member was judged; so these are the worst ratios of the family.
+
+| policy | objective | worst ratio |
+|---|---|---|"""
+FOUND = """
+## The worst that were found
+
+Memory of at most 8, up to 2, 3 or 4 requests, prompts of 1 to 4 tokens, segments of 1 to 6, at most one call (up to 6
+ticks, returning at most one token, handled freely, no host memory), arrivals up to tick 4, eviction allowed, every
+batch lasts one tick. One search with seed 0 for each cell, of 250 steps (400 for three requests); a cell takes over the
+instance on its left, or with three requests that of the small family, if the search found nothing worse. Each ratio is
+that of a built-in instance, such as `worst-fcfs-total-flow-time:n=3`.
+
+| policy | objective | n=2 | n=3 | n=4 |
+|---|---|---|---|---|"""
 
 
-def family(n: int) -> Family:
+def family(n: int) -> SearchSpace:
     """Return the family of the table: everything small, memory that few requests share, a call each at most."""
-    return Family(requests=n, memory=8, prompt=4, decode=6, calls=1, duration=6, returns=1, arrival=4)
+    return SearchSpace(requests=n, memory=8, prompt=4, decode=6, calls=1, duration=6, returns=1, arrival=4)
 
 
-def small_family(n: int) -> Family:
+def small_family(n: int) -> SearchSpace:
     """Return a family that can be listed whole."""
-    return Family(requests=n, memory=4, prompt=2, decode=3, calls=0, arrival=1)
+    return SearchSpace(requests=n, memory=4, prompt=2, decode=3, calls=0, arrival=1)
 
 
 def shipped(policy: str, objective: str, n: int, optima: Optima | None = None) -> Claim | None:
@@ -38,9 +62,9 @@ def shipped(policy: str, objective: str, n: int, optima: Optima | None = None) -
 
 
 def improve(policy: str, objective: str, n: int, seed: int) -> None:
-    """Hunt, and keep the worst of what is found and what is known."""
-    found = hunt(family(n), policy, objective, steps=STEPS[n], seed=seed)
-    whole = [hunt(small_family(n), policy, objective).claim] if n == 3 else []
+    """Search, and keep the worst of what is found and what is known."""
+    found = search(family(n), policy, objective, steps=STEPS[n], seed=seed)
+    whole = [search(small_family(n), policy, objective).claim] if n == 3 else []
     claims = [found.claim, *whole, *(shipped(policy, objective, k) for k in WORST_SIZES if k <= n)]
     worst = max((claim for claim in claims if claim and claim.proved), key=lambda claim: claim.at_least)
     named = worst.instance.replace(name=f"worst-{policy}-{objective}:n={n}")
@@ -61,7 +85,7 @@ def whole_rows(n: int) -> Iterator[str]:
     for objective in WORST_OBJECTIVES:
         optima = Optima(objective)
         for policy in WORST_POLICIES:
-            seen = hunt(small_family(n), policy, objective, optima=optima)
+            seen = search(small_family(n), policy, objective, optima=optima)
             assert n in seen.complete, f"{policy} on {objective}: {seen.failed} failed, {seen.undecided} undecided"
             yield _row(policy, objective, [seen.claim])
 
@@ -71,9 +95,13 @@ def _row(policy: str, objective: str, claims: list[Claim | None]) -> str:
     return f"| {policy} | {objective} | {' | '.join(cells)} |"
 
 
+def page() -> str:
+    """Return the page about both tables."""
+    return "\n".join([INTRODUCTION, WHOLE, *whole_rows(3), FOUND, *rows()]) + "\n"
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         improve(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 0)
     else:
-        for row in whole_rows(3) if "--whole" in sys.argv else rows():
-            print(row, flush=True)
+        write_text(PAGE, page())

@@ -1,4 +1,4 @@
-"""Lower bounds that scale: each method proposes the numbers of a proof, and `kvbound.certificates` checks them."""
+"""Lower bounds that scale: each method proposes the numbers of a proof, and `kvcore.certificates` checks them."""
 
 from bounds.ladder import METHODS, Method, Rung, bound, climb
 

@@ -1,49 +1,56 @@
-"""Subgradients with momentum: prices follow what the ways at them take beyond the limits."""
+"""Subgradient ascent: the prices of a Lagrangian relaxation follow what is taken beyond the limits."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from bounds.prices import Floats, Oracle, Point
-
-MOMENTUM = 0.75
-PATIENCE, SHRINK, SMALLEST = 20, 0.6, 0.001
-"""Rounds without a better bound before steps shrink, by how much, and when they are too small to go on."""
-HOPE = 0.05
-"""Where no better target is known, steps aim at so much (as a fraction) above the best bound."""
+Floats = npt.NDArray[np.float64]
 
 
-def ascend(oracle: Oracle, point: Point, target: float, deadline: float, rounds: int = 2000) -> Point:
-    """Return the best prices found from `point` on, in Polyak's steps towards `target`.
+def ascend(
+    evaluate: Callable[[Floats], tuple[Any, Floats]],
+    start: Floats,
+    target: float,
+    *,
+    rounds: int,
+    high: Floats | float = np.inf,
+    margin: float = 0.0,
+    worth: float = 0.0,
+    step: float = 1.0,
+    momentum: float = 0.0,
+    stalled: int = 8,
+    shrink: float = 0.6,
+    smallest: float = 1e-3,
+    go_on: Callable[[Any], bool] = lambda best: True,
+) -> tuple[Any, Floats]:
+    """Return the best bound found, and its prices: `evaluate` gives the bound at prices, and a subgradient there.
 
-    A row is measured in its limit, so that all rows move alike.
+    Prices stay between 0 and `high`. Steps are Polyak's (1969), `step` times the way to `target`, at least `margin`
+    above the bound, along the subgradient with `momentum` (Camerini, Fratta and Maffioli, 1975). After `stalled`
+    rounds without a bound better by `worth` they begin anew at the best prices, `shrink` times as long. It ends after
+    `rounds`, with steps below `smallest`, at a maximum, or when `go_on(best)` says no.
     """
-    scale = np.where(oracle.market.limits > 0, oracle.market.limits, 1.0)[:, None]
-    best, step, waited, move = point, 1.0, 0, np.zeros_like(point.prices)
+    prices, direction, waited = start, np.zeros(start.shape), 0
+    best: tuple[Any, Floats, Floats] | None = None
     for _ in range(rounds):
-        if step < SMALLEST or time.monotonic() > deadline:
+        bound, slope = evaluate(prices)
+        waited += 1
+        if best is None or bound > best[0]:
+            waited = 0 if best is None or bound > best[0] + worth else waited
+            best = bound, prices, slope
+        if not go_on(best[0]) or step < smallest:
             break
-        if target < best.bound * (1 + HOPE / 10):
-            target = best.bound * (1 + HOPE)
-        move = MOMENTUM * move + (1 - MOMENTUM) * excess(oracle, point) / scale
-        move = np.where((point.prices <= 0) & (move < 0), 0.0, move)
-        norm = float((move**2).sum())
+        if waited >= stalled:
+            (bound, prices, slope), step, waited = best, step * shrink, 0
+            direction = np.zeros(start.shape)
+        direction = slope + momentum * direction
+        direction = np.where((prices <= 0) & (direction < 0), 0.0, direction)
+        norm = float((direction**2).sum())
         if norm == 0:
             break
-        point = oracle.evaluate(np.maximum(point.prices + step * (target - point.bound) / norm * move / scale, 0))
-        waited += 1
-        if point.bound > best.bound:
-            best, waited = point, 0
-        elif waited == PATIENCE:
-            point, step, waited = best, step * SHRINK, 0
-            move[:] = 0
-    return best
-
-
-def excess(oracle: Oracle, point: Point) -> Floats:
-    """Return what the ways take beyond the limits, [rows, pieces]; rows without a limit never do."""
-    kinds = oracle.market.kinds
-    taken = sum((kind.count * way.use for kind, way in zip(kinds, point.ways, strict=True)), np.zeros_like(oracle.room))
-    return np.where(oracle.market.limits[:, None] > 0, taken - oracle.room, 0.0)
+        prices = np.clip(prices + step * max(float(target - bound), margin) / norm * direction, 0, high)
+    return (evaluate(start)[0], start) if best is None else best[:2]

@@ -8,6 +8,7 @@ well and shrinks where they do not.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ MOST_CUTS = 200
 
 
 @dataclass(frozen=True)
-class Point:
+class Evaluation:
     """Where the function was evaluated, its value, and a cut of each piece: the values and slopes, [pieces, n]."""
 
     x: Vector
@@ -40,7 +41,7 @@ class Bundle:
 
     cuts: list[dict[bytes, tuple[Vector, float]]] = field(default_factory=list)
 
-    def learn(self, point: Point) -> None:
+    def learn(self, point: Evaluation) -> None:
         """Take in the cuts at a point."""
         self.cuts = self.cuts or [{} for _ in point.values]
         for cuts, value, slope in zip(self.cuts, point.values, point.slopes, strict=True):
@@ -48,8 +49,11 @@ class Bundle:
             if len(cuts) > MOST_CUTS:
                 del cuts[next(iter(cuts))]
 
-    def best(self, linear: Vector, low: Vector, high: Vector) -> tuple[Vector, float] | None:
-        """Return the best point of the box for these cuts, and what they promise there (None: the solver failed)."""
+    def best(self, linear: Vector, low: Vector, high: Vector, seconds: float) -> tuple[Vector, float] | None:
+        """Return the best point of the box for these cuts, and what they promise there.
+
+        None if the solver fails, or takes longer.
+        """
         from scipy.optimize import linprog  # loading it takes a while
         from scipy.sparse import csr_matrix
 
@@ -60,12 +64,13 @@ class Bundle:
         table = np.hstack([-np.array([slope for _, slope, _ in rows]), piece])
         bounds = [*zip(low, high, strict=True), *[(None, None)] * pieces]
         cost = -np.concatenate([linear, np.ones(pieces)])
-        found = linprog(cost, csr_matrix(table), [level for _, _, level in rows], bounds=bounds, method="highs")
-        return None if found.x is None else (found.x[:n], float(-found.fun))
+        levels = [level for _, _, level in rows]
+        found = linprog(cost, csr_matrix(table), levels, bounds=bounds, method="highs", options={"time_limit": seconds})
+        return (found.x[:n], float(-found.fun)) if found.status == 0 else None
 
 
 def maximise(
-    evaluate: Callable[[Vector], Point],
+    evaluate: Callable[[Vector], Evaluation],
     start: Vector,
     bundle: Bundle,
     *,
@@ -75,19 +80,22 @@ def maximise(
     scale: Vector,
     size: float,
     worth: float,
-    deadline: float,
+    deadline: float = math.inf,
+    rounds: int | None = None,
     enough: float = np.inf,
-) -> tuple[Point, float]:
+) -> tuple[Evaluation, float]:
     """Return the best point found, and the size of the box at the end.
 
     The function is `linear` @ x plus the sum of the pieces that `evaluate` gives; x stays between `low` and `high`. The
-    box reaches `size` * `scale` to each side. It ends by the deadline, when the value is `enough`, or when no more than
-    `worth` is promised. Cuts are added to `bundle`; those in it must hold.
+    box reaches `size` * `scale` to each side. It ends by the deadline, after `rounds` evaluations, when the value is
+    `enough`, or when no more than `worth` is promised. Cuts are added to `bundle`; those in it must hold.
     """
     best = evaluate(start)
     bundle.learn(best)
-    while time.monotonic() < deadline and best.value < enough and size > 1e-6:
-        proposed = bundle.best(linear, np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale))
+    made = 0
+    while (left := deadline - time.monotonic()) > 0 and best.value < enough and size > 1e-6 and made != rounds:
+        box = np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale)
+        proposed = bundle.best(linear, *box, left)
         if proposed is None:
             size *= SHRINK_A_LOT
             continue
@@ -95,6 +103,7 @@ def maximise(
         if promised < worth:
             break
         point = evaluate(proposed[0])
+        made += 1
         bundle.learn(point)
         gain = point.value - best.value
         if gain > 0.5 * promised:

@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds import kernels
-from bounds.bundle import Bundle, Point, Vector, maximise
-from bounds.task import Task
-from kvbound.certificates import Configurations
-from kvbound.certificates.running import MOST_STARTS, Running, TooMany
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.rigid import kinds_of, memory_of, why_not_rigid
+from bounds.bundle import Bundle, Evaluation, Vector, maximise
+from bounds.task import Proposal, Task
+from kvcore.certificates import Configurations, InvalidCertificate
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.configurations import most_configurations
+from kvcore.certificates.running import Running, TooMany
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.rigid import kinds_of, memory_of, why_not_rigid
 
 Array = npt.NDArray[np.int64]
 
@@ -36,7 +38,7 @@ MOST_BYTES = 3 << 30
 LARGER, ROUNDS = 3, 10
 """The next network is taken to be so many times as large; there has to be time for so many rounds in it."""
 CHECK = 2
-"""So many times what building a network takes is left for whoever checks the proof."""
+"""So many times what building a network takes is left for checking the proof."""
 WINDOWS = 64
 """Windows with a price of memory each."""
 MOST_NUMBERS = 30_000_000
@@ -45,7 +47,7 @@ GLANCE, WORTH = 2e-3, 5e-5
 """A network is left when no more than this fraction of the bound seems to be gained, the last one at the second."""
 
 
-class Market:
+class WindowPricing:
     """The kinds of a rigid instance, every start of each, and what it takes of the memory of each window."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
@@ -85,27 +87,33 @@ class Market:
 
 
 class Stage:
-    """A market of which some kinds are in the network.
+    """The pricing of windows, with some kinds in the network.
 
     A point x holds a price for each kind, of which only those inside count, and then those of memory by window. Its
     pieces are the network and, for each kind, what its cheapest starts cost outside.
     """
 
-    def __init__(self, market: Market, inside: list[int], most: int) -> None:
-        """Raises TooMany if that is more than `most` configurations."""
+    def __init__(self, pricing: WindowPricing, inside: list[int], most: int) -> None:
+        """Raises InvalidCertificate if that is more than `most` configurations, or more than a checker looks at."""
+        most = min(most, most_configurations(pricing.ticks))
         began = time.monotonic()
-        self.market, self.inside = market, inside
-        self.outside = [k for k in range(len(market.kinds)) if k not in inside]
-        self.network = Network(Running([market.kinds[k] for k in inside], market.memory, most), market.ticks)
+        self.pricing, self.inside = pricing, inside
+        self.outside = [k for k in range(len(pricing.kinds)) if k not in inside]
+        running = Running([pricing.kinds[k] for k in inside], pricing.memory, most, Budget())
+        self.network = Network(running, pricing.ticks)
         self.building, self.evaluating = time.monotonic() - began, 0.0  # seconds
-        isin = np.isin(np.arange(len(market.kinds)), inside)
-        offered = np.full(market.windows, float(market.memory * market.width))
-        self.linear = np.concatenate([np.where(isin, [kind.count for kind in market.kinds], 0.0), -offered])
-        rates = np.where(isin, [kind.rate for kind in market.kinds], 0.0)
-        self.scale = np.concatenate([rates, np.full(market.windows, market.unit)])
-        self.high = np.concatenate([[float(c[-1]) for c in market.costs], np.full(market.windows, np.inf)])
+        isin = np.isin(np.arange(len(pricing.kinds)), inside)
+        offered = np.full(pricing.windows, float(pricing.memory * pricing.width))
+        self.linear = np.concatenate([np.where(isin, [kind.count for kind in pricing.kinds], 0.0), -offered])
+        rates = np.where(isin, [kind.rate for kind in pricing.kinds], 0.0)
+        self.scale = np.concatenate([rates, np.full(pricing.windows, pricing.unit)])
+        nothing = np.zeros(len(self.linear))
+        self.best = Evaluation(nothing, -np.inf, nothing, nothing)
+        self.high = np.concatenate([[float(c[-1]) for c in pricing.costs], np.full(pricing.windows, np.inf)])
 
-    def improve(self, x: Vector, bundle: Bundle, size: float, worth: float, deadline: float) -> tuple[Point, float]:
+    def improve(
+        self, x: Vector, bundle: Bundle, size: float, worth: float, deadline: float
+    ) -> tuple[Evaluation, float]:
         """Return the best prices found, and the size of the box at the end; `worth` is a fraction of the bound."""
         worth *= self.evaluate(x).value
         deadline -= CHECK * self.building
@@ -114,55 +122,58 @@ class Stage:
             size=size, worth=worth, deadline=deadline,
         )  # fmt: skip
 
-    def evaluate(self, x: Vector) -> Point:
+    def evaluate(self, x: Vector) -> Evaluation:
         """Return the bound under these prices."""
         began = time.monotonic()
-        market, kinds = self.market, len(self.market.kinds)
+        pricing, kinds = self.pricing, len(self.pricing.kinds)
         memory = x[kinds:]
         values, slopes = np.zeros(kinds + 1), np.zeros((kinds + 1, len(x)))
         for k in self.outside:
-            paid, count = market.paid(k, memory), market.kinds[k].count
+            paid, count = pricing.paid(k, memory), pricing.kinds[k].count
             start = int(paid.argmin())
-            values[k], slopes[k, kinds:] = count * paid[start], count * market.takes[k][start]
-        profit = np.array([market.paid(k, memory) - x[k] for k in self.inside]).reshape(-1, market.ticks).T
+            values[k], slopes[k, kinds:] = count * paid[start], count * pricing.takes[k][start]
+        profit = np.array([pricing.paid(k, memory) - x[k] for k in self.inside]).reshape(-1, pricing.ticks).T
         values[-1], started = self.network.cheapest(profit)
         for tick, i in zip(*np.nonzero(started), strict=True):
             slopes[-1, self.inside[i]] -= started[tick, i]
-            slopes[-1, kinds:] += started[tick, i] * market.takes[self.inside[i]][tick]
+            slopes[-1, kinds:] += started[tick, i] * pricing.takes[self.inside[i]][tick]
         self.evaluating = time.monotonic() - began
-        return Point(x, float(self.linear @ x + values.sum()), values, slopes)
+        point = Evaluation(x, float(self.linear @ x + values.sum()), values, slopes)
+        self.best = max(self.best, point, key=lambda each: each.value)
+        return point
 
     def enter(self, x: Vector, inside: list[int]) -> Vector:
-        """Return the point with a price for those who were not `inside` before: what they cost at the least."""
+        """Return the point with a price for the requests that were not `inside` before: what they cost at the least."""
         x = x.copy()
         for k in set(self.inside) - set(inside):
-            x[k] = min(self.high[k], self.market.paid(k, x[len(self.market.kinds) :]).min())
+            x[k] = min(self.high[k], self.pricing.paid(k, x[len(self.pricing.kinds) :]).min())
         return x
 
     def proof(self, x: Vector) -> Configurations:
         """Return the certificate's numbers."""
-        market = self.market
-        prices = np.repeat(np.rint(SCALE * x[len(market.kinds) :]).astype(int), market.width).tolist()
+        pricing = self.pricing
+        prices = np.repeat(np.rint(SCALE * x[len(pricing.kinds) :]).astype(int), pricing.width).tolist()
         while prices and not prices[-1]:
             prices.pop()
-        price = {id: round(SCALE * x[k]) for k in self.inside for id in market.kinds[k].ids}
-        starts = tuple(price.get(request.id) for request in market.instance.requests)
+        price = {id: round(SCALE * x[k]) for k in self.inside for id in pricing.kinds[k].ids}
+        starts = tuple(price.get(request.id) for request in pricing.instance.requests)
         return Configurations(scale=SCALE, memory=tuple(prices), starts=starts)
 
 
 class Network:
-    """The cheapest way through a network of configurations, in floating point: it only proposes prices."""
+    """The cheapest path through a network of configurations, in floating point: it only proposes prices."""
 
     def __init__(self, running: Running, ticks: int) -> None:
-        """Raises TooMany if the values at all ticks do not fit into the memory for them."""
-        if 4 * len(running.later) * (ticks + 1) > MOST_BYTES or len(running.starts) * ticks > MOST_STARTS:
+        """Raises TooMany if the values at all ticks do not fit into the memory for them, and what a checker would."""
+        if 4 * len(running.later) * (ticks + 1) > MOST_BYTES:
             raise TooMany
+        running.spend(ticks)
         self.starts = running.starts
         self.rows = [part.astype(np.int32) for part in (running.begin, running.base, running.next, running.later)]
         self.values = np.zeros((ticks + 1, len(running.later)), np.float32)
 
     def cheapest(self, price: Vector) -> tuple[float, Array]:
-        """Return the least sum of prices, [ticks, kinds], of what starts on a way, and how many of each start when."""
+        """Return the least sum of prices, [ticks, kinds], of what starts on a path, and how many of each start when."""
         never = np.where(price < 0, 0.0, 1.0) @ self.starts.T > 0
         cost = np.where(never, np.inf, np.minimum(price, 0.0) @ self.starts.T).astype(np.float32)
         cost[:, 0] = 0.0
@@ -176,36 +187,40 @@ class Network:
 def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST) -> Iterator[Configurations]:
     """Yield proofs with rising bounds until the deadline (by `time.monotonic`); most of the rise is in the first ones.
 
-    Networks have at most `most` configurations. Raises BadInput where the instance is not rigid, or too large.
+    Networks have at most `most` configurations. On KeyboardInterrupt the best so far comes first. Raises BadInput where
+    the instance is not rigid, or too large.
     """
-    market = Market(instance, objective)
-    x, size, bundle = np.zeros(len(market.kinds) + market.windows), market.priced / 4, Bundle()
+    pricing = WindowPricing(instance, objective)
+    x, size, bundle = np.zeros(len(pricing.kinds) + pricing.windows), pricing.priced / 4, Bundle()
     inside: list[int] = []
-    for stage in _stages(market, most):
-        best, size = stage.improve(stage.enter(x, inside), bundle, size, GLANCE, deadline)
-        yield stage.proof(best.x)
+    for stage in _stages(pricing, most):
+        try:
+            best, size = stage.improve(stage.enter(x, inside), bundle, size, GLANCE, deadline)
+        finally:
+            yield stage.proof(stage.best.x)
         x, inside, size = best.x, stage.inside, max(1.0, 4 * size)
         if time.monotonic() + LARGER * (stage.building + ROUNDS * stage.evaluating) > deadline:
             break
-    best, _ = stage.improve(x, bundle, size, WORTH, deadline)
-    yield stage.proof(best.x)
+    try:
+        stage.improve(x, bundle, size, WORTH, deadline)
+    finally:
+        yield stage.proof(stage.best.x)
 
 
-def _stages(market: Market, most: int) -> Iterator[Stage]:
+def _stages(pricing: WindowPricing, most: int) -> Iterator[Stage]:
     """Yield stages with more and more kinds in the network, the largest first, as long as they fit."""
-    order = sorted(range(len(market.kinds)), key=lambda k: market.kinds[k].load[-1], reverse=True)
+    order = sorted(range(len(pricing.kinds)), key=lambda k: pricing.kinds[k].load[-1], reverse=True)
     step = max(1, round(STEP * len(order)))
-    number, fits, fails = sum(kind.load[-1] > LARGE * market.memory for kind in market.kinds), -1, len(order) + 1
+    number, fits, fails = sum(kind.load[-1] > LARGE * pricing.memory for kind in pricing.kinds), -1, len(order) + 1
     while fits < number < fails:
         try:
-            yield Stage(market, sorted(order[:number]), most)
+            yield Stage(pricing, sorted(order[:number]), most)
             fits = number
-        except TooMany:
+        except InvalidCertificate:
             fails, step = number, max(1, (number - fits) // 2)
         number = min(fits + step, fails - 1)
 
 
-def propose_configurations(task: Task) -> Configurations:
-    """Return the proof with the best bound."""
-    *_, best = proofs(task.instance, task.objective, task.deadline)
-    return best
+def propose_configurations(task: Task) -> Iterator[Proposal]:
+    """Yield proofs with rising bounds."""
+    return map(Proposal, proofs(task.instance, task.objective, task.deadline))

@@ -4,43 +4,46 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from math import comb, prod
 
-from bounds.task import Task
-from kvbound.certificates.exhaustive import MOST_STATES, Exhaustive, check_size, look
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
+from bounds.task import Proposal, Task
+from kvcore.certificates.exhaustive import MOST_STATES, Exhaustive, check_size, look
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
 
 FIRST, GROWTH = 1000, 4
 """States of the first search, and how many times more the next one may see."""
-MOST_STANDS = 10**7
-"""Ways in which requests may stand, beyond which no search is begun."""
+MOST_JOINT_STATES = 10**7
+"""Joint states of the requests beyond which no search is begun."""
 
 
-def propose_exhaustive(task: Task) -> Exhaustive:
-    """Return the proof of the longest search that the time allows; the first one is always made.
+def propose_exhaustive(task: Task) -> Iterator[Proposal]:
+    """Yield the proofs of searches, each longer than the one before, while the time allows; the first is always made.
 
-    Raises BadInput where requests may stand in too many ways for any hope.
+    Raises BadInput where requests have too many joint states for any hope.
     """
     check_size(task.instance)
-    ways = stands(task.instance)
-    if ways > MOST_STANDS:
-        raise BadInput(f"an exhaustive search is not begun: requests may stand in {ways:.0e} ways, not {MOST_STANDS}")
+    states = joint_states(task.instance)
+    if states > MOST_JOINT_STATES:
+        raise BadInput(
+            f"an exhaustive search is not begun: requests have {states:.0e} joint states, more than {MOST_JOINT_STATES}"
+        )
     states = FIRST
     while True:
         began = time.monotonic()
         found = look(task.instance, task.objective, states)
         now = time.monotonic()
+        yield Proposal(Exhaustive(states=found.states))
         reached = found.is_optimum or (task.upper is not None and found.bound >= task.upper)
         # The next search, and checking it, take so many times longer.
         too_late = now + 2 * GROWTH * (now - began) > task.deadline
         if reached or too_late or states == MOST_STATES:
-            return Exhaustive(states=found.states)
+            return
         states = min(states * GROWTH, MOST_STATES)
 
 
-def stands(instance: Instance) -> int:
-    """Return in how many ways requests may stand, counting only tokens generated, and like requests as one kind."""
-    kinds = Counter(request.model_dump_json(exclude={"id"}) for request in instance.requests)
-    outputs = {request.model_dump_json(exclude={"id"}): request.output for request in instance.requests}
-    return prod(comb(outputs[kind] + count, count) for kind, count in kinds.items())
+def joint_states(instance: Instance) -> int:
+    """Return how many joint states requests may have, counting only tokens generated, and like requests as one kind."""
+    kinds = Counter(request.shape for request in instance.requests)
+    return prod(comb(kind.output + count, count) for kind, count in kinds.items())

@@ -1,12 +1,14 @@
-"""Compiled: cheapest ways of requests through priced slots, and through networks of configurations.
+"""Compiled: cheapest paths of requests through priced slots, and through networks of configurations.
 
 All in floating point: it only proposes prices.
 
-What `kvbound/certificates/ways.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
-first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `ways.Course`; all prices are per slot.
+What `kvcore/certificates/paths.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
+first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `paths.Course`; all prices are per slot.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -14,6 +16,38 @@ from numba import njit
 CONTEXT, DECODE, PAUSE, PRESERVED, COUNT, LEAST, EARLIEST = range(7)
 KEPT, NEED, SLOTS = range(3)
 FAR = 1e300
+
+
+class Route(NamedTuple):
+    """One kind of request: its legs and their starts, tokens of a prefill part, the block, its arrival and rate."""
+
+    legs: Any
+    starts: Any
+    part: int
+    block: int
+    arrival: int
+    rate: float
+
+
+class PriceArrays(NamedTuple):
+    """Prices of device, host, tokens and requests [4, slots], and the tolls of ends [slots].
+
+    `sums` and `moments` [slots + 1] add up the device's price, and that times the slot, over the slots before each.
+    """
+
+    rows: Any
+    sums: Any
+    moments: Any
+    toll: Any
+
+
+class LeastCosts(NamedTuple):
+    """By segment and start: least costs by first slot (each `stride`-th from `lows` on), and what holding KV costs."""
+
+    best: Any
+    held: Any
+    lows: Any
+    stride: int
 
 
 @njit(cache=True)
@@ -29,8 +63,11 @@ def fill_least(price, earliest, least):
 
 
 @njit(cache=True)
-def after(c, k, legs, starts, best, held, lows, stride, slots, rate, release, toll):
+def after(c, k, route, table, toll):
     """Return the cost of what follows segment k that ends before slot c, and the start of the next one."""
+    legs, starts, _, _, release, rate = route
+    best, held, lows, stride = table
+    slots = len(toll)
     if k == len(legs) - 1:
         fee = toll[c - 1] if 0 < c <= slots else 0.0
         return rate * (c - release) + fee, 0
@@ -48,11 +85,14 @@ def after(c, k, legs, starts, best, held, lows, stride, slots, rate, release, to
 
 
 @njit(cache=True)
-def walk(legs, starts, part, block, arrival, rate, device, host, tokens, requests, sums, moments, toll, stride, way):
-    """Fill `way` [k, 3] with (first slot, start, kept since) of each segment on the cheapest way; return its cost.
+def walk(route, prices, stride, path):
+    """Fill `path` [k, 3] with (first slot, start, kept since) of each segment on the cheapest path; return its cost.
 
     Segments from the slot after the last one on have their first token at their earliest.
     """
+    legs, starts, part, block, arrival, rate = route
+    sums, moments, toll = prices.sums, prices.moments, prices.toll
+    device, host, tokens, requests = prices.rows[0], prices.rows[1], prices.rows[2], prices.rows[3]
     slots, K = len(device), len(legs)
     width = slots // stride + 2
     best = np.empty((K, 2, width))
@@ -60,6 +100,7 @@ def walk(legs, starts, part, block, arrival, rate, device, host, tokens, request
     held = np.zeros((K, 2, slots + 1))
     fee = np.zeros((K, 2, slots))
     lows = np.zeros((K, 2), np.int64)
+    table = LeastCosts(best, held, lows, stride)
     least_tokens, least_requests = np.zeros(slots), np.zeros(slots)
     work = np.zeros(slots + 1)
     priced, hosted = tokens.any() or requests.any(), host.any()
@@ -83,13 +124,13 @@ def walk(legs, starts, part, block, arrival, rate, device, host, tokens, request
             low = min(slots, legs[k, EARLIEST] + count - 1)
             lows[k, s] = low
             points = (slots - 1 - low) // stride + 1 if low < slots else 0
-            beyond, _ = after(slots + decode, k, legs, starts, best, held, lows, stride, slots, rate, arrival, toll)
+            beyond, _ = after(slots + decode, k, route, table, toll)
             best[k, s, points] = beyond + held[k, s, max(slots - count + 1, 0)]
             where[k, s, points] = slots
             for i in range(points - 1, -1, -1):
                 f = low + i * stride
                 end = min(f + decode, slots)
-                cost, _ = after(f + decode, k, legs, starts, best, held, lows, stride, slots, rate, arrival, toll)
+                cost, _ = after(f + decode, k, route, table, toll)
                 if block == 1:
                     cost += (context - f) * (sums[end] - sums[f]) + moments[end] - moments[f]
                 else:
@@ -99,8 +140,8 @@ def walk(legs, starts, part, block, arrival, rate, device, host, tokens, request
                 cost += need * least_tokens[f] + count * least_requests[f] + work[end] - work[f + 1]
                 cost += held[k, s, max(f - count + 1, 0)]
                 for j in range(1, min(count, f + 1)):
-                    there = context - j * part
-                    cost += fee[k, s, f - j] if there <= kept else device[f - j] * -(-there // block)
+                    resident = context - j * part
+                    cost += fee[k, s, f - j] if resident <= kept else device[f - j] * -(-resident // block)
                 if cost < best[k, s, i + 1]:
                     best[k, s, i], where[k, s, i] = cost, f
                 else:
@@ -108,7 +149,7 @@ def walk(legs, starts, part, block, arrival, rate, device, host, tokens, request
     first = arrival + starts[0, 0, SLOTS] - 1
     if first >= slots:
         for k in range(K):
-            way[k, 0] = slots
+            path[k, 0] = slots
         return rate * (first + legs[0, LEAST] + 1 - arrival)
     c, s = arrival, 0
     for k in range(K):
@@ -116,25 +157,26 @@ def walk(legs, starts, part, block, arrival, rate, device, host, tokens, request
         f = slots
         if first < slots:
             f = where[k, s, (max(first - lows[k, s], 0) + stride - 1) // stride]
-        way[k, 0], way[k, 1], way[k, 2] = f, s, min(c, slots)
+        path[k, 0], path[k, 1], path[k, 2] = f, s, min(c, slots)
         c = f + legs[k, DECODE]
         if k < K - 1:
-            _, s = after(c, k, legs, starts, best, held, lows, stride, slots, rate, arrival, toll)
+            _, s = after(c, k, route, table, toll)
     return best[0, 0, (max(arrival + starts[0, 0, SLOTS] - 1 - lows[0, 0], 0) + stride - 1) // stride]
 
 
 @njit(cache=True)
-def add_use(legs, starts, part, block, way, prices, use):
-    """Add what a way takes to `use` [4, slots], the rows of `prices`; return its last slot."""
+def add_use(route, path, prices, use):
+    """Add what a path takes to `use` [4, slots], the rows of `prices`; return its last slot."""
+    legs, starts, part, block, _, _ = route
     device, host = use[0], use[1]
     slots = len(device)
     for k in range(len(legs)):
-        f, s, since = way[k, 0], way[k, 1], way[k, 2]
+        f, s, since = path[k, 0], path[k, 1], path[k, 2]
         context, kept, need, count = legs[k, CONTEXT], starts[k, s, KEPT], starts[k, s, NEED], starts[k, s, SLOTS]
         for t in range(since if kept else max(f - count + 1, 0), min(f, slots)):
-            there = context - (f - t) * part if t > f - count else 0
-            if there > kept:
-                device[t] += -(-there // block)
+            resident = context - (f - t) * part if t > f - count else 0
+            if resident > kept:
+                device[t] += -(-resident // block)
             elif kept:
                 blocks = -(-kept // block)
                 if not legs[k, PRESERVED] and prices[1, t] * kept < prices[0, t] * blocks:
@@ -145,7 +187,7 @@ def add_use(legs, starts, part, block, way, prices, use):
             device[f + j] += -(-(context + j) // block)
         charge(use[2], prices[2], legs[k, EARLIEST], f, legs[k, DECODE], need)
         charge(use[3], prices[3], legs[k, EARLIEST], f, legs[k, DECODE], count)
-    return way[len(legs) - 1, 0] + legs[len(legs) - 1, DECODE] - 1
+    return path[len(legs) - 1, 0] + legs[len(legs) - 1, DECODE] - 1
 
 
 @njit(cache=True)
@@ -176,7 +218,7 @@ def fill(values, ticks, cost, begin, base, next, later):
 
 @njit(cache=True)
 def follow(values, ticks, cost, begin, base, next, later):
-    """Return the set that starts at each tick on a cheapest way from nobody."""
+    """Return the set that starts at each tick on a cheapest path from the empty configuration."""
     chosen = np.zeros(ticks, np.int64)
     node = 0
     for t in range(ticks):

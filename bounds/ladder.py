@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 
-from bounds.task import Task
-from kvbound.certificates import Alone, Certificate, InvalidCertificate, Proof, certify
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import Value, check_objective
+from bounds.task import Proposal, Task
+from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to a proof. `propose` returns its numbers, or raises BadInput where it does not apply, with the reason."""
+    """A way to a proof. `propose` yields ever better ones, or raises BadInput where it does not apply, with the reason.
+
+    On KeyboardInterrupt it may yield the best so far before it raises that.
+    """
 
     name: str
     drops: str
     """What the relaxation leaves out, in words."""
-    propose: Callable[[Task], Proof]
+    propose: Callable[[Task], Iterator[Proposal]]
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,11 @@ class Rung:
     why_not: str = ""
 
 
-def _later(module: str, name: str) -> Callable[[Task], Proof]:
+def _later(module: str, name: str) -> Callable[[Task], Iterator[Proposal]]:
     """Return a proposer of a module of this package, loaded when it is called: compilers and solvers take a while."""
 
-    def propose(task: Task) -> Proof:
-        proof: Proof = getattr(import_module(f"bounds.{module}"), name)(task)
-        return proof
+    def propose(task: Task) -> Iterator[Proposal]:
+        yield from getattr(import_module(f"bounds.{module}"), name)(task)
 
     return propose
 
@@ -48,7 +50,7 @@ def _later(module: str, name: str) -> Callable[[Task], Proof]:
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("alone", "all that requests share", lambda task: Alone()),
+        Method("alone", "all that requests share", lambda task: iter([Proposal(Alone())])),
         Method("unlimited-memory", "memory; that a token's batches come one after another where time is shared",
                _later("shares", "propose_unlimited_memory")),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
@@ -59,7 +61,7 @@ METHODS: dict[str, Method] = {
                _later("slots", "propose_windows")),
         Method("configurations", "that each request runs once, and how small ones pack",
                _later("configurations", "propose_configurations")),
-        Method("prices", "that ways of requests are whole, and breaks within segments",
+        Method("prices", "that paths of requests are whole, and breaks within segments",
                _later("slots", "propose_prices")),
     )
 }  # fmt: skip
@@ -79,7 +81,9 @@ def climb(
 ) -> Iterator[Rung]:
     """Yield what each method proves, one after another (`method`: only that one), until `upper` is proved optimal.
 
-    `time_limit` is in seconds, divided among the methods: what one leaves, those after it get.
+    `time_limit` is in seconds, divided among the methods: what one leaves, those after it get. A method whose first
+    proof does not fit into what is left is declined; `alone` never is. On KeyboardInterrupt comes what the running
+    method had, and then the exception.
 
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
@@ -90,10 +94,12 @@ def climb(
     end = time.monotonic() + time_limit
     for k, each in enumerate(chosen):
         share = (end - time.monotonic()) / (len(chosen) - k)
-        rung = _try(each, Task(instance, objective, time.monotonic() + share, upper))
-        if rung.certificate is None and method != "auto":
+        rung, interrupted = _try(each, Task(instance, objective, time.monotonic() + share, upper, end))
+        if rung.certificate is None and method != "auto" and not interrupted:
             raise BadInput(f"{method}: {rung.why_not}")
         yield rung
+        if interrupted:
+            raise KeyboardInterrupt
         if rung.bound is not None and upper is not None and rung.bound >= upper:
             return
 
@@ -111,10 +117,27 @@ def bound(
     return max((rung for rung in rungs if rung.bound is not None), key=lambda rung: rung.bound or 0)
 
 
-def _try(method: Method, task: Task) -> Rung:
+def _try(method: Method, task: Task) -> tuple[Rung, bool]:
+    """Return what a method proves, and whether it was interrupted."""
     began = time.monotonic()
+    best: Proposal | None = None
+    interrupted, why_not = False, "it was interrupted before its first proof"
     try:
-        certificate = certify(task.instance, task.objective, method.propose(task))
+        for proposal in method.propose(task):
+            best = proposal
     except (BadInput, InvalidCertificate) as reason:
-        return Rung(method.name, time.monotonic() - began, why_not=str(reason))
-    return Rung(method.name, time.monotonic() - began, certificate, certificate.value)
+        why_not = str(reason)
+    except KeyboardInterrupt:
+        interrupted = True
+    rung = Rung(method.name, time.monotonic() - began, why_not=why_not)
+    while best is not None and rung.certificate is None:
+        try:
+            certificate = certify(task.instance, task.objective, *best)
+            rung = Rung(method.name, time.monotonic() - began, certificate, certificate.value)
+        except InvalidCertificate as reason:
+            return replace(rung, why_not=str(reason)), interrupted
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+    return rung, interrupted

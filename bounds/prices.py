@@ -1,13 +1,12 @@
-"""Good prices for the slots of time; `kvbound.certificates.Prices` says what they prove.
+"""Good prices for the slots of time; `kvcore.certificates.Prices` says what they prove.
 
-Prices are found by generating ways, one request at a time (Dantzig and Wolfe's decomposition): a linear program mixes
-the ways known so far within the limits, its duals are new prices, and at these each request finds its cheapest way.
+Prices are found by generating paths, one request at a time (Dantzig and Wolfe's decomposition): a linear program mixes
+the paths known so far within the limits, its duals are new prices, and at these each request finds its cheapest path.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,15 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds import kernels
-from kvbound.certificates import Prices, Windows
-from kvbound.certificates.prices import FLOWS, why_not
-from kvbound.certificates.ways import Course
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request
-from kvbound.metrics import weight
+from kvcore.certificates import Prices, Windows
+from kvcore.certificates.paths import Course
+from kvcore.certificates.prices import FLOWS, kinds, why_not
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request
+from kvcore.metrics import weight
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Sides = list[tuple[int, int] | None]
+"""How far the window of each family reaches to both sides of an end (None: no end of the request counts)."""
 DEVICE, HOST = 0, 1
 ROWS = ("device", "host", "tokens", "requests")
 
@@ -32,7 +33,7 @@ SIZE = 2**56
 
 
 @dataclass(frozen=True)
-class Kind:
+class PricedKind:
     """Requests that are alike, as the arrays of `kernels`; `least`: slots that one of them takes alone."""
 
     request: Request
@@ -44,7 +45,7 @@ class Kind:
     least: int
 
 
-class Market:
+class SlotPricing:
     """What requests share: limits of the rows, and for each kind of request its segments.
 
     The rows are those of `ROWS`, then one for each family of windows.
@@ -56,15 +57,14 @@ class Market:
         if reason is not None:
             raise BadInput(f"prices of slots {reason}")
         self.instance, self.objective, self.machine = instance, objective, instance.machine
-        self.origin = min(request.arrival for request in instance.requests)
-        alike = Counter(request.replace(id="any") for request in instance.requests)
-        self.kinds = [self._kind(request, count) for request, count in alike.items()]
+        self.origin = instance.first_arrival
+        self.kinds = [self._kind(request, count) for request, count in kinds(instance).items()]
         machine, self.windows = self.machine, windows
         self.part = (machine.prefill_limit if machine.chunked else None) or 0
         limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.batch_requests)
         self.limits = np.array([float(limit or 0) for limit in limits] + [float(w.most) for w in windows])
 
-    def _kind(self, request: Request, count: int) -> Kind:
+    def _kind(self, request: Request, count: int) -> PricedKind:
         course = Course(self.machine, request)
         arrival = request.arrival - self.origin
         legs = np.zeros((len(course.legs), 7), np.int64)
@@ -76,12 +76,12 @@ class Market:
             for s, start in enumerate(leg.starts):
                 starts[k, s] = (start.kept, start.need, start.slots)
         rate = float(weight(request, self.objective)) if self.objective in FLOWS else 0.0
-        return Kind(request, count, arrival, rate, legs, starts, course.least[0])
+        return PricedKind(request, count, arrival, rate, legs, starts, course.least[0])
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces]."""
+class RequestPath:
+    """A path of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces]."""
 
     kind: int
     cost: float
@@ -89,67 +89,80 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Point:
-    """Prices per piece [rows, pieces], the bound there, and the cheapest way of each kind."""
+class PricePoint:
+    """Prices per piece [rows, pieces], the bound there, and the cheapest path of each kind."""
 
     prices: Floats
     bound: float
-    ways: list[Way]
+    paths: list[RequestPath]
 
 
 class Oracle:
-    """Evaluates prices that are the same within each `piece` slots, looking at every `stride`-th first slot."""
+    """Evaluates prices that are the same within each `piece` slots, looking at every `stride`-th first slot.
 
-    def __init__(self, market: Market, slots: int, piece: int, stride: int) -> None:
-        self.market, self.slots, self.piece, self.stride = market, slots, piece, stride
+    It keeps the `best`.
+    """
+
+    def __init__(self, pricing: SlotPricing, slots: int, piece: int, stride: int) -> None:
+        self.pricing, self.slots, self.piece, self.stride = pricing, slots, piece, stride
         self.pieces = -(-slots // piece)
-        self.sides = [[w.sides(market.machine, kind.request) for w in market.windows] for kind in market.kinds]
-        self.room = market.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
+        self.sides = [[w.sides(pricing.machine, kind.request) for w in pricing.windows] for kind in pricing.kinds]
+        self.room = pricing.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
+        self.best = PricePoint(np.zeros(self.room.shape), -np.inf, [])
 
-    def evaluate(self, prices: Floats) -> Point:
-        """Return the bound at these prices (roughly, if the stride is above 1), and the ways."""
+    def evaluate(self, prices: Floats) -> PricePoint:
+        """Return the bound at these prices (roughly, if the stride is above 1), and the paths."""
         by_slot = self.spread(prices)
         sums = np.concatenate([[0.0], np.cumsum(by_slot[DEVICE])])
         moments = np.concatenate([[0.0], np.cumsum(by_slot[DEVICE] * np.arange(self.slots))])
         toll_sums = np.pad(np.cumsum(by_slot[len(ROWS) :], axis=1), ((0, 0), (1, 0)))
         rows = by_slot[: len(ROWS)]
-        if self.market.machine.host_memory == 0:
+        if self.pricing.machine.host_memory == 0:
             rows[HOST] = rows[DEVICE]  # nothing can be there: no cheaper than the device
-        paid, ways = 0.0, []
-        for k, kind in enumerate(self.market.kinds):
-            total, use = self._way(kind, self.sides[k], rows, sums, moments, self._toll(self.sides[k], toll_sums))
+        paid, paths = 0.0, []
+        for k, kind in enumerate(self.pricing.kinds):
+            toll = self._toll(self.sides[k], toll_sums)
+            total, use = self._path(kind, self.sides[k], kernels.PriceArrays(rows, sums, moments, toll))
             paid += kind.count * total
-            ways.append(Way(k, total - float((use * prices).sum()), use))
-        return Point(prices, paid - float((prices * self.room).sum()), ways)
+            paths.append(RequestPath(k, total - float((use * prices).sum()), use))
+        point = PricePoint(prices, paid - float((prices * self.room).sum()), paths)
+        self.best = max(self.best, point, key=lambda each: each.bound)
+        return point
 
-    def _way(
-        self, kind: Kind, sides: list[tuple[int, int] | None], rows: Floats, sums: Floats, moments: Floats, toll: Floats
-    ) -> tuple[float, Floats]:
-        way = np.zeros((len(kind.legs), 3), np.int64)
-        common = kind.legs, kind.starts, self.market.part, self.market.machine.block
-        total = kernels.walk(*common, kind.arrival, kind.rate, *rows, sums, moments, toll, self.stride, way)
-        use = np.zeros((len(self.market.limits), self.slots))
-        end = kernels.add_use(*common, way, rows, use[: len(ROWS)])
-        use[self.market.limits == 0] = 0
+    def _path(self, kind: PricedKind, sides: Sides, prices: kernels.PriceArrays) -> tuple[float, Floats]:
+        path = np.zeros((len(kind.legs), 3), np.int64)
+        pricing = self.pricing
+        route = kernels.Route(kind.legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
+        total = kernels.walk(route, prices, self.stride, path)
+        use = np.zeros((len(self.pricing.limits), self.slots))
+        end = kernels.add_use(route, path, prices.rows, use[: len(ROWS)])
+        use[self.pricing.limits == 0] = 0
         for row, reach in zip(use[len(ROWS) :], sides, strict=True):
             if reach is not None and end < self.slots:
                 row[max(0, end - reach[0]) : max(0, end + reach[1])] = 1
         pad = -self.slots % self.piece
         return total, np.pad(use, ((0, 0), (0, pad))).reshape(len(use), self.pieces, self.piece).sum(axis=2)
 
-    def _toll(self, sides: list[tuple[int, int] | None], sums: Floats) -> Floats:
+    def _toll(self, sides: Sides, sums: Floats) -> Floats:
         toll, end = np.zeros(self.slots), np.arange(self.slots)
         for line, reach in zip(sums, sides, strict=True):
             if reach is not None:
                 toll += line[np.clip(end + reach[1], 0, self.slots)] - line[np.clip(end - reach[0], 0, self.slots)]
         return toll
 
+    def excess(self, point: PricePoint) -> Floats:
+        """Return what the paths take beyond the limits, [rows, pieces]; rows without a limit never do."""
+        taken = np.zeros_like(self.room)
+        for kind, path in zip(self.pricing.kinds, point.paths, strict=True):
+            taken += kind.count * path.use
+        return np.where(self.pricing.limits[:, None] > 0, taken - self.room, 0.0)
+
     def spread(self, by_piece: Floats) -> Floats:
         """Return prices per slot of prices per piece."""
         return np.repeat(by_piece, self.piece, axis=1)[:, : self.slots]
 
 
-def first_prices(market: Market, most: int) -> tuple[Floats, int]:
+def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:
     """Return device prices as if the memory were one fast machine, and the slots that are worth a price.
 
     It works on whatever has the largest weight for its volume (block-slots in all). The dual of this best preemptive
@@ -158,14 +171,14 @@ def first_prices(market: Market, most: int) -> tuple[Floats, int]:
     """
     ratio: list[float] = []
     todo: list[list[float]] = []
-    jobs = sorted(_jobs(market)) if market.limits[DEVICE] else []
+    jobs = sorted(_jobs(pricing)) if pricing.limits[DEVICE] else []
     k = 0
     while (k < len(jobs) or todo) and len(ratio) < most:
         while k < len(jobs) and jobs[k][0] <= len(ratio):
             heapq.heappush(todo, [-jobs[k][1], jobs[k][2]])
             k += 1
-        ratio.append(_work_off(todo, market.limits[DEVICE]))
-    slots = len(ratio) + len(ratio) // 2 + max(kind.least for kind in market.kinds)
+        ratio.append(_work_off(todo, pricing.limits[DEVICE]))
+    slots = len(ratio) + len(ratio) // 2 + max(kind.least for kind in pricing.kinds)
     price = np.zeros(slots)
     for t in range(len(ratio) - 2, -1, -1):
         price[t] = price[t + 1] + ratio[t] if ratio[t] else 0.0
@@ -185,25 +198,25 @@ def _work_off(todo: list[list[float]], volume: float) -> float:
     return ratio
 
 
-def _jobs(market: Market) -> Iterator[tuple[int, float, float]]:
+def _jobs(pricing: SlotPricing) -> Iterator[tuple[int, float, float]]:
     """Yield for each segment: its earliest slot, the weight of its request per volume, and its own volume."""
-    blocks = market.machine.blocks
-    for kind in market.kinds:
+    blocks = pricing.machine.blocks
+    for kind in pricing.kinds:
         volumes = [sum(blocks(int(leg[0]) + j) for j in range(int(leg[1]))) for leg in kind.legs]
         for leg, volume in zip(kind.legs, volumes, strict=True):
             yield from [(int(leg[kernels.EARLIEST]), kind.rate / sum(volumes), float(volume))] * kind.count
 
 
-def proof_of(market: Market, prices: Floats) -> Prices:
+def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:
     """Return prices per slot [rows, slots] as whole numbers, as fine as the checker's sums allow."""
     slots, total = prices.shape[1], float(prices.sum()) + 1e-9
-    largest = max((k.request.peak + slots + k.least) * len(k.legs) for k in market.kinds)
-    rate = max(k.rate * (slots + k.least + k.request.arrival) for k in market.kinds)
+    largest = max((k.request.peak + slots + k.least) * len(k.legs) for k in pricing.kinds)
+    rate = max(k.rate * (slots + k.least + k.request.arrival) for k in pricing.kinds)
     scale = 2 ** int(np.clip(np.log2(SIZE / (8 * largest * total + rate + 1)), 0, 30))
     device, host, tokens, requests = (_whole(row * scale) for row in prices[: len(ROWS)])
-    if market.machine.host_memory == 0:
+    if pricing.machine.host_memory == 0:
         host = device
-    lines = zip(market.windows, prices[len(ROWS) :], strict=True)
+    lines = zip(pricing.windows, prices[len(ROWS) :], strict=True)
     windows = tuple(family.replace(price=_whole(row * scale)) for family, row in lines)
     return Prices(scale=scale, slots=slots, device=device, host=host, tokens=tokens, requests=requests, windows=windows)
 

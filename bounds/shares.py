@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
-from bounds.task import Task
-from kvbound.certificates.one_machine import least_late
-from kvbound.certificates.shares import RESOURCES, UNIT, Market, Shares, most_prefill
-from kvbound.certificates.steps import lines
-from kvbound.instance import Instance
-from kvbound.metrics import SUMS, Value, weight
+from bounds.task import Proposal, Task
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.one_machine import least_late
+from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, Shares
+from kvcore.certificates.steps import lines
+from kvcore.instance import Instance
+from kvcore.metrics import SUMS, Value, weight
 
 ROUNDS = 8
 """Times that a proof is improved, at the most."""
@@ -22,32 +23,32 @@ MOST_WINDOWS = 40
 """Ticks between which windows of time are sought."""
 
 
-def propose_shares(task: Task, memory: bool = True) -> Shares:
-    """Return the best found of: a line of the cost and a resource, mixtures of two, and requests taken alone.
+def propose_shares(task: Task, memory: bool = True) -> Iterator[Proposal]:
+    """Yield the best so far of: a line of the cost and a resource, mixtures of two, and requests taken alone.
 
-    Without `memory` nothing is shared by memory, which gives a bound for a device that never fills up. The search
-    stops at the deadline; at least one proof is tried.
+    Without `memory` nothing is shared by memory, which gives a bound for a device that never fills up. No proof is
+    begun that would not be evaluated by the deadline, but for the first.
     """
     instance, objective = task.instance, task.objective
-    search = _Search(instance, objective, task.deadline)
-    search.try_all(corners(instance, memory))
-    search.try_all(_mixtures(search.tried))
+    search = _Search(instance, objective, task)
+    yield from search.try_all(corners(instance, memory))
+    yield from search.try_all(_mixtures(search.tried))
     if objective in SUMS:
-        search.take_alone()
-    if objective == "late-requests":
-        search.try_all([search.best.replace(windows=windows(instance, search.best))])
-    return search.best
+        yield from search.take_alone()
+    if objective == "late-requests" and search.has_time():
+        yield from search.try_all([search.best.replace(windows=windows(instance, search.best))])
 
 
-def propose_unlimited_memory(task: Task) -> Shares:
-    """Return the best proof that shares nothing by memory: a bound for a device that never fills up."""
+def propose_unlimited_memory(task: Task) -> Iterator[Proposal]:
+    """Yield proofs that share nothing by memory: bounds for a device that never fills up."""
     return propose_shares(task, memory=False)
 
 
 def corners(instance: Instance, memory: bool = True) -> Iterator[Shares]:
     """Yield a proof for each line of the cost and each resource that is limited."""
     machine, count = instance.machine, len(lines(instance.cost))
-    held, prefills = (machine.block_limit, most_prefill(instance)) if memory else (None, machine.prefill_limit)
+    held = machine.block_limit if memory else None
+    prefills = held if machine.prefill_limit is None else machine.prefill_limit
     limits = (held, None, machine.batch_tokens, prefills, machine.batch_requests)
     limited = [{name: UNIT} for name, limit in zip(RESOURCES, limits, strict=True) if limit is not None]
     limited += [{"packing": UNIT, "packs": packs} for packs in range(1, 1 + (_fit(instance) if memory else 0))]
@@ -90,39 +91,53 @@ def _mixture(first: Shares, second: Shares, part: int) -> Shares:
 class _Search:
     """What has been tried, until the deadline."""
 
-    def __init__(self, instance: Instance, objective: str, deadline: float) -> None:
-        self.instance, self.objective, self.deadline = instance, objective, deadline
+    def __init__(self, instance: Instance, objective: str, task: Task) -> None:
+        self.instance, self.objective, self.task = instance, objective, task
         self.tried: list[tuple[Value, Shares]] = []
+        self.seconds = 0.0
+        """What the longest evaluation took."""
+
+    def has_time(self) -> bool:
+        """Whether there is time for one more evaluation."""
+        return time.monotonic() + self.seconds <= self.task.deadline
 
     @property
     def best(self) -> Shares:
         """The first of the proofs with the largest bound."""
         return max(self.tried, key=lambda pair: pair[0])[1]
 
-    def try_all(self, proofs: Iterator[Shares] | list[Shares]) -> None:
-        """Evaluate proofs while there is time."""
+    def try_all(self, proofs: Iterable[Shares]) -> Iterator[Proposal]:
+        """Evaluate proofs while there is time; yield those that are better than all before."""
         for proof in proofs:
-            if self.tried and time.monotonic() > self.deadline:
+            if not self.tried:
+                proof.spend(self.instance, count := Budget())
+                self.task.begin(count)
+            elif not self.has_time():
                 return
-            self.tried.append((proof.value(self.instance, self.objective), proof))
+            began = time.monotonic()
+            value = proof.value(self.instance, self.objective)
+            self.seconds = max(self.seconds, time.monotonic() - began)
+            if all(value > known for known, _ in self.tried):
+                yield Proposal(proof, value)
+            self.tried.append((value, proof))
 
-    def take_alone(self) -> None:
+    def take_alone(self) -> Iterator[Proposal]:
         """Let requests count alone for which that is more, step by step (a Frank-Wolfe method)."""
         weights = [weight(request, self.objective) for request in self.instance.requests]
         proof = self.best
         for k in range(ROUNDS):
-            if time.monotonic() > self.deadline:
+            if time.monotonic() + 2 * self.seconds > self.task.deadline:  # the flows take as long as the proof
                 return
-            flows, _ = Market(self.instance, proof).flows(self.objective, weights)
+            flows, _ = PricedSteps(self.instance, proof).flows(self.objective, weights)
             old = proof.alone or (0,) * len(flows)
             goal = [UNIT * (alone > shared) for _, shared, alone in flows]
             proof = proof.replace(alone=tuple(a + (b - a) * 2 // (k + 2) for a, b in zip(old, goal, strict=True)))
-            self.try_all([proof])
+            yield from self.try_all([proof])
 
 
 def windows(instance: Instance, proof: Shares) -> tuple[tuple[int, int], ...]:
     """Return disjoint windows of time, among some, in which the most requests must be late by the shares."""
-    _, all_jobs, bits = Market(instance, proof).jobs()
+    _, all_jobs, bits = PricedSteps(instance, proof).jobs()
     jobs = [(arrival, *dues[0]) for arrival, dues in all_jobs if dues]
     ends = sorted({tick for arrival, due, _ in jobs for tick in (arrival, due)})
     grid = ends[:: 1 + len(ends) // MOST_WINDOWS]

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import numpy as np
 
 from bounds.ascent import ascend
 from bounds.generate import generate
-from bounds.prices import DEVICE, Market, Oracle, Point, first_prices, proof_of
-from bounds.task import Task
-from kvbound.certificates import Prices, Windows
-from kvbound.certificates.prices import why_not
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
+from bounds.prices import DEVICE, Floats, Oracle, PricePoint, SlotPricing, first_prices, proof_of
+from bounds.task import Proposal, Task
+from kvcore.certificates import Windows
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.prices import kinds, spend, why_not
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
 
 PIECES = 320
 """Prices change at most so often where requests make calls."""
+ROUNDS = 2000
+"""Subgradients, at the most."""
+HOPE, MARGIN = 0.1, 0.02
+"""Steps aim at so much above the first bound where no value is known, and always at so much above the bound there."""
 STRIDES = 3
 """So many first slots are looked at in each piece."""
 MOST_SLOTS = 400_000
 """Slots beyond which arrays of prices for every request would take too long: coarsen first."""
 
 
-def propose_prices(task: Task) -> Prices:
-    """Return prices of the limits of each slot."""
+def propose_prices(task: Task) -> Iterator[Proposal]:
+    """Yield prices of the limits of each slot."""
     return _propose(task, ())
 
 
-def propose_windows(task: Task) -> Prices:
-    """Return prices of the limits, and of the windows around the ends of large requests.
+def propose_windows(task: Task) -> Iterator[Proposal]:
+    """Yield prices of the limits, and of the windows around the ends of large requests.
 
     Raises BadInput where no two requests are too large for each other.
     """
@@ -49,24 +57,38 @@ def large_ends(instance: Instance) -> Windows | None:
     return windows if len(large) > 1 else None
 
 
-def _propose(task: Task, windows: tuple[Windows, ...]) -> Prices:
-    market = Market(task.instance, task.objective, windows)
-    first, slots = first_prices(market, MOST_SLOTS)
+def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
+    pricing = SlotPricing(task.instance, task.objective, windows)
+    first, slots = first_prices(pricing, MOST_SLOTS)
     if slots > MOST_SLOTS:
         raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
+    spend(count := Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
+    task.begin(count)
     calls = any(request.calls for request in task.instance.requests)
     piece = max(1, slots // PIECES) if calls else 1
-    oracle = Oracle(market, slots, piece, max(1, piece // STRIDES))
+    oracle = Oracle(pricing, slots, piece, max(1, piece // STRIDES))
     start = np.zeros(oracle.room.shape)
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
-    begin = [oracle.evaluate(np.zeros(oracle.room.shape)), oracle.evaluate(start)]
-    if calls:
-        best = generate(oracle, begin, task.deadline)
-    else:
-        best = _ascend(oracle, begin[0] if windows else max(begin, key=lambda point: point.bound), task)
-    return proof_of(market, oracle.spread(best.prices))
+    try:
+        begin = [oracle.evaluate(np.zeros(oracle.room.shape)), oracle.evaluate(start)]
+        if calls:
+            generate(oracle, begin, task.deadline)
+        else:
+            _ascend(oracle, begin[0] if windows else oracle.best, task)
+    finally:  # on KeyboardInterrupt too
+        yield Proposal(proof_of(pricing, oracle.spread(oracle.best.prices)))
 
 
-def _ascend(oracle: Oracle, begin: Point, task: Task) -> Point:
-    target = begin.bound * 1.1 if task.upper is None else float(task.upper)
-    return ascend(oracle, begin, target, task.deadline)
+def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> None:
+    """Look for better prices; a row is measured in its limit, so that all rows move alike."""
+    scale = np.where(oracle.pricing.limits > 0, oracle.pricing.limits, 1.0)[:, None]
+
+    def evaluate(scaled: Floats) -> tuple[float, Floats]:
+        point = oracle.evaluate(scaled / scale)
+        return point.bound, oracle.excess(point) / scale
+
+    target = begin.bound * (1 + HOPE) if task.upper is None else float(task.upper)
+    ascend(
+        evaluate, begin.prices * scale, target, rounds=ROUNDS, margin=MARGIN * abs(begin.bound), step=4.0,
+        momentum=0.75, stalled=20, go_on=lambda best: time.monotonic() < task.deadline,
+    )  # fmt: skip

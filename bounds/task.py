@@ -1,21 +1,45 @@
-"""What a method of bounding is given."""
+"""What a method of bounding is given, and what it gives."""
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kvbound.instance import Instance
-from kvbound.metrics import Value
+from kvcore.certificates.budget import MOST_WORK, Budget
+from kvcore.certificates.proof import Proof
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value
+
+LOOSE = 2
+"""The work that a checker counts is for the worst case: so many times what it mostly takes."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The instance, the objective, and when to stop (by `time.monotonic`).
+    """The instance, the objective, and when to stop improving (by `time.monotonic`).
 
-    `upper` is the value of a schedule, if one is known: it only says where a proof may stop.
+    `upper` is the value of a schedule, if one is known: it only says where a proof may stop. By `end` the first proof
+    has to be there.
     """
 
     instance: Instance
     objective: str
     deadline: float
     upper: Value | None = None
+    end: float = math.inf
+
+    def begin(self, budget: Budget) -> None:
+        """Raise BadInput if what was spent of a fresh budget, which one evaluation takes, does not fit before `end`."""
+        seconds, left = (MOST_WORK - budget.work) / (LOOSE * 10**9), max(0.0, self.end - time.monotonic())
+        if seconds > left:
+            raise BadInput(f"one evaluation takes about {seconds:.1f} s, and {left:.1f} s are left: give it more time")
+
+
+class Proposal(NamedTuple):
+    """A proof, and what it proves where that is known already."""
+
+    proof: Proof
+    value: Value | None = None

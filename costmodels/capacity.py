@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from costmodels.models import Model
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 SHARE = Fraction(9, 10)
 """Of the memory, for weights and KV."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kvbound.cost import Cost
-from kvbound.instance import Machine
+from kvcore.cost import Cost
+from kvcore.instance import Machine
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 GIB = 2**30
 TERA = 10**12

@@ -1,4 +1,4 @@
-"""Reading, writing and making cost files (`kvbound.cost_file` has the classes).
+"""Reading, writing and making cost files (`kvcore.cost_file` has the classes).
 
     file = cost_file(found, name="h200-1b", tick=Fraction(1, 10**9), machine=machine, model="llama-3.2-1b",
                      device={"name": "NVIDIA H200"}, versions={"torch": "2.11"}, observations=observations)
@@ -16,9 +16,9 @@ from pathlib import Path
 
 from costmodels.cost_model import CostModel
 from costmodels.fitted import Fit
-from kvbound.cost_file import CostFile, Fact, Observation
-from kvbound.files import parse, read_text, write_text
-from kvbound.instance import Machine
+from kvcore.cost_file import CostFile, Fact, Observation
+from kvcore.files import parse, read_text, write_text
+from kvcore.instance import Machine
 
 
 def as_model(file: CostFile, source: str) -> CostModel:

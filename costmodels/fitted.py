@@ -31,9 +31,9 @@ from costmodels.least_squares import columns, fit_function, longest_of
 from costmodels.observations import Floats, errors, split, table_of
 from costmodels.rounding import Function, Rounded, longest, rounded
 from costmodels.transfers import IN, OUT, Transfers, fit_transfers, joined
-from kvbound.cost import Features
-from kvbound.cost_file import Candidate, Errors, FitReport, Observation
-from kvbound.errors import BadInput
+from kvcore.cost import Features
+from kvcore.cost_file import Candidate, Errors, FitReport, Observation
+from kvcore.errors import BadInput
 
 __all__ = ["Errors", "Fit", "FitReport", "Observation", "Shape", "fit"]
 

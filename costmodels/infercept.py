@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import lcm
 
 from costmodels.models import MODELS
-from kvbound.cost import Cost, CostFunction
+from kvcore.cost import Cost, CostFunction
 
 TICKS_PER_MILLISECOND = 10_000
 TRANSFER_6B = Fraction("0.04")

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from kvbound.cost import Cost, CostFunction
+from kvcore.cost import Cost, CostFunction
 
 DIVISOR = 100_000
 NANOSECONDS = 1_000_000

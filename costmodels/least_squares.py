@@ -9,7 +9,7 @@ import numpy as np
 
 from costmodels.observations import Floats
 from costmodels.rounding import Function
-from kvbound.cost import Features
+from kvcore.cost import Features
 
 NEGLIGIBLE = 1e-7
 """A coefficient that never adds more than this fraction of a batch's time is left out."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from costmodels.capacity import kv_capacity, whole_blocks
 from costmodels.devices import DEVICES, GIB
 from costmodels.models import MODELS, Model
-from kvbound.instance import Machine
+from kvcore.instance import Machine
 
 BLOCK = 64
 """Tokens a block, as InferCept's attention kernels take them on an A100."""

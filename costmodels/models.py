@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kvbound.cost import Features
-from kvbound.cost_file import Errors, Observation
+from kvcore.cost import Features
+from kvcore.cost_file import Errors, Observation
 
 Floats = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from pydantic import ValidationError
 
-from kvbound.cost import Cost
-from kvbound.errors import BadInput
-from kvbound.files import first_error
-from kvbound.instance import Instance, Request, Segment, Slo
+from kvcore.cost import Cost
+from kvcore.errors import BadInput
+from kvcore.files import first_error
+from kvcore.instance import Instance, Request, Slo
 
 
 def with_cost(instance: Instance, cost: Cost, tick: Fraction) -> Instance:
@@ -26,15 +26,9 @@ def with_cost(instance: Instance, cost: Cost, tick: Fraction) -> Instance:
 
 
 def _rescaled(request: Request, scale: Fraction) -> Request:
-    segments = tuple(_segment(segment, scale) for segment in request.segments)
     slo = None if request.slo is None else _slo(request.slo, scale)
-    return request.replace(arrival=round(request.arrival * scale), segments=segments, slo=slo)
-
-
-def _segment(segment: Segment, scale: Fraction) -> Segment:
-    if segment.call is None:
-        return segment
-    return segment.replace(call=segment.call.replace(duration=round(segment.call.duration * scale)))
+    request = request.with_calls(lambda call: call.replace(duration=round(call.duration * scale)))
+    return request.replace(arrival=round(request.arrival * scale), slo=slo)
 
 
 def _slo(slo: Slo, scale: Fraction) -> Slo:

@@ -10,8 +10,8 @@ from costmodels.infercept import infercept_6b, infercept_13b
 from costmodels.infermax import infermax_7b, infermax_70b
 from costmodels.machines import GPT_J_6B, INFERMAX_7B, INFERMAX_70B, VICUNA_13B
 from costmodels.roofline import named_roofline
-from kvbound.cost import Cost
-from kvbound.errors import BadInput
+from kvcore.cost import Cost
+from kvcore.errors import BadInput
 
 NANOSECOND, TENTH_MICROSECOND = Fraction(1, 10**9), Fraction(1, 10**7)
 DECODE_STEP = Fraction(1, 40)

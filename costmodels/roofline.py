@@ -26,9 +26,9 @@ from costmodels.devices import DEVICES, GIB, Device, get_device
 from costmodels.models import MODELS, Model, get_model
 from costmodels.rounding import Function, rounded
 from costmodels.transfers import Transfers, bandwidth_functions, joined
-from kvbound.errors import BadInput
-from kvbound.instance import Machine
-from kvbound.parameters import fraction, read_parameters
+from kvcore.errors import BadInput
+from kvcore.instance import Machine
+from kvcore.parameters import fraction, read_parameters
 
 NANOSECOND = Fraction(1, 10**9)
 

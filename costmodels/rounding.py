@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
-from kvbound.cost import Cost, CostFunction, Features
-from kvbound.errors import BadInput
-from kvbound.instance import LIMIT
+from kvcore.cost import Cost, CostFunction, Features
+from kvcore.errors import BadInput
+from kvcore.instance import LIMIT
 
 EXACT = 10**12
 """A function is kept exact if its divisor and coefficients are at most this; larger numbers help no solver."""

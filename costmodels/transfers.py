@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from costmodels.least_squares import columns, fit_function
 from costmodels.observations import Floats, table_of
 from costmodels.rounding import Function
-from kvbound.cost_file import Observation
-from kvbound.errors import BadInput
+from kvcore.cost_file import Observation
+from kvcore.errors import BadInput
 
 Transfers = Literal["overlapped", "sync"]
 OUT, IN = ("swap_out_tokens", "swap_outs"), ("swap_in_tokens", "swap_ins")
@@ -32,8 +32,8 @@ def bandwidth_functions(
 
     `bandwidth` is bytes per second one way.
     """
-    ways = [Function({names[0]: token_bytes / bandwidth, names[1]: move}) for names in (OUT, IN)]
-    return tuple(ways) if duplex else (ways[0].plus(ways[1]),)
+    directions = [Function({names[0]: token_bytes / bandwidth, names[1]: move}) for names in (OUT, IN)]
+    return tuple(directions) if duplex else (directions[0].plus(directions[1]),)
 
 
 def fit_transfers(observations: Sequence[Observation], duplex: bool = True) -> tuple[Function, ...]:
@@ -49,9 +49,9 @@ def fit_transfers(observations: Sequence[Observation], duplex: bool = True) -> t
     if not duplex:
         return (fit_function([*OUT, *IN], features, seconds),)
     found = []
-    for names, here, there in ((OUT, out, back), (IN, back, out)):
-        alone = here & ~there
-        if here.any() and not alone.any():
+    for names, moved, opposite in ((OUT, out, back), (IN, back, out)):
+        alone = moved & ~opposite
+        if moved.any() and not alone.any():
             raise BadInput(f"{names[0]}: no batch with transfers of this direction alone was measured")
         if alone.any():
             found.append(fit_function(names, features[alone], seconds[alone]))

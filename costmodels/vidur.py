@@ -13,10 +13,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from costmodels.models import MODELS, Model
-from kvbound.cost import Features
-from kvbound.cost_file import Observation
-from kvbound.errors import BadInput
-from kvbound.importers.table import Row, read_rows
+from kvcore.cost import Features
+from kvcore.cost_file import Observation
+from kvcore.csv_table import Row, read_rows
+from kvcore.errors import BadInput
 
 OPERATIONS = (
     "input_layernorm", "attn_pre_proj", "attn_rope", "attn_post_proj", "post_attention_layernorm",

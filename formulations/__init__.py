@@ -1,28 +1,21 @@
-"""The mathematics of the problem as models. A formulation is made by `make`; who solves it is in `solvers/`."""
+"""The mathematics of the problem as models. A formulation is made by `make`; what solves it is in `solvers/`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import Value
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value
 
 if TYPE_CHECKING:
     from formulations.arc_flow import ArcFlow
     from formulations.batch_bigm import BatchBigM
 
-FORMULATIONS = {
-    "batch-bigm": "INFERMAX's program (its Section 5) with arrivals, calls and handlings, tightened",
-    "batch-bigm:plain": "the same with the paper's loose constants and nothing else, for comparison",
-    "arc-flow": "each request a path through a layered graph of its states; tight, and large",
-    "start-time": "one start per request, where requests run from start to end; the network of what may run at once",
-    "cp-sat": "the semantics as a constraint program in integer ticks, written apart from the others",
-}
-"""The formulations by name, in words; all but start-time look at a number of batches, the horizon."""
-
-PYOMO = tuple(name for name in FORMULATIONS if name not in ("cp-sat", "start-time"))
-"""Those that are Pyomo models, for HiGHS and Gurobi."""
+PYOMO = ("batch-bigm", "batch-bigm:plain", "arc-flow")
+"""Pyomo models: INFERMAX's program (its Section 5) with arrivals, calls and handlings, tightened; the same with the
+paper's loose constants and nothing else, for comparison; and each request a path through a layered graph of its states,
+tight, and large."""
 
 
 def make(

@@ -1,15 +1,13 @@
 """INFERMAX's program (its Section 5) extended to arrivals, calls, swaps and every switch, as a Pyomo model.
 
 Each constraint is a method; its name is the constraint's name in the model and in `docs/formulation.md`, where the
-proofs are. `j` is a batch from 1, `i` a request, `q` one of its tokens, `k` a call or segment, the last three from the
-position in the instance; `S, m, c, g` are the letters of the paper, whose equations (1) to (5) are named.
+proofs are; equations (1) to (5) are the paper's. The letters are those of `batch_variables`.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise, product
@@ -17,23 +15,21 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.batch_clock import TickClock, make_clock
+from formulations.batch_clock import make_clock
 from formulations.batch_cost import BatchCost
 from formulations.batch_moves import BatchMoves
 from formulations.batch_objective import BatchObjective
 from formulations.batch_start import BatchStart
-from formulations.timing import end_at, is_paced, start_early
-from kvbound.chains import chains, least_work
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import OBJECTIVES, Value
-from kvbound.schedule import Batch, Schedule
-from kvbound.trace import Trace
-
-Rows = Iterator[Any]
+from formulations.batch_variables import BatchVariables, Rows
+from formulations.timing import end_at, start_early
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import OBJECTIVES, Value
+from kvcore.schedule import Batch, Schedule
+from kvcore.trace import Trace
 
 
-class BatchBigM:
+class BatchBigM(BatchVariables):
     """At most `batches` batches (where batches are slots of time: slots enough for them); see the module's text.
 
     `model` is a linear mixed-integer Pyomo model, minimised. `upper_bound` is the value of a known schedule: it
@@ -52,20 +48,12 @@ class BatchBigM:
             raise BadInput(f"{self.name} has no objective {objective!r}; it has {', '.join(self.OBJECTIVES)}")
         if batches < 1:
             raise BadInput(f"{self.name} needs at least 1 batch, not {batches}")
-        self.instance, self.machine, self.objective_name = instance, instance.machine, objective
-        self.upper_bound, self.plain = upper_bound, plain
-        self.paced = is_paced(instance, objective)
-        self.chains = chains(instance)
-        self.requests = range(len(instance.requests))
-        self.scale = time_scale(instance)
-        self.model = pyo.ConcreteModel(name=self.name)
+        super().__init__(instance, objective, upper_bound, plain)
         self.clock = make_clock(self, batches)
-        self.batches = range(1, self.clock.batches + 1)
-        self.first, self.last = self._windows()
-        self._variables()
+        self.add_variables()
         self.moves = BatchMoves(self)
         self.clock.variables()
-        self.cost = BatchCost(self)
+        self.cost = BatchCost(self, self.moves)
         self.objective = BatchObjective(self)
         for constraint in self.constraints():
             self._add(constraint)
@@ -95,12 +83,6 @@ class BatchBigM:
             *self.clock.constraints(), *self.cost.constraints(), *self.objective.constraints(),
         ]  # fmt: skip
 
-    @property
-    def times(self) -> TickClock:
-        """The clock, where the objective is one of time."""
-        assert isinstance(self.clock, TickClock)
-        return self.clock
-
     def _add(self, constraint: Callable[[], Rows]) -> None:
         rows = pyo.ConstraintList()
         self.model.add_component(constraint.__name__, rows)
@@ -110,153 +92,10 @@ class BatchBigM:
             elif row is not True:
                 rows.add(row)
 
-    # --- variables -----------------------------------------------------------------------------------------------
-
-    def _windows(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Return for each request and token the first batch that can, and the last that must have generated it."""
-        if self.plain:
-            ends = [[self.clock.batches + 1] * (chain.outputs + 1) for chain in self.chains]
-            return [[1] * (chain.outputs + 1) for chain in self.chains], ends
-        return self.clock.windows()
-
-    def _variables(self) -> None:
-        model, every = self.model, list(product(self.requests, self.batches))
-        model.used = pyo.Var(self.batches, domain=pyo.Binary)
-        model.y = pyo.Var(
-            [
-                (i, q, j)
-                for i in self.requests
-                for q in self.marks(i)
-                for j in self.batches
-                if self.first[i][q] <= j < self.last[i][q]
-            ],
-            domain=pyo.Binary,
-        )
-        if self.plain:
-            model.g = pyo.Var(every, domain=pyo.Binary)
-            model.generated = pyo.Var(every, bounds=lambda _, i, j: (0, self.chains[i].outputs))
-        if self.machine.chunked:
-            model.w = pyo.Var(every, domain=pyo.Binary)
-        integral = self.machine.chunked or self.machine.partial
-        tokens = pyo.NonNegativeIntegers if integral else pyo.NonNegativeReals
-        model.c = pyo.Var(every, domain=tokens, bounds=lambda _, i, j: (0, self.most_tokens(i, j)))
-        model.m = pyo.Var(every, domain=pyo.NonNegativeReals, bounds=lambda _, i, j: (0, self.most_resident(i, j)))
-        model.fresh = pyo.Var(every, domain=pyo.Binary)
-        extends = [(i, j) for i, j in every if self.phases_matter and self.may_extend(i)]
-        model.extends = pyo.Var(extends, domain=pyo.Binary)
-        if not self.machine.hybrid:
-            model.phase = pyo.Var(self.batches, domain=pyo.Binary)
-        if self.machine.memory is not None and self.machine.block > 1:
-            most = [self.machine.blocks(chain.request.peak) for chain in self.chains]
-            model.blocks_held = pyo.Var(every, domain=pyo.NonNegativeIntegers, bounds=lambda _, i, j: (0, most[i]))
-
-    def marks(self, i: int) -> Sequence[int]:
-        """Return the tokens of which the model knows by which batch they are generated: all, or if plain, the ends."""
-        chain = self.chains[i]
-        return sorted({1, *chain.ends}) if self.plain else range(1, chain.outputs + 1)
-
-    @property
-    def phases_matter(self) -> bool:
-        """Whether anything depends on which work is a prefill and which a decode."""
-        machine = self.machine
-        budget = machine.prefill_tokens is not None and machine.prefill_tokens != machine.batch_tokens
-        return budget or not machine.hybrid or self.instance_cost_has("decode", "prefill")
-
-    def instance_cost_has(self, *parts: str) -> bool:
-        """Whether the cost has a feature with one of these parts in its name."""
-        return any(
-            getattr(function, name)
-            for function in self.instance.cost.functions
-            for name in type(function).model_fields
-            if name != "divisor" and any(part in name for part in parts)
-        )
-
-    def may_extend(self, i: int) -> bool:
-        """Whether request i can be in a prefill on top of resident KV."""
-        request = self.chains[i].request
-        return self.machine.chunked or self.machine.partial or any(call.returns for call in request.calls)
-
-    # --- what variables mean -------------------------------------------------------------------------------------
-
-    def reached(self, i: int, q: int, j: int) -> Any:
-        """y: 1 if request i has generated token q by the end of batch j."""
-        if q == 0:
-            return 1
-        if j < self.first[i][q]:
-            return 0
-        return 1 if j >= self.last[i][q] else self.model.y[i, q, j]
-
-    def makes(self, i: int, q: int, j: int) -> Any:
-        """1 if request i generates token q in batch j."""
-        return self.reached(i, q, j) - self.reached(i, q, j - 1)
-
-    def generated(self, i: int, j: int) -> Any:
-        """Tokens that request i has generated by the end of batch j."""
-        if self.plain:
-            return self.model.generated[i, j] if j else 0
-        return sum(self.reached(i, q, j) for q in self.marks(i))
-
-    def generates(self, i: int, j: int) -> Any:
-        """g: 1 if request i generates a token in batch j."""
-        return self.model.g[i, j] if self.plain else self.generated(i, j) - self.generated(i, j - 1)
-
-    def works(self, i: int, j: int) -> Any:
-        """1 if request i works in batch j; without chunks, work always generates a token."""
-        return self.model.w[i, j] if self.machine.chunked else self.generates(i, j)
-
-    def done(self, i: int, j: int) -> Any:
-        """1 if request i is done at the end of batch j."""
-        return self.reached(i, self.chains[i].outputs, j)
-
-    def ended(self, i: int, k: int, j: int) -> Any:
-        """E: 1 if segment k has ended, and its call begun, by the end of batch j."""
-        return self.reached(i, self.chains[i].ends[k], j)
-
-    def in_call(self, i: int, k: int, j: int) -> Any:
-        """1 if call k has begun before batch j and (as far as the model uses it) not returned by its start."""
-        return self.ended(i, k, j - 1) - self.clock.returned(i, k, j)
-
-    def known(self, i: int, j: int) -> Any:
-        """S: tokens known at the start of batch j (calls that have not returned left out)."""
-        calls = enumerate(self.chains[i].request.calls)
-        returns = sum(call.returns * self.clock.returned(i, k, j) for k, call in calls if call.returns)
-        return self.chains[i].request.prompt + self.generated(i, j - 1) + returns
-
-    def resident(self, i: int, j: int) -> Any:
-        """m: KV on the device at the end of batch j."""
-        return self.model.m[i, j] if j else 0
-
-    def extends(self, i: int, j: int) -> Any:
-        """1 if request i works in batch j on resident KV, in the prefill phase."""
-        return self.model.extends[i, j] if (i, j) in self.model.extends else 0  # noqa: SIM401 - no dict
-
-    def decodes(self, i: int, j: int) -> Any:
-        """1 if request i is in the decode phase in batch j (where phases matter)."""
-        return self.works(i, j) - self.model.fresh[i, j] - self.extends(i, j)
-
     def at_work(self, j: int) -> Any:
         """1 if any request works in batch j, at least; a batch that only transfers is used, and need not count."""
-        busy = not self.plain and not self.cost.is_one_tick and self.cost.has("busy")
+        busy = not self.plain and not self.is_one_tick and self.cost.has("busy")
         return self.model.busy[j] if busy else self.model.used[j]
-
-    def most_generated(self, i: int, j: int) -> int:
-        """Return the most tokens that request i can have generated by the end of batch j."""
-        return max(q for q in range(self.chains[i].outputs + 1) if q == 0 or self.first[i][q] <= j)
-
-    def most_known(self, i: int, j: int) -> int:
-        """Return the most tokens that request i can have to process by batch j: the context of its next token."""
-        chain = self.chains[i]
-        return chain.context[min(self.most_generated(i, j - 1) + 1, chain.outputs)]
-
-    def most_resident(self, i: int, j: int) -> int:
-        """Return the most KV that request i can hold at the end of batch j: the tightest constant for m."""
-        limit = self.machine.prefill_limit
-        return 0 if j < 1 else min(self.most_known(i, j), self.most_known(i, j) if limit is None else j * limit)
-
-    def most_tokens(self, i: int, j: int) -> int:
-        """Return the most tokens that request i can process in batch j: the tightest constant for c."""
-        limit = self.machine.prefill_limit
-        return self.most_known(i, j) if limit is None else min(limit, self.most_known(i, j))
 
     # --- progress of a request -----------------------------------------------------------------------------------
 
@@ -318,11 +157,6 @@ class BatchBigM:
             else:
                 context = self.chains[i].context
                 yield processed >= sum(context[q] * self.makes(i, q, j) for q in self.marks(i))
-
-    @property
-    def loose_tokens(self) -> int:
-        """The one loose constant for tokens of the plain variant."""
-        return max(chain.request.peak for chain in self.chains) + 1
 
     def work_takes_tokens(self) -> Rows:
         """R3: work takes tokens, w <= c <= c_max w; only work generates, g <= w."""
@@ -500,7 +334,7 @@ class BatchBigM:
             yield sum(self.makes(i, q, j) * u[q_blocks] for i, q, q_blocks in self._contexts()) <= self.at_work(j)
 
     def resident_packing(self) -> Rows:
-        """Who lost nothing holds its context: sum of u(A_q) (y[q,j] - y[q+1,j]) - u_max away <= used[j]."""
+        """A request that lost nothing holds its context: sum of u(A_q) (y[q,j] - y[q+1,j]) - u_max away <= used[j]."""
         for u, j in product(self.packings, self.batches):
             packed = sum(self._packed(i, u, j) for i in self.requests)
             yield packed <= (1 if self.clock.may_idle else self.model.used[j])
@@ -539,14 +373,6 @@ class BatchBigM:
             for (i, other), j in product(pairwise(alike), self.batches):
                 yield self.done(i, j) >= self.done(other, j)
 
-    @cached_property
-    def alike(self) -> list[list[int]]:
-        """Groups of requests that differ in their id only."""
-        groups: dict[str, list[int]] = {}
-        for i in self.requests:
-            groups.setdefault(self.chains[i].request.model_dump_json(exclude={"id"}), []).append(i)
-        return list(groups.values())
-
     # --- results -------------------------------------------------------------------------------------------------
 
     def objective_bound(self, dual_bound: float) -> Value:
@@ -560,7 +386,7 @@ class BatchBigM:
         end in order.
         """
         early = trace if self.paced else start_early(self.instance, trace.schedule.batches)
-        return BatchStart(self, early).set()
+        return BatchStart(self, self.moves, self.objective, early).set()
 
     def schedule(self) -> Schedule:
         """Return the schedule that the values of the variables describe, started as early as possible (but for TPOT).
@@ -587,9 +413,3 @@ class BatchBigM:
         if self.paced:
             return end_at(self.instance, batches, ends).schedule
         return start_early(self.instance, batches).schedule
-
-
-def time_scale(instance: Instance) -> int:
-    """Return the ticks in the model's unit of time: a power of ten where batches last a thousand ticks or more."""
-    step = least_work(instance)
-    return 10 ** int(math.log10(step)) if step >= 1000 else 1

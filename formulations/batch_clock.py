@@ -8,43 +8,32 @@ may consist of an ordered swap and an eviction), and `Starts` is used.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.horizon import latest_completions, latest_first_tokens
-from kvbound.chains import least_batch, least_times, least_work, longest_batch
-
-if TYPE_CHECKING:
-    from formulations.batch_bigm import BatchBigM
-
-Rows = Iterator[Any]
-Windows = tuple[list[list[int]], list[list[int]]]
+from formulations.batch_variables import BatchClock, BatchVariables, Rows, TickClock
+from formulations.chains import least_batch, least_times, least_work, longest_batch
+from formulations.horizon import latest_completions
 
 LONG_WAITS = 10
 """Slots are used up to this many for each batch; with longer waits, start times are the smaller model."""
 
 
-def make_clock(program: BatchBigM, batches: int) -> Clock:
+def make_clock(program: BatchVariables, batches: int) -> BatchClock:
     """Choose the clock that fits."""
     if program.objective_name == "busy-time":
         return Order(program, batches)
-    slots = latest_end(program, batches) - first_arrival(program)
+    slots = latest_end(program, batches) - program.instance.first_arrival
     orders = any(call.handling == "swap" for request in program.instance.requests for call in request.calls)
     if program.instance.cost.always_one_tick and not (orders and program.machine.evict):
         return Slots(program, slots) if slots <= LONG_WAITS * batches else Starts(program, batches)
     return Starts(program, batches)
 
 
-def first_arrival(program: BatchBigM) -> int:
-    """Return the first arrival: nothing happens before."""
-    return min(request.arrival for request in program.instance.requests)
-
-
-def latest_end(program: BatchBigM, batches: int) -> int:
+def latest_end(program: BatchVariables, batches: int) -> int:
     """Return a tick by which every schedule ends that is worth finding, started as early as it can be.
 
     Until its end, such a schedule waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus
@@ -59,90 +48,7 @@ def latest_end(program: BatchBigM, batches: int) -> int:
     return end if known is None else min(end, max(known))
 
 
-class Clock(ABC):
-    """What the three clocks share. `origin` is the first arrival, from which times count."""
-
-    may_idle = False
-    """Whether a batch may be idle that is followed by one that is not."""
-
-    def __init__(self, program: BatchBigM, batches: int) -> None:
-        self.program, self.model, self.batches = program, program.model, batches
-        self.origin = first_arrival(program)
-
-    def variables(self) -> None:  # noqa: B027 - a clock may need none
-        """Add the variables of the clock to the model."""
-
-    def constraints(self) -> list[Callable[[], Rows]]:
-        """Return the constraints of the clock."""
-        return []
-
-    def windows(self) -> Windows:
-        """Return for each request and token q the first batch that can, and the last that must have generated it."""
-        firsts, lasts = [], []
-        for i, chain in enumerate(self.program.chains):
-            steps = [0, *(chain.steps[q] + self.wait(i, q) for q in range(1, chain.outputs + 1))]
-            first, last = [self.wait(i, 0)], [self.last_batch(i)]
-            for q in range(1, chain.outputs + 1):
-                first.append(first[-1] + steps[q])
-                last.append(last[-1] - steps[-q])
-            last.reverse()
-            if self.program.objective_name == "total-ttft":
-                last[1] = min(last[1], self.last_batch(i, first_token=True))
-            firsts.append(first)
-            lasts.append(last)
-        return firsts, lasts
-
-    def wait(self, i: int, q: int) -> int:
-        """Return the idle batches before token q (0: before any work), at the least."""
-        return 0
-
-    def last_batch(self, i: int, first_token: bool = False) -> int:
-        """Return the last batch that can complete request i (or generate its first token) within the upper bound."""
-        return self.batches
-
-    def within(self, i: int, first_token: bool, step: int) -> int:
-        """Return how many batches of `step` ticks fit until request i is done (or has its first token)."""
-        program = self.program
-        if program.upper_bound is None:
-            return self.batches
-        if first_token:
-            latest: list[int] | None = latest_first_tokens(program.instance, program.upper_bound)
-        else:
-            latest = latest_completions(program.instance, program.objective_name, program.upper_bound)
-        return self.batches if latest is None else min(self.batches, (latest[i] - self.origin) // step)
-
-    @abstractmethod
-    def returned(self, i: int, k: int, j: int) -> Any:
-        """R: 1 if call k of request i has returned by the start of batch j; 0 is always allowed, and then it waits."""
-
-    def milestones(self) -> range:
-        """Return the batches up to which totals are worth bounding: all, as times depend on them."""
-        return self.program.batches
-
-    def must_continue(self, i: int, j: int) -> Any:
-        """1 if request i worked in the batch before j and its segment did not end there."""
-        ends = self.program.chains[i].ends
-        ended = sum(self.program.ended(i, k, j - 1) - self.program.ended(i, k, j - 2) for k in range(len(ends)))
-        return self.program.works(i, j - 1) - ended
-
-
-class TickClock(Clock):
-    """A clock by which tokens and batches have a time."""
-
-    @abstractmethod
-    def time_of(self, i: int, q: int) -> Any:
-        """Return when the batch ends that generates token q, from the origin, in the model's unit of time."""
-
-    @abstractmethod
-    def end(self) -> Any:
-        """Return when the last request is done, from the origin, in the model's unit of time."""
-
-    @abstractmethod
-    def end_tick(self, j: int) -> int:
-        """Return the tick at which batch j ends in the values of the variables."""
-
-
-class Order(Clock):
+class Order(BatchClock):
     """busy-time: a batch waits for whatever it needs, at no cost, so every call has returned by the next batch."""
 
     def returned(self, i: int, k: int, j: int) -> Any:
@@ -157,7 +63,7 @@ class Order(Clock):
 class Slots(TickClock):
     """Batch j is slot j: calls and arrivals are shifts of the index, and times are counts of slots."""
 
-    def __init__(self, program: BatchBigM, batches: int) -> None:
+    def __init__(self, program: BatchVariables, batches: int) -> None:
         super().__init__(program, batches)
         requests = program.instance.requests
         self.may_idle = any(request.calls or request.arrival > self.origin for request in requests)
@@ -229,7 +135,7 @@ class Slots(TickClock):
 class Starts(TickClock):
     """Batch j starts at t[j] and lasts D[j]; whether a call has returned by then is a variable R."""
 
-    def __init__(self, program: BatchBigM, batches: int) -> None:
+    def __init__(self, program: BatchVariables, batches: int) -> None:
         super().__init__(program, batches)
         self.latest = (latest_end(program, batches) - self.origin) / program.scale
         self.step = least_batch(program.instance) / program.scale
@@ -280,7 +186,7 @@ class Starts(TickClock):
 
     def finish(self, j: int) -> Any:
         """The end of batch j."""
-        return self.model.t[j] + self.program.cost.duration(j)
+        return self.model.t[j] + self.program.duration(j)
 
     def arrival(self) -> Rows:
         """R2: t[j] >= a_i w[i,j]; tightened: t[j] >= a_i y[i,1,j]."""
@@ -327,7 +233,7 @@ class Starts(TickClock):
             for j in self.program.batches:
                 span, before = self.model.span[i, q, j], self.program.reached(i, q, j - 1)
                 yield span >= self.step * (1 - before)
-                yield span >= self.program.cost.duration(j) - self.latest * before
+                yield span >= self.program.duration(j) - self.latest * before
                 if j < self.batches:
                     gap = self.model.t[j + 1] - self.model.t[j]
                     yield span >= gap - self.latest * self.program.reached(i, q, j)

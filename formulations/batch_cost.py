@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyomo.environ as pyo
 
-from kvbound.chains import apart, least_batch, longest_batch
-from kvbound.cost import Features
-
-if TYPE_CHECKING:
-    from formulations.batch_bigm import BatchBigM
-
-Rows = Iterator[Any]
+from formulations.batch_moves import BatchMoves
+from formulations.batch_variables import BatchVariables, Rows
+from formulations.chains import apart, least_batch, longest_batch
+from kvcore.cost import Features
 
 
 class BatchCost:
@@ -24,16 +21,15 @@ class BatchCost:
     the duration, by less than one tick a batch.
     """
 
-    def __init__(self, program: BatchBigM) -> None:
-        self.program, self.model, self.instance = program, program.model, program.instance
+    def __init__(self, program: BatchVariables, moves: BatchMoves) -> None:
+        self.program, self.moves, self.model, self.instance = program, moves, program.model, program.instance
         self.functions = self.instance.cost.functions
-        self.is_one_tick = self.instance.cost.always_one_tick
-        self.all = [] if self.is_one_tick else list(product(program.requests, program.batches))
+        self.all = [] if self.program.is_one_tick else list(product(program.requests, program.batches))
         self._variables()
 
     def _variables(self) -> None:
         model, program = self.model, self.program
-        batches = [] if self.is_one_tick else list(program.batches)
+        batches = [] if self.program.is_one_tick else list(program.batches)
         most = longest_batch(self.instance) / program.scale
         domain = pyo.NonNegativeIntegers if self.rounds_up and program.scale == 1 else pyo.NonNegativeReals
         model.D = pyo.Var(batches, domain=domain, bounds=(0, most))
@@ -71,13 +67,9 @@ class BatchCost:
         """Whether the cost depends on a feature."""
         return any(getattr(function, feature) for function in self.functions)
 
-    def duration(self, j: int) -> Any:
-        """D[j], in the model's unit of time; 0 for an unused batch."""
-        return self.model.used[j] if self.is_one_tick else self.model.D[j]
-
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints on durations, one method each."""
-        if self.is_one_tick:
+        if self.program.is_one_tick:
             return []
         return [
             self.least_duration, self.duration_of_cost, self.indicators, self.prefills_fit, self.prefill_batches,
@@ -102,7 +94,7 @@ class BatchCost:
 
     def features(self, j: int) -> Features:
         """Return the features of batch j as expressions (those that the cost does not depend on are 0)."""
-        model, program, moves = self.model, self.program, self.program.moves
+        model, program, moves = self.model, self.program, self.moves
 
         def total(feature: str, term: Callable[[int], Any]) -> Any:
             return sum(term(i) for i in program.requests) if self.has(feature) else 0
@@ -158,7 +150,7 @@ class BatchCost:
 
     def some_phase(self) -> Rows:
         """used[j] <= busy[j] + transfers and <= any_decode[j] + any_prefill[j] + transfers (tightens)."""
-        moves, model = self.program.moves, self.model
+        moves, model = self.moves, self.model
         for j in () if self.program.plain else self.program.batches:
             transfers = sum(moves.swaps_out(i, j) + moves.swaps_in(i, j) for i in self.program.requests)
             if self.has("busy"):
@@ -177,9 +169,9 @@ class BatchCost:
         """decode_kv >= sum of (A_q - 1) (y[q,j] - y[q,j-1]) - M (g - d); plain: >= m' - M (1 - d)."""
         program = self.program
         for i, j in self.model.decode_kv:
-            most, decodes = program.moves.most(i, j), program.decodes(i, j)
+            most, decodes = self.moves.most(i, j), program.decodes(i, j)
             if program.plain:
-                yield self.model.decode_kv[i, j] >= program.moves.resident(i, j) - most * (1 - decodes)
+                yield self.model.decode_kv[i, j] >= self.moves.resident(i, j) - most * (1 - decodes)
             else:
                 context, most = program.chains[i].context, program.most_known(i, j) - 1
                 read = sum((context[q] - 1) * program.makes(i, q, j) for q in program.marks(i))
@@ -189,8 +181,8 @@ class BatchCost:
         """prefill_kv >= m' - M (1 - extends); a fresh prefill reads none."""
         program = self.program
         for i, j in self.model.prefill_kv:
-            most = program.moves.most(i, j)
-            yield self.model.prefill_kv[i, j] >= program.moves.resident(i, j) - most * (1 - program.extends(i, j))
+            most = self.moves.most(i, j)
+            yield self.model.prefill_kv[i, j] >= self.moves.resident(i, j) - most * (1 - program.extends(i, j))
 
     def pairs_of_fresh_prefills(self) -> Rows:
         """prefill_pairs >= sum of A_q**2 (y[q,j] - y[q,j-1]) - A_max**2 (1 - fresh); without chunks, (g - fresh)."""
@@ -223,7 +215,7 @@ class BatchCost:
         """
         program = self.program
         for i, j, b in self.model.digit:
-            factor = self.model.c[i, j] + 2 * program.moves.resident(i, j)
+            factor = self.model.c[i, j] + 2 * self.moves.resident(i, j)
             most = 2 * program.most_known(i, j)
             away = 1 - self.model.digit[i, j, b] + program.decodes(i, j)
             yield self.model.digit_pairs[i, j, b] >= factor - most * away

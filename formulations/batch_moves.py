@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyomo.environ as pyo
 
-from kvbound.chains import may_drop, may_swap
-
-if TYPE_CHECKING:
-    from formulations.batch_bigm import BatchBigM
-
-Rows = Iterator[Any]
+from formulations.batch_variables import BatchVariables, Rows
+from formulations.chains import may_drop, may_swap
 
 
 class BatchMoves:
@@ -23,7 +19,7 @@ class BatchMoves:
     `hold` is 1 while a request has KV anywhere; `fresh`, a work that starts from nothing, turns it to 1.
     """
 
-    def __init__(self, program: BatchBigM) -> None:
+    def __init__(self, program: BatchVariables) -> None:
         self.program, self.model, self.machine = program, program.model, program.machine
         self.all = list(product(program.requests, program.batches))
         requests = {i: chain.request for i, chain in enumerate(program.chains)}

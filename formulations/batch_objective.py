@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.batch_clock import Starts
-from kvbound.metrics import Value
-
-if TYPE_CHECKING:
-    from formulations.batch_bigm import BatchBigM
-
-Rows = Iterator[Any]
+from formulations.batch_variables import BatchVariables, Rows
+from kvcore.metrics import Value, scale_of, weight
 
 
 class BatchObjective:
@@ -25,12 +21,11 @@ class BatchObjective:
     `denominator`: normalized-latency is multiplied by the least common multiple of the outputs.
     """
 
-    def __init__(self, program: BatchBigM) -> None:
+    def __init__(self, program: BatchVariables) -> None:
         self.program, self.model, self.name = program, program.model, program.objective_name
         self.requests = [chain.request for chain in program.chains]
-        normalized = self.name == "normalized-latency"
-        self.denominator = math.lcm(*(request.output for request in self.requests)) if normalized else 1
-        self.limits = [self._limits(i) for i in program.requests] if self.name == "late-requests" else []
+        self.denominator = scale_of(self.requests, self.name)
+        self.limits = [request.slo_ticks for request in self.requests] if self.name == "late-requests" else []
         model = self.model
         longest = program.clock.latest if isinstance(program.clock, Starts) else program.clock.batches
         model.longest_flow = pyo.Var([0] if self.name == "max-flow-time" else [], bounds=(0, longest))
@@ -38,16 +33,6 @@ class BatchObjective:
         model.late = pyo.Var(watched, domain=pyo.Binary)
         paced = [i for i in watched if isinstance(program.clock, Starts) and self.limits[i][2] is not None]
         model.first_at = pyo.Var(paced, bounds=(0, longest))
-
-    def _limits(self, i: int) -> tuple[float | None, float | None, float | None]:
-        """Return the ticks that the SLOs allow to the first token, to the end, and between the two (None: no limit)."""
-        slo, outputs = self.requests[i].slo, self.requests[i].output
-        if slo is None:
-            return None, None, None
-        normalized = None if slo.normalized_latency is None else math.floor(slo.normalized_latency * outputs)
-        to_end = min((limit for limit in (slo.latency, normalized) if limit is not None), default=None)
-        between = None if slo.tpot is None or outputs == 1 else math.floor(slo.tpot * (outputs - 1))
-        return slo.ttft, to_end, between
 
     def constraints(self) -> list[Callable[[], Rows]]:
         """Return the constraints that the objective needs, one method each."""
@@ -111,7 +96,7 @@ class BatchObjective:
         """Return what is minimised."""
         program = self.program
         if self.name == "busy-time":
-            return sum(program.cost.duration(j) for j in program.batches)
+            return sum(program.duration(j) for j in program.batches)
         if self.name == "makespan":
             return program.times.end() + program.clock.origin / program.scale
         if self.name == "max-flow-time":
@@ -124,9 +109,7 @@ class BatchObjective:
 
     def weight(self, i: int) -> int:
         """Return what a unit of the flow time of request i adds to the sum."""
-        if self.name == "weighted-flow-time":
-            return self.requests[i].weight
-        return self.denominator // self.requests[i].output if self.name == "normalized-latency" else 1
+        return int(self.denominator * weight(self.requests[i], self.name))
 
     def bound(self, dual_bound: float) -> Value:
         """Turn a solver's dual bound into the objective's unit, rounded up because objectives are integers in it.

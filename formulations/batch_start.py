@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.batch_clock import Slots
+from formulations.batch_moves import BatchMoves
+from formulations.batch_objective import BatchObjective
+from formulations.batch_variables import BatchVariables
 from formulations.timing import ORDERED
-from kvbound.trace import Move, RequestTrace, Step, Trace
-
-if TYPE_CHECKING:
-    from formulations.batch_bigm import BatchBigM
+from kvcore.trace import Move, RequestTrace, Step, Trace
 
 TOLERANCE = 1e-6
 """By how much a row may be missed: rounding in the model's unit of time."""
 
 
 @dataclass
-class _State:
+class _RequestInBatch:
     """One request in one batch of the model: what it does and holds."""
 
     drop: int = 0
@@ -53,8 +53,9 @@ class BatchStart:
     `states[i][j]` is request i of the model in batch j of the model.
     """
 
-    def __init__(self, program: BatchBigM, trace: Trace) -> None:
-        self.program, self.model, self.trace = program, program.model, trace
+    def __init__(self, program: BatchVariables, moves: BatchMoves, objective: BatchObjective, trace: Trace) -> None:
+        self.program, self.moves, self.objective = program, moves, objective
+        self.model, self.trace = program.model, trace
         self.place = self._places()
         self.fits = all(place in program.batches for place in self.place)
         if self.fits:
@@ -78,17 +79,17 @@ class BatchStart:
                 traces[i] = trace
         return traces
 
-    def _states(self, i: int, request: RequestTrace) -> dict[int, _State]:
+    def _states(self, i: int, request: RequestTrace) -> dict[int, _RequestInBatch]:
         moves = self._moves(i, request)
         steps = {self.place[step.batch]: step for step in request.steps}
-        states = {0: _State()}
+        states = {0: _RequestInBatch()}
         for j in self.program.batches:
             states[j] = self._next(states[j - 1], moves.get(j, {}), steps.get(j), request.request.output)
         return states
 
     def _moves(self, i: int, request: RequestTrace) -> dict[int, dict[str, int]]:
         """Return the moves by batch of the model, drops as early as the model has them."""
-        at_once = self.program.moves.drops_at_once(i)
+        at_once = self.moves.drops_at_once(i)
         moves: dict[int, dict[str, int]] = {}
         for move in request.moves:
             j = self.place[move.batch]
@@ -106,8 +107,8 @@ class BatchStart:
         return ORDERED.get(handling.get(move.batch, "")) == move.kind
 
     @staticmethod
-    def _next(before: _State, moves: dict[str, int], step: Step | None, outputs: int) -> _State:
-        state = _State(swap_out=moves.get("swap_out", 0), swap_in=moves.get("swap_in", 0))
+    def _next(before: _RequestInBatch, moves: dict[str, int], step: Step | None, outputs: int) -> _RequestInBatch:
+        state = _RequestInBatch(swap_out=moves.get("swap_out", 0), swap_in=moves.get("swap_in", 0))
         dropped = moves.get("drop", 0)
         state.drop_host = min(before.host, dropped)
         state.drop = dropped - state.drop_host
@@ -233,7 +234,7 @@ class BatchStart:
 
     def _late(self, i: int) -> bool:
         """Whether the request that i stands for exceeds an SLO."""
-        trace, limits = self.traces[i], self.program.objective.limits[i]
+        trace, limits = self.traces[i], self.objective.limits[i]
         arrival = trace.request.arrival
         times = (trace.first_token - arrival, trace.completion - arrival, trace.completion - trace.first_token)
         return any(limit is not None and time > limit for time, limit in zip(times, limits, strict=True))

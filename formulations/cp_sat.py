@@ -7,23 +7,22 @@ attention term is a product, minima are minima. At most `batches` batches, the u
 from __future__ import annotations
 
 from fractions import Fraction
-from math import lcm
 from typing import Any
 
-from kvbound.cost import CostFunction, Features
-from kvbound.errors import BadInput, MissingTool
-from kvbound.instance import Instance, Request
-from kvbound.metrics import OBJECTIVES, Value
-from kvbound.schedule import Batch, Schedule
-from kvbound.trace import Trace
+from kvcore.cost import CostFunction, Features
+from kvcore.errors import BadInput, MissingTool
+from kvcore.instance import Instance, Request
+from kvcore.metrics import OBJECTIVES, Value, scale_of
+from kvcore.schedule import Batch, Schedule
+from kvcore.trace import Trace
 
 try:
     from ortools.sat.python import cp_model
-except ImportError:  # an optional extra
-    cp_model = None
+except ImportError as error:  # an optional extra
+    cp_model, WHY_NOT = None, str(error)
 
 
-class _Part:
+class _RequestVariables:
     """Variables of one request; index j is the batch, index k the segment.
 
     `generated[j]`, `ended[k][j]`, `resident[j]`, `host[j]` are as before batch j; `device[j]`, `offloaded[j]` as after
@@ -65,17 +64,17 @@ class CpSat:
 
     def __init__(self, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None) -> None:
         if cp_model is None:
-            raise MissingTool("OR-Tools is not installed; install it with: pip install 'kvbound[cp-sat]'")
+            raise MissingTool(f"OR-Tools cannot be loaded ({WHY_NOT}); install it with: pip install 'kvbound[cp-sat]'")
         if objective not in self.OBJECTIVES:
             raise BadInput(f"cp-sat has no objective {objective!r}")
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective
         self.batches = range(batches)
-        self.scale = lcm(*(r.output for r in instance.requests)) if objective == "normalized-latency" else 1
+        self.scale = scale_of(instance.requests, objective)
         self.model = cp_model.CpModel()
         self.longest_batch = self._longest_batch()
         self.latest = self._latest(upper_bound)
         self.time()
-        self.parts = [_Part(request) for request in instance.requests]
+        self.parts = [_RequestVariables(request) for request in instance.requests]
         for part in self.parts:
             self.progress(part)
             self.calls(part)
@@ -165,7 +164,7 @@ class CpSat:
                 self.model.add(self.start[j] >= self.start[j - 1] + self.lasts[j - 1])
                 self.model.add_implication(self.used[j], self.used[j - 1])
 
-    def progress(self, part: _Part) -> None:
+    def progress(self, part: _RequestVariables) -> None:
         """generated[j+1] = generated[j] + generates[j]; R11: it is O at the end; the ends of segments follow."""
         request = part.request
         part.generates = [self.boolean() for _ in self.batches]
@@ -194,7 +193,7 @@ class CpSat:
                 self.model.add_bool_or(first, ~part.generates[j])
             self.model.add(part.first_token == self.start[j] + self.lasts[j]).only_enforce_if(first)
 
-    def calls(self, part: _Part) -> None:
+    def calls(self, part: _RequestVariables) -> None:
         """returned[k,j] = 1 exactly if call k has ended by t_j (R2); S = prompt + generated + returns of those."""
         for k, call in enumerate(part.request.calls):
             for j in self.batches:
@@ -208,13 +207,13 @@ class CpSat:
             returns = sum(call.returns * part.returned[k][j] for k, call in enumerate(part.request.calls))
             part.known.append(part.request.prompt + part.generated[j] + returns)
 
-    def in_call(self, part: _Part, k: int, j: int) -> Any:
+    def in_call(self, part: _RequestVariables, k: int, j: int) -> Any:
         """Return the expression that is 1 while call k runs at t_j."""
         return part.ended[k][j] - part.returned[k][j]
 
     # --- moves and work ------------------------------------------------------------------------------------------
 
-    def moving(self, part: _Part) -> None:
+    def moving(self, part: _RequestVariables) -> None:
         """R10: m' = m - (drop - from_host) - out + back, h' = h - from_host + out - back, from_host = min(h, drop).
 
         R8 without `partial`: a move that is made takes all that is there.
@@ -247,7 +246,7 @@ class CpSat:
             part.resident.append(self.integer(most))
             part.host.append(host)
 
-    def working(self, part: _Part) -> None:
+    def working(self, part: _RequestVariables) -> None:
         """R2, R3: works means t_j >= arrival, no call, not done, 1 <= c <= S - m' (= without `chunked`).
 
         A token is generated exactly if c = S - m'. m[j+1] = m' + c, 0 when done. It decodes if m' >= 1 and S - m' = 1.
@@ -277,12 +276,12 @@ class CpSat:
             one = self.holds(missing <= 1, missing >= 2)
             part.decodes.append(self.both(works, some, one))
 
-    def rule_4_residence(self, part: _Part) -> None:
+    def rule_4_residence(self, part: _RequestVariables) -> None:
         """R4: works means h' = 0 (what R9 allows besides is in rule_9_handling)."""
         for j in self.batches:
             self.model.add(part.offloaded[j] == 0).only_enforce_if(part.works[j])
 
-    def rule_9_handling(self, part: _Part) -> None:
+    def rule_9_handling(self, part: _RequestVariables) -> None:
         """R9: a call that started in the batch before orders its move, of all that is there: moved = m.
 
         R8: drop or swap_out implies a licence (ordered, or the window of a free call) or `evict`, and no running call
@@ -314,8 +313,8 @@ class CpSat:
                 else:
                     self.model.add_implication(running, ~ins)
                 for kind, made in (("drop", drops), ("swap_out", outs)):
-                    ordered_here = [ordered] if _ORDERED.get(call.handling) == kind else []
-                    self.model.add_bool_or(~made, ~running, *ordered_here)
+                    ordered_moves = [ordered] if _ORDERED.get(call.handling) == kind else []
+                    self.model.add_bool_or(~made, ~running, *ordered_moves)
             for kind, made in (("drop", drops), ("swap_out", outs)):
                 if not self.machine.evict:
                     self.model.add_bool_or(~made, *licences[kind])
@@ -348,7 +347,7 @@ class CpSat:
                     self.model.add_implication(decode, phase)
                     self.model.add_implication(prefill, ~phase)
 
-    def rule_5_no_pause(self, part: _Part) -> None:
+    def rule_5_no_pause(self, part: _RequestVariables) -> None:
         """R5 without `pause`: works[j-1] implies works[j], the end of a segment in j-1, or a drop or swap_out in j."""
         if self.machine.pause:
             return
@@ -420,7 +419,7 @@ class CpSat:
         self.model.add_max_equality(truth, literals)
         return truth
 
-    def _pairs(self, part: _Part, prefill: Any, j: int) -> Any:
+    def _pairs(self, part: _RequestVariables, prefill: Any, j: int) -> Any:
         """c*c + 2*c*m = (m + c)^2 - m^2, for a prefill."""
         most = part.request.peak
         squares = []
@@ -433,13 +432,13 @@ class CpSat:
     def identical_requests_end_in_order(self) -> None:
         """end[i] <= end[i+1] for requests alike in all but their id: any schedule stays valid if they are exchanged."""
         for first, second in zip(self.parts, self.parts[1:], strict=False):
-            if first.request.replace(id="-") == second.request.replace(id="-"):
+            if first.request.shape == second.request.shape:
                 self.model.add(first.end_time[-1] <= second.end_time[-1])
 
     # --- objective -----------------------------------------------------------------------------------------------
 
     def _objective(self) -> Any:
-        def flow(part: _Part) -> Any:
+        def flow(part: _RequestVariables) -> Any:
             return part.end_time[-1] - part.request.arrival
 
         if self.objective_name == "busy-time":
@@ -459,21 +458,13 @@ class CpSat:
         }
         return sum(factors[self.objective_name](part) for part in self.parts)
 
-    def _late(self, part: _Part, flow: Any) -> Any:
+    def _late(self, part: _RequestVariables, flow: Any) -> Any:
         """Return a 0/1 variable that is 1 if an SLO is exceeded (limits on averages, scaled to whole ticks)."""
         late = self.boolean()
-        slo, output = part.request.slo, part.request.output
-        if slo is None:
-            return late
-        if slo.ttft is not None:
-            self.model.add(part.first_token - part.request.arrival <= slo.ttft).only_enforce_if(~late)
-        if slo.latency is not None:
-            self.model.add(flow <= slo.latency).only_enforce_if(~late)
-        if slo.tpot is not None and output > 1:
-            most = int(slo.tpot * (output - 1))
-            self.model.add(part.end_time[-1] - part.first_token <= most).only_enforce_if(~late)
-        if slo.normalized_latency is not None:
-            self.model.add(flow <= int(slo.normalized_latency * output)).only_enforce_if(~late)
+        taken = (part.first_token - part.request.arrival, flow, part.end_time[-1] - part.first_token)
+        for ticks, most in zip(taken, part.request.slo_ticks, strict=True):
+            if most is not None:
+                self.model.add(ticks <= most).only_enforce_if(~late)
         return late
 
     def objective_value(self, raw: int) -> Value:

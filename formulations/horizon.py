@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from kvbound.chains import Chain, chains, chunks, least_batch, least_times, least_work, may_swap
-from kvbound.cost import CostFunction
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import Value, check_objective, weight
-from kvbound.result import Horizon
+from formulations.chains import Chain, chains, chunks, least_batch, least_times, least_work, may_swap
+from kvcore.cost import CostFunction
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective, weight
+from kvcore.result import Horizon
 
 
 def sufficient_batches(instance: Instance, objective: str, upper_bound: Value) -> Horizon:
@@ -46,7 +46,7 @@ def by_last_completion(instance: Instance, objective: str, upper_bound: Value) -
     latest = latest_completions(instance, objective, upper_bound)
     if latest is None:
         return None
-    first, end = min(request.arrival for request in instance.requests), max(latest)
+    first, end = instance.first_arrival, max(latest)
     batches, how = most_batches(instance, max(0, end - first))
     return Horizon(
         batches,
@@ -81,7 +81,7 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
         how = f"after it the requests can be completed one after another in {rest} batches"
     else:
         return None
-    first, end = min(request.arrival for request in instance.requests), max(latest_first_tokens(instance, upper_bound))
+    first, end = instance.first_arrival, max(latest_first_tokens(instance, upper_bound))
     before = batches_in(instance, max(0, end - first))
     return Horizon(before + rest, True, f"the last first token comes by tick {end}, in batch {before} or before; {how}")
 
@@ -106,14 +106,16 @@ def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
     """Return the most batches of a complete schedule that take at most `ticks` ticks altogether, and why."""
     least, times = least_step(instance)
     twice = ", and as many at most that are made for drops" if times == 2 else ""
-    ways = [(times * (ticks // least), f"a batch lasts at least {least} ticks and together they take at most {ticks}")]
+    limits = [
+        (times * (ticks // least), f"a batch lasts at least {least} ticks and together they take at most {ticks}")
+    ]
     for function in instance.cost.functions:
         fixed, total = fixed_part(instance, function), least_total(instance, function)
         if fixed:
             batches = times * max(0, (function.divisor * ticks - total) // fixed)
             why = f"of at most {ticks} ticks the tokens alone take {total / function.divisor:.6g}, a batch at least "
-            ways.append((batches, why + f"{fixed / function.divisor:.6g} besides"))
-    batches, why = min(ways)
+            limits.append((batches, why + f"{fixed / function.divisor:.6g} besides"))
+    batches, why = min(limits)
     return batches, why + twice
 
 

@@ -1,23 +1,54 @@
-"""The earliest start times of given batches."""
+"""The earliest start times of given batches, and the unit in which models count time."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from kvbound.instance import Instance
-from kvbound.schedule import Batch, Schedule
-from kvbound.state import RequestState
-from kvbound.trace import Trace
-from kvbound.validator import Execution, verify_schedule
+from formulations.chains import least_work
+from kvcore.instance import Instance
+from kvcore.referee import Execution, verify_schedule
+from kvcore.schedule import Batch, Schedule
+from kvcore.state import RequestState
+from kvcore.trace import Trace
 
+MOVES = ("drop", "swap_out", "swap_in")
+Event = tuple[int, str, int]
+"""A slot, `work` or the kind of a move, and tokens."""
 ORDERED = {"discard": "drop", "swap": "swap_out"}
 """The move that a handling orders in the batch after the one that starts the call."""
 
 
 def is_paced(instance: Instance, objective: str) -> bool:
-    """Whether an earlier token may do harm: an SLO on the time per token, which an early first token raises."""
+    """Whether an earlier token may be worse: an SLO on the time per token, which an early first token raises."""
     slos = (request.slo for request in instance.requests)
     return objective == "late-requests" and any(slo is not None and slo.tpot is not None for slo in slos)
+
+
+def time_scale(instance: Instance) -> int:
+    """Return the ticks in the model's unit of time: a power of ten where batches last a thousand ticks or more."""
+    step = least_work(instance)
+    return 10 ** int(math.log10(step)) if step >= 1000 else 1
+
+
+def batches_of(done: Iterable[tuple[str, Iterable[Event]]]) -> tuple[list[int], list[Batch]]:
+    """Return the slots that are batches, and these, from each request's id and what it does; starts are not set.
+
+    Drops in a slot that is no batch join the next one.
+    """
+    slots: dict[int, dict[str, dict[str, int]]] = {}
+    for id, events in done:
+        for t, kind, tokens in events:
+            slots.setdefault(t, {}).setdefault(kind, {})[id] = tokens
+    batches: dict[int, Batch] = {}
+    dropped: Counter[str] = Counter()
+    for t in sorted(slots):
+        dropped += Counter(slots[t].pop("drop", {}))
+        if slots[t]:
+            batches[t] = Batch.model_validate({"start": 0, **slots[t], "drop": dict(dropped)})
+            dropped = Counter()
+    return list(batches), list(batches.values())
 
 
 def end_at(instance: Instance, batches: Sequence[Batch], ends: Sequence[int]) -> Trace:

@@ -1,4 +1,4 @@
-"""Who holds which block: the KV of a request is a prefix on the device, then one on the host, each in blocks.
+"""Which request holds which block: the KV of a request is a prefix on the device, then one on the host, each in blocks.
 
 Tokens [0, m) of a request are on the device and [m, m + h) on the host. Block k of it holds the tokens from k * b on;
 it may be on both sides, if m lies within it.
@@ -40,7 +40,7 @@ class Blocks:
         self._lowest = lowest
 
     def take(self) -> int:
-        """Return a block that nobody holds."""
+        """Return a block that no request holds."""
         self.held += 1
         if self._free:
             return heappop(self._free) if self._lowest else self._free.pop()

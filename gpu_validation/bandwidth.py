@@ -81,14 +81,14 @@ def _products(device: torch.device) -> list[Probe]:
 def _link(device: torch.device) -> list[Probe]:
     on_gpu = device.type == "cuda"
     size = LINK_BYTES if on_gpu else CPU_BYTES
-    there = [torch.zeros(size, dtype=torch.uint8, pin_memory=on_gpu) for _ in range(2)]
-    here = [torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2)]
+    on_host = [torch.zeros(size, dtype=torch.uint8, pin_memory=on_gpu) for _ in range(2)]
+    on_device = [torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2)]
 
     def bring() -> None:
-        here[0].copy_(there[0], non_blocking=True)
+        on_device[0].copy_(on_host[0], non_blocking=True)
 
     def send() -> None:
-        there[1].copy_(here[1], non_blocking=True)
+        on_host[1].copy_(on_device[1], non_blocking=True)
 
     def both() -> None:
         bring()

@@ -33,12 +33,12 @@ class Cache:
         return self.pool[:, number]
 
     def randomize(self, seed: int) -> None:
-        """Fill the device's pool with seeded normal numbers and the host's with zeros: KV that nobody computed."""
+        """Fill the device's pool with seeded normal numbers and the host's with zeros: KV that was never computed."""
         self.pool.normal_(generator=torch.Generator(self.pool.device).manual_seed(seed))
         self.host.zero_()
 
     def poison_all(self) -> None:
-        """Make every number a NaN, so that whatever reads what nobody wrote shows."""
+        """Make every number a NaN, so that a read of what was never written shows."""
         self.pool.fill_(float("nan"))
         self.host.fill_(float("nan"))
 

@@ -1,7 +1,7 @@
 """Calibration: time a grid of batches on the device, and fit a cost model to the medians.
 
     points = grid(GPU_SIZES, memory, block)
-    measured = measure(engine, points, repeats)
+    measured, interrupted = measure(engine, points, repeats)
     found = fit_measured(measured)
 
 A point is a batch whose requests each process all their pending tokens, so each generates one. Swaps are timed alone
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from costmodels.fitted import Fit, Observation, Shape, fit
+from costmodels.fitted import Fit, Observation, fit
 from costmodels.transfers import Transfers
 from gpu_validation.measure import spread
-from kvbound.cost import Features
+from kvcore.cost import Features
 
 VISITS = 3
 """How often the grid is gone through."""
@@ -132,9 +132,9 @@ def grid(sizes: Sizes, memory: int, block: int) -> list[Point]:
     points += [Point("mixed", (*((1, m),) * n, (c, 0))) for n, m, c in sizes.mixed]
     points += [Point("decode", busy)]
     for k in sizes.moves:
-        ways = ((k, 0), (0, k), (k, k))
-        points += [Point("swap", (), out, back) for out, back in ways]
-        points += [Point("swap beside work", busy, out, back) for out, back in ways]
+        moves = ((k, 0), (0, k), (k, k))
+        points += [Point("swap", (), out, back) for out, back in moves]
+        points += [Point("swap beside work", busy, out, back) for out, back in moves]
     return [point for point in dict.fromkeys(points) if point.memory(block) <= memory]
 
 
@@ -186,12 +186,13 @@ def _counts(features: Features) -> dict[str, int]:
 def measure(
     engine: Timer, points: Sequence[Point], repeats: int, seed: int = 0, time_limit: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
-) -> list[Measured]:  # fmt: skip
-    """Time the points on an engine, each in VISITS visits of repeats / VISITS runs (rounded up, at least 2).
+) -> tuple[list[Measured], bool]:  # fmt: skip
+    """Time the points on an engine, until Ctrl-C or SIGTERM: return what was timed, and whether that came.
 
-    The order is random but seeded, and turned round from visit to visit: a drift of the clocks or a burst of other work
-    falls on all kinds alike. The points that need most on the device and on the host go first, untimed, to make the
-    engine reserve its memory once. After `time_limit` seconds nothing is timed; points without a time are left out.
+    Each is timed in VISITS visits of repeats / VISITS runs (rounded up, at least 2). The order is random but seeded,
+    and turned round from visit to visit: a drift of the clocks or a burst of other work falls on all kinds alike. The
+    points that need most on the device and on the host go first, untimed, to make the engine reserve its memory once.
+    After `time_limit` seconds nothing is timed; points without a time are left out.
     """
     started, runs = clock(), max(2, -(-repeats // VISITS))
     for size in (lambda point: point.memory(1), lambda point: point.swap_out + point.swap_in):
@@ -199,14 +200,16 @@ def measure(
         engine.time_batch(most.work, most.swap_out, most.swap_in, 1)
     order = random.Random(seed).sample(range(len(points)), len(points))
     samples: list[list[float]] = [[] for _ in points]
-    for k in (k for visit in range(VISITS) for k in order[:: 1 if visit % 2 == 0 else -1]):
-        if clock() - started < time_limit:
-            samples[k] += engine.time_batch(points[k].work, points[k].swap_out, points[k].swap_in, runs)
-    return [Measured(point, tuple(found)) for point, found in zip(points, samples, strict=True) if found]
+    interrupted = False
+    try:
+        for k in (k for visit in range(VISITS) for k in order[:: 1 if visit % 2 == 0 else -1]):
+            if clock() - started < time_limit:
+                samples[k] += engine.time_batch(points[k].work, points[k].swap_out, points[k].swap_in, runs)
+    except KeyboardInterrupt:
+        interrupted = True
+    return [Measured(point, tuple(found)) for point, found in zip(points, samples, strict=True) if found], interrupted
 
 
-def fit_measured(
-    measured: Sequence[Measured], transfers: Transfers = "overlapped", shape: Shape = "auto", seed: int = 0
-) -> Fit:
+def fit_measured(measured: Sequence[Measured], transfers: Transfers = "overlapped", seed: int = 0) -> Fit:
     """Fit a cost model to the medians; `transfers` says whether the engine moves KV beside the work."""
-    return fit([found.observation for found in measured], shape=shape, transfers=transfers, seed=seed)
+    return fit([found.observation for found in measured], transfers=transfers, seed=seed)

@@ -14,6 +14,7 @@ from costmodels.models import MODELS
 from gpu_validation.measure import facts
 from gpu_validation.scenarios import workload
 from gpu_validation.truth import Record, check_all
+from kvcore.files import write_text
 
 
 def check(device: str) -> list[Record]:
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         held = "holds" if row["holds"] else "DOES NOT HOLD"
         print(f"{row['level']} {row['dtype']} {row['backend']}: {row['schedule']} {held}", flush=True)
     if given.json is not None:
-        given.json.write_text(json.dumps({"rows": rows}, indent=1), encoding="utf-8")
+        write_text(given.json, json.dumps({"rows": rows}, indent=1))
     return 0 if all(row["holds"] for row in rows) else 1
 
 

@@ -15,7 +15,7 @@ new_event: Callable[..., torch.cuda.Event] = torch.cuda.Event
 new_stream: Callable[..., torch.cuda.Stream] = torch.cuda.Stream
 
 
-class Clock:
+class DeviceClock:
     """The clock of a device. The CPU does one thing after another, so there the host's clock is enough."""
 
     def __init__(self, device: torch.device) -> None:

@@ -6,7 +6,7 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING
 
-from kvbound.errors import BadInput, MissingTool
+from kvcore.errors import BadInput, MissingTool
 
 if TYPE_CHECKING:
     import torch

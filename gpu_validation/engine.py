@@ -4,7 +4,7 @@
     run = engine.run(make_plan(instance, schedule))
     run.batch_seconds, run.wall_seconds, run.tokens
 
-Arrivals and calls are clocks that nobody waits for: the order of the batches already respects them.
+Arrivals and calls are clocks that are not waited for: the order of the batches already respects them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from costmodels.models import Model
 from gpu_validation.allocator import Piece
 from gpu_validation.backend import Backend, TorchBackend
 from gpu_validation.cache import Cache
-from gpu_validation.clock import Clock, Mark, new_stream
+from gpu_validation.clock import DeviceClock, Mark, new_stream
 from gpu_validation.devices import check_device_memory, check_host_memory
 from gpu_validation.graphs import DecodeGraph, padded_size
 from gpu_validation.model import Decoder, Inputs, parameters
@@ -29,7 +29,7 @@ from gpu_validation.movers import movers
 from gpu_validation.plan import BatchPlan, Plan, synthetic_plan
 from gpu_validation.sampling import check_sampler, choose
 from gpu_validation.swap import Swapper, pick_mover
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 KEPT = 16
 """Plans kept on the device."""
@@ -39,7 +39,7 @@ Transfers = Literal["overlapped", "sync", "pipelined"]
 
 
 @dataclass
-class Run:
+class ReplayResult:
     """What a replay gave. Seconds are of the device: of every batch, and of every transfer out and in."""
 
     batch_seconds: list[float]
@@ -68,7 +68,7 @@ class Swapped:
 
 
 @dataclass
-class _Step:
+class _DeviceBatch:
     """A batch on the device: what it reads, and the graph that runs it, if one does."""
 
     batch: BatchPlan
@@ -86,7 +86,7 @@ class _Loaded:
     plan: Plan
     known: Tensor
     """The history at the start, on the device."""
-    steps: list[_Step]
+    steps: list[_DeviceBatch]
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Engine:
         if prepare is not None:
             prepare(model.heads, model.kv_heads, model.head_width, dtype)
         self.decoder = Decoder(model, backend, dtype, seed)
-        self.clock = Clock(self.device)
+        self.clock = DeviceClock(self.device)
         self.mover = mover
         self.mover_seconds: dict[str, float] = {}
         self.pads_decodes = self.device.type == "cuda" and not isinstance(backend, TorchBackend)
@@ -135,7 +135,7 @@ class Engine:
         self._graphs: dict[tuple[int, str, str], DecodeGraph] = {}  # by size, variant of the kernel and sampler
         self._longest: dict[tuple[int, str, str], int] = {}
         self._loaded: dict[tuple[int, bool, bool, str], _Loaded] = {}
-        self._random = False  # whether the pools hold random numbers, as `time_batch` wants them
+        self._random = False  # whether the pools hold random numbers, as `time_batch` needs them
         on_gpu = self.device.type == "cuda"
         self._streams = (new_stream(self.device), new_stream(self.device)) if on_gpu else None
 
@@ -201,7 +201,7 @@ class Engine:
         teacher: Tensor | None = None,
         poison: bool = False,
         check: bool = False,
-    ) -> Run:
+    ) -> ReplayResult:
         """Replay a plan.
 
         Args:
@@ -213,7 +213,7 @@ class Engine:
             sampler: "greedy", or "gumbel" (seeded, keyed by request and position).
             teacher: int64 [1 + requests * width], the history to be forced (`Plan.history`'s places); nothing sampled
                 is written then.
-            poison: make what nobody holds NaN, before the run and whenever blocks are freed (slow, synchronous).
+            poison: make free blocks NaN, before the run and whenever blocks are freed (slow, synchronous).
             check: compare the checksums of what is swapped (slow, synchronous).
         """
         self.reserve([plan])
@@ -284,7 +284,7 @@ class Engine:
             self._loaded[key] = _Loaded(plan, known, steps)
         return self._loaded[key]
 
-    def _upload(self, plan: Plan, options: _Options) -> list[_Step]:
+    def _upload(self, plan: Plan, options: _Options) -> list[_DeviceBatch]:
         """Put everything that the batches read on the device: all rows in one buffer, and the layouts."""
         columns: list[Tensor] = []
         for batch in plan.batches:
@@ -297,14 +297,14 @@ class Engine:
 
     def _step(
         self, batch: BatchPlan, places: Tensor, positions: Tensor, slots: Tensor, sampled: Tensor, targets: Tensor
-    ) -> _Step:
+    ) -> _DeviceBatch:
         lengths = [work.resident + work.tokens for work in batch.work]
         layout = self.backend.layout(batch.starts(), lengths, [work.table for work in batch.work])
-        return _Step(batch, places, Inputs(places, positions, slots, sampled, layout), targets)
+        return _DeviceBatch(batch, places, Inputs(places, positions, slots, sampled, layout), targets)
 
-    def _use_graphs(self, steps: list[_Step], sampler: str) -> None:
+    def _use_graphs(self, steps: list[_DeviceBatch], sampler: str) -> None:
         """Give every batch of decodes its graph, captured where there is none yet; the largest first."""
-        groups: dict[tuple[int, str, str], list[_Step]] = {}
+        groups: dict[tuple[int, str, str], list[_DeviceBatch]] = {}
         for step in steps:
             size = padded_size(len(step.batch.work))
             if step.batch.decodes and size is not None:
@@ -319,7 +319,7 @@ class Engine:
                     step.places, step.inputs.positions, step.inputs.slots, step.targets, step.inputs.layout
                 )
 
-    def _capture(self, key: tuple[int, str, str], step: _Step) -> None:
+    def _capture(self, key: tuple[int, str, str], step: _DeviceBatch) -> None:
         """Capture a graph whose layout takes the contexts of this batch, and all shorter ones."""
         pool = next((graph.pool for graph in self._graphs.values()), None)
         width = step.inputs.layout.tables.shape[1]
@@ -339,10 +339,10 @@ class Engine:
 
     # --- while the clock runs ------------------------------------------------------------------------------------
 
-    def _execute(self, plan: Plan, steps: list[_Step], options: _Options) -> Run:
+    def _execute(self, plan: Plan, steps: list[_DeviceBatch], options: _Options) -> ReplayResult:
         replay = _Replay(self, plan, options)
         self.clock.synchronize()
-        host = Clock(torch.device("cpu"))
+        host = DeviceClock(torch.device("cpu"))
         begin, marks = host.mark(), list[tuple[Mark, Mark]]()
         for step in steps:
             start = self.clock.mark()
@@ -354,7 +354,7 @@ class Engine:
         out, back = replay.swapper.seconds()
         seconds = [self.clock.seconds(start, end) for start, end in marks]
         graphs = sum(step.graph is not None for step in steps)
-        return Run(seconds, out, back, wall, graphs, self._tokens(plan), replay.named_logits(), replay.swapped)
+        return ReplayResult(seconds, out, back, wall, graphs, self._tokens(plan), replay.named_logits(), replay.swapped)
 
     def _tokens(self, plan: Plan) -> dict[str, list[int]]:
         history = self._history[1 : 1 + len(plan.ids) * plan.width].reshape(-1, plan.width).tolist()
@@ -376,7 +376,7 @@ class _Replay:
         self._sums: dict[tuple[int, int], int] = {}  # (request, position): checksum when it went out
         self._logits: list[tuple[BatchPlan, Tensor]] = []
 
-    def step(self, step: _Step) -> None:
+    def step(self, step: _DeviceBatch) -> None:
         """Make the moves of a batch, in the order of `docs/semantics.md`, and start its work."""
         self._move(step.batch)
         if self.options.transfers == "sync":
@@ -432,7 +432,7 @@ class _Replay:
         block = self.plan.block
         return [(p.request, p.index * block + offset) for p in pieces for offset in range(p.first, p.last)]
 
-    def _work(self, step: _Step) -> Tensor:
+    def _work(self, step: _DeviceBatch) -> Tensor:
         """Run the rows of a batch; the tokens that it generates stay on the device."""
         engine, history = self.engine, self.engine._history
         if step.graph is not None and step.packed is not None:

@@ -14,7 +14,7 @@ from costmodels.roofline import compute_function, memory_function
 from costmodels.rounding import longest
 from costmodels.transfers import bandwidth_functions
 from gpu_validation.calibration import Measured, Point
-from kvbound.cost import Features
+from kvcore.cost import Features
 
 SLOWED = 0.03
 """A batch that a swap slows by at most this hides it."""
@@ -73,11 +73,11 @@ def _swap_row(
     point, resolved = found.point, alone.seconds > max(found.noise, without.noise)
     direction = _direction(point)
     link, rate = rates[LINK[direction]], token_bytes * (point.swap_out + point.swap_in) / alone.seconds
-    ways = 2 if direction == "both" else 1
+    directions = 2 if direction == "both" else 1
     return {
         "direction": direction, "tokens": max(point.swap_out, point.swap_in), "beside": Point("", point.work).name,
         "alone": alone.seconds, "without": without.seconds, "together": found.seconds, "bytes_per_second": rate,
-        "of_link": rate / link, "budget": int(without.seconds * link / (ways * token_bytes)),
+        "of_link": rate / link, "budget": int(without.seconds * link / (directions * token_bytes)),
         "hidden": hidden(found.seconds, without.seconds, alone.seconds) if resolved else None,
         "slowed": found.seconds / without.seconds - 1,
     }  # fmt: skip

@@ -20,7 +20,7 @@ from gpu_validation.cache import Cache
 Mover = Callable[[Cache, list[Piece], bool], None]
 
 
-class Run(NamedTuple):
+class BlockRun(NamedTuple):
     """`blocks` whole blocks from `device` and from `host` on."""
 
     device: int
@@ -28,14 +28,14 @@ class Run(NamedTuple):
     blocks: int
 
 
-def runs(pieces: list[Piece]) -> list[Run]:
+def runs(pieces: list[Piece]) -> list[BlockRun]:
     """Return the whole blocks among the pieces as few runs, neighbours on both sides together."""
-    found: list[Run] = []
+    found: list[BlockRun] = []
     for device, host in sorted((piece.device, piece.host) for piece in pieces if piece.whole):
         if found and (device, host) == (found[-1].device + found[-1].blocks, found[-1].host + found[-1].blocks):
             found[-1] = found[-1]._replace(blocks=found[-1].blocks + 1)
         else:
-            found.append(Run(device, host, 1))
+            found.append(BlockRun(device, host, 1))
     return found
 
 

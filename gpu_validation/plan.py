@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu_validation.allocator import Allocator, Piece
-from kvbound.instance import Instance, Request
-from kvbound.schedule import Batch, Schedule
-from kvbound.trace import BatchTrace, Step, Trace
-from kvbound.validator import verify_schedule
+from kvcore.instance import Instance, Request
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Batch, Schedule
+from kvcore.trace import BatchTrace, Step, Trace
 
 Integers = NDArray[np.int64]
 
@@ -188,7 +188,7 @@ def synthetic_plan(
 
 
 class _Order:
-    """Which transfers touched which blocks, as long as somebody may have to wait for them."""
+    """Which transfers touched which blocks, as long as another may have to wait for them."""
 
     def __init__(self) -> None:
         self.count = {"out": 0, "in": 0}

@@ -2,7 +2,7 @@
 
 Each step is a process of its own, so that one that fails, hangs or breaks the device leaves the others whole; what a
 step writes is there as soon as it has ended. `--device cpu` is a dry run of all steps at tiny sizes, into a folder of
-one's own. A step is a command that anybody can type, where there is one.
+one's own. A step is a command that a reader can type, where there is one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from kvcore.files import write_text
 
 RECORDS = Path(__file__).parent / "records"
 CLI = ("-m", "kvbound")
@@ -87,7 +89,7 @@ def run(step: Step, folder: Path) -> dict[str, object]:
         said, code = done.stdout + done.stderr, done.returncode
     except subprocess.TimeoutExpired as stopped:
         said, code = f"{_text(stopped.stdout)}{_text(stopped.stderr)}stopped after {step.seconds} s", 124
-    (folder / f"{step.name}.log").write_text(said, encoding="utf-8")
+    write_text(folder / f"{step.name}.log", said)
     last = said.strip().splitlines()[-1] if said.strip() else ""
     row: dict[str, object] = {
         "step": step.name, "ok": code == 0, "exit_code": code, "seconds": round(time.monotonic() - started, 1),
@@ -114,7 +116,7 @@ def record(device: str, folder: Path, only: list[str] | None = None) -> list[dic
             rows.append(run(step, folder))
         print(f"{step.name}: {'done' if rows[-1]['ok'] else rows[-1]['error']}", flush=True)
         facts = {"device": device, "date": datetime.now(UTC).strftime("%Y-%m-%d"), "steps": rows}
-        (folder / "steps.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+        write_text(folder / "steps.json", json.dumps(facts, indent=1))
     return rows
 
 

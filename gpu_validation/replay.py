@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from gpu_validation.plan import make_plan
 from gpu_validation.retime import planned_seconds, retimed
-from kvbound.cost import Cost
-from kvbound.metrics import objective_value
-from kvbound.trace import Trace
+from kvcore.cost import Cost
+from kvcore.metrics import objective_value
+from kvcore.trace import Trace
 
 if TYPE_CHECKING:
-    from gpu_validation.engine import Engine, Run
+    from gpu_validation.engine import Engine, ReplayResult
 
 Floats = NDArray[np.float64]
 
@@ -129,14 +129,14 @@ def predictions(trace: Trace, cost: Cost | None, tick: Fraction) -> list[Fractio
 
 def execute(
     engine: Engine, traces: Mapping[str, Trace], cost: Cost | None, tick: Fraction, repeats: int, warm_up: int
-) -> tuple[list[Replayed], dict[str, Run]]:
+) -> tuple[list[Replayed], dict[str, ReplayResult]]:
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
     The prediction is by the cost at a tick of so many seconds, by that of each schedule's instance where it is None.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())
-    runs: dict[str, Run] = {}
+    runs: dict[str, ReplayResult] = {}
 
     def run(name: str) -> Sequence[float]:
         runs[name] = engine.run(plans[name])
@@ -147,7 +147,9 @@ def execute(
     return replays, runs
 
 
-def report(replays: Sequence[Replayed], objective: str, runs: Mapping[str, Run] | None = None) -> dict[str, Any]:
+def report(
+    replays: Sequence[Replayed], objective: str, runs: Mapping[str, ReplayResult] | None = None
+) -> dict[str, Any]:
     """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one.
 
     With the last run of each, a row also says whether its tokens are those of the first, and the bubble: the share of
@@ -165,7 +167,7 @@ def report(replays: Sequence[Replayed], objective: str, runs: Mapping[str, Run] 
     }
 
 
-def _of_run(run: Run, first: Run) -> dict[str, Any]:
+def _of_run(run: ReplayResult, first: ReplayResult) -> dict[str, Any]:
     return {
         "bubble": 1 - sum(run.batch_seconds) / run.wall_seconds,
         "graph_batches": run.graph_batches,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from kvbound.instance import Request
-from kvbound.trace import BatchTrace, CallTrace, RequestTrace, Run, Trace
+from kvcore.instance import Request
+from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Run, Trace
 
 NANOSECOND = Fraction(1, 10**9)
 
@@ -20,13 +20,13 @@ def retimed(trace: Trace, seconds: Sequence[float | Fraction]) -> Trace:
     """
     if len(seconds) != len(trace.batches):
         raise ValueError(f"{len(trace.batches)} batches, and {len(seconds)} times")
-    clock = Clock(trace)
+    clock = MeasuredTime(trace)
     for j, duration in enumerate(seconds):
         clock.run(j, max(1, round(Fraction(duration) / NANOSECOND)))
     return clock.trace()
 
 
-class Clock:
+class MeasuredTime:
     """The measured time, batch after batch, beside the planned one."""
 
     def __init__(self, planned: Trace) -> None:

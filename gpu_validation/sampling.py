@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 SAMPLERS = ("greedy", "gumbel")
 

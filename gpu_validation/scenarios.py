@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kvbound.instance import Call, Instance, Machine, Request, Segment
-from kvbound.schedule import Batch, Schedule
+from kvcore.instance import Call, Instance, Machine, Request, Segment
+from kvcore.schedule import Batch, Schedule
 
 WAYS = ("preserve", "swap", "recompute", "swap-part", "recompute-part")
 """What happens to the KV in a pause: nothing, all or half of it swapped out and in, all or half dropped."""
@@ -44,17 +44,17 @@ def laid_out(
     `chunk`: the most tokens that a request processes in a batch; `every`: tokens after which it sits out a batch;
     `alone`: one request after another, without sitting out.
     """
-    lives = [_Life(request, 0 if alone else every) for request in instance.requests]
+    states = [_RequestState(request, 0 if alone else every) for request in instance.requests]
     batches: list[Batch] = []
     tick = 0
-    while any(not life.done for life in lives):
-        ready = [life for life in lives if not life.done and life.until <= tick]
+    while any(not state.done for state in states):
+        ready = [state for state in states if not state.done and state.until <= tick]
         batch: dict[str, Any] = {"start": tick, "work": {}, "drop": {}, "swap_out": {}, "swap_in": {}}
-        for life in lives:
-            if life.leaves and not life.done:
-                life.leave(way, batch, works=life in ready, drops=bool(ready))
-        for life in ready[:1] if alone else ready:
-            life.work(tick, batch, chunk)
+        for state in states:
+            if state.leaves and not state.done:
+                state.leave(way, batch, works=state in ready, drops=bool(ready))
+        for state in ready[:1] if alone else ready:
+            state.work(tick, batch, chunk)
         if batch["work"] or batch["swap_out"]:
             batches.append(Batch(**batch))
         tick += 1
@@ -62,7 +62,7 @@ def laid_out(
 
 
 @dataclass
-class _Life:
+class _RequestState:
     """A request while its schedule is laid out: tokens known, on the device and on the host; pauses until a tick."""
 
     request: Request
@@ -70,7 +70,7 @@ class _Life:
 
     def __post_init__(self) -> None:
         self.known, self.device, self.host, self.until, self.segment = self.request.prompt, 0, 0, 0, 0
-        self.left = self.request.segments[0].decode
+        self.to_generate = self.request.segments[0].decode
         self.leaves = self.in_call = self.done = False
 
     def leave(self, way: str, batch: dict[str, Any], works: bool, drops: bool) -> None:
@@ -96,10 +96,10 @@ class _Life:
         self.in_call = self.leaves = False
         if self.device == self.known:
             self.known += 1
-            self.left -= 1
-            if self.left == 0:
+            self.to_generate -= 1
+            if self.to_generate == 0:
                 self._end_segment(tick)
-            elif self.every and self.left % self.every == 0:
+            elif self.every and self.to_generate % self.every == 0:
                 self.until, self.leaves = tick + 2, True
 
     def _end_segment(self, tick: int) -> None:
@@ -108,6 +108,6 @@ class _Life:
             self.done = True
             return
         self.segment += 1
-        self.left = self.request.segments[self.segment].decode
+        self.to_generate = self.request.segments[self.segment].decode
         self.until, self.leaves, self.in_call = tick + 1 + call.duration, True, True
         self.known += call.returns

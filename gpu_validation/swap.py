@@ -1,4 +1,4 @@
-"""Swaps beside the work: two streams of their own on a GPU, and who waits for whom.
+"""Swaps beside the work: two streams of their own on a GPU, and which waits for which.
 
 A transfer waits for the work before its batch (which read or wrote its blocks) and for the transfers that its plan
 names. The work of a batch waits for the transfers that its plan names: those that bring the KV that it reads, and those
@@ -15,9 +15,12 @@ import torch
 
 from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache
-from gpu_validation.clock import Clock, Mark, new_stream
+from gpu_validation.clock import DeviceClock, Mark, new_stream
 from gpu_validation.movers import Mover, movers
 from gpu_validation.plan import Transfer
+
+MOST_BLOCKS, REPEATS = 64, 5
+"""Blocks that a mover is measured on, at most, and how often."""
 
 
 @dataclass
@@ -26,7 +29,7 @@ class Swapper:
 
     cache: Cache
     mover: Mover
-    clock: Clock
+    clock: DeviceClock
     streams: tuple[torch.cuda.Stream, torch.cuda.Stream] | None = None
     """Those for transfers out and in; None on the CPU."""
     marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
@@ -73,29 +76,29 @@ class Swapper:
         return out, back
 
 
-def pick_mover(cache: Cache, most: int = 64, repeats: int = 5) -> tuple[str, dict[str, float]]:
+def pick_mover(cache: Cache) -> tuple[str, dict[str, float]]:
     """Measure every mover on every other block, there and back, and return the fastest with the seconds of each.
 
     What the pools hold is overwritten; fewer than two blocks on a side: "runs" without a measurement. On the CPU, too.
     """
-    count = min(most, cache.pool.shape[0] // 2, cache.host.shape[0])
+    count = min(MOST_BLOCKS, cache.pool.shape[0] // 2, cache.host.shape[0])
     if not cache.pool.is_cuda or count == 0:
         return "runs", {}
     pieces = [Piece(0, k, 2 * k, k, 0, cache.block, True) for k in range(count)]
     seconds: dict[str, float] = {}
     for name, mover in movers(cache.pool.device).items():
         try:
-            seconds[name] = _median_seconds(cache, mover, pieces, repeats)
+            seconds[name] = _median_seconds(cache, mover, pieces)
         except RuntimeError:  # a driver that refuses a way is no reason not to go the others
             continue
     return min(seconds, key=lambda name: seconds[name]), seconds
 
 
-def _median_seconds(cache: Cache, mover: Mover, pieces: list[Piece], repeats: int) -> float:
-    clock, stream, marks = Clock(cache.pool.device), new_stream(), []
+def _median_seconds(cache: Cache, mover: Mover, pieces: list[Piece]) -> float:
+    clock, stream, marks = DeviceClock(cache.pool.device), new_stream(), []
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(2 + repeats):
+        for _ in range(2 + REPEATS):
             start = clock.mark()
             mover(cache, pieces, True)
             mover(cache, pieces, False)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvcore.files import write_text
+
 NOT_YET = "not yet measured"
 LARGE = 500_000_000
 """Bytes of KV of a launch from which on decode attention is judged."""
@@ -203,4 +205,4 @@ def _where(steps: Path) -> str:
 
 def write_table(folder: Path) -> None:
     """Write README.md of the folder."""
-    (folder / "README.md").write_text(table(folder), encoding="utf-8")
+    write_text(folder / "README.md", table(folder))

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from costmodels.models import Model
 from gpu_validation.devices import open_backend
-from gpu_validation.engine import Engine, Run
+from gpu_validation.engine import Engine, ReplayResult
 from gpu_validation.plan import Plan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 
 TOLERANCE = 2e-2
 """Of L3: the norm of the difference of the logits of a token, over the norm of the logits."""
@@ -40,9 +40,7 @@ def truth_plans(instance: Instance) -> dict[str, Plan]:
     return plans
 
 
-def check_all(
-    model: Model, instance: Instance, device: str = "cuda", backend: str = "triton", seed: int = 0
-) -> list[Record]:
+def check_all(model: Model, instance: Instance, device: str = "cuda", backend: str = "triton") -> list[Record]:
     """Return the records of all levels on a device: L0, L3 and the strict L2 in bf16, L1 in fp32 (fp64 on a CPU).
 
     On a CPU the strict kernels run in the interpreter, and in fp64; plain torch has none, and no L2.
@@ -51,7 +49,7 @@ def check_all(
     plans = truth_plans(instance)
 
     def engine(dtype: torch.dtype, strict: bool = False) -> Engine:
-        return Engine(model, open_backend(device, backend, strict=strict), dtype=dtype, seed=seed)
+        return Engine(model, open_backend(device, backend, strict=strict), dtype=dtype)
 
     fast = engine(torch.bfloat16)
     records = [swaps_are_exact(fast, plans["preserve"], plans["swap"]), *forced_logits_are_close(fast, plans)]
@@ -83,7 +81,7 @@ def tokens_are_equal(engine: Engine, plans: Mapping[str, Plan], **options: Any) 
     return [_equal_tokens(engine, reference, other) for reference, other in _pairs(runs)]
 
 
-def _equal_tokens(engine: Engine, reference: tuple[str, Run], other: tuple[str, Run]) -> Record:
+def _equal_tokens(engine: Engine, reference: tuple[str, ReplayResult], other: tuple[str, ReplayResult]) -> Record:
     margin = min(_margin(row) for row in reference[1].logits.values())
     difference = max(_difference(reference[1], other[1]))
     same = reference[1].tokens == other[1].tokens
@@ -118,7 +116,7 @@ def forced_logits_are_close(engine: Engine, plans: Mapping[str, Plan], **options
     return [_close(engine, reference, other) for reference, other in _pairs(runs)]
 
 
-def teacher_of(plan: Plan, run: Run) -> Tensor:
+def teacher_of(plan: Plan, run: ReplayResult) -> Tensor:
     """Return the history of a run, to force others along it."""
     history = torch.zeros(1 + len(plan.ids) * plan.width, dtype=torch.int64)
     for r, id in enumerate(plan.ids):
@@ -127,7 +125,7 @@ def teacher_of(plan: Plan, run: Run) -> Tensor:
     return history
 
 
-def _close(engine: Engine, reference: tuple[str, Run], other: tuple[str, Run]) -> Record:
+def _close(engine: Engine, reference: tuple[str, ReplayResult], other: tuple[str, ReplayResult]) -> Record:
     pairs = [(row, other[1].logits[key]) for key, row in reference[1].logits.items()]
     relative = [float((a - b).norm() / a.norm()) for a, b in pairs]
     flips = [(_margin(a), float((a - b).abs().max())) for a, b in pairs if a.argmax() != b.argmax()]
@@ -143,19 +141,19 @@ def _close(engine: Engine, reference: tuple[str, Run], other: tuple[str, Run]) -
     }
 
 
-def _pairs(runs: dict[str, Run]) -> list[tuple[tuple[str, Run], tuple[str, Run]]]:
+def _pairs(runs: dict[str, ReplayResult]) -> list[tuple[tuple[str, ReplayResult], tuple[str, ReplayResult]]]:
     """Return the first with each of the others."""
     first, *others = runs.items()
     return [(first, other) for other in others]
 
 
-def _unequal(a: Run, b: Run) -> int:
+def _unequal(a: ReplayResult, b: ReplayResult) -> int:
     """Return how many logits rows are not bitwise the same, those that only one of the runs has included."""
     common = a.logits.keys() & b.logits.keys()
     return len(a.logits.keys() ^ b.logits.keys()) + sum(not torch.equal(a.logits[k], b.logits[k]) for k in common)
 
 
-def _difference(a: Run, b: Run) -> list[float]:
+def _difference(a: ReplayResult, b: ReplayResult) -> list[float]:
     """Return the largest difference of the logits of every token; infinite for one that only one run has."""
     if a.logits.keys() != b.logits.keys():
         return [float("inf")]

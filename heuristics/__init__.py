@@ -1,14 +1,15 @@
 """Policies, one a file, and the one engine that runs them."""
 
-from heuristics.engine import PolicyError, Unsuited, run_policy, trace_policy
-from heuristics.job import Job, NotKnown
-from heuristics.min_waste import with_min_waste_handlings
-from heuristics.plan import Plan
-from heuristics.policy import Policy
-from heuristics.ranked import Ranked
-from heuristics.registry import POLICIES, STARTERS, best_schedule, get_policy
-from heuristics.unified import Unified
-from heuristics.view import View
+from heuristics.engine.job import Job, NotKnown
+from heuristics.engine.min_waste import with_min_waste_handlings
+from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Policy
+from heuristics.engine.predictions import predictions
+from heuristics.engine.ranked import Ranked
+from heuristics.engine.run import PolicyError, Unsuited, run_policy, trace_policy
+from heuristics.engine.unified import Unified
+from heuristics.engine.view import View
+from heuristics.registry import POLICIES, STARTERS, best_schedule, better_traces, get_policy
 
 __all__ = [
     "POLICIES",
@@ -23,7 +24,9 @@ __all__ = [
     "Unsuited",
     "View",
     "best_schedule",
+    "better_traces",
     "get_policy",
+    "predictions",
     "run_policy",
     "trace_policy",
     "with_min_waste_handlings",

@@ -7,11 +7,11 @@ from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from typing import Any
 
-from heuristics.engine import PolicyError, Unsuited, trace_policy
+from heuristics.engine.run import PolicyError, Unsuited, trace_policy
 from heuristics.registry import get_policy
-from kvbound.errors import BadInput
-from kvbound.instance import LIMIT, Instance
-from kvbound.summary import summary
+from kvcore.errors import BadInput
+from kvcore.instance import LIMIT, Instance
+from kvcore.summary import summary
 
 
 def scaled(instance: Instance, factor: Fraction) -> Instance:
@@ -48,7 +48,7 @@ def load_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each load and policy, in that order: `factor`, `rate`, `policy`, and `measures` or `error`.
 
-    `jobs` processes run at once. `window` is what `kvbound.summary` takes.
+    `jobs` processes run at once. `window` is what `kvcore.summary` takes.
     """
     cases = [(instance, factor, policy, window) for factor in factors for policy in policies]
     if jobs == 1:

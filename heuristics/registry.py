@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from heuristics.augserve import AugServe, AugServeAsPrinted, AugServeBatching
-from heuristics.engine import PolicyError, Unsuited, trace_policy
-from heuristics.fcfs import Fcfs
-from heuristics.improved_discard import ImprovedDiscard
-from heuristics.infercept import Infercept, InferceptElapsed, InferceptProfiled
-from heuristics.infercept_as_released import InferceptAsReleased
-from heuristics.infercept_steps import BudgetedSwap, ByDuration, ByType, ChunkedDiscard
-from heuristics.infermax import Infermax, InfermaxHistogram
-from heuristics.mars import Lamps, Mars, MarsFcfs
-from heuristics.mars_as_released import MarsAsReleased
-from heuristics.mars_order import MarsOrder
-from heuristics.mc_sf import McSf, MemoryArea
-from heuristics.own import own_policy
-from heuristics.policy import Policy
-from heuristics.preserve import Preserve
-from heuristics.random_order import RandomOrder
-from heuristics.rank import RankI, RankO, RankOrg, Srpt
-from heuristics.sarathi import Sarathi
-from heuristics.serial import Serial
-from heuristics.sjf import Sjf
-from heuristics.sjf_api import SjfApi
-from heuristics.swap import Swap
-from heuristics.table_1 import table_1
-from heuristics.vllm import Vllm
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import check_objective, objective_value
-from kvbound.schedule import Schedule
-from kvbound.trace import Trace
+from heuristics.engine.policy import Policy
+from heuristics.engine.run import PolicyError, Unsuited, trace_policy
+from heuristics.engine.user_policy import load_policy
+from heuristics.policies.augserve import AugServe
+from heuristics.policies.augserve_as_printed import AugServeAsPrinted
+from heuristics.policies.augserve_batching import AugServeBatching
+from heuristics.policies.eviction_free import eviction_free
+from heuristics.policies.fcfs import Fcfs
+from heuristics.policies.improved_discard import ImprovedDiscard
+from heuristics.policies.infercept import Infercept
+from heuristics.policies.infercept_as_released import InferceptAsReleased
+from heuristics.policies.infercept_by_duration import ByDuration
+from heuristics.policies.infercept_chunked_discard import ChunkedDiscard
+from heuristics.policies.infercept_elapsed import InferceptElapsed
+from heuristics.policies.infercept_heuristic import ByType
+from heuristics.policies.infercept_profiled import InferceptProfiled
+from heuristics.policies.infercept_swap import BudgetedSwap
+from heuristics.policies.infermax import Infermax
+from heuristics.policies.infermax_histogram import InfermaxHistogram
+from heuristics.policies.lamps import Lamps
+from heuristics.policies.mars import Mars
+from heuristics.policies.mars_as_released import MarsAsReleased
+from heuristics.policies.mars_fcfs import MarsFcfs
+from heuristics.policies.mars_order import MarsOrder
+from heuristics.policies.mc_sf import McSf
+from heuristics.policies.memory_area import MemoryArea
+from heuristics.policies.preserve import Preserve
+from heuristics.policies.random_order import RandomOrder
+from heuristics.policies.rank_i import RankI
+from heuristics.policies.rank_o import RankO
+from heuristics.policies.rank_org import RankOrg
+from heuristics.policies.sarathi import Sarathi
+from heuristics.policies.serial import Serial
+from heuristics.policies.sjf import Sjf
+from heuristics.policies.sjf_api import SjfApi
+from heuristics.policies.srpt import Srpt
+from heuristics.policies.swap import Swap
+from heuristics.policies.table_1 import table_1
+from heuristics.policies.vllm import Vllm
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
 
 STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 """Policies that never evict and run on every machine; the best of them is where a solve starts."""
@@ -40,7 +56,7 @@ STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 FAMILIES: dict[str, tuple[Policy, ...]] = {
     "the rule of Figure 1": STARTERS,
     "INFERMAX": (
-        Vllm(), Sarathi(), *table_1(), RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram(),
+        Vllm(), Sarathi(), *table_1(), *eviction_free(), RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram(),
     ),
     "InferCept": (
         ImprovedDiscard(), Preserve(), Swap(),
@@ -66,7 +82,7 @@ def get_policy(name: str) -> Policy:
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
     if name.endswith(".py") or ".py:" in name:
-        return own_policy(name)
+        return load_policy(name)
     if name not in POLICIES:
         raise BadInput(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
     return POLICIES[name]
@@ -77,26 +93,44 @@ def best_schedule(
 ) -> tuple[str, Schedule, Trace]:
     """Run policies and return the name, schedule and trace of the one with the smallest value; the first of equal ones.
 
-    The schedule has every batch written out, as the models that start from it want it.
+    The schedule has every batch written out, as the models that start from it need it.
     `policies` are names or policies (None: the `STARTERS`, of which `serial` always succeeds). One that is unsuited, or
     ends with a PolicyError, is passed over; if all do, the last error is raised. BadInput for an unknown name or
     objective, or if `policies` is empty.
+    """
+    *_, (name, best) = better_traces(instance, objective, policies)
+    trace = verify_schedule(instance, best.expanded())
+    return name, trace.schedule, trace
+
+
+def better_traces(
+    instance: Instance,
+    objective: str,
+    policies: Iterable[str | Policy] | None = None,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Iterator[tuple[str, Trace]]:
+    """Run policies as `best_schedule` does, the last first, and yield each that is at least as good as all before.
+
+    The last of the `STARTERS` is `serial`, the fastest. Once there is a trace, `go_on` may end the others.
     """
     check_objective(objective)
     chosen = [get_policy(p) if isinstance(p, str) else p for p in (STARTERS if policies is None else policies)]
     if not chosen:
         raise BadInput("no policy was given; name at least one")
-    best: tuple[str, Trace] | None = None
+    best: Value | None = None
     failure: BadInput | None = None
-    for policy in chosen:
+    for policy in reversed(chosen):
+        if best is not None and not go_on():
+            return
         try:
-            trace = trace_policy(instance, policy, compress=False)
+            trace = trace_policy(instance, policy, go_on=lambda: True if best is None else go_on())  # noqa: B023
         except (PolicyError, Unsuited) as error:
-            failure = error
+            failure = failure or error
             continue
-        if best is None or objective_value(trace, objective) < objective_value(best[1], objective):
-            best = (policy.name, trace)
+        value = objective_value(trace, objective)
+        if best is None or value <= best:
+            best = value
+            yield policy.name, trace
     if best is None:
         assert failure is not None  # for mypy: of at least one policy, all have failed
         raise failure
-    return best[0], best[1].schedule, best[1]

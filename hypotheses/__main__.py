@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import sys
 
-from hypotheses.files import COUNTEREXAMPLES, load, save, shipped
+from hypotheses.files import COUNTEREXAMPLES, save, shipped
 from hypotheses.page import PAGE, RECORDS, kept, page, read_records
 from hypotheses.verdict import check
-from kvbound.files import write_text
+from kvcore.files import write_text
 
 
 def main(names: list[str]) -> None:
     """Check, and replace the records of what was checked."""
     records = {row["hypothesis"]: row for row in (read_records() if RECORDS.exists() else [])}
     for name in names or shipped():
-        verdict = check(name, load(shipped()[name]))
+        verdict = check(name, shipped()[name])
         save(verdict, COUNTEREXAMPLES)
         records[name] = kept(verdict.row())
         print(f"{name}: {verdict.verdict} ({verdict.seconds:.1f} s){'' if verdict.as_stated else ' NOT AS STATED'}")

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from heuristics import Policy, PolicyError, Unsuited, get_policy, run_policy
-from kvbound.certificates import Certificate, Exhaustive, InvalidCertificate, certify
-from kvbound.certificates.exhaustive import look
-from kvbound.instance import Instance
-from kvbound.metrics import Value, objective_value
-from kvbound.schedule import Schedule
-from kvbound.trace import Trace
-from kvbound.validator import verify_schedule
+from kvcore.certificates import Certificate, Exhaustive, InvalidCertificate, certify
+from kvcore.certificates.exhaustive import look
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
 from solvers.search import search
 
 FLOW_TIME = "total-flow-time"
@@ -116,10 +116,15 @@ def ratio(value: Held, other: Held) -> Fraction:
 
 
 def _optimum(instance: Instance, objective: str, seconds: float) -> tuple[Value, Schedule] | None:
-    """Return the optimal value and a schedule, as found before if it was; None if a limit strikes."""
+    """Return the optimal value and a schedule, as found before if it was; None if a limit strikes.
+
+    Raises KeyboardInterrupt on Ctrl-C, which the search itself would answer with what it has found so far.
+    """
     place = instance.sha256, objective
     if place not in _FOUND:
         outcome = search(instance, objective, time_limit=seconds, memory_limit_mb=MEMORY_LIMIT_MB)
+        if outcome.stopped == "interrupted":
+            raise KeyboardInterrupt
         if not outcome.proved or outcome.schedule is None or outcome.value is None:
             return None
         _FOUND[place] = outcome.value, outcome.schedule

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kvbound.builtin import builtin_instance
-from kvbound.instance import Instance
+from kvcore.instance import Instance
+from workloads.builtin import builtin_instance
 
 Item = Instance | tuple[Instance, ...]
 """One case: an instance, or several that are compared."""

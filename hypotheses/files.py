@@ -5,36 +5,49 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hypotheses.case import Held
 from hypotheses.hypothesis import Hypothesis
 from hypotheses.verdict import Verdict
-from kvbound.errors import BadInput
-from kvbound.files import write_text
+from kvcore.errors import BadInput
+from kvcore.files import write_text
 
 SHIPPED = Path(__file__).parent / "shipped"
 COUNTEREXAMPLES = Path(__file__).parent / "counterexamples"
 
 
-def shipped() -> dict[str, Path]:
-    """Return the files that come with kvbound, by their names."""
-    return {file.stem.replace("_", "-"): file for file in sorted(SHIPPED.glob("[a-z]*.py"))}
+@cache
+def shipped() -> dict[str, Hypothesis]:
+    """Return the hypotheses that come with kvbound, by their names."""
+    found = [each for file in SHIPPED.glob("[a-z]*.py") for each in load_all(file).items()]
+    return dict(sorted(found))
 
 
-def find(source: str) -> Path:
-    """Return the file that is meant: a path, or the name of a shipped one. BadInput if there is none."""
+def find(source: str) -> dict[str, Hypothesis]:
+    """Return what is meant, by name: `all` that are shipped, one of them, or those of a file. BadInput if none is."""
+    if source == "all":
+        return shipped()
     if source in shipped():
-        return shipped()[source]
+        return {source: shipped()[source]}
     path = Path(source)
     if not path.is_file():
         raise BadInput(f"there is no hypothesis file {source!r}, and none that is shipped is called so")
-    return path
+    return load_all(path)
 
 
 def load(path: Path) -> Hypothesis:
     """Return the HYPOTHESIS that a Python file defines. BadInput says in one line what is wrong with the file."""
+    found = list(load_all(path).values())
+    if len(found) > 1:
+        raise BadInput(f"{path}: it defines {len(found)} hypotheses; load_all gives them by their names")
+    return found[0]
+
+
+def load_all(path: Path) -> dict[str, Hypothesis]:
+    """Return what a file defines, by name: HYPOTHESES, or one HYPOTHESIS, named as the file. BadInput as `load`."""
     spec = importlib.util.spec_from_file_location(f"_hypothesis_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise BadInput(f"{path}: not a Python file; a hypothesis is one, and its name ends in .py")
@@ -44,8 +57,9 @@ def load(path: Path) -> Hypothesis:
         spec.loader.exec_module(module)
     except Exception as error:
         raise BadInput(f"{path}: {type(error).__name__}: {error}") from None
-    found = getattr(module, "HYPOTHESIS", None)
-    if not isinstance(found, Hypothesis):
+    name = path.stem.replace("_", "-")
+    found: dict[str, Hypothesis] = getattr(module, "HYPOTHESES", {name: getattr(module, "HYPOTHESIS", None)})
+    if not found or not all(isinstance(each, Hypothesis) for each in found.values()):
         raise BadInput(f"{path}: it defines no HYPOTHESIS = Hypothesis(..) (docs/hypotheses.md shows one)")
     return found
 

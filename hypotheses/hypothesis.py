@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from hypotheses.case import Case, Fails
 from hypotheses.families import Family
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 STATES = ("proved", "no counterexample", "refuted", "undecided")
 """What a verdict may say, and a file may state. A family whose data is not at hand is "skipped"."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations_with_replacement, product
 
 from pydantic import ValidationError
 
 from hypotheses.families import possible
-from kvbound.cost import Cost, CostFunction
-from kvbound.instance import Call, Handling, Instance, Machine, Request, Segment
-from kvbound.schedule import Batch, Schedule
+from kvcore.cost import Cost, CostFunction
+from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
+from kvcore.schedule import Batch, Schedule
 
 THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=False)
 """The machine of the theory model, but for its memory: unit batches of any size, a running request goes on."""
@@ -90,52 +90,33 @@ def calling(
 
 
 def calling_family(
-    durations: Sequence[int],
-    machine: Machine,
-    cost: Cost | None = None,
-    count: int = 2,
-    decodes: Sequence[int] = (1, 2),
+    durations: Sequence[int], machine: Machine, cost: Cost | None = None, decodes: Sequence[int] = (1, 2)
 ) -> Iterator[Instance]:
-    """Yield every multiset of `count` requests with a free call each (prompts of 1 or 2, one token after the call).
+    """Yield every two requests with a free call each (prompts of 1 or 2, one token after the call).
 
     With every memory from the largest peak to one below the sum.
     """
     kinds = [(prompt, decode, wait, 0, 1) for prompt, decode, wait in product((1, 2), decodes, durations)]
-    for sizes in combinations_with_replacement(kinds, count):
+    for sizes in combinations_with_replacement(kinds, 2):
         peaks = [prompt + decode + returns + after - 1 for prompt, decode, _, returns, after in sizes]
         for memory in range(max(peaks), sum(peaks)):
             yield from possible(calling, sizes, machine.replace(memory=memory), cost=cost)
 
 
-def drawn_requests(draw: random.Random, count: int, calls: int, upto: int = 3, least: int = 0) -> tuple[Request, ...]:
-    """Draw requests with prompts and decodes of 1 to `upto`, `least` to `calls` free calls each, arriving at 0 to 3."""
-    requests = []
-    for i in range(1, count + 1):
-        pauses = [
-            Call(duration=draw.randint(0, 4), returns=draw.randint(0, 2)) for _ in range(draw.randint(least, calls))
-        ]
-        segments = tuple(Segment(decode=draw.randint(1, upto), call=call) for call in [*pauses, None])
-        requests.append(
-            Request(id=f"R{i}", arrival=draw.choice((0, 0, 1, 2, 3)), prompt=draw.randint(1, upto), segments=segments)
-        )
-    return tuple(requests)
-
-
-def drawn_instance(
-    draw: random.Random,
-    name: str,
-    machine: Machine,
-    *,
-    count: int = 3,
-    calls: int = 1,
-    least_calls: int = 0,
-    cost: Cost | None = None,
-) -> Instance:
-    """Draw requests, and a memory from their largest peak to the sum of all peaks."""
-    requests = drawn_requests(draw, count, calls, least=least_calls)
+def drawn_instance(draw: random.Random, name: str, machine: Machine) -> Instance:
+    """Draw three requests with a free call each, and a memory from their largest peak to the sum of all peaks."""
+    requests = tuple(_drawn_request(draw, f"R{i}") for i in (1, 2, 3))
     peaks = [request.peak for request in requests]
     machine = machine.replace(memory=draw.randint(max(peaks), sum(peaks)))
-    return Instance(name=name, machine=machine, requests=requests, cost=cost or Cost.unit())
+    return Instance(name=name, machine=machine, requests=requests)
+
+
+def _drawn_request(draw: random.Random, id: str) -> Request:
+    """Draw a request with a prompt and decodes of 1 to 3, a call of 0 to 4 ticks, arriving at 0 to 3."""
+    draw.randint(1, 1)  # one call: the seeds of the records were drawn with their number
+    pause = Call(duration=draw.randint(0, 4), returns=draw.randint(0, 2))
+    segments = tuple(Segment(decode=draw.randint(1, 3), call=call) for call in (pause, None))
+    return Request(id=id, arrival=draw.choice((0, 0, 1, 2, 3)), prompt=draw.randint(1, 3), segments=segments)
 
 
 def drawn_plain(draw: random.Random, count: int, upto: int) -> Instance:
@@ -238,30 +219,21 @@ def fixed_handlings(instance: Instance) -> Iterator[Instance]:
 
 
 def _handled(instance: Instance, handlings: Iterator[Handling]) -> Instance:
-    return fix_calls(instance, lambda call: call.replace(handling=next(handlings)))
+    return instance.with_calls(lambda call: call.replace(handling=next(handlings)))
 
 
 def with_faster_call(instance: Instance) -> Instance:
     """Return the instance with the first call that takes any time one tick shorter."""
-    left = 1
+    calls_to_change = 1
 
     def change(call: Call) -> Call:
-        nonlocal left
-        if not left or not call.duration:
+        nonlocal calls_to_change
+        if not calls_to_change or not call.duration:
             return call
-        left = 0
+        calls_to_change = 0
         return call.replace(duration=call.duration - 1)
 
-    return fix_calls(instance, change)
-
-
-def fix_calls(instance: Instance, change: Callable[[Call], Call]) -> Instance:
-    """Return the instance with every call changed, in order."""
-    requests = []
-    for request in instance.requests:
-        segments = tuple(s if s.call is None else s.replace(call=change(s.call)) for s in request.segments)
-        requests.append(request.replace(segments=segments))
-    return instance.replace(requests=tuple(requests))
+    return instance.with_calls(change)
 
 
 def with_shorter_output(instance: Instance, i: int) -> Instance | None:

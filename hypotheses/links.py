@@ -8,8 +8,8 @@ from itertools import product
 from costmodels import get_cost
 from hypotheses.case import Case, Held
 from hypotheses.pauses import paused, placed
-from kvbound.instance import Instance
-from kvbound.schedule import Batch
+from kvcore.instance import Instance
+from kvcore.schedule import Batch
 
 DEVICES = ("a100-80gb", "h100", "h200")
 CONTEXTS = tuple(2**k for k in range(8, 15))

@@ -9,69 +9,23 @@ from typing import Any
 
 RECORDS = Path(__file__).parent / "records.json"
 """What came of each shipped hypothesis when it was last checked."""
-PAGE = Path(__file__).parents[1] / "docs" / "hypotheses.md"
+PAGE = Path(__file__).parents[1] / "docs" / "verdicts.md"
 VARYING = ("seconds", "versions", "files")
 """Keys of a verdict that are not kept."""
 
 HEAD = """\
-# Hypotheses
+# The verdicts on the shipped hypotheses
 
 This page is written by `python -m hypotheses`, which checks every shipped hypothesis and saves the counterexamples.
-
-A hypothesis is a Python file: a statement, its source, the verdict that its author expects, a family of instances, and
-a predicate that judges one case. Values come from schedules that the referee executed, optima from exhaustive search.
-
-```python file=quick.py
-from hypotheses import Case, Fails, Hypothesis, check, listed
-
-
-def best(case: Case) -> Fails | None:
-    policy, optimum = case.policy("sjf"), case.optimum()
-    if policy is None or policy.value == optimum.value:
-        return None
-    return Fails(f"sjf has {policy.value}, the optimum is {optimum.value}", (policy, optimum))
-
-
-HYPOTHESIS = Hypothesis(
-    statement="Shortest job first is optimal on MARS's Figure 1.",
-    source="an example",
-    states="refuted",
-    family=listed("mars-figure1"),
-    predicate=best,
-)
-
-verdict = check("quick", HYPOTHESIS)
-print(verdict.verdict, "-", verdict.fails.why)
-```
-
-```text
-refuted - sjf has 31, the optimum is 29
-```
-
-`kvbound check FILE.py` does the same on the command line; `kvbound check NAME` takes a shipped one, `all` takes all
-([commands.md](commands.md#check)). What a verdict means:
-
-| verdict | meaning |
-|---|---|
-| proved | the family is finite, all of it was judged (up to symmetry), and every case holds, with exact answers |
-| no counterexample | every case that was tried holds; the family is drawn, or only a part was taken |
-| refuted | a case fails: the first in the family's order of size, so a smallest of those that were decided |
-| undecided | a limit struck before all was decided, and nothing failed |
-| skipped | the data of the family is not at hand |
-
-Size is counted in requests, calls, tokens, ticks of calls and arrivals, and memory, in this order. A proof is of the
-family as it is stated, not of the claim at large; a refutation is of the claim.
-
-A refuted hypothesis has a folder in `hypotheses/counterexamples` with the instances and the schedules that show it, and
-a certificate where an optimum matters; `kvbound verify` accepts each.
+[hypotheses.md](hypotheses.md) says what a hypothesis is, what a verdict means, and how to write one.
 """
 
 
 def page(rows: list[dict[str, Any]]) -> str:
-    """Return the page: how to write one, a table of the shipped ones, and each in detail."""
+    """Return the page: a table of the shipped ones, and each in detail."""
     counts = Counter(row["verdict"] for row in rows)
     summary = ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items()))
-    lines = [HEAD, "## What came of the shipped ones", "", f"{len(rows)} hypotheses: {summary}.", ""]
+    lines = [HEAD, f"{len(rows)} hypotheses: {summary}.", ""]
     lines += ["| hypothesis | claim | verdict |", "|---|---|---|"]
     lines += [f"| [{r['hypothesis']}](#{r['hypothesis']}) | {_cell(r['statement'])} | {r['verdict']} |" for r in rows]
     for row in rows:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hypotheses.instances import plain
-from kvbound.cost import Cost, CostFunction
-from kvbound.instance import Call, Instance, Machine, Segment
-from kvbound.schedule import Batch, Schedule
-from kvbound.validator import Execution
+from kvcore.cost import Cost, CostFunction
+from kvcore.instance import Call, Instance, Machine, Segment
+from kvcore.referee import Execution
+from kvcore.schedule import Batch, Schedule
 
 QUADRATIC = Cost((CostFunction(prefill_pairs=1),))
 """As many ticks as pairs in the prefills: the square of the tokens from empty KV; else one tick."""

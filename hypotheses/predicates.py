@@ -1,51 +1,50 @@
-"""Predicates that several hypotheses share: anomalies of a policy, and its average distance from the optimum."""
+"""Predicates that several hypotheses share: changes that should never hurt, and distances from the optimum."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
 
-from hypotheses import Case, Fails, Undecided
-from hypotheses.case import Held, ratio
-from hypotheses.instances import with_faster_call, with_memory
-
-Predicate = Callable[[Case], "Fails | Fraction | None"]
+from hypotheses.case import Case, Fails, Held, Undecided, ratio
+from hypotheses.hypothesis import Predicate
+from kvcore.instance import Instance
 
 
-def faster_call_never_hurts(policy: str) -> Predicate:
-    """Return whether a first call that returns one tick earlier never raises the total flow time of the policy."""
+def never_hurts(
+    change: Callable[[Instance], Instance], words: str, labels: tuple[str, str], policy: str | None = None
+) -> Predicate:
+    """Return whether a change never raises the total flow time of a policy (None: the optimal one).
+
+    `words` name the change, `labels` the schedules before and after it.
+    """
 
     def no_worse(case: Case) -> Fails | None:
-        slow = case.policy(policy, label="slow")
-        fast = case.policy(policy, with_faster_call(case.instance), label="fast")
-        return _no_worse(slow, fast, "a call that is one tick faster")
+        before, after = (
+            case.optimum(instance, label=label) if policy is None else case.policy(policy, instance, label=label)
+            for instance, label in zip((case.instance, change(case.instance)), labels, strict=True)
+        )
+        if before is None or after is None:
+            raise Undecided("the policy does not run here")
+        if after.value <= before.value:
+            return None
+        return Fails(f"{before.value} becomes {after.value} with {words}", (before, after))
 
     return no_worse
 
 
-def more_memory_never_hurts(policy: str) -> Predicate:
-    """Return whether one token of memory more never raises the total flow time of the policy."""
-
-    def no_worse(case: Case) -> Fails | None:
-        less = case.policy(policy, label="less")
-        more = case.policy(policy, with_memory(case.instance, 1), label="more")
-        return _no_worse(less, more, "one token of memory more")
-
-    return no_worse
-
-
-def _no_worse(before: Held | None, after: Held | None, change: str) -> Fails | None:
-    if before is None or after is None:
-        raise Undecided("the policy does not run here")
-    if after.value <= before.value:
-        return None
-    return Fails(f"{before.value} becomes {after.value} with {change}", (before, after))
+def within(value: Held | None, other: Held | None, limit: int | Fraction, why: str) -> Fails | Fraction:
+    """Return how many times `other` a value is, or that it is over the limit; `why` has a place for each of the two."""
+    assert value is not None
+    assert other is not None
+    if ratio(value, other) <= limit:
+        return ratio(value, other)
+    return Fails(why.format(value.value, other.value), (value, other))
 
 
 def average_ratio_within(policy: str, limit: Fraction) -> Predicate:
     """Return whether the policy is at most `limit` times the optimum on average over the instances of a case."""
 
-    def within(case: Case) -> Fails | Fraction:
+    def within_on_average(case: Case) -> Fails | Fraction:
         runs: list[tuple[Held, Held]] = []
         for instance in case.instances:
             held = case.policy(policy, instance)
@@ -60,4 +59,4 @@ def average_ratio_within(policy: str, limit: Fraction) -> Predicate:
             f"the average ratio is {float(average):.4f}; on the worst, {worst[0].value} against {worst[1].value}", worst
         )
 
-    return within
+    return within_on_average

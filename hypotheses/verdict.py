@@ -10,10 +10,10 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-import kvbound
+import kvcore
 from hypotheses.case import Case, Fails, Undecided
 from hypotheses.hypothesis import Hypothesis
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 
 TIME_LIMIT = 60.0
 """Seconds for one hypothesis, unless told otherwise."""
@@ -81,7 +81,7 @@ class Verdict:
             "counterexample": None if self.fails is None else [describe(instance) for instance in self.failing],
             "files": self.files,
             "seconds": round(self.seconds, 3),
-            "versions": {"kvbound": kvbound.__version__, "python": platform.python_version()},
+            "versions": {"kvbound": kvcore.__version__, "python": platform.python_version()},
         }
 
 

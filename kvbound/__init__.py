@@ -1,34 +1,32 @@
-"""kvbound: how good can an LLM-serving scheduler be? Instances, schedules, the referee, and what they measure."""
+"""The roof, what users touch: `import kvbound as kv` gives all that is public, and here is the command line.
 
-from kvbound.cost import Cost, CostFunction, Features
-from kvbound.errors import BadInput, MissingTool
-from kvbound.instance import Call, Instance, Machine, Request, Segment, Slo
-from kvbound.metrics import OBJECTIVES, handlings, measures, objective_value
-from kvbound.schedule import Batch, Schedule
-from kvbound.trace import Trace
-from kvbound.validator import InvalidSchedule, verify_schedule
+What is public, and the module that each name comes from, stands in one list: `__init__.pyi`. A name is loaded when it
+is first used.
+"""
 
-__version__ = "0.1.0"
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-__all__ = [
-    "OBJECTIVES",
-    "BadInput",
-    "Batch",
-    "Call",
-    "Cost",
-    "CostFunction",
-    "Features",
-    "Instance",
-    "InvalidSchedule",
-    "Machine",
-    "MissingTool",
-    "Request",
-    "Schedule",
-    "Segment",
-    "Slo",
-    "Trace",
-    "handlings",
-    "measures",
-    "objective_value",
-    "verify_schedule",
-]
+_ORIGIN = {
+    alias.asname or alias.name: (node.module, alias.name)
+    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.ImportFrom) and node.module is not None
+    for alias in node.names
+}
+"""The module that each public name comes from, and its name there."""
+
+__all__ = list(_ORIGIN)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ORIGIN:
+        raise AttributeError(f"module 'kvbound' has no attribute {name!r}")
+    module, original = _ORIGIN[name]
+    globals()[name] = value = getattr(import_module(module), original)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

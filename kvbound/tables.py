@@ -1,9 +1,13 @@
-"""What is measured of many requests as columns and rows of text; `kvbound.summary` says what each number is."""
+"""What is measured of many requests as columns and rows of text; `kvcore.summary` says what each number is."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
+
+from kvcore.result import Result
 
 TIMES = (
     ("latency", "mean"), ("latency", "p50"), ("latency", "p95"), ("latency", "p99"), ("latency_without_calls", "mean"),
@@ -34,7 +38,7 @@ def times_cells(rows: Labelled) -> Cells:
     """Return the times in seconds, a row for each labelled summary."""
     columns = ["seconds", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
     return Cells(
-        columns, [[label, *(_seconds(measured[name], part) for name, part in TIMES)] for label, measured in rows]
+        columns, [[label, *(seconds(measured[name], part) for name, part in TIMES)] for label, measured in rows]
     )
 
 
@@ -45,7 +49,8 @@ def work_cells(rows: Labelled) -> Cells:
     return Cells(columns, [_work(label, measured) for label, measured in rows])
 
 
-def _seconds(spread: Mapping[str, float] | None, part: str) -> str | None:
+def seconds(spread: Mapping[str, float] | None, part: str) -> str | None:
+    """Return the seconds of a part of a spread, such as its mean."""
     return None if spread is None else f"{spread[part]:.4g}"
 
 
@@ -55,15 +60,46 @@ def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
         label,
         measured["unfinished"],
         *(f"{measured[name]:.4g}" for name in RATES),
-        _percent(measured["slo_attainment"]),
+        percent(measured["slo_attainment"]),
         measured["batches"],
         measured["evictions"],
-        _percent(measured["recomputed_share"]),
+        percent(measured["recomputed_share"]),
         measured["tokens_swapped_out"],
-        *(_percent(waste.get(cause)) for cause in CAUSES),
+        *(percent(waste.get(cause)) for cause in CAUSES),
         ", ".join(f"{count} {how}" for how, count in measured["handlings"].items()) or "-",
     ]
 
 
-def _percent(share: float | None) -> str | None:
+def milliseconds(seconds: float) -> str:
+    """Return seconds as milliseconds."""
+    return f"{1e3 * seconds:.4g}"
+
+
+def percent(share: float | None) -> str | None:
+    """Return a share in percent (None: it is not known)."""
     return None if share is None else f"{100 * share:.1f} %"
+
+
+def in_seconds(ticks: int | str | None, row: dict[str, Any]) -> str | None:
+    """Turn ticks into seconds for people; None where the objective is not a time."""
+    if ticks is None or row["objective"] in ("late-requests", "normalized-latency"):
+        return None
+    return f"{float(Fraction(ticks) * Fraction(row['tick_seconds'])):.6g}"
+
+
+def handling_text(row: dict[str, Any]) -> str:
+    """Count the handlings of a row for people."""
+    counts = Counter(row["handling"].values())
+    return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
+
+
+def decimal(text: str | None) -> str | None:
+    """Write a fraction for people."""
+    return None if text is None else f"{float(Fraction(text)):.4g}"
+
+
+def between(result: Result) -> str:
+    """Say what is known of the optimum, in words."""
+    if result.bound is None:
+        return f"the optimum is at most {result.value}; no lower bound was proved"
+    return f"the optimum is at least {result.bound} and at most {result.value}"

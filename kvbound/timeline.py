@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import groupby
 from typing import Literal, NamedTuple
 
-from kvbound.trace import BatchTrace, CallTrace, Move, RequestTrace, Step, Trace
+from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Step, Trace
 
 Kind = Literal[
     "prefill",
@@ -45,19 +45,16 @@ def timeline(trace: Trace) -> dict[str, list[Interval]]:
 
 
 def _intervals(trace: RequestTrace, batches: list[BatchTrace]) -> list[Interval]:
-    steps = {step.batch: step for step in trace.steps}
     calls = {call.batch: call for call in trace.calls}
-    moves: dict[int, list[Move]] = {}
-    for move in trace.moves:
-        moves.setdefault(move.batch, []).append(move)
     row = _Row(trace.request.arrival)
-    for j in sorted(steps.keys() | moves.keys()):
+    for j, group in groupby(trace.levels(), key=lambda level: level.event.batch):
         row.wait(batches[j].start)
-        row.move(moves.get(j, ()))
-        if j in steps:
-            row.work(steps[j], batches[j].end, calls.get(j))
-        elif row.ready and any(move.kind != "drop" for move in moves[j]):
+        events, devices, hosts = zip(*group, strict=True)
+        if isinstance(events[-1], Step):
+            row.work(events[-1], batches[j].end, calls.get(j))
+        elif row.ready and any(move.kind != "drop" for move in events):
             row.extend(batches[j].end, "transfer")
+        row.device, row.host = devices[-1], hosts[-1]
     return row.intervals
 
 
@@ -98,20 +95,7 @@ class _Row:
             return "call-discarded"
         return "call-swapped" if self.host == call.held else "call-mixed"
 
-    def move(self, moves: Iterable[Move]) -> None:
-        """Make the moves of a batch; a drop takes the host's part first."""
-        for move in moves:
-            if move.kind == "drop":
-                from_host = min(self.host, move.tokens)
-                self.host -= from_host
-                self.device -= move.tokens - from_host
-            else:
-                sent = move.tokens if move.kind == "swap_out" else -move.tokens
-                self.host += sent
-                self.device -= sent
-
     def work(self, step: Step, end: int, call: CallTrace | None) -> None:
         """Work in a batch that ends at `end`; it may start a call."""
         self.extend(end, "recompute" if step.recomputed else step.phase)
-        self.device += step.tokens
         self.call = call

@@ -12,9 +12,9 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-import kvbound
-from kvbound.files import write_text
-from kvbound.trace import BatchTrace, RequestTrace, Step, Trace
+import kvcore
+from kvcore.files import write_text
+from kvcore.trace import BatchTrace, RequestTrace, Step, Trace
 
 STEPS = 50_000
 """Up to this many batch steps of all requests, each is an event; beyond, decodes without a break are one."""
@@ -28,7 +28,7 @@ def write_trace_events(target: str, schedules: Sequence[tuple[str, Trace]]) -> N
     """Write the labelled schedules as one file, which https://ui.perfetto.dev and chrome://tracing open."""
     events = [event for pid, (label, trace) in enumerate(schedules, 1) for event in trace_events(label, trace, pid)]
     lines = ",\n".join(json.dumps(event, ensure_ascii=False, separators=(",", ":")) for event in events)
-    about = json.dumps({"made_by": f"kvbound {kvbound.__version__}"})
+    about = json.dumps({"made_by": f"kvbound {kvcore.__version__}"})
     write_text(target, f'{{"displayTimeUnit":"ms","otherData":{about},"traceEvents":[\n{lines}\n]}}')
 
 
@@ -57,7 +57,7 @@ def _events(trace: Trace, each: bool) -> Iterator[Event]:
         yield from _calls(request, tid)
         yield from _moves(trace, request, tid)
     yield from _counter("device memory", trace.memory_curve())
-    yield from _counter("host memory", [(batch.start, batch.host) for batch in trace.batches])
+    yield from _counter("host memory", trace.host_curve())
 
 
 def _batches(trace: Trace, each: bool) -> Iterator[Event]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvbound.cost import Cost
-from kvbound.instance import Instance, Machine, Segment
-from kvbound.stream import Sizes
+from kvcore.cost import Cost
+from kvcore.instance import Instance, Machine, Segment
+from kvcore.stream import Sizes
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 LONGEST = 100

@@ -18,12 +18,8 @@ from fractions import Fraction
 
 from IPython.display import SVG
 
-from bounds import bound
-from kvbound import objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import verify_certificate
-from kvbound.plots import compare_schedules, render
-from solvers import simulate_policy, solve
+import kvbound as kv
+from kvbound.plots import render
 
 # %% [markdown]
 # ## The instance
@@ -31,7 +27,7 @@ from solvers import simulate_policy, solve
 # One request runs at a time, one token a tick, and memory holds 6 tokens.
 
 # %%
-example = builtin_instance("mars-figure1")
+example = kv.builtin_instance("mars-figure1")
 for request in example.requests:
     call = request.calls[0]
     before, after = (segment.decode for segment in request.segments)
@@ -43,9 +39,9 @@ for request in example.requests:
 # Four policies of the papers, then the best schedule with the handlings as given, and with every handling free.
 
 # %%
-schedules = {name: simulate_policy(example, name) for name in ("fcfs", "sjf", "sjf-api", "mars-order")}
-schedules["optimum, as given"] = solve(example, time_limit=60)
-schedules["optimum, free"] = solve(example, handling="free", time_limit=60)
+schedules = {name: kv.simulate(example, name) for name in ("fcfs", "sjf", "sjf-api", "mars-order")}
+schedules["optimum, as given"] = kv.solve(example, time_limit=60)
+schedules["optimum, free"] = kv.solve(example, handling="free", time_limit=60)
 
 # %% [markdown]
 # ## Verify
@@ -56,16 +52,16 @@ schedules["optimum, free"] = solve(example, handling="free", time_limit=60)
 # %%
 means = {}
 for name, result in schedules.items():
-    trace = verify_schedule(result.instance, result.schedule)
-    means[name] = Fraction(objective_value(trace, "total-flow-time"), len(example.requests))
+    trace = kv.verify_schedule(result.instance, result.schedule)
+    means[name] = Fraction(kv.objective_value(trace, "total-flow-time"), len(example.requests))
     print(f"{name:18} mean latency {means[name]!s:>5} ticks, {result.status}")
 
 # %%
 proved = {}
 for name in ("optimum, as given", "optimum, free"):
     instance = schedules[name].instance
-    certificate = bound(instance, method="exhaustive").certificate
-    proved[name] = Fraction(verify_certificate(instance, certificate), len(example.requests))
+    certificate = kv.bound(instance, "total-flow-time", method="exhaustive", time_limit=60).certificate
+    proved[name] = Fraction(kv.verify_certificate(instance, certificate), len(example.requests))
     print(f"{name:18} no schedule has a mean below {proved[name]}")
 
 # %% [markdown]
@@ -73,7 +69,7 @@ for name in ("optimum, as given", "optimum, free"):
 
 # %%
 titles = [(f"{name}  mean {means[name]}", result.trace) for name, result in schedules.items()]
-SVG(render(compare_schedules(titles)))
+SVG(render(kv.compare_schedules(titles)))
 
 # %% [markdown]
 # ## Answer

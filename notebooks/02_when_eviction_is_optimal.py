@@ -17,9 +17,8 @@
 from IPython.display import SVG, display
 from matplotlib.figure import Figure
 
-from kvbound import objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.plots import compare_schedules, render
+import kvbound as kv
+from kvbound.plots import render
 from solvers.search import search
 
 # %% [markdown]
@@ -29,7 +28,7 @@ from solvers.search import search
 
 # %%
 PROMPTS = [2**k for k in range(11)]
-instances = {prompt: builtin_instance(f"infermax-figure15:I={prompt}") for prompt in PROMPTS}
+instances = {prompt: kv.builtin_instance(f"infermax-figure15:I={prompt}") for prompt in PROMPTS}
 machine, request = instances[1].machine, instances[1].requests[0]
 print(f"I = 1: memory {machine.memory}, {len(instances[1].requests)} requests of {request.output} output tokens")
 
@@ -64,9 +63,9 @@ kept = {prompt: optimum(without_eviction(instance)) for prompt, instance in inst
 traces, savings, evictions = {}, {}, {}
 print("prompt  best, ms  without eviction, ms  saved  evictions")
 for prompt, instance in instances.items():
-    traces[prompt] = verify_schedule(instance, best[prompt])
-    with_it = objective_value(traces[prompt], "busy-time")
-    without = objective_value(verify_schedule(without_eviction(instance), kept[prompt]), "busy-time")
+    traces[prompt] = kv.verify_schedule(instance, best[prompt])
+    with_it = kv.objective_value(traces[prompt], "busy-time")
+    without = kv.objective_value(kv.verify_schedule(without_eviction(instance), kept[prompt]), "busy-time")
     savings[prompt] = 1 - with_it / without
     evictions[prompt] = sum(len(batch.drop) for batch in best[prompt].batches)
     print(f"{prompt:6} {with_it / 1e6:9.2f} {without / 1e6:21.2f} {savings[prompt]:6.1%} {evictions[prompt]:10}")
@@ -80,7 +79,7 @@ for prompt, instance in instances.items():
 last = max(prompt for prompt in PROMPTS if evictions[prompt])
 for prompt in (1, last, 2 * last):
     title = f"I = {prompt}  {evictions[prompt]} evictions"
-    display(SVG(render(compare_schedules([(title, traces[prompt])]))))
+    display(SVG(render(kv.compare_schedules([(title, traces[prompt])]))))
 
 # %%
 figure = Figure(figsize=(5, 2.5), layout="constrained")

@@ -19,20 +19,9 @@ from fractions import Fraction
 from IPython.display import SVG
 from matplotlib.figure import Figure
 
+import kvbound as kv
 from heuristics import with_min_waste_handlings
-from kvbound import (
-    Call,
-    Cost,
-    CostFunction,
-    Instance,
-    Machine,
-    Request,
-    Segment,
-    handlings,
-    objective_value,
-    verify_schedule,
-)
-from kvbound.plots import compare_schedules, render
+from kvbound.plots import render
 from solvers.search import search
 
 # %% [markdown]
@@ -44,17 +33,17 @@ from solvers.search import search
 # %%
 CONTEXTS = (4, 8, 12, 16, 20)
 DURATIONS = (5, 10, 20, 40, 80)
-COST = Cost((CostFunction(busy=4, tokens=1), CostFunction(swap_out_tokens=1, swap_in_tokens=1)))
+COST = kv.Cost((kv.CostFunction(busy=4, tokens=1), kv.CostFunction(swap_out_tokens=1, swap_in_tokens=1)))
 
 
 def agent_and_chat(prompt, duration, handling="free"):
     """Return the two requests: an agent with that prompt and that call, and a chat."""
-    call = Call(duration=duration, returns=1, handling=handling)
-    agent = Request(id="agent", prompt=prompt, segments=(Segment(decode=2, call=call), Segment(decode=2)))
-    chat = Request(id="chat", prompt=8, segments=(Segment(decode=6),))
-    return Instance(
+    call = kv.Call(duration=duration, returns=1, handling=handling)
+    agent = kv.Request(id="agent", prompt=prompt, segments=(kv.Segment(decode=2, call=call), kv.Segment(decode=2)))
+    chat = kv.Request(id="chat", prompt=8, segments=(kv.Segment(decode=6),))
+    return kv.Instance(
         name=f"agent-and-chat:{prompt},{duration},{handling}",
-        machine=Machine(memory=24, host_memory=24),
+        machine=kv.Machine(memory=24, host_memory=24),
         cost=COST,
         requests=(agent, chat),
     )
@@ -72,8 +61,8 @@ def optimum(instance):
     """Return the value and the trace of an optimal schedule, both from the referee."""
     found = search(instance, "total-flow-time", time_limit=60)
     assert found.proved
-    trace = verify_schedule(instance, found.schedule)
-    assert objective_value(trace, "total-flow-time") == found.value
+    trace = kv.verify_schedule(instance, found.schedule)
+    assert kv.objective_value(trace, "total-flow-time") == found.value
     return found.value, trace
 
 
@@ -140,14 +129,14 @@ SVG(render(figure))
 worst = max(cells, key=loss.get)
 _, as_greedy = optimum(agent_and_chat(*worst, greedy[worst]))
 _, as_free = optimum(agent_and_chat(*worst))
-chosen = handlings(as_free)["agent/1"]
+chosen = kv.handlings(as_free)["agent/1"]
 agent, chat = as_free.requests
-SVG(render(compare_schedules([(f"least waste: {greedy[worst]}", as_greedy), (f"optimum: {chosen}", as_free)])))
+SVG(render(kv.compare_schedules([(f"least waste: {greedy[worst]}", as_greedy), (f"optimum: {chosen}", as_free)])))
 
 # %% [markdown]
 # ## Answer
 #
-# The rule, as `heuristics.min_waste` has it, takes all memory beside the agent as wanted by others. In the worst cell
+# The rule, as `engine.min_waste` has it, takes all memory beside the agent as wanted by others. In the worst cell
 # the chat is done before the call starts, and nobody wants it.
 
 # %%

@@ -18,15 +18,10 @@ from fractions import Fraction
 from IPython.display import SVG
 from matplotlib.figure import Figure
 
-from bounds import bound
+import kvbound as kv
 from costmodels import get_cost
 from heuristics.load import rate, scaled
-from kvbound import objective_value, verify_schedule
-from kvbound.builtin import builtin_instance
-from kvbound.certificates import verify_certificate
-from kvbound.generators import generate
-from kvbound.plots import gantt, render
-from solvers import simulate_policy
+from kvbound.plots import render
 from solvers.search import search
 
 OBJECTIVE = "total-flow-time"
@@ -43,7 +38,7 @@ SMALL_POLICIES = ("fcfs", "sjf", "sjf-api", "mars-order")
 
 def arriving(gap):
     """Return six requests of which one arrives every `gap` ticks."""
-    six = builtin_instance("mars-like:n=6,seed=0")
+    six = kv.builtin_instance("mars-like:n=6,seed=0")
     requests = tuple(request.replace(arrival=gap * k) for k, request in enumerate(six.requests))
     return six.replace(name=f"{six.name}, one every {gap} ticks", requests=requests)
 
@@ -59,12 +54,12 @@ small = {gap: arriving(gap) for gap in GAPS}
 # %%
 def referee(instance, schedule):
     """Return the value of a schedule that keeps all rules; a broken one is an error."""
-    return objective_value(verify_schedule(instance, schedule), OBJECTIVE)
+    return kv.objective_value(kv.verify_schedule(instance, schedule), OBJECTIVE)
 
 
 def policy_values(instance, policies):
     """Return the value of each policy."""
-    return {name: referee(instance, simulate_policy(instance, name, OBJECTIVE).schedule) for name in policies}
+    return {name: referee(instance, kv.simulate(instance, name, OBJECTIVE).schedule) for name in policies}
 
 
 optima = {gap: search(instance, OBJECTIVE, time_limit=60) for gap, instance in small.items()}
@@ -90,15 +85,15 @@ for gap, instance in small.items():
 POLICIES = ("vllm", "preserve", "infercept", "mars", "augserve")
 cost = get_cost("infercept-6b")
 machine = cost.machine.replace(memory=10_240)
-base = generate("infercept", n=24, rate=Fraction(2), cost=cost.make(), tick=cost.tick, machine=machine)
+base = kv.generate("infercept", n=24, rate=Fraction(2), cost=cost.make(), tick=cost.tick, machine=machine)
 large = {factor: scaled(base, factor) for factor in (Fraction(1, 4), Fraction(1), Fraction(4))}
 in_calls = sum(request.call_time for request in base.requests)
 
 
 def lower_bound(instance):
     """Return the best of two bounds, as the checker recomputes it from their certificates."""
-    proofs = [bound(instance, OBJECTIVE, method=method, time_limit=5) for method in ("unlimited-memory", "shares")]
-    return max(verify_certificate(instance, proof.certificate) for proof in proofs)
+    proofs = [kv.bound(instance, OBJECTIVE, method=method, time_limit=5) for method in ("unlimited-memory", "shares")]
+    return max(kv.verify_certificate(instance, proof.certificate) for proof in proofs)
 
 
 large_ratios = {}
@@ -137,7 +132,7 @@ SVG(render(figure))
 # The optimal schedule of the small instance at full load:
 
 # %%
-SVG(render(gantt(verify_schedule(small[0], optima[0].schedule)).figure))
+SVG(render(kv.gantt(kv.verify_schedule(small[0], optima[0].schedule)).figure))
 
 # %% [markdown]
 # ## Answer

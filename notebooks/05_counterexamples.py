@@ -18,10 +18,8 @@ from fractions import Fraction
 
 from IPython.display import SVG
 
-from hunting import Family, hunt
-from kvbound import objective_value, verify_schedule
-from kvbound.plots import compare_schedules, render
-from solvers import simulate_policy
+import kvbound as kv
+from kvbound.plots import render
 from solvers.search import search
 
 OBJECTIVE = "total-flow-time"
@@ -33,18 +31,18 @@ OBJECTIVE = "total-flow-time"
 # requests, sought by simulated annealing; and two requests with a call each, for MARS.
 
 # %%
-two = Family(requests=2, memory=6, prompt=2, decode=4, arrival=1)
-three = Family(requests=3, memory=8, prompt=3, decode=4, arrival=2)
-calls = Family(requests=2, memory=6, prompt=2, decode=3, calls=1, duration=4, arrival=1)
+two = kv.SearchSpace(requests=2, memory=6, prompt=2, decode=4, arrival=1)
+three = kv.SearchSpace(requests=3, memory=8, prompt=3, decode=4, arrival=2)
+calls = kv.SearchSpace(requests=2, memory=6, prompt=2, decode=3, calls=1, duration=4, arrival=1)
 
 # %% [markdown]
 # ## Search and shrink
 
 # %%
 hunts = {
-    ("vllm", "two requests"): hunt(two, "vllm", OBJECTIVE),
-    ("vllm", "three requests"): hunt(three, "vllm", OBJECTIVE, steps=150),
-    ("mars", "two with calls"): hunt(calls, "mars", OBJECTIVE, steps=150),
+    ("vllm", "two requests"): kv.search(two, "vllm", OBJECTIVE),
+    ("vllm", "three requests"): kv.search(three, "vllm", OBJECTIVE, steps=150),
+    ("mars", "two with calls"): kv.search(calls, "mars", OBJECTIVE, steps=150),
 }
 for (policy, family), seen in hunts.items():
     whole = 2 in seen.complete
@@ -71,9 +69,10 @@ for (policy, family), seen in hunts.items():
 # %%
 pictures, ratios = [], {}
 for (policy, family), seen in hunts.items():
-    ran, found = simulate_policy(seen.claim.instance, policy, OBJECTIVE), search(seen.claim.instance, OBJECTIVE)
-    theirs, best = verify_schedule(ran.instance, ran.schedule), verify_schedule(seen.claim.instance, found.schedule)
-    value, optimum = objective_value(theirs, OBJECTIVE), objective_value(best, OBJECTIVE)
+    instance = seen.claim.instance
+    ran, found = kv.simulate(instance, policy, OBJECTIVE), search(instance, OBJECTIVE)
+    theirs, best = kv.verify_schedule(ran.instance, ran.schedule), kv.verify_schedule(instance, found.schedule)
+    value, optimum = kv.objective_value(theirs, OBJECTIVE), kv.objective_value(best, OBJECTIVE)
     assert found.proved
     assert optimum == found.value
     ratios[policy, family] = Fraction(value, optimum)
@@ -84,7 +83,7 @@ for (policy, family), seen in hunts.items():
 # ## Plot
 
 # %%
-SVG(render(compare_schedules(pictures)))
+SVG(render(kv.compare_schedules(pictures)))
 
 # %% [markdown]
 # ## Answer

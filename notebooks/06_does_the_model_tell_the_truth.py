@@ -23,13 +23,13 @@ from pathlib import Path
 import torch
 from IPython.display import SVG
 
+import kvbound as kv
 from costmodels import get_cost
 from costmodels.models import MODELS
 from gpu_validation.devices import dtype_of, open_backend
 from gpu_validation.engine import Engine
 from gpu_validation.replay import execute, report
-from kvbound import Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
-from kvbound.plots import compare_schedules, plot_replay, render
+from kvbound.plots import plot_replay, render
 from solvers.search import search
 
 OBJECTIVE = "busy-time"
@@ -61,15 +61,15 @@ cost = get_cost(str(folder / "cost.json"))
 
 def agent_and_chat(handling):
     """Return an agent whose calls are all handled in one way, and a chat, at the cost that was measured."""
-    segments = tuple(Segment(decode=2, call=Call(duration=0, returns=2, handling=handling)) for _ in range(6))
-    return Instance(
+    segments = tuple(kv.Segment(decode=2, call=kv.Call(duration=0, returns=2, handling=handling)) for _ in range(6))
+    return kv.Instance(
         name=f"agent-and-chat, {handling}",
         tick_seconds=cost.tick,
-        machine=Machine(memory=256, block=16, host_memory=256, chunked=False, pause=False),
+        machine=kv.Machine(memory=256, block=16, host_memory=256, chunked=False, pause=False),
         cost=cost.make(),
         requests=(
-            Request(id="agent", prompt=96, segments=(*segments, Segment(decode=2))),
-            Request(id="chat", prompt=8, segments=(Segment(decode=4),)),
+            kv.Request(id="agent", prompt=96, segments=(*segments, kv.Segment(decode=2))),
+            kv.Request(id="chat", prompt=8, segments=(kv.Segment(decode=4),)),
         ),
     )
 
@@ -86,8 +86,8 @@ traces = {}
 for handling, instance in instances.items():
     found = search(instance, OBJECTIVE, time_limit=60)
     assert found.proved
-    traces[handling] = verify_schedule(instance, found.schedule)
-    seconds = float(objective_value(traces[handling], OBJECTIVE) * cost.tick)
+    traces[handling] = kv.verify_schedule(instance, found.schedule)
+    seconds = float(kv.objective_value(traces[handling], OBJECTIVE) * cost.tick)
     print(f"{handling:9} {1000 * seconds:7.2f} ms in the model, {len(traces[handling].batches)} batches")
 
 # %% [markdown]
@@ -110,7 +110,7 @@ for row in told["rows"]:
 # ## Plot
 
 # %%
-SVG(render(compare_schedules(list(traces.items()))))
+SVG(render(kv.compare_schedules(list(traces.items()))))
 
 # %%
 batches = {one.name: ([float(seconds) for seconds in one.predicted], one.measured.tolist()) for one in replays}

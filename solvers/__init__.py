@@ -1,4 +1,4 @@
-"""Who solves the models and runs the policies: one driver, one result."""
+"""What solves the models and runs the policies: one driver, one result."""
 
 from solvers.driver import free_calls, simulate_policy, solve
 

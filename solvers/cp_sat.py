@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kvbound.errors import MissingTool
-from kvbound.validator import verify_schedule
+from kvcore.referee import verify_schedule
 from solvers.task import Bound, Done, Found, Send, Size, Stop, Task
+from solvers.ways import SOLVERS
 
 
 def run(task: Task, send: Send) -> Done:
     """Build the constraint program of `task` and solve it; schedules and bounds are sent as they come."""
-    try:
-        import ortools
-        from ortools.sat.python import cp_model
-    except ImportError:
-        raise MissingTool("OR-Tools is not installed; install it with: pip install 'kvbound[cp-sat]'") from None
+    from ortools.sat.python import cp_model
+
     from formulations.cp_sat import CpSat
 
     assert task.batches is not None
@@ -43,7 +40,7 @@ def run(task: Task, send: Send) -> Done:
 
     solver.best_bound_callback = on_bound
     status: Any = solver.solve(program.model, Reporter())
-    version = ortools.__version__
+    version = SOLVERS["cp-sat"].version()
     if status == cp_model.INFEASIBLE:
         return Done("proved", version, infeasible=True)
     if status == cp_model.OPTIMAL:

@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import kvbound
-from formulations.horizon import sufficient_batches
-from heuristics import best_schedule, get_policy, run_policy, trace_policy
-from heuristics.predictions import predictions as believed
-from kvbound.certificates import Certificate
-from kvbound.coarsen import fine_bound
-from kvbound.errors import BadInput, MissingTool
-from kvbound.instance import Instance
-from kvbound.metrics import Value, check_objective, objective_value
-from kvbound.result import BoundKind, Horizon, Result, SolverInfo
-from kvbound.schedule import Schedule
-from kvbound.validator import InvalidSchedule, verify_schedule
+import kvcore
+from heuristics import PolicyError, Unsuited, better_traces, get_policy, run_policy, trace_policy
+from heuristics import predictions as believed
+from kvcore.certificates import Alone, Certificate, certify
+from kvcore.coarsen import fine_bound
+from kvcore.errors import BadInput, MissingTool
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective, objective_value
+from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.result import BoundKind, Horizon, Result, SolverInfo
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
 from solvers.choice import choose
 from solvers.pool import race
-from solvers.registry import solver_version
 from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
-
-WITHOUT_HORIZON = {
-    "search": "the search goes through states, whatever the number of batches",
-    "start-time on highs": "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
-    "arc-flow on repair": "its bound is that of the first prices, and counts ways of any length",
-    "arc-flow on lagrange": "the bound counts ways of any length, and what is fixed leaves no way beyond the slots",
-}
-"""Tasks, by their labels, that look at all schedules, and why."""
+from solvers.ways import SOLVERS, WAYS
 
 NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
 """MiB that one worker process may use unless told otherwise."""
 
-EXACT = ("search", "arc-flow on lagrange", "arc-flow on repair")
-"""Tasks whose bounds are exact integers of kvbound's own."""
+POLICIES = 0.25
+"""Of the time limit, what policies may take that are run for a schedule to start from, after the first one."""
+WRITTEN_OUT = 50_000
+"""Batches up to which the schedule to start from is written out; longer ones are held as the policy gave them."""
+SEGMENTS = 100_000
+"""Of all requests together, up to which the first bound is computed: it takes seconds then."""
 
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
@@ -64,8 +61,12 @@ def solve(
 
     `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process.
     `gap` and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at
-    most `target` exists. `warm_start` is "best" (the best policy), a policy's name, or "none". Ctrl-C ends the solve
-    with what was found so far (`stopped` is "interrupted").
+    most `target` exists. `warm_start` is "best" (the best policy), a policy's name (`serial` stands in for one that
+    does not end in its part of the time, and the result says so), or "none". Ctrl-C ends the solve with what was
+    found so far (`stopped` is "interrupted").
+
+    The bound `alone` (see `bounds`) and a policy's schedule are there before any worker process is, so that a limit
+    leaves both whatever becomes of the workers.
 
     Raises BadInput for an option that makes no sense and MissingTool for a solver that is not there.
     """
@@ -73,17 +74,19 @@ def solve(
     check_objective(objective)
     instance = free_calls(instance, handling)
     choice = choose(instance, objective, formulation, solver)
-    reference, start = _starting_schedules(instance, objective, warm_start)
-    upper_bound = objective_value(verify_schedule(instance, reference), objective)
-    run = _Run(instance, objective, started, gap, target, progress)
-    if start is not None:
-        run.accept(start)
-    limit = NO_TIME_LIMIT if time_limit is None else max(0.1, time_limit - (time.monotonic() - started))
-    for (name, backend), delay in choice.delays:
-        task = Task(instance, objective, name, backend, None, upper_bound, start, limit, memory_limit, threads, seed)
-        run.horizons[task.label] = _horizon(task, upper_bound)
-        run.tasks.append(replace(task, batches=run.horizons[task.label].batches, delay=delay))
-    ends = race(run.tasks, run.receive, run.decided, tick=run.report, best_known=lambda: run.value)
+    limit = NO_TIME_LIMIT if time_limit is None else time_limit
+    run = _Solve(instance, objective, started, gap, target, progress)
+    task = Task(instance, objective, "", "", None, None, None, limit, memory_limit, threads, seed)
+    run.tasks = [
+        replace(task, formulation=way.formulation, solver=way.solver.name, delay=delay) for way, delay in choice.delays
+    ]
+    ends: list[Done | Failed] = [Done("interrupted", "")]
+    with suppress(KeyboardInterrupt):
+        run.bound_alone()
+        upper_bound, start = run.run_policies(warm_start, lambda: time.monotonic() < started + POLICIES * limit)
+        remaining = max(0.1, limit - (time.monotonic() - started))
+        tasks = [replace(task, upper_bound=upper_bound, start=start, time_limit=remaining) for task in run.tasks]
+        ends = race(tasks, run.receive, run.decided, tick=run.report, best_known=lambda: run.value)
     return run.result(ends, choice.why, named=choice.named)
 
 
@@ -106,7 +109,7 @@ def simulate_policy(
     chosen = get_policy(policy)
     schedule = run_policy(instance, chosen, believed(predictions, instance, seed))
     seconds = time.monotonic() - started
-    info = SolverInfo("policy", kvbound.__version__)
+    info = SolverInfo("policy", kvcore.__version__)
     return Result(
         instance, objective, schedule=schedule, solver=info, policy=chosen.name, seconds=seconds, stopped="ended"
     )
@@ -119,22 +122,7 @@ def free_calls(instance: Instance, handling: str) -> Instance:
     return instance.with_free_calls() if handling == "free" else instance
 
 
-def _starting_schedules(instance: Instance, objective: str, warm_start: str) -> tuple[Schedule, Schedule | None]:
-    """Return a schedule that bounds the horizon, and the one to start from (or none)."""
-    if warm_start in ("best", "none"):
-        _, schedule, _ = best_schedule(instance, objective)
-        return schedule, schedule if warm_start == "best" else None
-    schedule = trace_policy(instance, get_policy(warm_start)).expanded()
-    return schedule, schedule
-
-
-def _horizon(task: Task, upper_bound: Value) -> Horizon:
-    if task.label in WITHOUT_HORIZON:
-        return Horizon(0, True, WITHOUT_HORIZON[task.label])
-    return sufficient_batches(task.instance, task.objective, upper_bound)
-
-
-class _Run:
+class _Solve:
     """What is known while the workers run: the best schedule, the best bound, and where each comes from."""
 
     def __init__(
@@ -149,7 +137,7 @@ class _Run:
         self.instance, self.objective = instance, objective
         self.started, self.gap, self.target, self.progress = started, gap, target, progress
         self.tasks: list[Task] = []
-        self.horizons: dict[str, Horizon] = {}  # by the label of the task
+        self.horizons = {way.label: Horizon(0, True, way.horizon) for way in WAYS.values() if way.horizon}
         self.schedule: Schedule | None = None
         self.claimed: Value | None = None
         self.value: Value | None = None
@@ -157,13 +145,56 @@ class _Run:
         self.bound: Value | None = None
         self.bounded_by: Task | None = None
         self.kind: BoundKind | None = None
+        self.alone: Certificate | None = None
         self.certificate: Certificate | None = None
+        self.notes: list[str] = []
         self.rejected: list[str] = []
         self.sizes: dict[str, Size] = {}
 
+    def bound_alone(self) -> None:
+        """Prove what takes no time: that no request is faster than alone."""
+        if (segments := sum(len(request.segments) for request in self.instance.requests)) > SEGMENTS:
+            self.notes.append(f"no bound before the workers start: {segments} segments are more than {SEGMENTS}")
+            return
+        self.alone = certify(self.instance, self.objective, Alone())
+        task = replace(self.tasks[0], formulation="alone", solver="bounds")
+        self.horizons[task.label] = Horizon(0, True, self.alone.horizon)
+        self.tighten(self.alone.value, task, "certificate")
+
+    def run_policies(self, warm_start: str, go_on: Callable[[], bool]) -> tuple[Value, Schedule | None]:
+        """Return the value of a schedule that bounds the horizon, and the schedule to start from (or none)."""
+        best: Trace | None = None
+        try:
+            for trace in self._traces(warm_start, go_on):
+                best = trace
+        finally:  # Ctrl-C, too, keeps what is there
+            if best is not None and warm_start != "none":
+                few = sum(batch.repeat for batch in best.schedule.batches) <= WRITTEN_OUT
+                self.accept(best.expanded() if few else best.schedule)
+        assert best is not None  # for mypy: there is one, or an error
+        return objective_value(best, self.objective), self.schedule if self.schedule and few else None
+
+    def _traces(self, warm_start: str, go_on: Callable[[], bool]) -> Iterator[Trace]:
+        """Yield traces, the one to start from last; that of `serial` is first, because it is there at once."""
+        if warm_start in ("best", "none"):
+            yield from (trace for _, trace in better_traces(self.instance, self.objective, None, go_on))
+            return
+        named, serial = get_policy(warm_start), None
+        with suppress(Unsuited, PolicyError):  # what the named one says counts
+            serial = trace_policy(self.instance, get_policy("serial"))
+            yield serial
+        try:
+            yield trace_policy(self.instance, named, go_on=go_on)
+        except PolicyError:
+            if serial is None or go_on():
+                raise
+            self.notes.append(f"{named.name} did not end in its part of the time limit: serial stands in for it")
+
     def receive(self, task: Task, message: Message) -> None:
         """Take in what a worker reports."""
-        if isinstance(message, Found):
+        if isinstance(message, Horizon):
+            self.horizons[task.label] = message
+        elif isinstance(message, Found):
             try:
                 self.accept(message.schedule, message.claimed, task)
             except InvalidSchedule as broken:
@@ -182,17 +213,16 @@ class _Run:
             self.schedule, self.claimed, self.value, self.found_by = schedule, claimed, value, task
 
     def tighten(self, bound: Value, task: Task, kind: BoundKind | None = None) -> None:
-        """Keep a bound if it is the best; one with a proved horizon beats any without."""
-        old = self.bounded_by
-        proved = self.horizons[task.label].sufficient
-        old_proved = old is not None and self.horizons[old.label].sufficient
-        if self.bound is None or (proved and not old_proved) or (proved == old_proved and bound > self.bound):
+        """Keep a bound if it is the best; one with a proved horizon beats any without, any other beats `alone`."""
+        new = (self._proves(task), bound)
+        old = None if self.bound is None else (self._bound_is_proved(), self.bound)
+        if old is None or new > old or (new == old and self._is_alone()):
             self.bound, self.bounded_by = bound, task
-            self.kind = kind or ("exhaustive" if task.label in EXACT else "solver")
+            self.kind = kind or ("exhaustive" if WAYS[task.formulation, task.solver].exact else "solver")
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
-        if self.value is None or self.bound is None or not self._bound_is_proved():
+        if self.value is None or self.bound is None or not self._bound_is_proved() or self._is_alone():
             return None
         if self.bound >= self.value:
             return "proved"
@@ -216,7 +246,15 @@ class _Run:
 
     def _bound_is_proved(self) -> bool:
         """Whether the bound holds for schedules of any number of batches."""
-        return self.bounded_by is not None and self.horizons[self.bounded_by.label].sufficient
+        return self.bounded_by is not None and self._proves(self.bounded_by)
+
+    def _proves(self, task: Task) -> bool:
+        """Whether the task looks at all schedules."""
+        return task.label in self.horizons and self.horizons[task.label].sufficient
+
+    def _is_alone(self) -> bool:
+        """Whether the bound is the one that was there before the workers; they are heard before anything is decided."""
+        return self.bounded_by is not None and self.bounded_by.formulation == "alone"
 
     def report(self) -> None:
         """Show progress to the caller."""
@@ -232,8 +270,14 @@ class _Run:
         declined = len(failures) == len(ends) and failures[0].why != "crash"
         if declined and (named or self.bound is None):
             raise (MissingTool if failures[0].why == "missing tool" else BadInput)(failures[0].message)
-        stopped: str = self.decided() or next((end.stop for end in ends if isinstance(end, Done)), "solver failure")
+        is_proved = self._bound_is_proved() and self.value == self.bound
+        stopped: str = (
+            "proved"
+            if is_proved
+            else self.decided() or next((end.stop for end in ends if isinstance(end, Done)), "solver failure")
+        )
         task = self.bounded_by or self.found_by or self.tasks[0]
+        version = SOLVERS[task.solver].version() if task.solver in SOLVERS else kvcore.__version__
         return Result(
             self.instance,
             self.objective,
@@ -241,10 +285,10 @@ class _Run:
             claimed=self.claimed,
             bound=self.bound,
             bound_kind=self.kind,
-            certificate=self.certificate,
+            certificate=self.alone if self._is_alone() else self.certificate,
             horizon=self._horizon(task),
             formulation=task.formulation,
-            solver=SolverInfo(task.solver, solver_version(task.solver), task.threads, task.seed),
+            solver=SolverInfo(task.solver, version, task.threads, task.seed),
             seconds=time.monotonic() - self.started,
             stopped=stopped,
             extra=self._extra(failures, why),
@@ -252,8 +296,9 @@ class _Run:
 
     def _horizon(self, task: Task) -> Horizon:
         """Return the horizon of the bound; a search has none, so the batches of the schedule stand there."""
-        horizon = self.horizons[task.label]
-        if task.label in WITHOUT_HORIZON and self.schedule is not None:
+        unknown = Horizon(0, False, "there was no time to say how many batches are enough")
+        horizon = self.horizons.get(task.label, unknown)
+        if horizon.sufficient and not horizon.batches and self.schedule is not None:
             return replace(horizon, batches=len(self.schedule.batches))
         return horizon
 
@@ -270,6 +315,6 @@ class _Run:
             extra["fine_bound"] = fine_bound(self.instance, self.objective, self.bound)
         if self.rejected:
             extra["rejected"] = self.rejected
-        if failures:
-            extra["failed"] = [failure.message for failure in failures]
+        if failures or self.notes:
+            extra["failed"] = [*self.notes, *(failure.message for failure in failures)]
         return extra

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from kvbound.errors import MissingTool
+from kvcore.errors import MissingTool
 from solvers.matrix import Array, MatrixModel
 from solvers.task import Done, Stop, Task
+from solvers.ways import SOLVERS
 
 SIZE_LIMIT = 2000
 """Variables, and likewise constraints, that the licence inside the wheel allows."""
@@ -18,12 +19,12 @@ _MODEL_TOO_LARGE = 10010
 
 def version() -> str:
     """Return the version of Gurobi (MissingTool if gurobipy is not installed)."""
-    return ".".join(str(part) for part in _gurobipy().gurobi.version())
+    return ".".join(str(part) for part in SOLVERS["gurobi"].load("gurobipy").gurobi.version())
 
 
 def licence() -> str:
     """Say in words what the licence found here allows (MissingTool if there is none that is valid)."""
-    gurobipy = _gurobipy()
+    gurobipy = SOLVERS["gurobi"].load("gurobipy")
     model = gurobipy.Model(env=_environment(gurobipy))
     model.addMVar(SIZE_LIMIT + 1)
     try:
@@ -39,7 +40,7 @@ def minimise(
     matrix: MatrixModel, task: Task, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
     """Run Gurobi; report every improving solution and dual bound as they come."""
-    gurobipy = _gurobipy()
+    gurobipy = SOLVERS["gurobi"].load("gurobipy")
     GRB = gurobipy.GRB
     environment = _environment(gurobipy)
     model = gurobipy.Model(env=environment)
@@ -81,14 +82,6 @@ def minimise(
         on_solution(np.array(x.X))
     stops: dict[int, Stop] = {GRB.OPTIMAL: "proved", GRB.TIME_LIMIT: "time limit"}
     return Done(stops.get(model.Status, "solver failure"), version())
-
-
-def _gurobipy() -> Any:
-    try:
-        import gurobipy
-    except ImportError:
-        raise MissingTool("Gurobi is not installed; install it with: pip install 'kvbound[gurobi]'") from None
-    return gurobipy
 
 
 def _environment(gurobipy: Any) -> Any:

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from kvbound.errors import MissingTool
 from solvers.matrix import Array, MatrixModel
 from solvers.task import Done, Stop, Task
+from solvers.ways import SOLVERS
 
 
 def version() -> str:
     """Return the version of HiGHS (MissingTool if highspy is not installed)."""
-    return str(_highspy().Highs().version())
+    return str(SOLVERS["highs"].load("highspy").Highs().version())
 
 
 def minimise(
     matrix: MatrixModel, task: Task, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
     """Run HiGHS; report every improving solution and dual bound as they come."""
-    highspy = _highspy()
+    highspy = SOLVERS["highs"].load("highspy")
     highs = highspy.Highs()
     for option, value in {
         "output_flag": False,
@@ -63,14 +63,6 @@ def _now_and_then(report: Callable[[Any], None]) -> Callable[[Any], None]:
             report(event)
 
     return callback
-
-
-def _highspy() -> Any:
-    try:
-        import highspy
-    except ImportError as error:
-        raise MissingTool(f"HiGHS cannot be loaded ({error}); install it with: pip install highspy") from None
-    return highspy
 
 
 def _lp(highspy: Any, matrix: MatrixModel) -> Any:

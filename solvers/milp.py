@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 
 import formulations
-from kvbound.validator import verify_schedule
+from kvcore.referee import verify_schedule
 from solvers.matrix import Array, MatrixModel
 from solvers.task import Bound, Done, Found, Send, Size, Task
 
@@ -32,5 +32,5 @@ def run(task: Task, send: Send) -> Done:
         if abs(bound) < 1e20:  # solvers say "none yet" by an infinity of their own
             send(Bound(formulation.objective_bound(bound)))
 
-    left = replace(task, time_limit=max(0.5, task.time_limit - (time.monotonic() - started)))
-    return import_module(f"solvers.{task.solver}").minimise(matrix, left, on_solution, on_bound)  # type: ignore[no-any-return]
+    shortened = replace(task, time_limit=max(0.5, task.time_limit - (time.monotonic() - started)))
+    return import_module(f"solvers.{task.solver}").minimise(matrix, shortened, on_solution, on_bound)  # type: ignore[no-any-return]

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import subprocess
-import sys
-import tempfile
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from queue import Empty, Queue
-from typing import IO
 
-import psutil
-
-from kvbound.metrics import Value
-from solvers.task import Done, Failed, Message, Stop, Task
-
-GRACE = 2.0
-"""Seconds that a worker gets beyond its time limit to end by itself."""
+from kvcore.metrics import Value
+from solvers.process import Process, undisturbed
+from solvers.task import GRACE, Done, Failed, Message, Stop, Task
 
 
 @dataclass
@@ -28,27 +21,18 @@ class Worker:
     """One worker process and how it ended; `done` is None while it runs."""
 
     task: Task
-    process: subprocess.Popen[bytes]
-    errors: IO[bytes]
+    process: Process
+    ends: float
+    """Seconds after the start of the race at which it is ended."""
     done: Done | Failed | None = None
     told: Value | None = None
-    reader: threading.Thread = field(init=False)
-
-    def peak_memory_mib(self) -> float:
-        """Return the resident memory of the process, in MiB."""
-        try:
-            return float(psutil.Process(self.process.pid).memory_info().rss) / 2**20
-        except psutil.Error:
-            return 0.0
 
     def tell(self, value: Value | None) -> None:
         """Tell it the value of the best schedule known, if it changed."""
-        if value is None or value == self.told or self.process.stdin is None:
-            return
-        self.told = value
-        with contextlib.suppress(OSError):  # it has just ended
-            pickle.dump(value, self.process.stdin)
-            self.process.stdin.flush()
+        if value is not None and value != self.told:
+            self.told = value
+            with contextlib.suppress(OSError):  # it has just ended
+                self.process.send(value)
 
     def end(self, stop: Stop) -> None:
         """Kill the process."""
@@ -69,7 +53,7 @@ def race(
 
     `on_message` gets every message as it comes; `tick` is called several times a second; `best_known` is the value that
     all workers are told whenever it changes. Returns how each that started ended. KeyboardInterrupt stops the workers
-    and is answered by their end "interrupted": nothing that was reported is lost.
+    and is answered by their end "interrupted", even if none had started: nothing that was reported is lost.
     """
     inbox: Queue[tuple[Worker, Message | None]] = Queue()
     started = time.monotonic()
@@ -83,7 +67,9 @@ def race(
                 task = waiting.pop(0)
                 if workers and now >= task.time_limit:
                     continue
-                workers.append(_start(replace(task, time_limit=max(0.1, task.time_limit - now)), inbox))
+                shortened = replace(task, time_limit=max(0.1, task.time_limit - now))
+                with undisturbed():
+                    workers.append(_start(shortened, inbox, now + shortened.time_limit + GRACE))
                 idle = False
             if idle:
                 break
@@ -99,37 +85,24 @@ def race(
     finally:
         for worker in workers:
             worker.process.kill()
-            worker.process.wait()
     while not inbox.empty():
         _receive(inbox, on_message)
-    return [worker.done for worker in workers if worker.done is not None]
+    return [worker.done for worker in workers if worker.done is not None] or [Done("interrupted", "")]
 
 
-def _start(task: Task, inbox: Queue[tuple[Worker, Message | None]]) -> Worker:
-    errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-    process = subprocess.Popen(
-        [sys.executable, "-m", "solvers.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        start_new_session=True,  # Ctrl-C reaches the parent only, which then decides
-    )
-    worker = Worker(task, process, errors)
-    assert process.stdin is not None
+def _start(task: Task, inbox: Queue[tuple[Worker, Message | None]], ends: float) -> Worker:
+    worker = Worker(task, Process("solvers.worker", task.threads), ends)
     with contextlib.suppress(BrokenPipeError):  # it ended at once; the reader says so
-        pickle.dump(task, process.stdin)
-        process.stdin.flush()
-    worker.reader = threading.Thread(target=_read, args=(worker, inbox), daemon=True)
-    worker.reader.start()
+        worker.process.send(task)
+    threading.Thread(target=_read, args=(worker, inbox), daemon=True).start()
     return worker
 
 
 def _read(worker: Worker, inbox: Queue[tuple[Worker, Message | None]]) -> None:
     """Pass on messages until the pipe closes; then None."""
-    assert worker.process.stdout is not None
     while True:
         try:
-            inbox.put((worker, pickle.load(worker.process.stdout)))
+            inbox.put((worker, worker.process.receive()))
         except (EOFError, pickle.UnpicklingError, ValueError, OSError):
             inbox.put((worker, None))
             return
@@ -145,21 +118,20 @@ def _receive(inbox: Queue[tuple[Worker, Message | None]], on_message: Callable[[
     elif message is not None:
         on_message(worker.task, message)
     elif worker.done is None:
-        worker.done = _crashed(worker)
+        worker.done = _unexpected(worker)
 
 
-def _crashed(worker: Worker) -> Failed:
-    code = worker.process.wait()
-    worker.errors.seek(0)
-    lines = worker.errors.read()[-2000:].decode(errors="replace").strip().splitlines()
-    why = lines[-1] if lines else "it left no message"
-    return Failed(f"{worker.task.label}: its process ended with code {code}: {why}")
+def _unexpected(worker: Worker) -> Done | Failed:
+    code, how = worker.process.death()
+    if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
+        return Done("time limit", "")
+    return Failed(f"{worker.task.label}: {how}")
 
 
 def _limit(worker: Worker, elapsed: float, reason: Stop | None) -> None:
     if reason is not None:
         worker.end(reason)
-    elif elapsed > worker.task.time_limit + GRACE:
+    elif elapsed > worker.ends:
         worker.end("time limit")
-    elif worker.peak_memory_mib() > worker.task.memory_limit:
+    elif worker.process.memory_mib() > worker.task.memory_limit:
         worker.end("memory limit")

@@ -6,22 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from kvbound.certificates import Certificate
-from kvbound.instance import Instance
-from kvbound.metrics import Value
-from kvbound.result import BoundKind
-from kvbound.schedule import Schedule
+from kvcore.certificates import Certificate
+from kvcore.instance import Instance
+from kvcore.metrics import Value
+from kvcore.result import BoundKind, Horizon
+from kvcore.schedule import Schedule
 
 Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped early", "solver failure"]
 """Why a solve ended; "stopped early": a `--gap` or `--better-than` was decided."""
+
+
+GRACE = 2.0
+"""Seconds that a worker gets beyond its time limit to end by itself."""
+
+
+def label(formulation: str, solver: str) -> str:
+    """Name a way for people."""
+    return formulation if solver == formulation else f"{formulation} on {solver}"
 
 
 @dataclass(frozen=True)
 class Task:
     """One solve in one worker process.
 
-    `batches` is the horizon and `upper_bound` the value of a known schedule; formulations that need neither
-    ignore them. `start` is a schedule to start from. `time_limit` is in seconds, `memory_limit` in MiB.
+    `batches` is the horizon (None: the worker computes and reports it) and `upper_bound` the value of a known schedule;
+    formulations that need neither ignore them. `start` is a schedule to start from. `time_limit` is in seconds,
+    `memory_limit` in MiB.
     """
 
     instance: Instance
@@ -40,8 +50,8 @@ class Task:
 
     @property
     def label(self) -> str:
-        """Name it for people: the formulation, and its solver if that says more."""
-        return self.formulation if self.solver == self.formulation else f"{self.formulation} on {self.solver}"
+        """Name it for people."""
+        return label(self.formulation, self.solver)
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class Bound:
 
     value: Value
     kind: BoundKind | None = None
-    """Who says so; None: what is usual for the formulation."""
+    """What says so; None: what is usual for the formulation."""
     certificate: Certificate | None = None
     """What proves this very value to anyone, if there is such a thing."""
 
@@ -97,5 +107,5 @@ class News:
 
 NEWS = News()
 
-Message = Found | Bound | Size | Done | Failed
+Message = Horizon | Found | Bound | Size | Done | Failed
 Send = Callable[[Message], None]

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import fidelity
 from benchmarks.fidelity.claim import Claim
 from benchmarks.record import machine
+from kvcore.files import write_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 INTRODUCTION = """# Fidelity
@@ -65,7 +66,7 @@ def main(names: list[str]) -> None:
     if names:
         print(text)
     else:
-        PAGE.write_text(text, encoding="utf-8")
+        write_text(PAGE, text)
         print(f"written to {PAGE}")
 
 

@@ -6,9 +6,10 @@ from fractions import Fraction
 
 from benchmarks.fidelity.claim import Claim
 from benchmarks.mixture import bursts, feel, known, mixture
-from heuristics.augserve import AugServe, AugServeBatching
-from heuristics.policy import Policy
-from kvbound.instance import Instance
+from heuristics import Policy
+from heuristics.policies.augserve import AugServe
+from heuristics.policies.augserve_batching import AugServeBatching
+from kvcore.instance import Instance
 
 PAPER = "AugServe (arXiv 2512.04013)"
 MINUTES = 5

@@ -12,10 +12,10 @@ from statistics import median
 from benchmarks.fidelity.claim import Claim
 from costmodels import GPT_J_6B, get_cost
 from heuristics import get_policy, trace_policy
-from kvbound import Instance, measures
-from kvbound.generators import generate
-from kvbound.importers import read_infercept
-from kvbound.trace import Trace
+from kvcore import Instance, measures
+from kvcore.trace import Trace
+from workloads.generators import generate
+from workloads.importers import read_infercept
 
 PAPER = "InferCept"
 SYNC = {"swap": "infercept-6b-sync"}
@@ -112,7 +112,7 @@ def steps() -> list[Claim]:
 
 
 WHY = {
-    ("improved-discard", False): "nobody waits long at this rate, so the place in the queue hardly matters",
+    ("improved-discard", False): "no request waits long at this rate, so the place in the queue hardly matters",
     ("infercept", False): "it swaps calls of milliseconds, too, while the limit lasts, and drops at once what the "
     "limit does not take, which a batch later it would; the heuristic preserves short calls",
 }
@@ -148,7 +148,7 @@ def elapsed() -> Claim:
     return claim("Section 4.4", "performance with the elapsed time, of that with an oracle", "93 %",
                  f"{100 * oracle / guess:.0f} % (with the profile of the types {100 * oracle / profiled:.0f} %)",
                  oracle / guess > 0.9, MODERATE,
-                 "above 100 %: who is not known to call for long is not dropped before the limit takes it")  # fmt: skip
+                 "above 100 %: without a known long call, none is dropped before the limit takes it")  # fmt: skip
 
 
 def claim(where: str, what: str, theirs: str, ours: str, holds: bool, rate: Fraction | None, why: str = "") -> Claim:

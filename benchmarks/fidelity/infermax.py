@@ -13,11 +13,11 @@ from typing import NamedTuple
 from benchmarks.fidelity.claim import Claim
 from costmodels import INFERMAX_70B, infermax_7b, infermax_70b
 from heuristics import get_policy, trace_policy
-from kvbound import Instance, Machine, Request, Segment
-from kvbound.builtin import builtin_instance
-from kvbound.importers import read_azure
-from kvbound.trace import Trace
+from kvcore import Instance, Machine, Request, Segment
+from kvcore.trace import Trace
 from solvers import solve
+from workloads.builtin import builtin_instance
+from workloads.importers import read_azure
 
 TABLE_1 = ("vllm", "sarathi", "sarathi-c", "sarathi-nocp", "vllm-hy", "sarathi-nohy")
 PAIRS = ("vllm", "sarathi", "sarathi-c")
@@ -32,7 +32,7 @@ GROUPS = {
 DEPLOYABLE, RESERVING = ("vllm", "sarathi", "sarathi-c"), ("vllm-ef", "sarathi-ef", "sarathi-c-ef")
 SORTING = ("infermax", "infermax-histogram")
 WHY_1000 = (
-    "Here vLLM never gains (I of 256 and more evict nobody) and Sarathi gains at most 1 % (I of 1 and 2). Likely: the "
+    "Here vLLM never gains (I of 256 and more evict none) and Sarathi gains at most 1 % (I of 1 and 2). Likely: the "
     "refills, a batch with a prefill for nearly every eviction, outweigh the fuller batches in this cost model"
 )
 WHY_RANKS = (
@@ -92,7 +92,12 @@ def low_contention() -> Iterator[Claim]:
     grid = [(prompt, output) for output in (32, 1024) for prompt in LENGTHS]
     ours = sum(uniform(policy, prompt, output, 32).evictions for policy in TABLE_1 for prompt, output in grid)
     yield Claim(
-        "INFERMAX, Section 4.2", "nobody is evicted under low contention (B = 32)", "0", str(ours), ours == 0, setting
+        "INFERMAX, Section 4.2",
+        "none is evicted under low contention (B = 32)",
+        "0",
+        str(ours),
+        ours == 0,
+        setting,
     )
     worst = max(
         uniform("vllm", prompt, output, 32).latency / min(uniform(p, prompt, output, 32).latency for p in TABLE_1)

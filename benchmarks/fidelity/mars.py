@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.fidelity.claim import Claim
 from benchmarks.mixture import feel, known, mixture
-from heuristics.mars import Mars
+from heuristics.policies.mars import Mars
 
 PAPER = "MARS (arXiv 2410.18248)"
 SHORT, LONG = 5, 8
@@ -49,7 +49,7 @@ def order() -> Claim:
         holds=mars.mean < fcfs.mean and mars.ttft < fcfs.ttft,
         setting=f"InferCept mixture, {BUSY} a second for {LONG} minutes, GPT-J-6B cost and machine, seed 1",
         why="Memory is short here only from about 8 requests a second, where the paper's system was from 4: below, "
-        "nobody waits and the order does not matter.",
+        "no request waits and the order does not matter.",
     )
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.make.api import api_page
+from docs.make.lists import names_page, options_page
+from docs.make.measured import measured_page
 from docs.make.pictures import PICTURES
 from docs.make.reference import reference_page
+from docs.make.rules import rules_page
 from docs.make.schemas import schemas_page
 
 FOLDER = Path(__file__).parents[1]
@@ -14,7 +18,15 @@ FOLDER = Path(__file__).parents[1]
 
 def texts() -> dict[str, str]:
     """Return the generated pages by their path in docs/."""
-    return {"reference.md": reference_page(FOLDER.parent), "schemas.md": schemas_page()}
+    return {
+        "api.md": api_page(FOLDER.parent),
+        "measured.md": measured_page(),
+        "names.md": names_page(),
+        "options.md": options_page(),
+        "reference.md": reference_page(FOLDER.parent),
+        "rules.md": rules_page(),
+        "schemas.md": schemas_page(),
+    }
 
 
 def write_all() -> list[Path]:

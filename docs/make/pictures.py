@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import solvers
+from docs.make.house import draw_house
 from heuristics import get_policy, run_policy
-from kvbound import Call, Instance, Segment, Trace, verify_schedule
-from kvbound.builtin import builtin_instance
 from kvbound.plots import compare_schedules, ladder, render
+from kvcore import Call, Instance, Segment, Trace, verify_schedule
+from workloads.builtin import builtin_instance
 
 MATPLOTLIB = "3.11"
 """Its major and minor version."""
@@ -81,5 +82,6 @@ PICTURES: dict[str, Callable[[], bytes]] = {
     "handlings.svg": draw_handlings,
     "eviction.svg": draw_eviction,
     "bound.svg": draw_bound,
+    "house.svg": draw_house,
 }
 """How to draw each picture in docs/images."""

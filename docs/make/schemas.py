@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from kvbound.schemas import SCHEMAS, schema_text
+from kvcore.schemas import SCHEMAS, schema_text
 
 Schema = dict[str, Any]
 
 INTRODUCTION = """# The JSON schemas
 
-Written by `python -m docs.make` from the schemas; `python -m kvbound.schemas docs/schemas` writes those, from the
+Written by `python -m docs.make` from the schemas; `python -m kvcore.schemas docs/schemas` writes those, from the
 classes that read the files. An editor that knows JSON schemas (draft 2020-12) completes and checks files with them.
 They say what a single key may hold; what concerns several keys at once is checked on reading only. What the keys mean
 is in [formats.md](formats.md), for certificates in [certificates.md](certificates.md).

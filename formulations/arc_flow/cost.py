@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyomo.environ as pyo
 
-from kvbound.chains import longest_batch
-
-if TYPE_CHECKING:
-    from formulations.arc_flow.life import Action
-    from formulations.arc_flow.program import ArcFlow
-
-Rows = Iterator[Any]
+from formulations.arc_flow.flows import Flows, Rows
+from formulations.arc_flow.transitions import Action
+from formulations.chains import longest_batch
 
 INDICATORS: dict[str, Callable[[Action], bool]] = {
     "busy": lambda action: action.work > 0,
@@ -49,7 +45,7 @@ class LayerCost:
     D is an integer unless the unit is many ticks; then f/q is a lower bound, by less than one tick a batch.
     """
 
-    def __init__(self, program: ArcFlow) -> None:
+    def __init__(self, program: Flows) -> None:
         self.program, self.model, self.instance = program, program.model, program.instance
         self.functions = self.instance.cost.functions
         self.is_one_tick = self.instance.cost.always_one_tick
@@ -109,7 +105,7 @@ class LayerCost:
                 yield from self.blocks_within(t, which, self.model.component(name)[t])
 
     def blocks_within(self, t: int, which: Callable[[Action], bool], indicator: Any) -> Rows:
-        """Blocks of those who do something <= B times its indicator; KV whose place is free is left out."""
+        """Blocks of the requests that do something <= B times its indicator; KV whose place is free is left out."""
         machine = self.program.machine
         terms: list[tuple[float, int]] = [
             (machine.blocks(action.device), a)

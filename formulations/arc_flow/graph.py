@@ -1,4 +1,4 @@
-"""The layered graph of one class of requests: every path from the source to the sink is the life of a request."""
+"""The layered graph of one class of requests: every path from the source to the sink is one way to serve a request."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from formulations.arc_flow.life import Action, Life, State
-from kvbound.errors import BadInput, MissingTool
+from formulations.arc_flow.transitions import Action, NodeState, Transitions
+from kvcore.errors import BadInput, MissingTool
 
 MOST_ARCS = 300_000
 """Graphs with more arcs are refused: building the model alone would take minutes."""
@@ -18,10 +18,10 @@ class Node(NamedTuple):
     """A state before a layer; the sink, where the request is done, has no state."""
 
     layer: int
-    state: State | None
+    state: NodeState | None
 
 
-class Step(NamedTuple):
+class TimedAction(NamedTuple):
     """An action in `span` layers from `layer` on."""
 
     layer: int
@@ -35,7 +35,7 @@ class Arc:
 
     tail: Node
     head: Node
-    steps: tuple[Step, ...]
+    steps: tuple[TimedAction, ...]
     cost: int = 0
     end: int = -1
 
@@ -58,7 +58,7 @@ class Charge:
     slo_last: int | None = None
     slo_between: int | None = None
 
-    def token(self, layer: int, first: bool, done: bool, state: State) -> tuple[int, bool, int]:
+    def token(self, layer: int, first: bool, done: bool, state: NodeState) -> tuple[int, bool, int]:
         """Return what a token costs in `layer`, whether its request is late then, and the layer to be done by (or -1).
 
         `state` is the one before the token.
@@ -82,16 +82,16 @@ class Graph:
     A path uses layers below `end`. `arcs` and `source` are what the model needs; `networkx()` is for inspection.
     """
 
-    def __init__(self, life: Life, ids: list[str], start: int, end: int, charge: Charge) -> None:
-        self.life, self.ids, self.count, self.end, self.charge = life, ids, len(ids), end, charge
-        self.source = Node(start, State())
+    def __init__(self, transitions: Transitions, ids: list[str], start: int, end: int, charge: Charge) -> None:
+        self.transitions, self.ids, self.count, self.end, self.charge = transitions, ids, len(ids), end, charge
+        self.source = Node(start, NodeState())
         self.arcs = self._expand()
         self.keep_useful()
 
     def _expand(self) -> list[Arc]:
         """Return all arcs that can be reached from the source, forwards."""
-        layers: dict[int, set[State]] = defaultdict(set)
-        layers[self.source.layer].add(State())
+        layers: dict[int, set[NodeState]] = defaultdict(set)
+        layers[self.source.layer].add(NodeState())
         arcs: list[Arc] = []
         for layer in range(self.source.layer, self.end):
             for state in sorted(layers.pop(layer, ())):
@@ -106,16 +106,16 @@ class Graph:
                     )
         return arcs
 
-    def _arcs(self, layer: int, state: State) -> Iterator[Arc]:
+    def _arcs(self, layer: int, state: NodeState) -> Iterator[Arc]:
         tail = Node(layer, state)
         first_token = state.segment == 0 and state.generated == 0
-        for action, head, span in self.life.options(state):
+        for action, head, span in self.transitions.options(state):
             first, done = action.generated and first_token, head is None
             cost, late, due_by = self.charge.token(layer, first, done, state)
-            steps = (Step(layer, span, action),)
+            steps = (TimedAction(layer, span, action),)
             if head is None:
                 yield Arc(tail, SINK, steps, cost, layer)
-            elif layer + span + self.life.rest(head) <= self.end:
+            elif layer + span + self.transitions.rest(head) <= self.end:
                 yield Arc(tail, Node(layer + span, head._replace(late=late, due_by=due_by)), steps, cost)
 
     # --- reductions of a graph -----------------------------------------------------------------------------------
@@ -126,13 +126,13 @@ class Graph:
         behind = {self.source: 0}
         kept = []
         for arc in self.arcs:  # in the order of the layers
-            here = behind.get(arc.tail)
-            if here is None or arc.head not in ahead:
+            so_far = behind.get(arc.tail)
+            if so_far is None or arc.head not in ahead:
                 continue
-            if slack is not None and here + arc.cost + ahead[arc.head] > ahead[self.source] + slack:
+            if slack is not None and so_far + arc.cost + ahead[arc.head] > ahead[self.source] + slack:
                 continue
             kept.append(arc)
-            cost = here + arc.cost
+            cost = so_far + arc.cost
             behind[arc.head] = min(cost, behind.get(arc.head, cost))
         self.arcs = kept
 
@@ -149,7 +149,7 @@ class Graph:
         return self._cheapest_to_sink().get(self.source)
 
     def contract(self) -> None:
-        """Merge arcs that meet at a node with no other arcs: whoever takes one takes the other."""
+        """Merge arcs that meet at a node with no other arcs: a path that takes one takes the other."""
         entering = Counter(arc.head for arc in self.arcs)
         leaving = Counter(arc.tail for arc in self.arcs)
         last_in = {arc.head: arc for arc in self.arcs}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import OBJECTIVES, check_objective
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import OBJECTIVES, check_objective
 
 TIMED = tuple(objective for objective in OBJECTIVES if objective != "busy-time")
 """Objectives of completion times: a layer is a slot of time, and every batch must last one tick."""

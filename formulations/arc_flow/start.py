@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from formulations.arc_flow.cost import INDICATORS
+from formulations.arc_flow.flows import Flows
 from formulations.arc_flow.graph import SINK, Arc
-from formulations.arc_flow.life import Action
+from formulations.arc_flow.transitions import Action
 from formulations.batch_start import broken
 from formulations.timing import start_early
-from kvbound.trace import CallTrace, RequestTrace, Trace
-
-if TYPE_CHECKING:
-    from formulations.arc_flow.program import ArcFlow
+from kvcore.trace import CallTrace, RequestTrace, Trace
 
 Moves = tuple[int, int, int]
 """Tokens that are dropped, swapped out, swapped in; without `partial`, it only matters whether there are any."""
@@ -27,7 +25,7 @@ KINDS = ("drop", "swap_out", "swap_in")
 class Room:
     """What the budgets leave in each layer: tokens, and prefill tokens."""
 
-    def __init__(self, program: ArcFlow, trace: Trace) -> None:
+    def __init__(self, program: Flows, trace: Trace) -> None:
         tokens, prefills = program.machine.batch_tokens, program.machine.prefill_tokens
         decodes = Counter(step.batch for request in trace.requests for step in request.steps if step.phase == "decode")
         self.tokens: dict[int, int] = {}
@@ -48,10 +46,10 @@ class Room:
         return moved
 
 
-class Plan:
+class ReducedPlan:
     """What one request does in each layer, brought to the form that the reductions of the setting keep."""
 
-    def __init__(self, program: ArcFlow, trace: Trace, request: RequestTrace, room: Room) -> None:
+    def __init__(self, program: Flows, trace: Trace, request: RequestTrace, room: Room) -> None:
         self.program, self.setting, self.trace, self.request = program, program.setting, trace, request
         self.room = room
         self.calls = [(self.layer(call.batch) + 1, self._next_work(call), call) for call in request.calls]
@@ -134,8 +132,8 @@ class Plan:
             drop, out, back = self.moves[t]
             self.moves[t] = (drop, out, 0)
             work = min(s for s in self.work if s > t)
-            there = self.moves.get(work, STAY)
-            self.moves[work] = (there[0], there[1], back)
+            made = self.moves.get(work, STAY)
+            self.moves[work] = (made[0], made[1], back)
 
     def _unsplit(self) -> None:
         """Move tokens from the parts of a prefill to its last part, as far as the budgets of that layer allow."""
@@ -192,7 +190,7 @@ class Plan:
 class Start:
     """Sets every variable to its value in a trace."""
 
-    def __init__(self, program: ArcFlow, trace: Trace) -> None:
+    def __init__(self, program: Flows, trace: Trace) -> None:
         self.program, self.model = program, program.model
         self.trace = trace if program.paced else start_early(program.instance, trace.schedule.batches)
 
@@ -209,7 +207,7 @@ class Start:
         return next(broken(self.model), None) is None
 
     def _flows(self) -> Counter[Arc] | None:
-        """Return how many requests take each arc (None: one of them finds no way)."""
+        """Return how many requests take each arc (None: one of them finds no path)."""
         flows: Counter[Arc] = Counter()
         self.offloaded: Counter[tuple[int, int, int]] = Counter()
         by_id = {request.request.id: request for request in self.trace.requests}
@@ -217,7 +215,7 @@ class Start:
         for c, graph in enumerate(self.program.graphs):
             leaving = graph.leaving()
             for id in graph.ids:
-                plan, node = Plan(self.program, self.trace, by_id[id], room), graph.source
+                plan, node = ReducedPlan(self.program, self.trace, by_id[id], room), graph.source
                 while node != SINK:
                     arc = next((arc for arc in leaving[node] if plan.takes(arc)), None)
                     if arc is None:
@@ -227,7 +225,7 @@ class Start:
                     node = arc.head
         return flows
 
-    def _note_places(self, c: int, arc: Arc, plan: Plan) -> None:
+    def _note_places(self, c: int, arc: Arc, plan: ReducedPlan) -> None:
         for layer, span, action in arc.steps:
             for t in range(layer, layer + span):
                 self.offloaded[c, action.place, t] += action.place >= 0 and t in plan.hosted
@@ -251,7 +249,7 @@ class Start:
         self._fill("offloaded", lambda key: self.offloaded[key])
         self._fill("idle_layer", lambda t: int(not self._flow(t, lambda x: int(x.work > 0 or x.transfers))))
         self._fill("phase", lambda t: int(self._flow(t, lambda x: int(x.work > 0 and x.decode)) > 0))
-        values = [value for _, a, value in self.program._completions if self.program.x[a].value]
+        values = [value for _, a, value in self.program.completions if self.program.x[a].value]
         self._fill("tail", lambda v: int(v <= max(values)))
 
     def _set_cost(self) -> None:

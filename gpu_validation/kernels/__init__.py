@@ -7,7 +7,7 @@ at hand.
 
 from importlib.util import find_spec
 
-from kvbound.errors import MissingTool
+from kvcore.errors import MissingTool
 
 for _name in ("torch", "triton"):
     if find_spec(_name) is None:

@@ -27,7 +27,7 @@ from gpu_validation.kernels.variants import (
     prefill_variant,
     work_list,
 )
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 
 class TritonBackend:

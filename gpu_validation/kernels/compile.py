@@ -21,10 +21,10 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from gpu_validation.kernels import copy_blocks, matmul, paged_attention, rms_norm, silu_mul, store_kv
+from gpu_validation.kernels import matmul, paged_attention, rms_norm, silu_mul, store_kv
 from gpu_validation.kernels.launch import INDICES, INTERPRETED
 from gpu_validation.kernels.variants import VARIANTS, Variant
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
@@ -120,8 +120,6 @@ def others(dtype: torch.dtype = torch.bfloat16) -> Iterator[Source]:
     norm = {**rms_norm.constants(2048), "ADDS": True, **acc}
     yield Source("rms_norm", "width 2048", rms_norm.rms_norm_kernel, norm, name, 4)
     yield Source("silu_mul", "hidden 8192", silu_mul.silu_mul_kernel, {**silu_mul.constants(8192), **acc}, name, 4)
-    copied = {"SCATTER": False, "BLOCK": copy_blocks.BLOCK}
-    yield Source("copy_blocks", "int64", copy_blocks.copy_blocks_kernel, copied, "i64", 4)
     product_ = {"IN": 2048, "OUT": 8192, **matmul.constants(dtype), "UPCAST": False, **acc}
     yield Source("matmul", "2048 to 8192", matmul.matmul_kernel, product_, name, 4)
 

@@ -19,7 +19,7 @@ from gpu_validation.backend import Layout, TorchBackend
 from gpu_validation.kernels.launch import accumulator
 from gpu_validation.kernels.paged_attention import attend
 from gpu_validation.kernels.variants import VARIANTS, Variant, work_list
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
 
 Clock = Callable[[Callable[[], Tensor]], float]
 """Returns the milliseconds of a call."""

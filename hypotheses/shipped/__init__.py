@@ -1,1 +1,1 @@
-"""The hypotheses that come with kvbound, one a file, each named for its claim."""
+"""The hypotheses that come with kvbound: a question a file, with one or several claims."""

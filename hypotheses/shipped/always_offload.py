@@ -1,4 +1,4 @@
-"""Whether swapping out at every call can hurt."""
+"""Whether swapping out at every call can make the schedule worse."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from itertools import product
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.instances import calling
-from kvbound.instance import Instance, Machine
+from kvcore.instance import Instance, Machine
 
 N = 4
 

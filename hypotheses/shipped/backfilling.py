@@ -1,4 +1,4 @@
-"""Whether letting a later request start earlier, where it fits, can hurt."""
+"""Whether letting a later request start earlier, where it fits, can make the schedule worse."""
 
 from __future__ import annotations
 

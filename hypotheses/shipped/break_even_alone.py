@@ -9,8 +9,8 @@ from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import Held
 from hypotheses.instances import PER_TOKEN, THEORY
 from hypotheses.pauses import QUADRATIC, paused, placed
-from kvbound.instance import Instance
-from kvbound.schedule import Batch
+from kvcore.instance import Instance
+from kvcore.schedule import Batch
 
 
 def beside_a_clock(context: int, duration: int, quadratic: bool) -> Instance:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
-from hypotheses.case import Held, ratio
+from hypotheses.case import Held
 from hypotheses.instances import PER_TOKEN, THEORY
 from hypotheses.pauses import paused, placed
-from kvbound.instance import Instance
-from kvbound.schedule import Batch
+from hypotheses.predicates import within
+from kvcore.instance import Instance
+from kvcore.schedule import Batch
 
 
 def before_others(context: int, others: int) -> Instance:
@@ -40,9 +41,7 @@ def at_most_twice(case: Case) -> Fails | Fraction:
     kept, dropped = held_until(case, context + duration, "preserve"), held_until(case, context, "discard")
     patient = held_until(case, context + (context + 1) ** 2 // context, "break-even")
     least = min(kept, dropped, key=lambda held: held.value)
-    if ratio(patient, least) <= 2:
-        return ratio(patient, least)
-    return Fails(f"the break-even has {patient.value}, {least.label} {least.value}: over twice", (patient, least))
+    return within(patient, least, 2, f"the break-even has {{}}, {least.label} {{}}: over twice")
 
 
 HYPOTHESIS = Hypothesis(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypotheses import Case, Fails, Hypothesis, listed
-from kvbound.instance import Request
+from kvcore.instance import Request
 
 
 def area(request: Request) -> int:

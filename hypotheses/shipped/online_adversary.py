@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import ratio
 from hypotheses.instances import plain, starting_at
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 
 K = 8
 

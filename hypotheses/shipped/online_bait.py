@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import ratio
 from hypotheses.instances import THEORY, plain
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 
 POLICIES = ("fcfs", "mc-sf", "sarathi")
 MACHINE = THEORY.replace(batch_tokens=10**6, chunked=True, evict=True, pause=True)

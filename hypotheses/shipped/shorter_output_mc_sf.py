@@ -1,4 +1,4 @@
-"""A surprise: whether a request that generates less can make everybody wait longer under MC-SF."""
+"""A surprise: whether a request that generates less can make all requests wait longer under MC-SF."""
 
 from __future__ import annotations
 

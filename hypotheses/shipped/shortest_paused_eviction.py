@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.instances import plain
 from hypotheses.pauses import QUADRATIC
-from kvbound.instance import Call, Handling, Instance, Machine, Segment
+from kvcore.instance import Call, Handling, Instance, Machine, Segment
 
 CONTEXTS = (4, 5, 6)
 FREED = 6

@@ -5,16 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
-from hypotheses.case import ratio
 from hypotheses.instances import plain_family
+from hypotheses.predicates import within
 
 
 def within_five(case: Case) -> Fails | Fraction:
-    policy, optimum = case.policy("memory-area"), case.optimum()
-    assert policy is not None
-    if ratio(policy, optimum) <= 5:
-        return ratio(policy, optimum)
-    return Fails(f"smallest volume first has {policy.value}, the optimum is {optimum.value}", (policy, optimum))
+    why = "smallest volume first has {}, the optimum is {}"
+    return within(case.policy("memory-area"), case.optimum(), 5, why)
 
 
 HYPOTHESIS = Hypothesis(

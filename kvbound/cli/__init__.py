@@ -3,27 +3,88 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGES = (
+    "kvbound", "sweeps", "hypotheses", "gpu_validation", "solvers", "bounds", "formulations", "heuristics", "workloads",
+    "costmodels", "kvcore",
+)  # fmt: skip
+"""The top-level packages of kvbound."""
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
 
 def main() -> None:
-    """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
+    """Run the command line; whatever goes wrong is one line on standard error and an exit code.
+
+    SIGTERM (from Slurm, docker or timeout) ends a command as Ctrl-C does: what was found so far is written. Only the
+    first one counts: timeout sends it twice.
+    """
+    _keep_streams()
     try:
-        code = _run()
+        with _sigterm_as_ctrl_c():
+            code = _run()
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output has seen enough
         code = 0
+    except OSError as error:
+        code = _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", EXIT_BAD_INPUT)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what is left in it goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
+def _keep_streams() -> None:
+    """Take the places of streams that were closed, lest a file gets one; to use one then fails as to use any file."""
+    for name, flag in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flag), "r" if name == "stdin" else "w"))
+
+
+def _hidden() -> str | None:
+    """Return what is wrong if a package of the same name from elsewhere stands ahead of one of ours on the path."""
+    ours = Path(__file__).parents[2]
+    for name in PACKAGES:
+        spec = find_spec(name)
+        found = None if spec is None or spec.origin is None else Path(spec.origin).parent
+        if found is None or not found.samefile(ours / name):
+            return f"the package {name} is taken from {found}, not from {ours}: take it off PYTHONPATH"
+    return None
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # only there Python takes signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _run() -> int:
+    hidden = _hidden()
+    if hidden is not None:
+        print(f"kvbound: {hidden}", file=sys.stderr)
+        return EXIT_MISSING_TOOL
     from typer.exceptions import TyperException
 
     from kvbound.cli.app import app
-    from kvbound.errors import BadInput, MissingTool
+    from kvcore.errors import BadInput, MissingTool
 
     try:
         return app(standalone_mode=False) or 0
@@ -41,5 +102,7 @@ def _run() -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"kvbound: {' '.join(message.split())}", file=sys.stderr)
+    from kvcore.files import printable
+
+    print(f"kvbound: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

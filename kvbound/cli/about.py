@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from heuristics import POLICIES
 from kvbound.cli.common import JsonOption, emit, table
-from kvbound.errors import MissingTool
-from solvers.registry import SOLVERS, solver_licence, solver_version
+from kvcore.errors import MissingTool
+from solvers.ways import SOLVERS, Solver
 
 
 def solvers(json: JsonOption = None) -> None:
     """List the solvers: what can run here, its version, its licence's limit, what it can prove."""
-    rows = [_solver(name) for name in SOLVERS]
+    with ThreadPoolExecutor() as pool:
+        rows = list(pool.map(_solver, SOLVERS.values()))
     cells = [
         (row["name"], row["version"] or "not here", row["licence"] or row["install"], row["proves"]) for row in rows
     ]
     emit(json, {"rows": rows}, lambda console: console.print(table(("solver", "version", "licence", "proves"), cells)))
 
 
-def _solver(name: str) -> dict[str, Any]:
-    facts: dict[str, Any] = {"name": name, "proves": SOLVERS[name].proves, "install": SOLVERS[name].install}
+def _solver(solver: Solver) -> dict[str, Any]:
+    facts: dict[str, Any] = {"name": solver.name, "proves": solver.proves, "install": solver.install}
     try:
-        return {**facts, "available": True, "version": solver_version(name), "licence": solver_licence(name)}
+        if solver.module:
+            solver.try_it()
+        return {**facts, "available": True, "version": solver.version(), "licence": solver.licence()}
     except MissingTool as missing:
         return {**facts, "available": False, "version": None, "licence": None, "install": str(missing)}
 

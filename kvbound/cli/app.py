@@ -1,41 +1,96 @@
-"""The commands, one file each; here they get their names."""
+"""The commands by name; the file of a command is loaded when it is called, so that help comes at once."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from kvbound import __version__
-from kvbound.cli import (
-    about,
-    bound,
-    calibrate,
-    check,
-    compare,
-    costs,
-    demo,
-    generate,
-    imports,
-    instances,
-    kernels,
-    load,
-    replay,
-    search,
-    simulate,
-    solve,
-    sweep,
-    verify,
-)
+from kvcore import __version__
 
-app = typer.Typer(
-    name="kvbound",
-    help="How good can an LLM-serving scheduler be? Proved optima, bounds, and the distance of real schedulers.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+COMMANDS = {
+    "instances": "instances.instances",
+    "show": "instances.show",
+    "solvers": "about.solvers",
+    "policies": "about.policies",
+    "costs": "costs.costs",
+    "solve": "solve.solve",
+    "bound": "bound.bound",
+    "simulate": "simulate.simulate",
+    "compare": "compare.compare",
+    "replay": "replay.replay",
+    "load": "load.load_sweep",
+    "sweep": "sweep.sweep",
+    "search": "search.search",
+    "verify": "verify.verify",
+    "check": "check.check",
+    "calibrate": "calibrate.calibrate",
+    "kernels": "kernels.kernels",
+    "demo": "demo.demo",
+    "generate": "generate.generate",
+    "import": "imports.app",
+}
+"""The file in this folder, and the function in it (or a group of commands), of each command."""
+
+STYLE: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+
+
+class LoadedWhenCalled(MutableMapping[str, Any]):
+    """The commands by name."""
+
+    def __getitem__(self, name: str) -> Any:
+        file, _, attribute = COMMANDS[name].partition(".")
+        found = getattr(import_module(f"kvbound.cli.{file}"), attribute)
+        if not isinstance(found, typer.Typer):
+            single = typer.Typer(**STYLE)
+            single.command(name)(found)
+            found = single
+        return get_command(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        raise TypeError("commands are listed in COMMANDS")
+
+    __delitem__ = None  # type: ignore[assignment]
+
+
+class Commands(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = LoadedWhenCalled()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a line for each command, without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, first_line(name)) for name in COMMANDS])
+
+
+def first_line(name: str) -> str:
+    """Return the first line of what a command says of itself, as it stands in its file."""
+    file, _, attribute = COMMANDS[name].partition(".")
+    for node in ast.parse(Path(__file__).with_name(f"{file}.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == attribute:
+            return (ast.get_docstring(node) or "").partition("\n")[0]
+        if (
+            isinstance(node, ast.Assign)
+            and ast.unparse(node.targets[0]) == attribute
+            and isinstance(node.value, ast.Call)
+        ):
+            return next(str(ast.literal_eval(word.value)) for word in node.value.keywords if word.arg == "help")
+    raise LookupError(name)
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,31 +99,18 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+app = typer.Typer(
+    name="kvbound",
+    cls=Commands,
+    help="How good can an LLM-serving scheduler be? Proved optima, bounds, and the distance of real schedulers.",
+    no_args_is_help=True,
+    **STYLE,
+)
+
+
 @app.callback()
 def _kvbound(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="and exit")
     ] = False,
 ) -> None: ...
-
-
-app.command("instances")(instances.instances)
-app.command("show")(instances.show)
-app.command("solvers")(about.solvers)
-app.command("policies")(about.policies)
-app.command("costs")(costs.costs)
-app.command("solve")(solve.solve)
-app.command("bound")(bound.bound)
-app.command("simulate")(simulate.simulate)
-app.command("compare")(compare.compare)
-app.command("replay")(replay.replay)
-app.command("load")(load.load_sweep)
-app.command("sweep")(sweep.sweep)
-app.command("search")(search.search)
-app.command("verify")(verify.verify)
-app.command("check")(check.check)
-app.command("calibrate")(calibrate.calibrate)
-app.command("kernels")(kernels.kernels)
-app.command("demo")(demo.demo)
-app.command("generate")(generate.generate)
-app.add_typer(imports.app, name="import")

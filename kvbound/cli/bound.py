@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-import kvbound
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
     CertificateOption,
@@ -16,14 +15,12 @@ from kvbound.cli.common import (
     JsonOption,
     ObjectiveOption,
     emit,
-    load,
     table,
 )
 from kvbound.cli.progress import SolveProgress
-from kvbound.files import check_writable, write_text
-from kvbound.instance import Instance
-from kvbound.metrics import Value
-from kvbound.result import Horizon, Result, SolverInfo
+from kvcore.files import check_writable, write_text
+from kvcore.result import Result
+from workloads.builtin import load_instance
 
 
 def bound(
@@ -36,68 +33,23 @@ def bound(
     json: JsonOption = None,
 ) -> int:
     """Prove a lower bound that scales: a ladder of relaxations, each with a certificate."""
-    import solvers
+    from solvers import free_calls
+    from solvers.ladder import climb
 
     check_writable(certificate, json)
-    loaded = solvers.free_calls(load(instance), handling)
-    result = climb(loaded, objective, method=method, time_limit=time_limit)
+    loaded = free_calls(load_instance(instance), handling)
+    with SolveProgress(f"bounding {loaded.name}") as progress:
+        result = climb(loaded, objective, method=method, time_limit=time_limit, progress=progress)
     if certificate is not None and result.certificate is not None:
         write_text(certificate, result.certificate.to_json())
     emit(json, result.to_json(), lambda console: _show(result, console))
     return EXIT_INTERRUPTED if result.stopped == "interrupted" else 0
 
 
-def climb(
-    instance: Instance,
-    objective: str,
-    *,
-    method: str = "auto",
-    time_limit: float,
-    upper: Value | None = None,
-) -> Result:
-    """Return the best bound of the ladder as a result; Ctrl-C ends it with what was proved so far."""
-    import bounds
-
-    rungs: list[bounds.Rung] = []
-    stopped = "ended"
-    with SolveProgress(f"bounding {instance.name}") as progress:
-        try:
-            for rung in bounds.climb(instance, objective, method=method, time_limit=time_limit, upper=upper):
-                rungs.append(rung)
-                known = [rung.bound for rung in rungs if rung.bound is not None]
-                progress(upper, max(known, default=None), sum(rung.seconds for rung in rungs))
-        except KeyboardInterrupt:
-            stopped = "interrupted"
-    proved = [rung for rung in rungs if rung.bound is not None]
-    best = max(proved, key=lambda rung: rung.bound or 0, default=bounds.Rung(method, 0.0))
-    return Result(
-        instance,
-        objective,
-        bound=best.bound,
-        bound_kind=None if best.certificate is None else "certificate",
-        horizon=None if best.certificate is None else Horizon(0, True, best.certificate.horizon),
-        formulation=best.method,
-        solver=SolverInfo("bounds", kvbound.__version__),
-        seconds=sum(rung.seconds for rung in rungs),
-        stopped=stopped,
-        certificate=best.certificate,
-        extra={"ladder": [_rung(rung, objective) for rung in rungs]},
-    )
-
-
-def _rung(rung: Any, objective: str) -> dict[str, Any]:
-    import bounds
-
-    value = None if rung.bound is None else str(rung.bound) if objective == "normalized-latency" else int(rung.bound)
-    why = rung.why_not if rung.certificate is None else rung.certificate.why
-    drops = bounds.METHODS[rung.method].drops
-    return {"method": rung.method, "bound": value, "seconds": round(rung.seconds, 3), "drops": drops, "why": why}
-
-
 def _show(result: Result, console: Console) -> None:
     ladder = result.extra["ladder"]
     cells = [(rung["method"], rung["bound"], f"{rung['seconds']:.2f}", rung["why"]) for rung in ladder]
-    console.print(f"[bold]{result.instance.name}[/bold], {result.objective}: no schedule is below", soft_wrap=True)
+    console.print(f"{result.instance.name}, {result.objective}: no schedule is below", style="bold", soft_wrap=True)
     console.print(table(("method", "bound", "took, s", "why"), cells, right=(1, 2)))
     if result.bound is not None:
         console.print(f"the best, {result.bound}, is by {result.formulation}; --certificate FILE writes its proof")

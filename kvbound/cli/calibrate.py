@@ -12,15 +12,17 @@ from rich.console import Console
 from costmodels.files import cost_file, write_cost
 from costmodels.fitted import Fit
 from costmodels.models import get_model
+from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
-from kvbound.cli.progress import working
-from kvbound.cost_file import CostFile
-from kvbound.errors import BadInput
-from kvbound.files import check_writable
-from kvbound.instance import Machine
-from kvbound.parameters import fraction
+from kvbound.cli.progress import LiveLine
+from kvbound.tables import milliseconds, percent
+from kvcore.cost_file import CostFile
+from kvcore.errors import BadInput
+from kvcore.files import check_writable
+from kvcore.instance import Machine
+from kvcore.parameters import fraction
 
 if TYPE_CHECKING:
     from gpu_validation.calibration import Measured, Point
@@ -49,8 +51,8 @@ def calibrate(
     out: Annotated[str | None, typer.Option(metavar="COST.json", help="write the cost model there")] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
-) -> None:
-    """Time batches on this device, and fit a cost model."""
+) -> int:
+    """Time batches on this device, and fit a cost model; Ctrl-C fits it to those that were timed."""
     check_writable(out, plot, json)
     seconds_of_tick = fraction("--tick", tick)
     shape = get_model(model or ("tiny" if device == "cpu" else "llama-3.2-1b"))
@@ -66,13 +68,17 @@ def calibrate(
     capacity = capacity_of(engine, memory)
     points = choose_points(engine, capacity, quick)
     about = {**facts(opened.device, today()), "backend": name, "dtype": str(numbers).removeprefix("torch.")}
-    measured: list[Measured] = []
-    with working("bandwidths"):
+    with LiveLine("bandwidths"):
         rates = bandwidths(opened.device)
-    with working(f"{len(points)} batches"):
-        measured += measure(engine, points, repeats, seed, time_limit)
+    with LiveLine(f"{len(points)} batches"):
+        measured, interrupted = measure(engine, points, repeats, seed, time_limit)
         about["mover"] = engine.mover
-    found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
+    try:
+        found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
+    except BadInput:  # too few
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
     swaps = swap_rows(measured, shape, peaks(rates), numbers.itemsize)
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
     if out is not None:
@@ -87,6 +93,7 @@ def calibrate(
         from kvbound.plots import plot_calibration
 
         plot_calibration(rows, path=plot)
+    return EXIT_INTERRUPTED if interrupted else 0
 
 
 def choose_points(engine: Engine, memory: int, quick: bool) -> list[Point]:
@@ -163,8 +170,8 @@ def show(
     console.print(f"the cost model is the {found.report.shape} one; errors are of the predicted against the median")
     console.print()
     cells = [
-        (row["label"], row["batch"], _ms(row["seconds_median"]), _ms(row["predicted"]), _percent(row["error"]),
-         _ms(row["floor"]), f"{row['over_floor']:.2f}")
+        (row["label"], row["batch"], milliseconds(row["seconds_median"]), milliseconds(row["predicted"]),
+         percent(row["error"]), milliseconds(row["floor"]), f"{row['over_floor']:.2f}")
         for row in told(rows)
     ]  # fmt: skip
     heads = ("kind", "requests x tokens at KV", "median, ms", "fit, ms", "error", "floor, ms", "over floor")
@@ -184,9 +191,9 @@ SWAPS = ("swap", "tokens", "alone, ms", "GB/s", "of link", "budget", "batch, ms"
 
 def _swap_cells(row: Mapping[str, Any]) -> list[object]:
     rate = f"{row['bytes_per_second'] / 1e9:.3g}"
-    batch = [_ms(row[key]) for key in ("without", "together")]
-    hidden = [_percent(row[key]) for key in ("hidden", "slowed")]
-    alone = [_ms(row["alone"]), rate, _percent(row["of_link"])]
+    batch = [milliseconds(row[key]) for key in ("without", "together")]
+    hidden = [percent(row[key]) for key in ("hidden", "slowed")]
+    alone = [milliseconds(row["alone"]), rate, percent(row["of_link"])]
     return [row["direction"], row["tokens"], *alone, row["budget"], *batch, *hidden]
 
 
@@ -195,11 +202,3 @@ def told(rows: Sequence[Mapping[str, Any]], most: int = 24) -> list[Mapping[str,
     work = [row for row in rows if row["label"] != "swap beside work"]
     step = -(-len(work) // most)
     return work[::step]
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.4g}"
-
-
-def _percent(part: float | None) -> str | None:
-    return None if part is None else f"{100 * part:.1f} %"

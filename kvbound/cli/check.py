@@ -10,9 +10,9 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, emit, table
-from kvbound.cli.progress import working
-from kvbound.errors import BadInput
-from kvbound.files import check_writable
+from kvbound.cli.progress import LiveLine
+from kvcore.errors import BadInput
+from kvcore.files import check_writable
 
 if TYPE_CHECKING:
     from hypotheses import Verdict
@@ -28,17 +28,15 @@ def check(
     json: JsonOption = None,
 ) -> int:
     """Try hypotheses: proved on a family, no counterexample found, refuted by a smallest one, or undecided."""
-    from hypotheses.files import find, load, save, shipped
+    from hypotheses.files import find, save
     from hypotheses.verdict import check as judge
 
     check_writable(json)
     if out is not None and Path(out).exists() and not Path(out).is_dir():
         raise BadInput(f"{out}: not a folder")
-    files = list(shipped().values()) if source == "all" else [find(source)]
-    wanted = [(file.stem.replace("_", "-"), load(file)) for file in files]
     verdicts: list[Verdict] = []
-    for name, hypothesis in wanted:
-        with working(f"checking {name}"):
+    for name, hypothesis in find(source).items():
+        with LiveLine(f"checking {name}"):
             verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
         if verdicts[-1].interrupted:
             break

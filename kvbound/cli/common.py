@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from fractions import Fraction
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from kvbound.builtin import NAMES, builtin_instance, is_builtin
-from kvbound.errors import BadInput
-from kvbound.files import read_instance, write_text
-from kvbound.instance import Instance
+from kvbound.tables import in_seconds
+from kvcore.files import printable, write_text
 
 InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a built-in name")
@@ -36,15 +32,6 @@ PlotOption = Annotated[str | None, typer.Option(metavar="OUT.svg", help="draw it
 TraceOption = Annotated[
     str | None, typer.Option(metavar="OUT.json", help="write it for Perfetto and Chrome's trace viewer")
 ]
-
-
-def load(source: str) -> Instance:
-    """Read an instance by file name, `-`, or built-in name."""
-    if is_builtin(source):
-        return builtin_instance(source)
-    if source != "-" and not Path(source).exists():
-        raise BadInput(f"there is no file {source!r}, and no built-in instance of that name ({NAMES})")
-    return read_instance(source)
 
 
 def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> None:
@@ -87,25 +74,27 @@ def percent(gap: float | None) -> str | None:
     return None if gap is None else f"{100 * gap:.2f} %"
 
 
-def in_seconds(ticks: int | str | None, row: dict[str, Any]) -> str | None:
-    """Turn ticks into seconds for people; None where the objective is not a time."""
-    if ticks is None or row["objective"] in ("late-requests", "normalized-latency"):
-        return None
-    return f"{float(Fraction(ticks) * Fraction(row['tick_seconds'])):.6g}"
+class PlainConsole(Console):
+    """A console that prints texts as they are: nothing in one is a command to it, or to the terminal."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
 
-def handling_text(row: dict[str, Any]) -> str:
-    """Count the handlings of a row for people."""
-    counts = Counter(row["handling"].values())
-    return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make what is printed of a text, a cell of a table or a heading."""
+        return super().render_str(printable(text), **options)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to `kvbound.cli.main`, for which it is no failure."""
+        raise BrokenPipeError
 
 
 def people_console() -> Console:
     """Return a console; in a pipe it is wide enough that no row wraps."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    return PlainConsole(width=None if sys.stdout.isatty() else 200)
 
 
 def progress_console() -> Console | None:
     """Return the console for a progress display: only on a terminal, on standard error."""
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     return console if console.is_terminal else None

@@ -13,8 +13,8 @@ from costmodels.capacity import WEIGHT
 from costmodels.devices import GIB
 from costmodels.files import read_cost
 from kvbound.cli.common import JsonOption, emit, table
-from kvbound.cost import Features
-from kvbound.cost_file import Candidate, Errors, FitReport
+from kvcore.cost import Features
+from kvcore.cost_file import Candidate, Errors, FitReport
 
 NameArgument = Annotated[
     str | None, typer.Argument(metavar="NAME", help="a cost model, roofline:model=..,device=.., or a cost file")

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from kvbound.builtin import SAMPLES, builtin_instance
+from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import people_console
-from kvbound.cli.compare import compare_policies
-from kvbound.errors import BadInput
+from kvbound.cli.compare import show
+from kvbound.cli.progress import SolveProgress
+from kvbound.comparison import compare
+from kvcore.errors import BadInput
+from workloads.builtin import SAMPLES, builtin_instance
 
 INSTANCES = ("mars-figure1", *(f"infercept-sample:k={k}" for k in SAMPLES))
 PAPERS = ("fcfs", "sjf", "sjf-api", "mars-order")
@@ -20,7 +23,7 @@ PAPERS = ("fcfs", "sjf", "sjf-api", "mars-order")
 def demo(
     out: Annotated[str, typer.Option(metavar="FOLDER", help="where the pictures go")] = "demo-output",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 20,
-) -> None:
+) -> int:
     """Compare the papers' policies with the proved optimum, on their worked example and on real requests."""
     folder = Path(out)
     try:
@@ -29,8 +32,11 @@ def demo(
         raise BadInput(f"--out {out}: {error.strerror or error}") from None
     console = people_console()
     for name in INSTANCES:
-        comparison = compare_policies(builtin_instance(name), list(PAPERS), "total-flow-time", "as-given", time_limit)
-        comparison.show(console)
+        comparison = compare(builtin_instance(name), PAPERS, time_limit=time_limit, watch=SolveProgress)
+        show(comparison, console)
         picture = folder / (name.replace(":", "-").replace("=", "") + ".svg")
         comparison.draw(str(picture))
         console.print(f"the schedules: {picture}\n", soft_wrap=True)
+        if comparison.interrupted:
+            return EXIT_INTERRUPTED
+    return 0

@@ -14,11 +14,11 @@ from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.handling import HANDLINGS, with_handling
 from kvbound.cli.instances import show_head
 from kvbound.cli.setting import Setting, takes_setting
-from kvbound.files import check_writable
-from kvbound.generators import KINDS, Workload, instance_of
-from kvbound.instance import Instance
-from kvbound.parameters import fraction, optional_fraction
-from kvbound.stream import write_instance
+from kvcore.files import check_writable
+from kvcore.instance import Instance
+from kvcore.parameters import fraction, optional_fraction
+from kvcore.stream import write_instance
+from workloads.generators import KINDS, Workload, instance_of
 
 CHUNK = 1000
 """Requests that are held at a time."""

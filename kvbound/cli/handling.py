@@ -6,9 +6,9 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from kvbound.errors import BadInput
-from kvbound.files import first_error
-from kvbound.instance import Handling, Instance
+from kvcore.errors import BadInput
+from kvcore.files import first_error
+from kvcore.instance import Handling, Instance
 
 HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")
 

@@ -15,18 +15,19 @@ from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.costs import show_cost
 from kvbound.cli.handling import HANDLINGS, with_handling
 from kvbound.cli.setting import Setting, takes_setting
-from kvbound.coarsen import coarsen
-from kvbound.errors import BadInput
-from kvbound.files import write_text
-from kvbound.importers import contended_machine, read_agent_traces, read_azure, read_infercept
-from kvbound.importers.agent_traces import MACHINE as AGENTS_MACHINE
-from kvbound.importers.azure import MACHINE as AZURE_MACHINE
-from kvbound.instance import Instance
-from kvbound.parameters import optional_fraction
+from kvcore.coarsen import coarsen
+from kvcore.errors import BadInput
+from kvcore.files import write_text
+from kvcore.instance import Instance
+from kvcore.parameters import optional_fraction
+from workloads.importers import contended_machine, read_agent_traces, read_azure, read_infercept
+from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
+from workloads.importers.azure import MACHINE as AZURE_MACHINE
 
 app = typer.Typer(
     help="Turn a public trace into an instance file, or a profile into a cost file.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
-from kvbound.builtin import BUILTIN
-from kvbound.cli.common import InstanceArgument, JsonOption, emit, load, table
-from kvbound.instance import Instance
-from kvbound.stream import Sizes, sizes_of
+from kvbound.cli.common import InstanceArgument, JsonOption, emit, table
 from kvbound.words import facts_in_words, segments_in_words
+from kvcore.instance import Instance
+from kvcore.stream import Sizes, sizes_of
+from workloads.builtin import BUILTIN, load_instance
 
 
 def instances(json: JsonOption = None) -> None:
@@ -26,7 +26,7 @@ def instances(json: JsonOption = None) -> None:
 
 def show(instance: InstanceArgument, json: JsonOption = None) -> None:
     """Say what an instance is, in words and sizes."""
-    loaded = load(instance)
+    loaded = load_instance(instance)
     emit(json, facts(loaded), lambda console: show_instance(loaded, console))
 
 
@@ -46,9 +46,9 @@ def show_instance(instance: Instance, console: Console) -> None:
 
 def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -> None:
     """Print what `show_instance` does of an instance of which only the first requests are at hand."""
-    console.print(f"[bold]{instance.name}[/bold]  (sha256 {sha256[:16]}..)", soft_wrap=True)
+    console.print(f"{instance.name}  (sha256 {sha256[:16]}..)", style="bold", soft_wrap=True)
     for line in facts_in_words(instance, sizes):
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
     shown = instance.requests[:20]
     rows = [
         (request.id, request.arrival, request.prompt, segments_in_words(request.segments), request.output, request.peak)

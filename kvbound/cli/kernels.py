@@ -14,9 +14,10 @@ from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
-from kvbound.cli.progress import working
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
+from kvbound.cli.progress import LiveLine
+from kvbound.tables import milliseconds, percent
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
 
 if TYPE_CHECKING:
     from gpu_validation.attention_case import Case
@@ -53,7 +54,7 @@ def kernels(
     cases = choose_cases(model, target.type == "cpu", quick)
     compared = [Ours(lambda: open_backend(device, kind), f"ours, {kind}"), *choose_peers(peers)]
     about, rows, interrupted, started = facts(target, today()), list[dict[str, Any]](), False, time.monotonic()
-    with working("bandwidths"):
+    with LiveLine("bandwidths"):
         rates = bandwidths(target)
 
     def payload() -> dict[str, Any]:
@@ -65,7 +66,7 @@ def kernels(
         }
 
     try:
-        with working(f"attention, {len(cases)} cases"):
+        with LiveLine(f"attention, {len(cases)} cases"):
             for case in cases:
                 if time_limit is None or time.monotonic() - started < time_limit:
                     rows += bench([case], compared, target, numbers, peaks(rates))
@@ -120,8 +121,7 @@ def show(
     if about["device_type"] == "cpu":
         console.print(DRY)
     cells = [
-        (row["quantity"], _scaled(row["per_second"], row["unit"]), _milliseconds(row["seconds_median"]))
-        for row in rates
+        (row["quantity"], _scaled(row["per_second"], row["unit"]), milliseconds(row["seconds_median"])) for row in rates
     ]
     console.print(table(("quantity", "rate", "median, ms"), cells, right=(1, 2)))
     console.print()
@@ -146,14 +146,10 @@ def _cells(row: Mapping[str, Any]) -> list[object]:
     share = row["of_read"] if reads else row["of_matmul"]
     over = row.get("over_best_peer")
     return [
-        *head, _milliseconds(row["seconds_median"]),
-        f"{_milliseconds(row['seconds_p10'])} - {_milliseconds(row['seconds_p90'])}", rate,
-        None if share is None else f"{100 * share:.1f} %", None if over is None else f"{over:.2f}", "",
+        *head, milliseconds(row["seconds_median"]),
+        f"{milliseconds(row['seconds_p10'])} - {milliseconds(row['seconds_p90'])}", rate,
+        percent(share), None if over is None else f"{over:.2f}", "",
     ]  # fmt: skip
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:.4g}"
 
 
 def _scaled(rate: float, unit: str) -> str:

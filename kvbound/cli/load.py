@@ -11,14 +11,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, emit, load, table
+from kvbound.cli import EXIT_INTERRUPTED
+from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, emit, table
 from kvbound.cli.measures import WindowOption
-from kvbound.cli.progress import working
-from kvbound.cli.simulate import policy_names
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
-from kvbound.parameters import fraction
-from kvbound.tables import SHORT, TIMES
+from kvbound.cli.progress import LiveLine
+from kvbound.simulation import policy_names
+from kvbound.tables import CAUSES, SHORT, TIMES, seconds
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
+from kvcore.parameters import fraction
+from workloads.builtin import load_instance
 
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
            "normalized_latency_without_calls")  # fmt: skip
@@ -38,33 +40,38 @@ def load_sweep(
     csv_file: Annotated[str | None, typer.Option("--csv", metavar="OUT.csv", help="write every measure there")] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
-) -> None:
-    """Run policies on the same requests at several loads."""
+) -> int:
+    """Run policies on the same requests at several loads; Ctrl-C keeps the rows that are there."""
     from heuristics.load import load_rows
     from solvers.driver import free_calls
 
     check_writable(csv_file, plot, json)
-    loaded = free_calls(load(instance), handling)
+    loaded = free_calls(load_instance(instance), handling)
     multiples = [fraction("--factors", text.strip()) for text in factors.split(",")]
     stop = None if window is None else fraction("--window", window)
-    rows: list[dict[str, Any]] = []
-    with working(f"{loaded.name} at {len(multiples)} loads"):
-        rows += load_rows(loaded, policy_names(policies), multiples, window=stop, jobs=jobs)
-    if plot is not None and all("error" in row for row in rows):
+    names, rows = policy_names(policies), list[dict[str, Any]]()
+    ended = 0
+    try:
+        with LiveLine(f"{loaded.name} at {len(multiples)} loads"):
+            rows.extend(load_rows(loaded, names, multiples, window=stop, jobs=jobs))
+    except KeyboardInterrupt:
+        ended = EXIT_INTERRUPTED
+    if plot is not None and rows and all("error" in row for row in rows):
         raise BadInput(f"there is nothing to draw: {rows[0]['error']}")
     if csv_file is not None:
         write_text(csv_file, as_csv(rows))
-    if plot is not None:
+    if plot is not None and rows:
         from kvbound.plots import plot_load
 
         plot_load(rows, path=plot)
     emit(json, {"instance": loaded.name, "rows": rows}, lambda console: _show(console, rows))
+    return ended
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as CSV with a header: a column for every measure (spreads as `measure_part`), seconds."""
     columns = ["factor", "rate", "policy", "error", *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
-    columns += [f"waste_{part}" for part in ("total", "calls", "queued", "transfer", "recomputation")]
+    columns += [f"waste_{part}" for part in CAUSES]
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
@@ -88,15 +95,10 @@ def _show(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             str(Fraction(row["factor"])),
             None if row["rate"] is None else f"{row['rate']:.4g}",
             row["policy"],
-            *(_cell(row, name, part) for name, part in names),
+            *(seconds(row.get("measures", {}).get(name), part) for name, part in names),
             f"{row['measures']['goodput_per_second']:.4g}" if "measures" in row else None,
             row.get("error", ""),
         ]
         for row in rows
     ]
     console.print(table(columns, cells, right=(0, 1, *range(3, len(columns) - 1))))
-
-
-def _cell(row: Mapping[str, Any], name: str, part: str) -> str | None:
-    spread = row.get("measures", {}).get(name)
-    return None if spread is None else f"{spread[part]:.4g}"

@@ -21,19 +21,19 @@ from kvbound.cli.common import (
     ObjectiveOption,
     PlotOption,
     emit,
-    load,
     percent,
     table,
 )  # fmt: skip
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
-from kvbound.cli.progress import working
+from kvbound.cli.progress import LiveLine
 from kvbound.cli.verify import match_handling
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, read_schedule
-from kvbound.instance import Instance
-from kvbound.metrics import check_objective
-from kvbound.trace import Trace
-from kvbound.validator import InvalidSchedule, verify_schedule
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, read_schedule
+from kvcore.instance import Instance
+from kvcore.metrics import check_objective
+from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.trace import Trace
+from workloads.builtin import load_instance
 
 TIMES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
 """The objectives that a measured clock gives."""
@@ -68,7 +68,7 @@ def replay(
         raise BadInput(f"replay measures times, not {objective}; choose one of {', '.join(TIMES)}")
     shape = shape_of(model, cost, device)
     opened, kernels = get_backend(device, backend)
-    given = load(instance)
+    given = load_instance(instance)
     loaded = given
     if cost is not None:
         chosen = get_cost(cost)
@@ -88,7 +88,7 @@ def replay(
     from gpu_validation.replay import execute, report
 
     engine = Engine(shape, opened, dtype=get_dtype(dtype, opened.device), seed=seed)
-    with working(f"replaying {len(traces)} schedules"):
+    with LiveLine(f"replaying {len(traces)} schedules"):
         replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, repeats, warm_up)
     payload = {
         "instance": loaded.name, "model": shape.name, "backend": kernels,
@@ -134,7 +134,7 @@ def named(
 
     name, _, other = name.partition("@")
     if other:
-        theirs = with_cost(load(other), loaded.cost, loaded.tick_seconds)
+        theirs = with_cost(load_instance(other), loaded.cost, loaded.tick_seconds)
         label, trace = named(name, theirs, theirs, objective, handling, time_limit)
         return f"{label}@{other}", trace
     if Path(name).is_file():
@@ -143,12 +143,14 @@ def named(
         if matching.sha256 != schedule.instance_sha256:
             matching = match_handling(given, schedule.instance_sha256)
         return Path(name).stem, verify_schedule(matching, schedule)
-    with working(f"{name} on {loaded.name}"):
+    with LiveLine(f"{name} on {loaded.name}"):
         if name != OPTIMUM:
             result = simulate_policy(loaded, name, objective, handling=handling)
             assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
             return name, result.trace
         result = solve(loaded, objective, handling=handling, time_limit=time_limit)
+        if result.stopped == "interrupted":
+            raise KeyboardInterrupt
     if result.trace is None:
         raise BadInput(f"optimum: no schedule was found in {time_limit:g} s; give --time-limit")
     return OPTIMUM if result.status == "optimal" else "best found", result.trace

@@ -10,12 +10,12 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import JsonOption, ObjectiveOption, emit, table
 from kvbound.cli.progress import LiveLine
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
-from kvbound.instance import Instance, Machine, Request
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance, Machine, Request
 
 if TYPE_CHECKING:
-    from hunting import Claim, Hunt
+    from hypotheses.search import Claim, Search
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 
@@ -48,7 +48,7 @@ def search(
     json: JsonOption = None,
 ) -> int:
     """Look for the instance on which a policy is farthest from optimal."""
-    from hunting import Family, hunt
+    from hypotheses.search import SearchSpace, search
 
     if maximize != "ratio":
         raise BadInput(f"--maximize {maximize}: only the ratio is maximised")
@@ -57,11 +57,11 @@ def search(
         memory=None, host_memory=host_memory, batch_tokens=batch_tokens, batch_requests=batch_requests,
         **switches_of(switches),
     )  # fmt: skip
-    family = Family(n, memory, prompt, decode, calls, duration, returns, arrival, handling, machine)
-    with LiveLine() as line:
-        seen = hunt(
+    family = SearchSpace(n, memory, prompt, decode, calls, duration, returns, arrival, handling, machine)
+    with LiveLine(f"searching against {policy}") as line:
+        seen = search(
             family, policy, objective, seconds=seconds, steps=steps, seed=seed,
-            progress=lambda seen, passed: line.show(_progress(policy, seen), passed),
+            progress=lambda seen, _: line.show(_progress(policy, seen)),
         )  # fmt: skip
     return _report(family.to_json(), seen, out, json)
 
@@ -75,7 +75,7 @@ def switches_of(text: str) -> dict[str, bool]:
     return {name: name in names for name in SWITCHES}
 
 
-def _progress(policy: str, seen: Hunt) -> str:
+def _progress(policy: str, seen: Search) -> str:
     best = "none yet" if seen.claim is None else in_words(seen.claim)
     return f"searching against {policy}: {best}, {seen.looked} instances (Ctrl-C keeps the worst)"
 
@@ -88,7 +88,7 @@ def in_words(claim: Claim) -> str:
     return f"ratio at least {claim.at_least} = {float(claim.at_least):.4g}{most}"
 
 
-def _report(family: dict[str, Any], seen: Hunt, out: str | None, json: str | None) -> int:
+def _report(family: dict[str, Any], seen: Search, out: str | None, json: str | None) -> int:
     """Write and print what was found; return the exit code."""
     interrupted = seen.stopped == "interrupted"
     if seen.claim is None and not interrupted:
@@ -110,7 +110,7 @@ def named(claim: Claim) -> Instance:
     return claim.instance.replace(name=f"worst of {claim.policy}, {claim.objective}")
 
 
-def _show(seen: Hunt, console: Console) -> None:
+def _show(seen: Search, console: Console) -> None:
     """Print the worst instance and what is known of the rest."""
     if seen.claim is not None:
         claim = seen.claim

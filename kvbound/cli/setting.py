@@ -13,11 +13,11 @@ import typer
 from pydantic import ValidationError
 
 from costmodels import COSTS, get_cost
-from kvbound.cost import Cost
-from kvbound.errors import BadInput
-from kvbound.files import first_error
-from kvbound.instance import Machine
-from kvbound.parameters import fraction
+from kvcore.cost import Cost
+from kvcore.errors import BadInput
+from kvcore.files import first_error
+from kvcore.instance import Machine
+from kvcore.parameters import fraction
 
 
 def _tokens(flag: str, least: int, help: str) -> Any:

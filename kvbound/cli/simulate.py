@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
     HandlingOption,
     InstanceArgument,
@@ -18,22 +17,17 @@ from kvbound.cli.common import (
     ScheduleOption,
     TraceOption,
     emit,
-    handling_text,
-    in_seconds,
-    load,
     table,
 )
 from kvbound.cli.measures import WindowOption, times_table, work_table
-from kvbound.cli.progress import working
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
-from kvbound.instance import Instance
-from kvbound.parameters import fraction
-from kvbound.result import Result
-from kvbound.schedule import Schedule
-from kvbound.summary import summary
-from kvbound.trace import Trace
+from kvbound.cli.progress import LiveLine
+from kvbound.simulation import Simulation, policy_names, simulate_policies
+from kvbound.tables import decimal, handling_text, in_seconds
 from kvbound.trace_events import write_trace_events
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, write_text
+from kvcore.parameters import fraction
+from workloads.builtin import load_instance
 
 COLUMNS = ("policy", "value", "mean", "in seconds", "completions", "handling")
 FEW = 6
@@ -55,61 +49,24 @@ def simulate(
     schedule: ScheduleOption = None,
     trace: TraceOption = None,
     json: JsonOption = None,
-) -> None:
+) -> int:
     """Run schedulers that people use; each schedule is executed by the referee."""
     check_writable(schedule, trace, json)
-    loaded = load(instance)
+    loaded = load_instance(instance)
     names = policy_names(policy)
     stop = None if window is None else fraction("--window", window)
     if schedule is not None and len(names) > 1:
         raise BadInput(f"--schedule takes the schedule of one policy, {len(names)} are run")
-    runs = [
-        run_one(loaded, name, objective, handling, stop, strict=policy != "all", predictions=predictions, seed=seed)
-        for name in names
-    ]
-    if schedule is not None and runs[0].schedule is not None:
+    runs, interrupted = simulate_policies(
+        loaded, names, objective, handling,
+        window=stop, strict=policy != "all", predictions=predictions, seed=seed, watch=LiveLine,
+    )  # fmt: skip
+    if schedule is not None and runs and runs[0].schedule is not None:
         write_text(schedule, runs[0].schedule.to_json())
     if trace is not None:
         write_trace_events(trace, [(run.row["policy"], run.trace) for run in runs if run.trace is not None])
     emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, len(loaded.requests)))
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """One policy on one instance: its row, and its schedule (None: it could not run)."""
-
-    row: dict[str, Any]
-    schedule: Schedule | None = None
-    trace: Trace | None = None
-
-
-def run_one(
-    instance: Instance,
-    policy: str,
-    objective: str,
-    handling: str,
-    window: Fraction | None,
-    *,
-    strict: bool,
-    predictions: str = "exact",
-    seed: int = 0,
-) -> Simulation:
-    """Run a policy; what keeps it from running is raised if `strict`, and else stands in its row under `error`."""
-    from heuristics import PolicyError, Unsuited
-    from solvers import simulate_policy
-
-    try:
-        with working(f"{policy} on {instance.name}"):
-            result = simulate_policy(instance, policy, objective, handling=handling, predictions=predictions, seed=seed)
-    except (PolicyError, Unsuited) as error:
-        if strict:
-            raise
-        freed = instance.with_free_calls() if handling == "free" else instance
-        row = Result(freed, objective, policy=policy, extra={"error": str(error)}).to_json()
-        return Simulation(row)
-    assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
-    row = {**result.to_json(), "measures": summary(result.trace, window)}
-    return Simulation(row, result.schedule, result.trace)
+    return EXIT_INTERRUPTED if interrupted else 0
 
 
 def show_runs(console: Console, runs: Sequence[Simulation], requests: int) -> None:
@@ -129,23 +86,6 @@ def show_runs(console: Console, runs: Sequence[Simulation], requests: int) -> No
         for made in (times_table(measured), work_table(measured)):
             console.print()
             console.print(made)
-
-
-def decimal(text: str | None) -> str | None:
-    """Write a fraction for people."""
-    return None if text is None else f"{float(Fraction(text)):.4g}"
-
-
-def policy_names(text: str) -> list[str]:
-    """Return the policies that a comma-separated list (or `all`) names; BadInput for an unknown one."""
-    from heuristics import POLICIES, get_policy
-
-    if text == "all":
-        return list(POLICIES)
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        get_policy(name)
-    return names
 
 
 def _completions(completion: dict[str, int]) -> str:

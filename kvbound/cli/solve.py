@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-from fractions import Fraction
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
-from kvbound.cli.bound import climb
 from kvbound.cli.common import (
     RESULT_COLUMNS,
     CertificateOption,
@@ -24,18 +20,15 @@ from kvbound.cli.common import (
     TimeLimitOption,
     TraceOption,
     emit,
-    handling_text,
-    load,
     result_row,
     table,
 )
 from kvbound.cli.progress import SolveProgress
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, write_text
-from kvbound.instance import Instance
-from kvbound.metrics import Value
-from kvbound.result import Horizon, Result
+from kvbound.tables import between, handling_text
 from kvbound.trace_events import write_trace_events
+from kvcore.files import check_writable, write_text
+from kvcore.result import Result
+from workloads.builtin import load_instance
 
 CERTIFY = 60.0
 """Seconds for a certificate where no time limit was given."""
@@ -65,9 +58,11 @@ def solve(
 ) -> int:
     """Find the best schedule there is, and prove it."""
     import solvers
+    from solvers.ladder import with_certificate
+    from solvers.target import target_of
 
     check_writable(schedule, certificate, plot, trace, json)
-    loaded = load(instance)
+    loaded = load_instance(instance)
     target = None if better_than is None else target_of(better_than, loaded, objective, handling)
     with SolveProgress(f"solving {loaded.name}") as progress:
         result = solvers.solve(
@@ -76,7 +71,8 @@ def solve(
             progress=progress,
         )  # fmt: skip
     if certificate is not None:
-        result = with_certificate(result, CERTIFY if time_limit is None else time_limit)
+        with SolveProgress(f"bounding {loaded.name}") as progress:
+            result = with_certificate(result, CERTIFY if time_limit is None else time_limit, progress)
         if result.certificate is not None:
             write_text(certificate, result.certificate.to_json())
     if schedule is not None and result.schedule is not None:
@@ -89,51 +85,6 @@ def solve(
         write_trace_events(trace, [(f"{loaded.name}, {result.status}: {result.value}", result.trace)])
     emit(json, result.to_json(), lambda console: show(result, console))
     return exit_code(result, gap)
-
-
-def with_certificate(result: Result, time_limit: float) -> Result:
-    """Return the result with the best certificate of its bound that the ladder of `bounds` finds in the time."""
-    if result.certificate is not None and result.certificate.value == result.bound:
-        return result
-    climbed = climb(result.instance, result.objective, time_limit=time_limit, upper=result.value)
-    return stronger(result, climbed)
-
-
-def stronger(result: Result, climbed: Result) -> Result:
-    """Return the result with the bound of `climbed` where that is better, and the better certificate."""
-    known = [r.certificate for r in (result, climbed) if r.certificate is not None]
-    best = max(known, key=lambda certificate: certificate.value, default=None)
-    if best is not None and result.value is not None and best.value > result.value:
-        raise RuntimeError(
-            f"a certificate of {best.value} and a schedule of {result.value} contradict: please report it"
-        )
-    extra = result.extra | {"ladder": climbed.extra["ladder"]}
-    if best is None or (result.bound is not None and best.value < result.bound):
-        return replace(result, certificate=best, extra=extra)
-    horizon = Horizon(0, True, best.horizon)
-    return replace(result, bound=best.value, bound_kind="certificate", horizon=horizon, certificate=best, extra=extra)
-
-
-def target_of(text: str, instance: Instance, objective: str, handling: str) -> Value:
-    """Return the largest value that answers `--better-than` with yes.
-
-    `VALUE` asks for strictly less; `P%:POLICY` for at least P per cent less than the policy's value.
-    """
-    from heuristics import get_policy, run_policy
-    from kvbound import objective_value, verify_schedule
-    from solvers import free_calls
-
-    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%:(\S+)", text)
-    if match is not None:
-        share = 1 - Fraction(match[1]) / 100
-        if share < 0:
-            raise BadInput(f"--better-than {text}: no schedule is more than 100 % better")
-        freed = free_calls(instance, handling)
-        value = objective_value(verify_schedule(freed, run_policy(freed, get_policy(match[2]))), objective)
-        return value * share
-    if re.fullmatch(r"\d{1,30}", text):
-        return Fraction(2 * int(text) - 1, 2) if objective != "normalized-latency" else Fraction(int(text))
-    raise BadInput(f"--better-than {text}: write a whole number of ticks, or P%:POLICY such as 10%:fcfs")
 
 
 def show(result: Result, console: Console) -> None:
@@ -159,13 +110,6 @@ def show(result: Result, console: Console) -> None:
         console.print(f"a schedule of at most {row['better_than']['target']}: {row['better_than']['answer']}")
     for line in [*row.get("failed", []), *row.get("rejected", [])]:
         console.print(f"note: {line}")
-
-
-def between(result: Result) -> str:
-    """Say what is known of the optimum, in words."""
-    if result.bound is None:
-        return f"the optimum is at most {result.value}; no lower bound was proved"
-    return f"the optimum is at least {result.bound} and at most {result.value}"
 
 
 def exit_code(result: Result, gap: float | None) -> int:

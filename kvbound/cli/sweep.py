@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,11 +13,10 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import JsonOption, emit, progress_console, table
-from kvbound.files import check_writable
+from kvcore.files import check_writable
 
 if TYPE_CHECKING:
-    from studies import Cell, Store
-    from studies.cell import Row
+    from sweeps.cell import Row
 
 COLUMNS = ("instances", "objective", "run", "cells", "failed", "optimal", "mean ratio", "worst ratio")
 SHOWN = ("label", "objective", "run", "cells", "failed", "optimal")
@@ -34,56 +33,29 @@ def sweep(
     json: JsonOption = None,
 ) -> int:
     """Run a grid of instances, policies and solvers; what is finished is never lost or run again."""
-    from studies import Store, cells_of, read_study
-    from studies.export import check_export
-    from studies.export import export as write_export
-    from studies.summary import summarise
-    from studies.there import dask
+    from sweeps import sweep as run
+    from sweeps.export import check_export
+    from sweeps.export import export as write_export
 
     target = str(Path(study).with_suffix(".sqlite")) if out is None else out
     check_writable(target, export, json)
     check_export(export)
-    if cluster is not None:
-        dask()
-    cells = cells_of(read_study(study), Path(study).parent)
-    keys = [cell.key for cell in cells]
-    with Store(target, resume=resume) as store:
-        if retry:
-            store.forget_failed(keys)
-        known = store.finished()
-        left = [cell for cell in cells if cell.key not in known]
-        with suppress(KeyboardInterrupt):
-            _carry_out(left, store, jobs, cluster, before=len(cells) - len(left))
-        rows = store.rows(keys)
-        if export is not None:
-            write_export(store.flat_rows(keys), export)
+    done = run(study, target, jobs=jobs, cluster=cluster, resume=resume, retry=retry, watch=_progress)
+    if export is not None:
+        write_export(done.flat, export)
     payload = {
-        "study": study, "database": target, "cells": len(cells), "finished": len(rows),
-        "run": len(rows) - len(cells) + len(left), "failed": sum("error" in row for row in rows),
-        "summary": [line.to_json() for line in summarise(rows)], "rows": rows,
+        "study": study, "database": target, "cells": done.cells, "finished": len(done.rows), "run": done.run,
+        "failed": sum("error" in row for row in done.rows),
+        "summary": [line.to_json() for line in done.summary], "rows": done.rows,
     }  # fmt: skip
     emit(json, payload, lambda console: _show(console, payload))
-    if len(rows) < len(cells):
+    if len(done.rows) < done.cells:
         return EXIT_INTERRUPTED
-    return EXIT_UNDECIDED if any(map(_undecided, rows)) else 0
-
-
-def _carry_out(left: Sequence[Cell], store: Store, jobs: int, cluster: str | None, *, before: int) -> None:
-    """Run cells and store each as it ends."""
-    from studies.here import run_here
-    from studies.there import run_there
-
-    if not left:
-        return
-    running = run_here(left, jobs) if cluster is None else run_there(left, cluster)
-    with closing(running) as ended, _progress(before, before + len(left)) as advance:
-        for cell, row in ended:
-            store.add(cell, row)
-            advance()
+    return EXIT_UNDECIDED if any(map(_undecided, done.rows)) else 0
 
 
 @contextmanager
-def _progress(before: int, total: int) -> Iterator[Any]:
+def _progress(done: int, total: int) -> Iterator[Any]:
     """Show on a terminal how many cells are done and how long the rest may take; gives what to call for each."""
     console = progress_console()
     if console is None:
@@ -93,7 +65,7 @@ def _progress(before: int, total: int) -> Iterator[Any]:
 
     columns = ("cells", BarColumn(), MofNCompleteColumn(), "took", TimeElapsedColumn(), "left", TimeRemainingColumn())
     with Progress(*columns, console=console, speed_estimate_period=600) as shown:
-        task = shown.add_task("cells", total=total, completed=before)
+        task = shown.add_task("cells", total=total, completed=done)
         yield lambda: shown.advance(task)
 
 

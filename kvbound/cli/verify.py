@@ -7,15 +7,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kvbound import InvalidSchedule, Trace, handlings, measures, verify_schedule
-from kvbound.certificates import InvalidCertificate, read_certificate, verify_certificate
 from kvbound.cli import EXIT_FAILED
-from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, load, table
-from kvbound.cli.progress import working
-from kvbound.errors import BadInput
-from kvbound.files import check_writable, read_schedule
-from kvbound.instance import Instance
-from kvbound.metrics import OBJECTIVES
+from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, table
+from kvbound.cli.progress import LiveLine
+from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
+from kvcore.certificates import InvalidCertificate, read_certificate, verify_certificate
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, read_schedule
+from kvcore.instance import Instance
+from kvcore.metrics import OBJECTIVES
+from workloads.builtin import load_instance
 
 
 def verify(
@@ -33,7 +34,7 @@ def verify(
         return _certificate(instance, certificate, plot, json)
     assert schedule is not None
     judged = read_schedule(schedule)
-    loaded = match_handling(load(instance), judged.instance_sha256)
+    loaded = match_handling(load_instance(instance), judged.instance_sha256)
     try:
         trace = verify_schedule(loaded, judged)
     except InvalidSchedule as broken:
@@ -54,10 +55,10 @@ def _certificate(instance: str, file: str, plot: str | None, json: str | None) -
     if plot is not None:
         raise BadInput("--plot draws a schedule; a certificate has none")
     judged = read_certificate(file)
-    loaded = match_handling(load(instance), judged.instance_sha256)
+    loaded = match_handling(load_instance(instance), judged.instance_sha256)
     facts = {"instance": loaded.name, "objective": judged.objective, "claimed": judged.bound}
     try:
-        with working(f"checking {file}"):
+        with LiveLine(f"checking {file}"):
             proved = verify_certificate(loaded, judged)
     except InvalidCertificate as broken:
         line = f"invalid: {broken}"

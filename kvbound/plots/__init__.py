@@ -1,4 +1,4 @@
-"""Pictures: who runs when (Gantt) above the memory, schedules side by side, values against a bound, load sweeps.
+"""Pictures: what runs when (Gantt) above the memory, schedules side by side, values against a bound, load sweeps.
 
 Every drawing takes the object and an optional matplotlib `Axes`, and returns the `Axes`; `compare_schedules` composes
 them into a `Figure`; `save` writes a figure and `render` gives its bytes, the same ones each time. Nothing here uses

@@ -53,10 +53,10 @@ def draw_errors(ax: Axes, rows: Sequence[Row]) -> Axes:
 
 def _dots(ax: Axes, rows: Sequence[Row], height: Any) -> None:
     for k, label in enumerate(dict.fromkeys(row["label"] for row in rows)):
-        own = [row for row in rows if row["label"] == label]
+        labelled = [row for row in rows if row["label"] == label]
         ax.plot(
-            [1e3 * row["seconds_median"] for row in own], [height(row) for row in own], linestyle="", markersize=3,
-            label=label, marker=MARKERS[k % len(MARKERS)], color=COLOURS[k % len(COLOURS)],
+            [1e3 * row["seconds_median"] for row in labelled], [height(row) for row in labelled],
+            linestyle="", markersize=3, label=label, marker=MARKERS[k % len(MARKERS)], color=COLOURS[k % len(COLOURS)],
         )  # fmt: skip
     ax.set_xscale("log")
     ax.set_xlabel("measured, ms")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvbound.errors import BadInput
 from kvbound.plots import style
 from kvbound.plots.frame import Frame
 from kvbound.plots.gantt import draw_gantt, legend, rows_height
 from kvbound.plots.memory import draw_memory
 from kvbound.timeline import Kind
-from kvbound.trace import Trace
+from kvcore.errors import BadInput
+from kvcore.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

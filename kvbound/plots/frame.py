@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvbound.metrics import makespan
 from kvbound.plots import style
-from kvbound.trace import Trace
+from kvcore.metrics import makespan
+from kvcore.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

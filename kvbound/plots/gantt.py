@@ -14,7 +14,7 @@ from kvbound.plots import style
 from kvbound.plots.frame import Frame, set_time
 from kvbound.plots.style import BLACK, BLUE, GREY, ORANGE, PURPLE, SKY, VERMILLION, WHITE
 from kvbound.timeline import Interval, Kind, timeline
-from kvbound.trace import Trace
+from kvcore.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvbound.errors import BadInput
 from kvbound.plots import style
 from kvbound.plots.load import COLOURS, MARKERS
+from kvcore.errors import BadInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

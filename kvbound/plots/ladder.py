@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvbound.errors import BadInput
 from kvbound.plots import style
 from kvbound.plots.style import BLACK, BLUE, SKY, WHITE
+from kvcore.errors import BadInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

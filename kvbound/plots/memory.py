@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvbound.plots import style
 from kvbound.plots.frame import Frame, set_time
 from kvbound.plots.style import BLACK, BLUE, PALE, VERMILLION
-from kvbound.trace import Trace
+from kvcore.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,10 +53,10 @@ def draw_memory(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
 
 
 def _draw_host(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
-    tokens = [batch.host for batch in trace.batches]
+    curve = trace.host_curve()
+    times, tokens = [tick * frame.scale(trace) for tick, _ in curve], [held for _, held in curve]
     if not any(tokens):
         return []
-    times = [batch.start * frame.scale(trace) for batch in trace.batches]
     lines: list[Line2D] = ax.step(
         times, tokens, where="post", color=VERMILLION, linewidth=0.8, linestyle="--", label="host memory"
     )

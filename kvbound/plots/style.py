@@ -8,7 +8,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvbound.errors import BadInput
+from kvcore.errors import BadInput
+from kvcore.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,10 +70,7 @@ def save(figure: Figure, path: str | Path) -> None:
     suffix = Path(path).suffix.lower()
     if suffix[1:] not in METADATA:
         raise BadInput(f"{path}: a picture is saved as .svg, .png or .pdf, not as {suffix or 'a file without suffix'}")
-    try:
-        Path(path).write_bytes(render(figure, suffix[1:]))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_bytes(path, render(figure, suffix[1:]))
 
 
 def render(figure: Figure, kind: str = "svg") -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kvbound.timeline import Interval, Kind, timeline
-from kvbound.trace import BatchTrace, CallTrace, Move, RequestTrace, Step, Trace
+from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Step, Trace
 
 CELLS = 1_500
 """Up to this many batch steps of all requests, each is a bar; beyond, those that follow without a break are one."""
@@ -52,30 +52,13 @@ class _Lane:
         self.steps = request.steps
         self.starts = [batches[step.batch].start for step in self.steps]
         self.calls: list[CallTrace] = request.calls
-        self.ticks: list[int] = []
-        self.levels: list[tuple[int, int]] = []
-        self._follow(request.moves)
-
-    def _follow(self, moves: Sequence[Move]) -> None:
-        """Note the KV on the device and on the host after the moves and the growth of each batch."""
-        device = host = 0
-        events: list[Step | Move] = [*moves, *self.steps]
-        for event in sorted(events, key=lambda e: (e.batch, isinstance(e, Step))):
-            if isinstance(event, Step):
-                device += event.tokens
-            elif event.kind == "drop":
-                from_host = min(host, event.tokens)
-                host, device = host - from_host, device - event.tokens + from_host
-            else:
-                moved = event.tokens if event.kind == "swap_out" else -event.tokens
-                host, device = host + moved, device - moved
-            self.ticks.append(self.batches[event.batch].start)
-            self.levels.append((device, host))
+        self.levels = list(request.levels())
+        self.ticks = [batches[level.event.batch].start for level in self.levels]
 
     def level(self, tick: int) -> tuple[int, int]:
         """Return the KV on the device and on the host from a tick on."""
         k = bisect_right(self.ticks, tick)
-        return self.levels[k - 1] if k else (0, 0)
+        return self.levels[k - 1][1:] if k else (0, 0)
 
     def bars(self, intervals: Sequence[Interval], each: bool) -> Iterator[Bar]:
         """Yield the bars of the intervals, with `each` a bar for every batch in which it works."""

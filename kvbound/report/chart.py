@@ -16,7 +16,7 @@ from kvbound.plots.gantt import LOOKS, Look
 from kvbound.report.bars import CELLS, WORK, Bar
 from kvbound.report.markup import node
 from kvbound.timeline import Kind
-from kvbound.trace import Trace
+from kvcore.trace import Trace
 
 LEFT, WIDTH, RIGHT = 130, 880, 90
 """Units of the picture for the names, the time axis, and the completions."""
@@ -87,8 +87,8 @@ class _Sheet:
         """Yield the curves of device and host memory, the limit, and what is shown of each batch."""
         device = self.trace.memory_curve()
         yield node("path", {"class": "device", "d": self._steps(device, close=True)})
-        if any(batch.host for batch in self.trace.batches):
-            host = [(batch.start, batch.host) for batch in self.trace.batches]
+        host = self.trace.host_curve()
+        if any(tokens for _, tokens in host):
             yield node("path", {"class": "host", "d": self._steps(host, close=False)})
         yield from self._limit(self.trace.instance.machine.memory)
         yield _words(LEFT - 6, self.bottom - MEMORY / 2, "KV (tokens)", "end")
@@ -117,7 +117,7 @@ class _Sheet:
         """Yield an invisible strip for each step of the curve, with its numbers."""
         limit = self.trace.instance.machine.memory
         ends = [*(tick for tick, _ in curve[1:]), max(request.completion for request in self.trace.requests)]
-        host = {batch.start: batch.host for batch in self.trace.batches}
+        host = dict(self.trace.host_curve())
         held = 0
         for (start, tokens), end in zip(curve, ends, strict=True):
             held = host.get(start, held)

@@ -8,9 +8,7 @@ from functools import cached_property
 from typing import Any
 from xml.etree.ElementTree import Element
 
-import kvbound
-from kvbound.instance import Instance
-from kvbound.metrics import OBJECTIVES, Value
+import kvcore
 from kvbound.plots.frame import DRAWABLE, Frame
 from kvbound.plots.gantt import LOOKS
 from kvbound.report import chart
@@ -18,11 +16,13 @@ from kvbound.report.bars import Bar, bars_of
 from kvbound.report.ladder import inline_ladder
 from kvbound.report.markup import asset, html_table, node, page
 from kvbound.report.proofs import proof
-from kvbound.result import Result
-from kvbound.stream import sizes_of
 from kvbound.tables import CAUSES, OVER, Cells, times_cells, work_cells
-from kvbound.trace import Trace
 from kvbound.words import facts_in_words, segments_in_words
+from kvcore.instance import Instance
+from kvcore.metrics import OBJECTIVES, Value
+from kvcore.result import Result
+from kvcore.stream import sizes_of
+from kvcore.trace import Trace
 
 LISTED = 200
 """The most requests in the table of the instance."""
@@ -119,7 +119,7 @@ class Report:
     def _versions(self) -> str:
         found = [row["solver"] for row in self.rows if row.get("solver")]
         solvers = sorted({f"{solver['name']} {solver['version']}" for solver in found})
-        return "Made by " + ", ".join((f"kvbound {kvbound.__version__}", *solvers)) + "."
+        return "Made by " + ", ".join((f"kvbound {kvcore.__version__}", *solvers)) + "."
 
 
 NOTE = (

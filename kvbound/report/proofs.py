@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from kvbound.report.markup import html_table, node
-from kvbound.result import Result
 from kvbound.tables import Cells
+from kvcore.result import Result
 
 STATUS = {
     "optimal": "optimal: the referee executed the schedule, and no schedule is better",

@@ -1,1 +1,1 @@
-"""Lagrangian branch and bound: prices on memory and budgets, slot by slot; each request finds its way on its own."""
+"""Lagrangian branch and bound: prices on memory and budgets, slot by slot; each request finds its path on its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -40,7 +41,7 @@ class Arcs:
         self.node = np.array(nodes)
         self.source = np.array(sources)
 
-    def way(self, r: int, arcs: Array) -> Array:
+    def path(self, r: int, arcs: Array) -> Array:
         """Return the (slot, option) rows of arcs of one request that follow each other."""
         return self.table[arcs][:, [SLOT, OPTION]]
 
@@ -65,6 +66,28 @@ def _table(c: Class, rows: Array) -> tuple[Array, int, int]:
 def _starts(c: Class, s: int, o: int) -> int:
     state = c.states[s]
     return state.segment if c.options[o].action.generated and state.generated == 0 else -1
+
+
+class Selection(NamedTuple):
+    """Arcs that are left: `live` are rows of the table, those of request r from part[r] to part[r + 1] - 1.
+
+    Nodes and sources are those of `Arcs`; `rows` are the (slot, resource) that may have a price.
+    """
+
+    table: Array
+    live: Array
+    part: Array
+    node: Array
+    source: Array
+    rows: Array
+
+
+class Workspace(NamedTuple):
+    """The price of each live arc; by node, the cheapest cost to the end and the arc chosen, a position in `live`."""
+
+    cost: Array
+    ahead: Array
+    choice: Array
 
 
 # --- compiled --------------------------------------------------------------------------------------------------------
@@ -102,11 +125,17 @@ def add_arc(table, a, prices, demand):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def fill(table, live, part, node, prices, cost, ahead, choice):  # type: ignore[no-untyped-def]
-    """Fill the price of each live arc, the cheapest cost from each node to the end, and the arc chosen there.
+def workspace(selection):  # type: ignore[no-untyped-def]
+    """Return room for the costs of a selection."""
+    arcs, nodes = selection.live.shape[0], selection.node[-1]
+    return Workspace(np.empty(arcs, np.int64), np.empty(nodes, np.int64), np.empty(nodes, np.int64))
 
-    `live` lists arcs, request r has those from part[r] to part[r + 1] - 1; `choice` is a position in `live`.
-    """
+
+@njit(cache=True)
+def fill(selection, prices, work):  # type: ignore[no-untyped-def]
+    """Fill the price of each live arc, the cheapest cost from each node to the end, and the arc chosen there."""
+    table, live, part, node, _, _ = selection
+    cost, ahead, choice = work
     has_price = np.zeros(prices.shape[0], np.bool_)
     for u in range(prices.shape[0]):
         for q in range(prices.shape[1]):
@@ -133,9 +162,11 @@ def paid(rows, prices, limits):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def relax(table, live, part, node, source, rows, prices, limits, cost, ahead, choice, demand, taken):  # type: ignore[no-untyped-def]
-    """Return the bound of integer prices, with what the cheapest ways take, and 1 in `taken` for their arcs."""
-    fill(table, live, part, node, prices, cost, ahead, choice)
+def relax(selection, prices, limits, work, demand, taken):  # type: ignore[no-untyped-def]
+    """Return the bound of integer prices, with what the cheapest paths take, and 1 in `taken` for their arcs."""
+    table, live, _, node, source, rows = selection
+    _, ahead, choice = work
+    fill(selection, prices, work)
     demand[:, :] = 0
     taken[:] = 0
     total = -paid(rows, prices, limits)
@@ -152,58 +183,13 @@ def relax(table, live, part, node, source, rows, prices, limits, cost, ahead, ch
 
 
 @njit(cache=True)
-def improve(table, live, part, node, source, rows, start, limits, dearest, most, rounds, length):  # type: ignore[no-untyped-def]
-    """Improve prices by a subgradient method; return the best bound, its prices, and how often each arc was taken.
-
-    `rows` are the (slot, resource) that may have a price, at most `dearest`. It ends once the bound exceeds `most`
-    (FAR: some request has no way left).
-    """
-    best_prices, rounded, best = start.copy(), start.copy(), np.int64(-FAR)
-    cost, choice = np.empty(live.shape[0], np.int64), np.empty(node[-1], np.int64)
-    ahead, taken = np.empty(node[-1], np.int64), np.empty(live.shape[0], np.int64)
-    demand, weight = np.empty(start.shape, np.int64), np.zeros(live.shape[0])
-    price, direction = np.empty(rows.shape[0]), np.zeros(rows.shape[0])
-    for k in range(rows.shape[0]):
-        price[k] = start[rows[k, 0], rows[k, 1]]
-    stalled = 0
-    for _ in range(rounds):
-        for k in range(rows.shape[0]):
-            rounded[rows[k, 0], rows[k, 1]] = np.int64(np.rint(price[k]))
-        bound = relax(table, live, part, node, source, rows, rounded, limits, cost, ahead, choice, demand, taken)
-        if bound >= FAR:
-            return bound, best_prices, weight
-        weight = 0.9 * weight + 0.1 * taken
-        stalled += 1
-        if bound > best:
-            stalled = 0 if bound > best + UNIT // 50 else stalled
-            best = bound
-            best_prices[:, :] = rounded
-            if best > most:
-                break
-        if stalled >= 5:
-            length, stalled = 0.7 * length, 0
-        norm = 0.0
-        for k in range(rows.shape[0]):
-            excess = float(demand[rows[k, 0], rows[k, 1]] - limits[rows[k, 1]])
-            if price[k] <= 0 and excess < 0:
-                excess = 0.0
-            direction[k] = excess + 0.6 * direction[k]
-            norm += direction[k] ** 2
-        if norm == 0:
-            break
-        step = length * max(most - bound, UNIT) / norm
-        for k in range(rows.shape[0]):
-            price[k] = min(max(0.0, price[k] + step * direction[k]), float(dearest[rows[k, 1]]))
-    return best, best_prices, weight
-
-
-@njit(cache=True)
-def within(table, live, part, node, source, rows, prices, limits, most):  # type: ignore[no-untyped-def]
-    """Return the bound of the prices, and which live arcs are on ways that it leaves at most `most`."""
+def within(selection, prices, limits, most):  # type: ignore[no-untyped-def]
+    """Return the bound of the prices, and which live arcs are on paths that it leaves at most `most`."""
+    table, live, part, node, source, rows = selection
     keep = np.zeros(live.shape[0], np.bool_)
-    cost, choice = np.empty(live.shape[0], np.int64), np.empty(node[-1], np.int64)
-    ahead, behind = np.empty(node[-1], np.int64), np.full(node[-1], FAR)
-    fill(table, live, part, node, prices, cost, ahead, choice)
+    work, behind = workspace(selection), np.full(node[-1], FAR)
+    fill(selection, prices, work)
+    cost, ahead = work.cost, work.ahead
     total = -paid(rows, prices, limits)
     for r in range(source.shape[0]):
         if ahead[source[r]] >= FAR:

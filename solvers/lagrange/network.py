@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from formulations.arc_flow.life import Action, Life, Option, State
 from formulations.arc_flow.setting import make_setting
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request
-from solvers.lagrange.kernels import Array
-from solvers.lagrange.scope import BARRED, MOST_OPTIONS, WAY, check, late_segments, most_slots, with_pause
+from formulations.arc_flow.transitions import Action, NodeState, Transition, Transitions
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request, alike
+from solvers.lagrange.kernels import Array, OptionGraph
+from solvers.lagrange.scope import MOST_OPTIONS, PATH, check, late_segments, most_slots, with_pause
 
 RESOURCES = ("device_memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
 """What the requests share in each slot; the names are those of the arc-flow model's constraints."""
@@ -29,19 +28,18 @@ class Class:
 
     Those of state s are first[s] to first[s + 1] - 1. `head` is the state that an option leads to (len(states): done),
     `span` the slots that it covers, `kind` a row of `uses`: what it takes of each resource in each of these slots, and
-    the KV that lies on the device or the host, as is best. `is_needed` says which options bounds look at. `rest` is the
-    slots that a state still needs at the least. `rate` is paid for each slot from `zero`, the arrival, up to the end.
+    the KV that lies on the device or the host, as is best. `rest` is the slots that a state still needs at
+    the least. `rate` is paid for each slot from `zero`, the arrival, up to the end.
     """
 
     requests: tuple[Request, ...]
-    states: list[State]
-    options: list[Option]
+    states: list[NodeState]
+    options: list[Transition]
     first: Array
     head: Array
     span: Array
     kind: Array
     uses: Array
-    is_needed: Array
     rest: Array
     zero: int
     rate: int
@@ -51,10 +49,10 @@ class Class:
         """How many requests there are of it."""
         return len(self.requests)
 
-    def graph(self, *, needed: bool) -> tuple[int, Array, Array, Array, Array, Array]:
-        """Return what the kernels need, in the order of their arguments; `needed`: leave out what bounds do without."""
-        toll = np.where(self.is_needed | (not needed), 0, BARRED)
-        return self.zero, self.first, self.head, self.span, self.kind, toll
+    @property
+    def graph(self) -> OptionGraph:
+        """What the kernels need."""
+        return OptionGraph(self.zero, self.first, self.head, self.span, self.kind)
 
     @cached_property
     def places(self) -> Array:
@@ -80,8 +78,8 @@ class Network:
 
     `most_slots` are looked at at the most; `dearest` is the highest price of each resource (`scope` says why).
     `is_late`: bounds leave out the token budgets, and each segment runs without a break up to its end (the relaxation
-    `late segments` of docs/lagrange.md); it is used where it promises to be as good, unless `exact` is asked for.
-    BadInput where a request's ways do not say all that counts.
+    `late segments` of docs/arc_flow.md); it is used where it promises to be as good, unless `exact` is asked for.
+    BadInput where a request's paths do not say all that counts.
     """
 
     def __init__(self, instance: Instance, objective: str, *, exact: bool = False) -> None:
@@ -89,7 +87,7 @@ class Network:
         self.instance, self.objective = instance, objective
         self.is_late = not exact and late_segments(instance)
         self.setting = make_setting(with_pause(instance), objective)
-        self.origin = min(request.arrival for request in instance.requests)
+        self.origin = instance.first_arrival
         machine = instance.machine
         limits = (
             machine.block_limit, machine.host_memory, machine.batch_tokens,
@@ -99,19 +97,18 @@ class Network:
         self.is_limited = np.array([limit is not None for limit in limits])
         self.limits = np.array([limit or 0 for limit in limits], np.int64)
         self.is_priced = self.is_limited & ([True, True, False, False, True] if self.is_late else [True] * 5)
-        self.classes = [self._class(requests) for requests in alike(instance.requests)]
+        self.classes = [self._class([instance.requests[i] for i in group]) for group in alike(instance.requests)]
         self.most_slots = most_slots(instance)
         most = np.array([c.most for c in self.classes])
         self.limits = np.minimum(self.limits, np.array([c.count for c in self.classes]) @ most)
-        self.dearest = WAY // (len(RESOURCES) * self.most_slots * np.maximum(1, most.max(axis=0)))
+        self.dearest = PATH // (len(RESOURCES) * self.most_slots * np.maximum(1, most.max(axis=0)))
 
     def _class(self, requests: list[Request]) -> Class:
         request = requests[0]
         states, options, first = self._expand(request)
-        number: dict[State | None, int] = {state: s for s, state in enumerate(states)}
+        number: dict[NodeState | None, int] = {state: s for s, state in enumerate(states)}
         number[None] = len(states)
         uses, kind = np.unique([self._use(option.action) for option in options], axis=0, return_inverse=True)
-        owner = np.repeat(np.arange(len(states)), np.diff(first))
         return Class(
             requests=tuple(requests),
             states=states,
@@ -121,27 +118,26 @@ class Network:
             span=np.array([option.span for option in options], np.int64),
             kind=np.asarray(kind, np.int64).ravel(),
             uses=np.asarray(uses, np.int64),
-            is_needed=np.array([self._is_needed(states[s], o) for s, o in zip(owner, options, strict=True)], np.bool_),
-            rest=np.array([self._life(request).rest(state) for state in states], np.int64),
+            rest=np.array([self._transitions(request).rest(state) for state in states], np.int64),
             zero=request.arrival - self.origin,
             rate=request.weight if self.objective == "weighted-flow-time" else 1,
         )
 
-    def _life(self, request: Request) -> Life:
+    def _transitions(self, request: Request) -> Transitions:
         machine, setting = with_pause(self.instance).machine, self.setting
         if self.is_late:
             machine = machine.replace(batch_tokens=None, prefill_tokens=None)
             setting = replace(setting, most_partial=0)
-        return Life(machine, request, setting)
+        return Transitions(machine, request, setting)
 
-    def _expand(self, request: Request) -> tuple[list[State], list[Option], list[int]]:
+    def _expand(self, request: Request) -> tuple[list[NodeState], list[Transition], list[int]]:
         """Return all states that can be reached, their options, and where those of each state begin."""
-        life = self._life(request)
-        states, known = [State()], {State()}
-        options: list[Option] = []
+        transitions = self._transitions(request)
+        states, known = [NodeState()], {NodeState()}
+        options: list[Transition] = []
         first = [0]
         for state in states:  # grows while it is read
-            for option in self._useful(state, life.options(state)):
+            for option in self._useful(state, transitions.options(state)):
                 options.append(option)
                 if option.head is not None and option.head not in known:
                     known.add(option.head)
@@ -151,14 +147,11 @@ class Network:
                 raise BadInput(f"request {request.id} has more than {MOST_OPTIONS} options; use coarser blocks")
         return states, options, first
 
-    def _useful(self, state: State, options: Iterable[Option]) -> list[Option]:
-        """Leave out breaks within a segment where they are of no use."""
+    def _useful(self, state: NodeState, options: Iterable[Transition]) -> list[Transition]:
+        """Leave out what is of no use without token budgets: breaks within a segment, and the KV of a free call."""
         goes_on = self.is_late and state.generated > 0
-        return [option for option in options if option.action.work or not goes_on]
-
-    def _is_needed(self, state: State, option: Option) -> bool:
-        """Say whether bounds need an option: without token budgets, a free call never needs to hold its KV."""
-        return not self.is_late or state.mark != "choose" or self.setting.hosted or option.action.drop > 0
+        drops = self.is_late and state.mark == "choose" and not self.setting.hosted
+        return [o for o in options if (o.action.work or not goes_on) and (o.action.drop or not drops)]
 
     def _use(self, action: Action) -> tuple[int, ...]:
         blocks = self.instance.machine.blocks(action.device)
@@ -167,11 +160,3 @@ class Network:
             0 if movable else blocks, action.host, action.work, 0 if action.decode else action.work,
             int(action.work > 0), blocks if movable else 0, action.device if movable else 0,
         )  # fmt: skip
-
-
-def alike(requests: Iterable[Request]) -> list[list[Request]]:
-    """Return the requests in groups that differ in their ids only."""
-    groups: dict[str, list[Request]] = defaultdict(list)
-    for request in requests:
-        groups[request.model_dump_json(exclude={"id"})].append(request)
-    return list(groups.values())

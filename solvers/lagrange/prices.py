@@ -1,7 +1,7 @@
 """Prices on what the requests share, slot by slot, and the bound that any of them prove (Lagrangian relaxation).
 
 If each request pays the prices for what it takes of every slot and otherwise ignores the others, the sum of their
-cheapest ways, less the prices of all there is, is a lower bound. Prices are integers in units of 1/UNIT, so that every
+cheapest paths, less the prices of all there is, is a lower bound. Prices are integers in units of 1/UNIT, so that every
 bound is exact; a subgradient method in floating point proposes them. After the last slot nothing has a price.
 """
 
@@ -12,27 +12,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.lagrange.kernels import Array, add_use, cheap_options, cheapest_way, fill_ahead, fill_behind
+from bounds.ascent import Floats, ascend
+from solvers.lagrange.kernels import Array, add_use, cheap_options, cheapest_path, fill_ahead, fill_behind
 from solvers.lagrange.network import DEVICE, HOST, PLACE_BLOCKS, PLACE_TOKENS, RESOURCES, Class, Network
 from solvers.lagrange.scope import UNIT
-
-MOMENTUM = 0.6
-"""How much of the last direction is kept."""
-PATIENCE = 8
-"""Rounds without a better bound, after which steps become shorter by SHORTER."""
-SHORTER = 0.6
 
 
 @dataclass(frozen=True, eq=False)
 class Relaxed:
-    """The bound under some prices, in units; what the cheapest ways take (slots x resources); the ways, by class."""
+    """The bound under some prices, in units; what the cheapest paths take (slots x resources); the paths, by class."""
 
     bound: int
     demand: Array
-    ways: list[Array]
+    paths: list[Array]
 
 
-class Market:
+class SlotRelaxation:
     """The classes of a network over a number of slots."""
 
     def __init__(self, network: Network, slots: int) -> None:
@@ -61,50 +56,48 @@ class Market:
         bill[self.slots + 1 :] = bill[self.slots]
         return bill
 
-    def ahead(self, c: Class, bill: Array, barred: int | None = None) -> Array:
-        """Return the cost of the cheapest way from each state before each slot, in units.
+    def ahead(self, c: Class, bill: Array) -> Array:
+        """Return the cost of the cheapest path from each state before each slot, in units.
 
-        After the last slot a state costs what it still needs at the least, with the options that bounds need; or
-        `barred`, with all options.
+        After the last slot a state costs what it still needs at the least.
         """
         ahead = np.empty((len(bill), len(c.states) + 1), np.int64)
-        ahead[self.slots :] = UNIT * c.after(self.slots, len(bill) - self.slots) if barred is None else barred
+        ahead[self.slots :] = UNIT * c.after(self.slots, len(bill) - self.slots)
         ahead[: self.slots + 1, -1] = UNIT * c.rate * (np.arange(self.slots + 1) - c.zero)
-        fill_ahead(ahead, self.slots, *c.graph(needed=barred is None), bill)
+        fill_ahead(ahead, self.slots, c.graph, bill)
         return ahead
 
     def relax(self, prices: Array) -> Relaxed:
         """Return the bound of integer prices."""
         bound = -int((prices * self.network.limits).sum())
         demand = self.no_prices()
-        ways = []
+        paths = []
         for c in self.network.classes:
             cost, on_host = self.costs(c, prices)
             bill = self.bill(c, cost)
             ahead = self.ahead(c, bill)
-            way = cheapest_way(ahead, self.slots, *c.graph(needed=True), bill)
+            path = cheapest_path(ahead, self.slots, c.graph, bill)
             bound += c.count * int(ahead[c.zero, 0])
-            demand += self._demand(c, way, on_host)
-            ways.append(way)
-        return Relaxed(bound, demand, ways)
+            demand += self._demand(c, path, on_host)
+            paths.append(path)
+        return Relaxed(bound, demand, paths)
 
-    def _demand(self, c: Class, way: Array, on_host: Array) -> Array:
+    def _demand(self, c: Class, path: Array, on_host: Array) -> Array:
         taken = np.zeros((self.slots, len(c.uses)), np.int64)
-        add_use(taken, way, c.count, c.span, c.kind)
+        add_use(taken, path, c.count, c.span, c.kind)
         demand = taken @ c.uses[:, : len(RESOURCES)]
         demand[:, DEVICE] += np.where(on_host, 0, taken) @ c.uses[:, PLACE_BLOCKS]
         demand[:, HOST] += np.where(on_host, taken, 0) @ c.uses[:, PLACE_TOKENS]
         return demand
 
     def survivors(self, prices: Array, slack: int) -> Iterator[Array]:
-        """Yield for each class the (slot, state, option) rows on ways that cost at most `slack` units too much."""
+        """Yield for each class the (slot, state, option) rows on paths that cost at most `slack` units too much."""
         for c in self.network.classes:
             bill = self.bill(c, self.costs(c, prices)[0])
             ahead = self.ahead(c, bill)
             behind = np.empty_like(ahead)
-            graph = c.graph(needed=True)
-            fill_behind(behind, self.slots, *graph, bill)
-            found = cheap_options(slack, ahead, behind, self.slots, *graph, bill)
+            fill_behind(behind, self.slots, c.graph, bill)
+            found = cheap_options(slack, ahead, behind, self.slots, c.graph, bill)
             yield np.array(found, np.int64).reshape(-1, 3)
 
     def find_prices(
@@ -116,29 +109,15 @@ class Market:
     ) -> tuple[int, Array]:
         """Return the best bound found, in units, and its prices.
 
-        Steps have the length that Polyak's rule gives for `upper_bound`, along a direction with momentum. `stop` is
-        asked after each round, with the best bound, whether to end.
+        `stop` is asked after each round, with the best bound, whether to end.
         """
-        best_prices = self.no_prices() if start is None else start
-        prices, direction, best = best_prices.astype(float), np.zeros(best_prices.shape), -(2**62)
-        length, stalled = 1.0, 0
-        for _ in range(rounds):
-            rounded = np.rint(prices).astype(np.int64)
-            relaxed = self.relax(rounded)
-            stalled += 1
-            if relaxed.bound > best:
-                stalled = 0 if relaxed.bound > best + UNIT // 100 else stalled
-                best, best_prices = relaxed.bound, rounded
-            if stop(best) or length < 1e-3:
-                break
-            if stalled >= PATIENCE:
-                length, stalled, prices = length * SHORTER, 0, best_prices.astype(float)
-            excess = np.where(self.network.is_priced, relaxed.demand - self.network.limits, 0)
-            excess = np.where((prices <= 0) & (excess < 0), 0, excess)
-            direction = excess + MOMENTUM * direction
-            norm = float((direction**2).sum())
-            if norm == 0:
-                break
-            step = length * max(upper_bound * UNIT - relaxed.bound, UNIT) / norm
-            prices = np.clip(prices + step * direction, 0, self.network.dearest)
-        return best, best_prices
+
+        def evaluate(prices: Floats) -> tuple[int, Floats]:
+            relaxed = self.relax(np.rint(prices).astype(np.int64))
+            return relaxed.bound, np.where(self.network.is_priced, relaxed.demand - self.network.limits, 0.0)
+
+        bound, prices = ascend(
+            evaluate, (self.no_prices() if start is None else start).astype(float), upper_bound * UNIT, rounds=rounds,
+            high=self.network.dearest, margin=UNIT, worth=UNIT // 100, momentum=0.6, go_on=lambda best: not stop(best),
+        )  # fmt: skip
+        return bound, np.rint(prices).astype(np.int64)

@@ -3,34 +3,31 @@
 No number exceeds 62 bits. Let T be the slots (`most_slots`), at most `MOST_SLOTS`, and u the most that a request of any
 kind takes of a resource in a slot.
 
-* A way of one request costs at most `WAY` units: it is its rate times at most 3 T ticks (T slots, and after them twice
-  what it takes alone), and `too_large` refuses what exceeds `WAY`. The prices that it pays are at most `WAY` more: a
-  price is never above `WAY` / (5 T u) (`Network.dearest`; any price gives a valid bound). So a way costs at most 2^43,
-  and `BARRED`, 2^44, is more than that.
-* The bars of all slots add up to T `BARRED`, at most `FAR`, 2^60.
-* There are at most 2^13 requests, so that the sum of their ways is at most 2^56. So is what all there is costs at these
-  prices: a limit counts as no more than all requests take together, at most 2^13 u in each of T slots.
-* A cutoff is at most `FAR`. No sum has more than two terms of that size, so all stay below 2^62.
+* A path of one request costs at most `PATH` units: it is its rate times at most 3 T ticks (T slots, and after them
+  twice what it takes alone), and `too_large` refuses what exceeds `PATH`. The prices that it pays are at most `PATH`
+  more: a price is never above `PATH` / (5 T u) (`Network.dearest`; any price gives a valid bound). So a path costs at
+  most 2^43.
+* There are at most 2^13 requests, so that the sum of their paths is at most 2^56. So is what all there is costs at
+  these prices: a limit counts as no more than all requests take together, at most 2^13 u in each of T slots.
+* A cutoff is at most `FAR`, 2^60. No sum has more than two terms of that size, so all stay below 2^62.
 """
 
 from __future__ import annotations
 
 from formulations.arc_flow.setting import make_setting
-from kvbound.chains import chunks
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Machine, Request
+from formulations.chains import chunks
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Machine, Request
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time")
 """Sums over requests of a rate times the time up to the end."""
 
 UNIT = 1024
 """Costs and prices are multiples of 1/UNIT of a tick."""
-WAY = 2**42
-"""Units that the way of one request costs at most, and those that it pays at most in prices."""
-BARRED = 4 * WAY
-"""A toll that no way can pay."""
+PATH = 2**42
+"""Units that the path of one request costs at most, and those that it pays at most in prices."""
 FAR = 2**60
-"""More than any sum of ways costs."""
+"""More than any sum of paths costs."""
 
 MOST_SLOTS, MOST_REQUESTS = 2**16, 2**13
 MOST_TOKENS = 2**27
@@ -40,7 +37,7 @@ MOST_OPTIONS = 200_000
 
 
 def check(instance: Instance, objective: str) -> None:
-    """Raise BadInput unless a schedule is a way for each request, within the limits of each slot, and nothing else."""
+    """Raise BadInput unless a schedule is a path for each request, within the limits of each slot, and nothing else."""
     reason = why_not(instance, objective)
     if reason is not None:
         raise BadInput(f"lagrange {reason}; use the search, or arc-flow on highs")
@@ -67,7 +64,7 @@ def why_not(instance: Instance, objective: str) -> str | None:
 def too_large(instance: Instance, objective: str) -> str | None:
     """Say why an instance is too large (None: it is not)."""
     requests, slots = instance.requests, most_slots(instance)
-    origin = min(request.arrival for request in requests)
+    origin = instance.first_arrival
     needed = MARGIN + max(request.arrival - origin + _slots_alone(instance.machine, request) for request in requests)
     weight = max(request.weight for request in requests) if objective == "weighted-flow-time" else 1
     tokens = sum(request.peak for request in requests)
@@ -75,8 +72,8 @@ def too_large(instance: Instance, objective: str) -> str | None:
         return f"takes at most {MOST_REQUESTS} requests, not {len(requests)}"
     if needed > slots:
         return f"takes at most {MOST_SLOTS} slots, and one request alone may need {needed}"
-    if weight * 3 * slots * UNIT > WAY:
-        return f"takes weights of at most {WAY // (3 * slots * UNIT)} in {slots} slots, not {weight}"
+    if weight * 3 * slots * UNIT > PATH:
+        return f"takes weights of at most {PATH // (3 * slots * UNIT)} in {slots} slots, not {weight}"
     if tokens > MOST_TOKENS:
         return f"takes contexts of at most {MOST_TOKENS} tokens together, not {tokens}"
     most = 0 if late_segments(instance) else make_setting(instance, objective).most_partial or 0
@@ -114,7 +111,7 @@ def options_at_least(request: Request, limit: int | None, most: int) -> int:
 
 
 def with_pause(instance: Instance) -> Instance:
-    """Allow breaks, which are of no use without budgets (docs/lagrange.md, Late segments)."""
+    """Allow breaks, which are of no use without budgets (docs/arc_flow.md, Late segments)."""
     return instance.replace(machine=instance.machine.replace(pause=True))
 
 

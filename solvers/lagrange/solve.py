@@ -1,4 +1,4 @@
-"""The method as a whole: prices, repairs, fixing, branch and bound, in turns."""
+"""The method as a whole: prices, better schedules, fixing, branch and bound, in turns."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ from functools import partial
 
 import numpy as np
 
-from kvbound import __version__
-from kvbound.certificates import Alone
-from kvbound.errors import BadInput
-from kvbound.metrics import objective_value
-from kvbound.schedule import Schedule
-from kvbound.validator import verify_schedule
+from heuristics import best_schedule
+from kvcore import __version__
+from kvcore.certificates import Alone
+from kvcore.errors import BadInput
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from solvers import neighbourhoods
 from solvers.lagrange.arcs import Arcs
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import Class, Network
 from solvers.lagrange.packing import Packing
-from solvers.lagrange.prices import Market
+from solvers.lagrange.prices import SlotRelaxation
 from solvers.lagrange.read import read_schedule
-from solvers.lagrange.repair import Repair
 from solvers.lagrange.scope import FAR, MARGIN, UNIT
-from solvers.lagrange.tree import Tree, fits
+from solvers.lagrange.tree import Tree
 from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task
 
 MOST_ARCS = 3_000_000
-"""With more arcs left, prices and repairs go on without branch and bound."""
-TREE_SECONDS, REPAIR_SECONDS = 8.0, 1.5
-"""How long branching and repairs take turns."""
+"""With more arcs left, prices and better schedules go on without branch and bound."""
+TREE_SECONDS, IMPROVE_SECONDS = 8.0, 1.5
+"""How long branching and destroy and repair take turns."""
+FIRST_SECONDS = 0.03
+"""How long destroy and repair takes for each request before branching begins."""
 
 
 def run(task: Task, send: Send) -> Done:
@@ -38,7 +41,7 @@ def run(task: Task, send: Send) -> Done:
 
 def repair(task: Task, send: Send) -> Done:
     """Look for schedules only, until time is up."""
-    return Lagrange(task, send).only_repair()
+    return Lagrange(task, send).only_improve()
 
 
 class Lagrange:
@@ -49,44 +52,38 @@ class Lagrange:
         self.started = time.monotonic()
         self.deadline = self.started + task.time_limit
         self.cutoff = FAR // UNIT if task.upper_bound is None else min(int(task.upper_bound), FAR // UNIT)
-        self.bound = 0
+        self.bound, self.turns = 0, 0
         self._prove(int(Alone().value(task.instance, task.objective)))
-        self._look_at(Network(task.instance, task.objective))
-
-    def _look_at(self, network: Network) -> None:
-        self.network = network
-        self.owner: list[Class] = [c for c in network.classes for _ in c.requests]
-        self.market = Market(network, self._first_slots())
-        self.prices = self.market.no_prices()
-        self.repair = Repair(self.market, self.prices, self.task.seed)
+        self.network = Network(task.instance, task.objective)
+        self.schedule = task.start or best_schedule(task.instance, task.objective)[1]
+        self._hold(self.schedule)
 
     def run(self) -> Done:
         """Run until the bound meets the best schedule, or time is up."""
         self._solve()
         if self.network.is_late and not self.is_done():  # the budgets that were left out bind
             try:
-                self._look_at(Network(self.task.instance, self.task.objective, exact=True))
+                self.network = Network(self.task.instance, self.task.objective, exact=True)
             except BadInput:  # too many options; what is proved stays
                 return Done("memory limit", __version__)
             self._solve()
         return Done(self._why(), __version__)
 
-    def only_repair(self) -> Done:
-        """Repair until time is up, with no proof in mind."""
-        self._construct()
+    def only_improve(self) -> Done:
+        """Look for schedules until time is up, with no proof in mind but that of the first prices."""
+        self._relax()
         self._find_prices(120)
-        self._construct_by_prices()
-        while not self.is_done():
-            self._repair(60.0, patience=60.0)
+        while self._can_improve() and not self.is_done():
+            self._improve(1.0 + time.monotonic() - self.started)
         return Done(self._why(), __version__)
 
     def _solve(self) -> None:
-        self._construct()
+        self._improve(0.0)
+        self._relax()
         self._find_prices(60)
-        self._construct_by_prices()
-        self._repair(self._share(0.1))
+        self._improve(self._share(0.1))
         self._find_prices(200)
-        self._repair(self._share(0.2))
+        self._improve(self._share(0.2))
         if not self.is_done():
             self._branch()
 
@@ -104,7 +101,8 @@ class Lagrange:
     def _share(self, share: float) -> float:
         """Return so much of the time that is left, in seconds, but not much more than what has passed."""
         now = time.monotonic()
-        return min(0.5 + now - self.started, share * max(0.0, self.deadline - now))
+        most = FIRST_SECONDS * len(self.task.instance.requests) + now - self.started
+        return min(most, share * max(0.0, self.deadline - now))
 
     def _prove(self, bound: int) -> bool:
         """Take in a bound, in ticks; return whether to stop."""
@@ -113,79 +111,52 @@ class Lagrange:
             self.send(Bound(bound))
         return self.is_done()
 
-    def _found(self) -> None:
-        """Report the best schedule of the repairs if it is better than the best known."""
-        if self.repair.best_ways and self.repair.best < self.cutoff:
-            schedule = self._schedule(self.repair.best_ways)  # started early, it may be better than its ways
-            trace = verify_schedule(self.task.instance, schedule)
-            self.cutoff = int(objective_value(trace, self.task.objective))
-            self.send(Found(schedule, self.cutoff))
-
-    def _schedule(self, ways: list[Array]) -> Schedule:
-        packing = Packing(self.network, self.market.slots)
-        for c, way in zip(self.owner, ways, strict=True):
-            packing.add(c, way)
-        return read_schedule(packing, self.owner, ways)
+    def _hold(self, schedule: Schedule) -> None:
+        """Keep and report a schedule if it is better than the best known."""
+        value = int(objective_value(verify_schedule(self.task.instance, schedule), self.task.objective))
+        if value < self.cutoff:
+            self.schedule, self.cutoff = schedule, value
+            self.send(Found(schedule, value))
 
     # --- schedules -----------------------------------------------------------------------------------------------
 
-    def _first_slots(self) -> int:
-        return MARGIN + max(c.zero + int(c.rest[0]) for c in self.network.classes)
+    def _can_improve(self) -> bool:
+        return neighbourhoods.why_not(self.task.instance, self.task.objective) is None
 
-    def _construct(self) -> None:
-        """Insert the requests one after another, in several orders; more slots where they do not suffice."""
-        n = range(len(self.owner))
-        ends = [c.zero + int(c.rest[0]) for c in self.owner]
-        for order in (sorted(n, key=ends.__getitem__), sorted(n, key=lambda i: self.owner[i].zero)):
-            while not self.repair.construct(order, 0.0):
-                if self.market.slots == self.network.most_slots:
-                    raise MemoryError("no schedule in so many slots")
-                self._use_slots(2 * self.market.slots)
-            self._found()
-        ends = [int(way[-1, 0]) for way in self.repair.best_ways]
-        self._use_slots(16 + max(ends))
+    def _improve(self, seconds: float) -> None:
+        """Destroy and repair the best schedule for so many seconds, or until it meets the bound."""
+        if not self._can_improve() or self.is_done():
+            return
+        seconds = min(seconds, self.deadline - time.monotonic())
+        self.turns += 1
+        found = neighbourhoods.improve(
+            self.task.instance, self.task.objective, self.schedule,
+            seconds=seconds, seed=self.task.seed + self.turns, target=self.bound,
+        )  # fmt: skip
+        self._hold(found)
 
-    def _construct_by_prices(self) -> None:
-        """Insert the requests in the order in which they end under the prices."""
-        ways = self.market.relax(self.prices).ways
-        ends = [int(way[-1, 0]) for c, way in zip(self.network.classes, ways, strict=True) for _ in c.requests]
-        order = sorted(range(len(self.owner)), key=ends.__getitem__)
-        for share in (0.1, 0.3, 1.0):
-            self.repair.construct(order, share)
-            self._found()
+    # --- slots ---------------------------------------------------------------------------------------------------
+
+    def _relax(self) -> None:
+        """Begin without prices, over the slots that the best schedule takes, and what each request takes alone."""
+        last = self.schedule.batches[-1].start - self.network.origin
+        alone = MARGIN + max(c.zero + int(c.rest[0]) for c in self.network.classes)
+        self.relaxation = SlotRelaxation(self.network, min(max(16 + last, alone), self.network.most_slots))
+        self.prices = self.relaxation.no_prices()
 
     def _use_slots(self, slots: int) -> None:
-        """Go on with another number of slots, as far as there may be so many; ways and prices stay."""
+        """Go on with another number of slots, as far as there may be so many; prices stay."""
         slots = min(slots, self.network.most_slots)
         prices = self.prices[:slots]
         self.prices = np.vstack([prices, np.zeros((slots - len(prices), prices.shape[1]), np.int64)])
-        self.market = Market(self.network, slots)
-        ways, best = self.repair.best_ways, self.repair.best
-        self.repair = Repair(self.market, self.prices, self.task.seed)
-        if ways:
-            self.repair.adopt(ways, best)
-
-    def _repair(self, seconds: float, patience: float | None = None) -> None:
-        """Repair for so many seconds, or until nothing better has come for `patience` (by default a third of them)."""
-        self.repair.prices = self.prices
-        until, patience = time.monotonic() + seconds, patience or seconds / 3
-        last = [time.monotonic(), self.repair.best]
-
-        def go_on(best: int) -> bool:
-            now = time.monotonic()
-            if best < last[1]:
-                last[:] = [now, best]
-                self._found()
-            return now < until and now < last[0] + patience and not self.is_done()
-
-        self.repair.run(go_on)
+        self.relaxation = SlotRelaxation(self.network, slots)
 
     # --- bounds --------------------------------------------------------------------------------------------------
 
     def _find_prices(self, rounds: int) -> None:
         if not self.is_done():
             stop: Callable[[int], bool] = lambda bound: self._prove(-(-bound // UNIT))  # noqa: E731
-            _, self.prices = self.market.find_prices(self.cutoff, rounds, self.prices, stop)
+            _, self.prices = self.relaxation.find_prices(self.cutoff, rounds, self.prices, stop)
 
     def _arcs(self) -> Arcs | None:
         """Return the arcs that a better schedule may use, with so many slots that none leaves them.
@@ -193,36 +164,36 @@ class Lagrange:
         None: there are too many arcs or slots.
         """
         while True:
-            slack = (self.cutoff - 1) * UNIT - self.market.relax(self.prices).bound
-            survivors = list(self.market.survivors(self.prices, slack))
+            slack = (self.cutoff - 1) * UNIT - self.relaxation.relax(self.prices).bound
+            survivors = list(self.relaxation.survivors(self.prices, slack))
             if sum(map(len, survivors)) > MOST_ARCS:
                 return None
             if not any(self._leaves(c, rows) for c, rows in zip(self.network.classes, survivors, strict=True)):
-                return Arcs(self.network, self.market.slots, survivors)
-            if self.market.slots == self.network.most_slots:
+                return Arcs(self.network, self.relaxation.slots, survivors)
+            if self.relaxation.slots == self.network.most_slots:
                 return None
-            self._use_slots(self.market.slots * 5 // 4 + 16)
+            self._use_slots(self.relaxation.slots * 5 // 4 + 16)
 
     def _leaves(self, c: Class, rows: Array) -> bool:
         """Whether some option leads beyond the last slot."""
         goes_on = c.head[rows[:, 2]] < len(c.states)
-        return bool((goes_on & (rows[:, 0] + c.span[rows[:, 2]] >= self.market.slots)).any())
+        return bool((goes_on & (rows[:, 0] + c.span[rows[:, 2]] >= self.relaxation.slots)).any())
 
     def _branch(self) -> None:
         arcs = self._arcs()
         if arcs is None:
             while not self.is_done():
                 self._find_prices(50)
-                self._repair(self._share(0.5))
+                self._improve(self._share(0.5))
             return
-        self.send(Size(int(self.network.is_priced.sum()) * self.market.slots, len(arcs.table), 0))
+        self.send(Size(int(self.network.is_priced.sum()) * self.relaxation.slots, len(arcs.table), 0))
         tree = Tree(self.network, arcs, self.prices, self.cutoff)
         while tree.open and not self.is_done():
             until = min(self.deadline, time.monotonic() + TREE_SECONDS)
-            tree.run(partial(self._branching, tree, until), self._settled)
+            tree.run(partial(self._branching, tree, until), partial(self._settled, arcs))
             self._prove(tree.bound)
             if tree.open and not self.is_done():
-                self._repair(REPAIR_SECONDS)
+                self._improve(IMPROVE_SECONDS)
                 tree.cutoff = self.cutoff
         self._prove(tree.bound)
 
@@ -230,13 +201,11 @@ class Lagrange:
         tree.cutoff = min(tree.cutoff, self.cutoff)
         return not self._prove(tree.bound) and time.monotonic() < until
 
-    def _settled(self, ways: list[Array]) -> int:
-        """Take in the ways of a settled node if they respect all budgets; return the value of the best known."""
-        packing = Packing(self.network, self.market.slots)
-        for c, way in zip(self.owner, ways, strict=True):
-            if not fits(packing, c, way):
-                return self.cutoff
-            packing.add(c, way)
-        self.repair.adopt(ways, sum(Repair.cost(c, way) for c, way in zip(self.owner, ways, strict=True)))
-        self._found()
+    def _settled(self, arcs: Arcs, paths: list[Array]) -> int:
+        """Take in the paths of a settled node if they respect all budgets; return the value of the best known."""
+        packing = Packing(self.network, self.relaxation.slots)
+        for c, path in zip(arcs.owner, paths, strict=True):
+            packing.add(c, path)
+        if packing.fits():
+            self._hold(read_schedule(packing, arcs.owner, paths))
         return self.cutoff

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.lagrange.arcs import DEVICE, SLOT, STARTS, TAIL, Arcs, can_exceed, improve, within
+from bounds.ascent import Floats, ascend
+from solvers.lagrange.arcs import DEVICE, SLOT, STARTS, TAIL, Arcs, Selection, can_exceed, relax, within, workspace
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import Network
-from solvers.lagrange.packing import Packing
+from solvers.lagrange.packing import UNLIMITED, Packing
 from solvers.lagrange.scope import UNIT
 
 STRONG = 8
@@ -41,7 +42,7 @@ class Node:
 class Tree:
     """The open nodes. `cutoff` is the value of the best schedule known: only better ones are looked for.
 
-    `settled` holds the ways of nodes where nothing is left open but that break a budget that the relaxation left out:
+    `settled` holds the paths of nodes where nothing is left open but that break a budget that the relaxation left out:
     their bound stays.
     """
 
@@ -66,7 +67,7 @@ class Tree:
     def run(self, go_on: Callable[[], bool], found: Callable[[list[Array]], int]) -> None:
         """Branch until nothing is open or `go_on()` says no.
 
-        `found` is called with the ways of a settled node and returns the value of the best schedule known.
+        `found` is called with the paths of a settled node and returns the value of the best schedule known.
         """
         while self.open and go_on():
             node = heapq.heappop(self.open)
@@ -84,16 +85,16 @@ class Tree:
                     heapq.heappush(self.open, child)
 
     def _settle(self, node: Node, found: Callable[[list[Array]], int]) -> int:
-        """One way is left for each request: if they fit together, that is a schedule of the relaxation."""
-        ways = [self.arcs.way(r, self._follow(node, r)) for r in range(len(self.arcs.source))]
+        """One path is left for each request: if they fit together, that is a schedule of the relaxation."""
+        paths = [self.arcs.path(r, self._follow(node, r)) for r in range(len(self.arcs.source))]
         packing = Packing(self.network, self.arcs.slots)
-        packing.limits = np.where(self.network.is_priced, packing.limits, 2**50)
-        for c, way in zip(self.arcs.owner, ways, strict=True):
-            if not fits(packing, c, way):
-                return self.cutoff
-            packing.add(c, way)
+        packing.limits = np.where(self.network.is_priced, packing.limits, UNLIMITED)
+        for c, path in zip(self.arcs.owner, paths, strict=True):
+            packing.add(c, path)
+        if not packing.fits():
+            return self.cutoff
         value = -(-node.bound // UNIT)
-        cutoff = found(ways)
+        cutoff = found(paths)
         if cutoff > value:  # it breaks a budget that is left out: the bound cannot rise above it
             self.floor = value if self.floor is None else min(self.floor, value)
         return cutoff
@@ -109,13 +110,34 @@ class Tree:
         arcs, network, most = self.arcs, self.network, (self.cutoff - 1) * UNIT
         priced = can_exceed(arcs.table, live, part, arcs.slots, network.limits, network.is_priced)
         prices = np.where(priced, prices, 0)
-        shape = (arcs.table, live, part, arcs.node, arcs.source, np.argwhere(priced))
-        bound, prices, weight = improve(*shape, prices, network.limits, network.dearest, most, rounds, 0.2)
+        selection = Selection(arcs.table, live, part, arcs.node, arcs.source, np.argwhere(priced))
+        bound, prices, weight = self._improve(selection, prices, most, rounds)
         if bound > most:
             return None
-        bound, keep = within(*shape, prices, network.limits, most)
+        bound, keep = within(selection, prices, network.limits, most)
         sums = np.concatenate([[0], np.cumsum(keep)])
         return Node(live[keep], sums[part], prices, int(bound), weight[keep])
+
+    def _improve(self, selection: Selection, prices: Array, most: int, rounds: int) -> tuple[int, Array, Array]:
+        """Return the best bound (FAR: some request has no path left), its prices, and how often arcs were taken."""
+        network, live = self.network, len(selection.live)
+        slot, resource = selection.rows.T
+        rounded, work, demand = prices.copy(), workspace(selection), np.empty_like(prices)
+        taken, weight = np.empty(live, np.int64), np.zeros(live)
+
+        def evaluate(x: Floats) -> tuple[int, Floats]:
+            rounded[slot, resource] = np.rint(x).astype(np.int64)
+            bound = int(relax(selection, rounded, network.limits, work, demand, taken))
+            weight[:] = 0.9 * weight + 0.1 * taken
+            return bound, (demand[slot, resource] - network.limits[resource]).astype(float)
+
+        start, high = prices[slot, resource].astype(float), network.dearest[resource].astype(float)
+        bound, x = ascend(
+            evaluate, start, most, rounds=rounds, high=high, margin=UNIT, worth=UNIT // 50, step=0.2, momentum=0.6,
+            stalled=5, shrink=0.7, go_on=lambda best: best <= most,
+        )  # fmt: skip
+        rounded[slot, resource] = np.rint(x).astype(np.int64)
+        return bound, rounded, weight
 
     def _branch(self, node: Node) -> list[Node] | None:
         """Return the two sides of the most promising branching (None: everything is settled)."""
@@ -167,12 +189,6 @@ class Tree:
                 sides = (self._side(node, r, ~others), self._side(node, r, np.arange(len(rows)) != a))
                 return [side for side in sides if side is not None]
         return None
-
-
-def fits(packing: Packing, c: object, way: Array) -> bool:
-    """Whether a request on a way fits beside the others."""
-    allowed = packing.allows(c)  # type: ignore[arg-type]
-    return all(allowed[t : t + c.span[o], c.kind[o]].all() for t, o in way)  # type: ignore[attr-defined]
 
 
 def undecided(rows: Array, weight: Array) -> Iterator[tuple[float, int, int]]:

@@ -1,4 +1,4 @@
-"""Better schedules by destroy and repair: see `docs/neighbourhoods.md`."""
+"""Better schedules by destroy and repair: see `docs/arc_flow.md`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.metrics import objective_value
-from kvbound.schedule import Schedule
-from kvbound.trace import Trace
-from kvbound.validator import verify_schedule
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
 from solvers.neighbourhoods import search
 from solvers.neighbourhoods.kernels import END, use
 from solvers.neighbourhoods.read import read_pieces, read_schedule
 from solvers.neighbourhoods.rigid import Soft, is_rigid
 from solvers.neighbourhoods.scope import why_not
+from solvers.neighbourhoods.search import PieceLists
 from solvers.neighbourhoods.tables import Array, Tables
 
 CHUNK = 0.2
@@ -54,14 +55,14 @@ def improve(
     if reason is not None:
         raise BadInput(f"improving schedules does not go with {reason}; use the schedule as it is")
     given = verify_schedule(instance, schedule)
-    run = Search(given, objective, seed)
+    run = Annealing(given, objective, seed)
     run.run(seconds, rounds, target)
     found = read_schedule(instance, run.tables, run.best_plan, run.best_count)
     values = [objective_value(trace, objective) for trace in (verify_schedule(instance, found), given)]
     return found if values[0] < values[1] else schedule
 
 
-class Search:
+class Annealing:
     """A schedule in pieces, and the best one found so far."""
 
     def __init__(self, given: Trace, objective: str, seed: int) -> None:
@@ -100,14 +101,13 @@ class Search:
         for order in (np.argsort(t.arrival, kind="stable"), np.argsort(t.area, kind="stable")):
             plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
             room = t.room(self.slots)
-            fits = search.build(order, room, t.gear(self.slots), t.arrival, t.segments, t.first, plan, count)
+            fits = search.build(order, t.arrival, room, t.grid(self.slots), t.requests, PieceLists(plan, count))
             if fits and (cost := self._cost(plan, count)) < least:
                 self.plan, self.count, least = plan, count, cost
 
     def _cost(self, plan: Array, count: Array) -> float:
-        t = self.tables
-        data = t.segments, t.first, t.rate, t.by_first_token
-        return float(sum(search.price(i, plan, count, *data) for i in range(len(count))))
+        lists = PieceLists(plan, count)
+        return float(sum(search.price(i, lists, self.tables.requests) for i in range(len(count))))
 
     def _soften(self, seconds: float, rounds: int | None) -> None:
         soft = Soft(self.tables, self.plan, self.slots)
@@ -117,15 +117,15 @@ class Search:
         order, release = soft.order()
         t, room = self.tables, self.tables.room(self.slots)
         plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
-        if search.build(order, room, t.gear(self.slots), release, t.segments, t.first, plan, count):
+        if search.build(order, release, room, t.grid(self.slots), t.requests, PieceLists(plan, count)):
             self.plan, self.count, self.room = plan, count, room
             self._anneal(0, 1.0, 1.0)
 
     def _anneal(self, rounds: int, hot: float, cold: float) -> None:
         t, heat = self.tables, float(self.tables.rate.mean())
         self.best = search.anneal(
-            rounds, hot * heat, cold * heat, self.room, t.gear(self.slots), t.arrival, t.segments, t.first, t.rate,
-            t.by_first_token, t.area, self.plan, self.count, self.best_plan, self.best_count, self.best, LARGEST,
+            rounds, hot * heat, cold * heat, self.room, t.grid(self.slots), t.requests,
+            PieceLists(self.plan, self.count), PieceLists(self.best_plan, self.best_count), self.best, LARGEST,
         )  # fmt: skip
 
 

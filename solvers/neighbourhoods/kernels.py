@@ -3,11 +3,12 @@
 All amounts are 64-bit integers. `room[r, t]` is what slot t still offers of resource r: DEVICE in blocks, the others in
 tokens or requests. What a request does is a list of pieces, rows (kind, begin, end, resident, tokens) for the slots
 begin to end - 1: `resident` is the KV after the growth of the first of them, `tokens` what each of them processes. A
-decode grows by one token a slot; kinds HELD and HOSTED only keep their KV. `gear` are five numbers: slots, block,
-whether prefills may be split, whether a request may sit out, and the most parts of a prefill.
+decode grows by one token a slot; kinds HELD and HOSTED only keep their KV.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 from numba import njit
 
@@ -16,6 +17,25 @@ PREFILL, DECODE, HELD, HOSTED = range(4)
 FIRST, PRESERVE, DISCARD, SWAP, FREE = range(5)
 """What came before a segment: the arrival, or a call with its handling."""
 KIND, BEGIN, END, RESIDENT, WORK = range(5)
+
+
+class Grid(NamedTuple):
+    """The slots, and what the machine allows in each: numbers that stay the same during a search."""
+
+    slots: int
+    block: int
+    chunked: int
+    pause: int
+    most_parts: int
+    """Parts of a prefill."""
+
+
+class Scratch(NamedTuple):
+    """Room for the insertion of one request: `parts` of a prefill, and by segment its first slot and first piece."""
+
+    parts: Any
+    first_slot: Any
+    first_piece: Any
 
 
 @njit(cache=True)
@@ -38,13 +58,13 @@ def use(room, block, pieces, count, sign):
 
 
 @njit(cache=True)
-def fit(room, gear, ready, earliest, context, decode, before, parts):
+def fit(room, grid, ready, earliest, context, decode, before, parts):
     """Return the first slot from `earliest` on in which a segment can generate its first token, and the parts.
 
     The `context` is known then, of which `before` tokens are resident; the rest is processed in `parts`, rows (slot,
     tokens) from the last to the first, as late as possible and not before `ready`. (-1, 0): nowhere.
     """
-    slots, block = gear[0], gear[1]
+    slots, block = grid.slots, grid.block
     first = earliest
     fine_from, fine_to = first, first  # slots that suit this first slot, and so any later one: less is resident then
     while first + decode <= slots:
@@ -57,29 +77,29 @@ def fit(room, gear, ready, earliest, context, decode, before, parts):
             else:
                 t -= 1
         if t < first:
-            found = fill(room, gear, ready, first, context, before, parts)
+            found = fill(room, grid, ready, first, context, before, parts)
             if found:
                 return first, found
             fine_from, fine_to = first, first + decode
             first += 1
             continue
         fine_from, fine_to = t + 1, first + decode
-        here = room[DEVICE, t] * block
-        never = here < context or room[TOKENS, t] < 1 or room[REQUESTS, t] < 1
-        first = t + 1 if never else context + t - here
+        room_now = room[DEVICE, t] * block
+        never = room_now < context or room[TOKENS, t] < 1 or room[REQUESTS, t] < 1
+        first = t + 1 if never else context + t - room_now
     return -1, 0
 
 
 @njit(cache=True)
-def fill(room, gear, ready, first, context, before, parts):
+def fill(room, grid, ready, first, context, before, parts):
     """Split what is to be processed up to slot `first` into parts, as late as possible; return how many (0: no way)."""
-    block, chunked, pause = gear[1], gear[2], gear[3]
-    left, t, found = context - before, first, 0
-    while left > 0:
-        if t < ready or found == gear[4] or room[DEVICE, t] * block < before + left:
+    block, chunked, pause = grid.block, grid.chunked, grid.pause
+    missing, t, found = context - before, first, 0
+    while missing > 0:
+        if t < ready or found == grid.most_parts or room[DEVICE, t] * block < before + missing:
             return 0
-        part = min(left, room[TOKENS, t])
-        if t == first and (left == 1 or (room[PREFILL_TOKENS, t] < 1 and chunked)) and before + left > 1:
+        part = min(missing, room[TOKENS, t])
+        if t == first and (missing == 1 or (room[PREFILL_TOKENS, t] < 1 and chunked)) and before + missing > 1:
             part = min(part, 1)  # a decode: one token, on what is resident
         else:
             part = min(part, room[PREFILL_TOKENS, t])
@@ -88,8 +108,8 @@ def fill(room, gear, ready, first, context, before, parts):
         if part > 0:
             parts[found, 0], parts[found, 1] = t, part
             found += 1
-            left -= part
-        if (part <= 0 and (not pause or t == first)) or (left > 0 and not chunked):
+            missing -= part
+        if (part <= 0 and (not pause or t == first)) or (missing > 0 and not chunked):
             return 0
         t -= 1
     return found
@@ -159,49 +179,52 @@ def _append(pieces, count, kind, begin, end, resident, tokens):
 
 
 @njit(cache=True)
-def insert(room, gear, arrival, segments, most, host_first, pieces, parts, bounds, marks):
+def insert(room, grid, arrival, segments, most, host_first, pieces, scratch):
     """Put a request where it is done early, segment by segment; return the count of pieces (0: it does not fit).
 
     `segments` are rows (context, decode, duration of the call before, tokens not yet processed if KV was kept,
     handling of that call). KV is kept over a call, at most `most` slots on the device, or dropped, whichever lets the
-    segment begin earlier. Where KV must be kept and cannot, the segment before the call begins later. `bounds` and
-    `marks` are scratch, a row per segment; `bounds[k]` ends as the slot of segment k's first token.
+    segment begin earlier. Where KV must be kept and cannot, the segment before the call begins later. In the end
+    `scratch.first_slot[k]` is the slot of segment k's first token.
     """
+    parts, first_slot, first_piece = scratch.parts, scratch.first_slot, scratch.first_piece
     k, last = 0, segments.shape[0]
     for s in range(last):
-        bounds[s] = 0
-    marks[0] = 0
+        first_slot[s] = 0
+    first_piece[0] = 0
     while k < last:
         context, decode, handling = segments[k, 0], segments[k, 1], segments[k, 4]
-        over = arrival if k == 0 else bounds[k - 1] + segments[k - 1, 1]
+        over = arrival if k == 0 else first_slot[k - 1] + segments[k - 1, 1]
         ready = over + segments[k, 2]
         first, count, blocked = -1, 0, -1
         if handling in (PRESERVE, SWAP, FREE):
             kept = context - segments[k, 3]
-            first, found = fit(room, gear, ready, max(ready, bounds[k]), context, decode, kept, parts)
+            first, found = fit(room, grid, ready, max(ready, first_slot[k]), context, decode, kept, parts)
             if first >= 0:
                 begin = parts[found - 1, 0]
-                count, blocked = hold(room, gear[1], handling, kept, over, begin, most, host_first, pieces, marks[k])
+                count, blocked = hold(
+                    room, grid.block, handling, kept, over, begin, most, host_first, pieces, first_piece[k]
+                )
                 if blocked >= 0:
                     first = -1
                     blocked = -1 if handling == FREE else blocked  # it can be dropped instead
                 else:
                     count = write(pieces, count, first, context, decode, kept, parts, found)
-        if handling in (FIRST, DISCARD, FREE) and first != max(ready, bounds[k]):
-            again, found = fit(room, gear, ready, max(ready, bounds[k]), context, decode, 0, parts)
+        if handling in (FIRST, DISCARD, FREE) and first != max(ready, first_slot[k]):
+            again, found = fit(room, grid, ready, max(ready, first_slot[k]), context, decode, 0, parts)
             if again >= 0 and (first < 0 or again < first):
                 first = again
-                count = write(pieces, marks[k], first, context, decode, 0, parts, found)
+                count = write(pieces, first_piece[k], first, context, decode, 0, parts, found)
         if first >= 0 and count < 0:
             return 0
         if first >= 0:
-            bounds[k] = first
+            first_slot[k] = first
             k += 1
-            marks[k] = count
+            first_piece[k] = count
         elif blocked >= 0:
-            bounds[k - 1] = blocked + 1 - segments[k - 1, 1]
-            bounds[k] = 0
+            first_slot[k - 1] = blocked + 1 - segments[k - 1, 1]
+            first_slot[k] = 0
             k -= 1
         else:
             return 0
-    return marks[last]
+    return first_piece[last]

@@ -6,37 +6,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from formulations.timing import start_early
-from kvbound.instance import Instance
-from kvbound.schedule import Batch, Schedule
-from kvbound.trace import RequestTrace, Trace
+from formulations.timing import Event, batches_of, start_early
+from kvcore.instance import Instance
+from kvcore.schedule import Schedule
+from kvcore.trace import RequestTrace, Step, Trace
 from solvers.neighbourhoods.kernels import DECODE, HELD, HOSTED, PREFILL, SWAP
 from solvers.neighbourhoods.tables import Array, Tables
 
-Event = tuple[int, str, int]
-"""A slot, `work` or the kind of a move, and tokens."""
 Row = tuple[int, int, int, int, int]
 """A piece: kind, first slot, slot after the last, resident tokens, tokens processed in each slot."""
 
 
 def read_schedule(instance: Instance, tables: Tables, plan: Array, count: Array) -> Schedule:
-    """Return the schedule in which request i does the first count[i] pieces of plan[i], started early.
-
-    Drops in a slot that is no batch join the next one.
-    """
-    slots: dict[int, dict[str, dict[str, int]]] = {}
+    """Return the schedule in which request i does the first count[i] pieces of plan[i], started early."""
+    done: list[tuple[str, Iterator[Event]]] = []
     for i, request in enumerate(instance.requests):
-        segments = tables.segments[tables.first[i] : tables.first[i + 1]]
-        for t, kind, tokens in events(plan[i, : count[i]].tolist(), segments.tolist()):
-            slots.setdefault(t, {}).setdefault(kind, {})[request.id] = tokens
-    batches: list[Batch] = []
-    dropped: dict[str, int] = {}
-    for t in sorted(slots):
-        dropped |= slots[t].pop("drop", {})
-        if slots[t]:
-            batches.append(Batch.model_validate({"start": t + tables.origin, "drop": dropped, **slots[t]}))
-            dropped = {}
-    return start_early(instance, batches).schedule
+        segments = tables.segments[tables.first[i] : tables.first[i + 1]].tolist()
+        done.append((request.id, events(plan[i, : count[i]].tolist(), segments)))
+    return start_early(instance, batches_of(done)[1]).schedule
 
 
 def events(pieces: list[Row], segments: list[Row]) -> Iterator[Event]:
@@ -80,25 +67,18 @@ def _pieces(request: RequestTrace, starts: list[int], ends: set[int]) -> list[Ro
     `ends` are the tokens resident where its segments end: a decode after that is another piece.
     A move is made as soon as the batch before its own has ended, so that ordered ones come right after the call began.
     """
-    doings: list[tuple[int, int, str, int, str]] = [
-        *((move.batch, 0, move.kind, move.tokens, "") for move in request.moves),
-        *((step.batch, 1, "work", step.tokens, step.phase) for step in request.steps),
-    ]
     rows: list[Row] = []
-    resident, place, now = 0, HELD, 0
-    for batch, is_work, kind, tokens, phase in sorted(doings, key=lambda doing: doing[:2]):
-        t = starts[batch] if is_work else starts[batch - 1] + 1
-        if resident and t > now:
-            rows.append((place, now, t, resident, 0))
+    device = host = now = 0
+    for event, *kv in request.levels():
+        is_work = isinstance(event, Step)
+        t = starts[event.batch] if is_work else starts[event.batch - 1] + 1
+        if device + host and t > now:
+            rows.append((HOSTED if host else HELD, now, t, device + host, 0))
         now = t + is_work
-        if is_work:
-            resident += tokens
-            goes_on = resident - 1 not in ends
-            _work(rows, DECODE if phase == "decode" else PREFILL, t, resident, tokens, goes_on)
-        elif kind == "drop":
-            resident, place = 0, HELD
-        else:
-            place = HOSTED if kind == "swap_out" else HELD
+        device, host = kv
+        if isinstance(event, Step):
+            kind = DECODE if event.phase == "decode" else PREFILL
+            _work(rows, kind, t, device, event.tokens, goes_on=device - 1 not in ends)
     return rows
 
 

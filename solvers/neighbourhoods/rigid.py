@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from solvers.neighbourhoods.kernels import BEGIN
-from solvers.neighbourhoods.soft import JITTER, SHIFT, soften
+from solvers.neighbourhoods.soft import JITTER, SHIFT, Cooling, Loads, soften
 from solvers.neighbourhoods.tables import Array, Tables
 
 ROOMY = 4
@@ -58,10 +58,9 @@ class Soft:
         """Make `rounds` moves, while the share of all moves that are made goes from `share` to `then`."""
         hot, cold, dear, dearer = (_at(values, x) for values in (HEAT, DEAR) for x in (share, then))
         rate = self.tables.rate
-        soften(
-            rounds, hot * rate.mean(), cold * rate.mean(), dear, dearer, self.worth, self.over, self.load, self.pad,
-            self.length, self.tables.arrival, rate, self.rank, self.start,
-        )  # fmt: skip
+        cooling = Cooling(hot * rate.mean(), cold * rate.mean(), dear, dearer)
+        loads = Loads(self.load, self.pad, self.length, self.tables.arrival, rate, self.rank)
+        soften(rounds, cooling, self.worth, self.over, loads, self.start)
 
     def order(self) -> tuple[Array, Array]:
         """Return an order in which to insert the requests, those that fit first, and from when on each."""
@@ -109,13 +108,13 @@ def memory_prices(tables: Tables, slots: int) -> Array:
             area = float(tables.area[order[k]])
             heappush(waiting, [area, area * float(tables.rate[order[k]])])
             k += 1
-        left = memory
+        free = memory
         idle[t] = not waiting
-        while waiting and left > 0:
+        while waiting and free > 0:
             area, work = waiting[0]
-            done = min(left, work)
+            done = min(free, work)
             falls[t] += done / memory / area
-            left, waiting[0][1] = left - done, work - done
+            free, waiting[0][1] = free - done, work - done
             if work <= done:
                 heappop(waiting)
     worth = np.zeros(slots + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time", "normalized-latency", "total-ttft")
 """Sums over requests of a rate times the end, or the first token, of the request."""

@@ -1,19 +1,38 @@
 """The search, compiled: destroy and repair under annealing.
 
-`plan[i]` are the pieces of request i, `count[i]` how many there are; `cost[i]` is rate times the slot that counts.
+`cost[i]` of request i is its rate times the slot that counts.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from solvers.neighbourhoods.kernels import BEGIN, DECODE, END, KIND, PREFILL, RESIDENT, insert, use
+from solvers.neighbourhoods.kernels import BEGIN, DECODE, END, KIND, PREFILL, RESIDENT, Scratch, insert, use
 
 REACH = 20
 """Requests of a group begin or end within this part of all slots, or within 30 slots."""
+
+
+class Requests(NamedTuple):
+    """What is known of the requests, as arrays: those of `Tables`."""
+
+    arrival: Any
+    segments: Any
+    first: Any
+    rate: Any
+    by_first_token: bool
+    area: Any
+
+
+class PieceLists(NamedTuple):
+    """What each request does: `count[i]` pieces, the first rows of `pieces[i]`."""
+
+    pieces: Any
+    count: Any
 
 
 @njit(cache=True)
@@ -23,47 +42,51 @@ def seed_draws(seed):
 
 
 @njit(cache=True)
-def build(order, room, gear, arrival, segments, first, plan, count):
-    """Insert all requests in `order` into an empty schedule; return whether all fit."""
-    parts, bounds, marks = _scratch(gear, first)
+def build(order, release, room, grid, requests, lists):
+    """Insert all requests in `order`, each from its release on, into an empty schedule; return whether all fit."""
+    scratch = _scratch(grid, requests.first)
+    pieces, count = lists
     for i in order:
-        mine = segments[first[i] : first[i + 1]]
-        count[i] = insert(room, gear, arrival[i], mine, gear[0], True, plan[i], parts, bounds, marks)
+        segments = requests.segments[requests.first[i] : requests.first[i + 1]]
+        count[i] = insert(room, grid, release[i], segments, grid.slots, True, pieces[i], scratch)
         if count[i] == 0:
             return False
-        use(room, gear[1], plan[i], count[i], -1)
+        use(room, grid.block, pieces[i], count[i], -1)
     return True
 
 
 @njit(cache=True)
-def _scratch(gear, first):
+def _scratch(grid, first):
     most = 1
     for i in range(first.shape[0] - 1):
         most = max(most, first[i + 1] - first[i])
-    return np.empty((gear[4], 2), np.int64), np.empty(most, np.int64), np.empty(most + 1, np.int64)
+    return Scratch(np.empty((grid.most_parts, 2), np.int64), np.empty(most, np.int64), np.empty(most + 1, np.int64))
 
 
 @njit(cache=True)
-def price(i, plan, count, segments, first, rate, by_first_token):
-    """Return what request i costs on its plan: rate times the end of what counts."""
-    if not by_first_token:
-        return rate[i] * plan[i, count[i] - 1, END]
-    for p in range(count[i]):
-        t, kind = plan[i, p, END], plan[i, p, KIND]
-        if kind == PREFILL and plan[i, p, RESIDENT] == segments[first[i], 0]:
-            return rate[i] * t
+def price(i, lists, requests):
+    """Return what request i costs as it is laid out: rate times the end of what counts."""
+    pieces, rate = lists.pieces[i], requests.rate[i]
+    if not requests.by_first_token:
+        return rate * pieces[lists.count[i] - 1, END]
+    for p in range(lists.count[i]):
+        t, kind = pieces[p, END], pieces[p, KIND]
+        if kind == PREFILL and pieces[p, RESIDENT] == requests.segments[requests.first[i], 0]:
+            return rate * t
         if kind == DECODE:
-            return rate[i] * (plan[i, p, BEGIN] + 1)
+            return rate * (pieces[p, BEGIN] + 1)
     return 0.0
 
 
 @njit(cache=True)
-def draw_group(n, plan, count, area, size, near, group, mark):
+def draw_group(lists, area, size, near, group, mark):
     """Draw up to `size` requests into `group`; return how many.
 
     The first is any; the second, where one is found, begins earlier although it is larger. The others begin or end
     within `near` slots of one of the two (near < 0: anywhere).
     """
+    plan, count = lists
+    n = count.shape[0]
     i = np.random.randint(n)
     group[0], found, tries = i, 1, 0
     mark[i] = True
@@ -108,55 +131,54 @@ def arrange(group, size, area, keys):
 
 
 @njit(cache=True)
-def take_out(group, size, room, block, plan, count, old_plan, old_count):
+def take_out(group, size, room, block, lists, old):
     """Give back the room of the group, and keep a copy of its pieces."""
+    plan, count = lists
     for g in range(size):
         i = group[g]
         use(room, block, plan[i], count[i], 1)
-        old_count[g] = count[i]
-        old_plan[g, : count[i]] = plan[i, : count[i]]
+        old.count[g] = count[i]
+        old.pieces[g, : count[i]] = plan[i, : count[i]]
 
 
 @njit(cache=True)
-def put_back(group, size, done, room, block, plan, count, old_plan, old_count):
+def put_back(group, size, done, room, block, lists, old):
     """Undo: the first `done` of the group have been inserted anew; all get their old pieces again."""
+    plan, count = lists
     for g in range(done):
         use(room, block, plan[group[g]], count[group[g]], 1)
     for g in range(size):
         i = group[g]
-        count[i] = old_count[g]
-        plan[i, : count[i]] = old_plan[g, : count[i]]
+        count[i] = old.count[g]
+        plan[i, : count[i]] = old.pieces[g, : count[i]]
         use(room, block, plan[i], count[i], -1)
 
 
 @njit(cache=True)
-def anneal(
-    rounds, hot, cold, room, gear, arrival, segments, first, rate, by_first_token, area, plan, count, best_plan,
-    best_count, best, largest,
-):  # fmt: skip
-    """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best plan.
+def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, largest):
+    """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best lists.
 
     A move takes out up to `largest` requests and inserts them anew, some a little later than they fit, and with some
     limit on the slots that KV stays on the device in a free call.
     """
-    n, block = count.shape[0], gear[1]
-    parts, bounds, marks = _scratch(gear, first)
+    plan, count = lists
+    n, block, first, area = count.shape[0], grid.block, requests.first, requests.area
+    scratch = _scratch(grid, first)
     cost = np.empty(n)
     for i in range(n):
-        cost[i] = price(i, plan, count, segments, first, rate, by_first_token)
+        cost[i] = price(i, lists, requests)
     total = cost.sum()
-    changed, is_changed, changes = np.arange(n), np.ones(n, np.bool_), n  # since the best plan was copied
-    reach = max(30, gear[0] // REACH)
+    changed, is_changed, changes = np.arange(n), np.ones(n, np.bool_), n  # since the best lists was copied
+    reach = max(30, grid.slots // REACH)
     group, mark, keys = np.empty(n, np.int64), np.zeros(n, np.bool_), np.empty(n)
-    old_plan = np.empty((largest, plan.shape[1], plan.shape[2]), np.int64)
-    old_count = np.empty(largest, np.int64)
+    old = PieceLists(np.empty((largest, plan.shape[1], plan.shape[2]), np.int64), np.empty(largest, np.int64))
     for r in range(rounds + 1):
         if total < best - 1e-9:
             best = total
             for c in range(changes):
                 i = changed[c]
-                best_count[i] = count[i]
-                best_plan[i, : count[i]] = plan[i, : count[i]]
+                best_lists.count[i] = count[i]
+                best_lists.pieces[i, : count[i]] = plan[i, : count[i]]
                 is_changed[i] = False
             changes = 0
         if r == rounds:
@@ -164,32 +186,32 @@ def anneal(
         heat = hot * (cold / hot) ** (r / rounds)
         size = 1 if np.random.random() < 0.05 else 2 + int((largest - 1) * np.random.random() ** 2)
         near = -1 if np.random.random() < 0.1 else np.random.randint(1, reach)
-        size = draw_group(n, plan, count, area, min(size, n), near, group, mark)
+        size = draw_group(lists, area, min(size, n), near, group, mark)
         arrange(group, size, area, keys)
         before = 0.0
         for g in range(size):
             before += cost[group[g]]
-        take_out(group, size, room, block, plan, count, old_plan, old_count)
+        take_out(group, size, room, block, lists, old)
         allowed = before - heat * math.log(np.random.random() + 1e-12)
         after, done = 0.0, 0
         while done < size and after <= allowed:
             i = group[done]
             late = np.random.randint(1, 16) if np.random.random() < 0.1 else 0
-            most = gear[0] if np.random.random() < 0.5 else int(4 ** (6 * np.random.random())) - 1
-            mine, host_first = segments[first[i] : first[i + 1]], np.random.random() < 0.7
-            count[i] = insert(room, gear, arrival[i] + late, mine, most, host_first, plan[i], parts, bounds, marks)
+            most = grid.slots if np.random.random() < 0.5 else int(4 ** (6 * np.random.random())) - 1
+            mine, host_first = requests.segments[first[i] : first[i + 1]], np.random.random() < 0.7
+            count[i] = insert(room, grid, requests.arrival[i] + late, mine, most, host_first, plan[i], scratch)
             if count[i] == 0:
                 break
             use(room, block, plan[i], count[i], -1)
             done += 1
-            after += price(i, plan, count, segments, first, rate, by_first_token)
+            after += price(i, lists, requests)
         if done < size or after > allowed:
-            put_back(group, size, done, room, block, plan, count, old_plan, old_count)
+            put_back(group, size, done, room, block, lists, old)
             continue
         total += after - before
         for g in range(size):
             i = group[g]
-            cost[i] = price(i, plan, count, segments, first, rate, by_first_token)
+            cost[i] = price(i, lists, requests)
             if not is_changed[i]:
                 is_changed[i] = True
                 changed[changes] = i

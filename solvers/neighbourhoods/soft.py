@@ -8,6 +8,7 @@ floats, which propose only: what comes out is inserted anew, in integers.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -18,6 +19,26 @@ NEIGHBOURS = 40
 """Exchanged requests are at most so many ranks of area apart."""
 REPRICE = 4096
 """Moves between two changes of the prices."""
+
+
+class Cooling(NamedTuple):
+    """How heat falls from `hot` to `cold`, and the factor of prices rises from `dear` to `dearer`."""
+
+    hot: float
+    cold: float
+    dear: float
+    dearer: float
+
+
+class Loads(NamedTuple):
+    """Rigid requests: `load` with `pad` (see above), lengths and releases in slots, rates, and the order by area."""
+
+    load: Any
+    pad: int
+    length: Any
+    release: Any
+    rate: Any
+    rank: Any
 
 
 @njit(cache=True, fastmath=True)
@@ -83,12 +104,14 @@ def like(i, rank, place):
 
 
 @njit(cache=True)
-def soften(rounds, hot, cold, dear, dearer, worth, over, load, pad, length, release, rate, rank, start):
-    """Change `start`, and `over` with it, in `rounds` moves; prices are `worth` times `dear`, rising to `dearer`.
+def soften(rounds, cooling, worth, over, loads, start):
+    """Change `start`, and `over` with it, in `rounds` moves; prices are `worth` times a factor.
 
     A move shifts a request, mostly by a few slots, or exchanges two, mostly of like area: start for start, end for
-    end, or about so. `rank` are the requests by area.
+    end, or about so.
     """
+    hot, cold, dear, dearer = cooling
+    load, pad, length, release, rate, rank = loads
     n, slots = start.shape[0], over.shape[0]
     place = np.empty(n, np.int64)
     place[rank] = np.arange(n)

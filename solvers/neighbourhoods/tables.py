@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from kvbound.instance import Instance, Request
-from solvers.neighbourhoods.kernels import DISCARD, FIRST, FREE, PRESERVE, SWAP
+from kvcore.instance import Instance, Request
+from kvcore.metrics import weight
+from solvers.neighbourhoods.kernels import DISCARD, FIRST, FREE, PRESERVE, SWAP, Grid
+from solvers.neighbourhoods.search import Requests
 
 Array = Any
 """A numpy array of integers, or of floats where it says so."""
@@ -24,13 +27,13 @@ class Tables:
 
     def __init__(self, instance: Instance, objective: str) -> None:
         requests, machine = instance.requests, instance.machine
-        self.origin = min(request.arrival for request in requests)
+        self.origin = instance.first_arrival
         self.arrival = np.array([request.arrival - self.origin for request in requests])
         rows = [_segments(request) for request in requests]
         self.segments: Array = np.array([row for each in rows for row in each], np.int64)
         self.first: Array = np.cumsum([0, *map(len, rows)])
         """The segments of request i are the rows first[i] to first[i + 1] - 1."""
-        self.rate: Array = np.array([_rate(request, objective) for request in requests])
+        self.rate: Array = np.array([float(weight(request, objective)) for request in requests])
         """What a slot of delay costs, as floats; exact values are the referee's."""
         self.by_first_token = objective == "total-ttft"
         self.area: Array = np.array([_area(each) for each in rows], float) / machine.block / self.rate
@@ -42,9 +45,14 @@ class Tables:
         """Whether the tokens or requests of a batch are limited."""
         self.peak_blocks: Array = np.array([machine.blocks(request.peak) for request in requests])
 
-    def gear(self, slots: int) -> Array:
-        """Return the numbers that the kernels call `gear`."""
-        return np.array([slots, *self.switches])
+    def grid(self, slots: int) -> Grid:
+        """Return the slots, and what the machine allows in each."""
+        return Grid(slots, *self.switches)
+
+    @cached_property
+    def requests(self) -> Requests:
+        """The arrays as the compiled search takes them."""
+        return Requests(self.arrival, self.segments, self.first, self.rate, self.by_first_token, self.area)
 
     def room(self, slots: int) -> Array:
         """Return the room of an empty schedule, resources by slots."""
@@ -60,12 +68,6 @@ def _segments(request: Request) -> list[tuple[int, int, int, int, int]]:
             duration, fresh = segment.call.duration, segment.call.returns + 1
             context, handling = context + segment.decode + segment.call.returns, HANDLINGS[segment.call.handling]
     return rows
-
-
-def _rate(request: Request, objective: str) -> float:
-    if objective == "weighted-flow-time":
-        return float(request.weight)
-    return 1 / request.output if objective == "normalized-latency" else 1.0
 
 
 def _area(rows: list[tuple[int, int, int, int, int]]) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from kvbound.cost import CostFunction, Features
-from kvbound.instance import Instance
-from solvers.search.state import CALLING, DONE, Kind, LocalState
+from kvcore.cost import CostFunction, Features
+from kvcore.instance import Instance
+from solvers.search.state import CALLING, DONE, LocalState, RequestKind
 
 
 class Chain(NamedTuple):
@@ -22,13 +22,13 @@ class Chain(NamedTuple):
     area: int = 0
     """Blocks that it occupies, summed over those batches."""
     loads: tuple[int, ...] = ()
-    """What it adds to each cost function over those batches, apart from what a batch costs whoever works in it."""
+    """What it adds to each cost function over those batches, apart from what a batch costs whatever works in it."""
 
 
 class Chains:
     """Chains of local states."""
 
-    def __init__(self, instance: Instance, kinds: list[Kind]) -> None:
+    def __init__(self, instance: Instance, kinds: list[RequestKind]) -> None:
         self.machine = instance.machine
         self.kinds = kinds
         self.functions = functions = instance.cost.functions
@@ -54,7 +54,7 @@ class Chains:
             completion=state.remaining + token.completion + later.completion, first=first
         )
 
-    def _later(self, kind: Kind) -> list[Chain]:
+    def _later(self, kind: RequestKind) -> list[Chain]:
         """Return, for each token of a request, the chain from the moment when it has been generated."""
         later = [self.none]
         known = kind.prompt + sum(s.decode + (s.call.returns if s.call else 0) for s in kind.segments) - 1
@@ -108,12 +108,12 @@ def _least_of_token(f: CostFunction, known: int) -> int:
 
     Without the hinge, which only adds, f of the prefill is concave in m, so that its least is at an end of the range.
     """
-    ways = [_prefill(0, known)]
+    features = [_prefill(0, known)]
     if known >= 2:
-        ways.append(Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=known - 1))
+        features.append(Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=known - 1))
     if known >= 3:
-        ways.append(_prefill(known - 2, 2))
-    return min(sum(coefficient * way[k] for k, coefficient in f.terms) for way in ways)
+        features.append(_prefill(known - 2, 2))
+    return min(sum(coefficient * way[k] for k, coefficient in f.terms) for way in features)
 
 
 def _prefill(resident: int, work: int) -> Features:

@@ -33,12 +33,12 @@ def undominated(problem: Problem, states: States) -> States:
     order = np.lexsort((fresh, remaining.sum(axis=1), states.cost, key))
     states = states.take(order)
     alike, key, fresh, remaining = alike[order], key[order], fresh[order], remaining[order]
-    here = np.arange(len(key))
-    cheapest = np.maximum.accumulate(np.where(np.append(True, key[1:] != key[:-1]), here, 0))
+    index = np.arange(len(key))
+    cheapest = np.maximum.accumulate(np.where(np.append(True, key[1:] != key[:-1]), index, 0))
     beaten: npt.NDArray[np.bool_] = np.zeros(len(key), np.bool_)
     for back in range(NEIGHBOURS + 1):
-        rival = cheapest if back == 0 else here - back
-        which = np.nonzero(~beaten & (rival < here) & (rival >= cheapest))[0]
+        rival = cheapest if back == 0 else index - back
+        which = np.nonzero(~beaten & (rival < index) & (rival >= cheapest))[0]
         rivals = rival[which]
         wins = (alike[which] == alike[rivals]).all(axis=1) & (remaining[rivals] <= remaining[which]).all(axis=1)
         wins &= ~fresh[rivals] | (states.rows[which] == states.rows[rivals]).all(axis=1)

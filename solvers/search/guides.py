@@ -38,8 +38,8 @@ class Guide:
             return None
         option, state = self.table.option, self.table.state
         owner = self.owners()
-        togo = state["togo"]
-        rises = self.tick_costs(owner) + togo[option["next"][: len(owner)]] - togo[owner]
+        to_go = state["to_go"]
+        rises = self.tick_costs(owner) + to_go[option["next"][: len(owner)]] - to_go[owner]
         return self.or_instead(rises)
 
     # --- what guides share ---------------------------------------------------------------------------------------

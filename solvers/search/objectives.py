@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 from solvers.search.state import DONE, NEVER, WAITING, LocalState
 from solvers.search.successors import Choices, Mask, States
 from solvers.search.table import Array, Rows, Table
@@ -40,7 +40,7 @@ class Sum:
 
     def bound(self, states: States) -> Array:
         """Return f of each state: every request goes on as if it were alone."""
-        return np.asarray(states.cost + self.table.state["togo"][states.rows].sum(axis=1))
+        return np.asarray(states.cost + self.table.state["to_go"][states.rows].sum(axis=1))
 
     def repeats(self, states: States) -> Mask:
         """Whether to look out for the same state at an earlier tick: time neither costs anything nor matters."""

@@ -4,29 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kvbound.instance import Machine
+from kvcore.instance import Machine
+from kvcore.trace import after_moves
 from solvers.search.rules import Rules
-from solvers.search.state import CALLING, DONE, FINISHED, READY, STAY, WAITING, Kind, LocalState, Moves, Option
+from solvers.search.state import (
+    CALLING,
+    DONE,
+    FINISHED,
+    READY,
+    STAY,
+    WAITING,
+    LocalOption,
+    LocalState,
+    Moves,
+    RequestKind,
+)
 
 
 class Options:
     """Options of local states, by kind of request."""
 
-    def __init__(self, machine: Machine, rules: Rules, kinds: list[Kind]) -> None:
+    def __init__(self, machine: Machine, rules: Rules, kinds: list[RequestKind]) -> None:
         self.machine = machine
         self.rules = rules
         self.kinds = kinds
 
-    def of(self, state: LocalState) -> tuple[list[Option], list[Option]]:
+    def of(self, state: LocalState) -> tuple[list[LocalOption], list[LocalOption]]:
         """Return the options of a state, and those that may replace the first of them where a memory is short.
 
         If the request may rest, the first option is to rest, with the fewest moves.
         """
         if state.status in (DONE, WAITING):
-            return [Option(state, STAY, 0, False, 0, False, 0, 0)], []
-        resting: list[Option] = []
-        where_short: list[Option] = []
-        working: list[Option] = []
+            return [LocalOption(state, STAY, 0, False, 0, False, 0, 0)], []
+        resting: list[LocalOption] = []
+        where_short: list[LocalOption] = []
+        working: list[LocalOption] = []
         for moves in self.moves(state):
             option = self.rest(state, moves)
             if not state.refills and (not state.bound or option.needs_ready):
@@ -38,7 +50,7 @@ class Options:
             where_short = []
         return resting + working + self.for_refill(resting), [self.undoable(state, option) for option in where_short]
 
-    def for_refill(self, resting: list[Option]) -> list[Option]:
+    def for_refill(self, resting: list[LocalOption]) -> list[LocalOption]:
         """Return the evictions that drop KV, as made in a batch that a round trip makes: work must follow."""
         if not self.rules.makes_batches:
             return []
@@ -46,7 +58,7 @@ class Options:
         found = (o._replace(after=o.after._replace(refills=True), drops_for_refill=True) for o in drops)
         return [option for option in found if any(self.of(option.after)[0])]
 
-    def always(self, state: LocalState, option: Option) -> bool:
+    def always(self, state: LocalState, option: LocalOption) -> bool:
         """Whether these moves without work are tried even where no memory is short (all, but for rule `moves`)."""
         rules, moves = self.rules, option.moves
         as_few_as_can_be = moves == self.ordered(state)
@@ -81,7 +93,7 @@ class Options:
             return
         evicts = self.may_evict(state)
         for drop in self.amounts(state.device + state.host, evicts and not self.rules.swap):
-            device, host = _moved(state, Moves(drop, 0, 0))
+            device, host = after_moves(state.device, state.host, drop)
             for swap_out in self.amounts(device, evicts):
                 for swap_in in self.amounts(host, not preserved and swap_out == 0):
                     yield Moves(drop, swap_out, swap_in)
@@ -96,7 +108,7 @@ class Options:
         """
         makes_batches = self.rules.makes_batches
         for drop in self.amounts(state.device + state.host, makes_batches and not self.rules.swap):
-            device, _ = _moved(state, Moves(drop, 0, 0))
+            device, _ = after_moves(state.device, state.host, drop)
             if device and (state.bound or makes_batches):
                 tokens = 1 if self.machine.partial else device
                 yield Moves(drop, tokens, tokens)
@@ -109,17 +121,19 @@ class Options:
 
     # --- without work --------------------------------------------------------------------------------------------
 
-    def rest(self, state: LocalState, moves: Moves) -> Option:
+    def rest(self, state: LocalState, moves: Moves) -> LocalOption:
         """Return the option of making `moves` and not working; `needs_ready` if R8 and not R9 allows them."""
-        device, host = _moved(state, moves)
+        device, host = after_moves(state.device, state.host, *moves)
         window = state.window and device + host > 0
         after = state._replace(device=device, host=host, window=window, due=False, bound=False, fresh=False)
         evicts = moves.drop + moves.swap_out > 0 and not (state.window or state.due)
         makes_batch = moves.swap_out > 0 and moves.swap_in > 0 and not (state.bound or state.due)
         blocks = self.machine.blocks(device)
-        return Option(after, moves, 0, False, device, False, blocks, host, needs_ready=evicts, makes_batch=makes_batch)
+        return LocalOption(
+            after, moves, 0, False, device, False, blocks, host, needs_ready=evicts, makes_batch=makes_batch
+        )
 
-    def undoable(self, state: LocalState, option: Option) -> Option:
+    def undoable(self, state: LocalState, option: LocalOption) -> LocalOption:
         """Note what it would take not to make the last of the moves (one token less of it, with `partial`)."""
         moves, partial = option.moves, self.machine.partial
         if moves.swap_in:
@@ -131,12 +145,12 @@ class Options:
 
     # --- with work -----------------------------------------------------------------------------------------------
 
-    def work(self, state: LocalState, moves: Moves) -> Iterator[Option]:
+    def work(self, state: LocalState, moves: Moves) -> Iterator[LocalOption]:
         """Yield the options of making `moves` and working, for every chunk that is to be tried."""
         gives = moves.drop > 0 and not state.due
         if gives and not self.rules.drop_and_work:
             return
-        device, _ = _moved(state, moves)
+        device, _ = after_moves(state.device, state.host, *moves)
         missing = self.kinds[state.kind].known(state) - device
         for work in self.chunks(device, missing):
             grown = device + work
@@ -146,7 +160,7 @@ class Options:
                 after = self.generated(state, grown) if generates else self.grown(state, grown)
                 prefill = device == 0 or missing > 1
                 blocks = self.machine.blocks(grown)
-                yield Option(after, moves, work, prefill, device, generates, blocks, 0, needs_ready=True)
+                yield LocalOption(after, moves, work, prefill, device, generates, blocks, 0, needs_ready=True)
 
     def chunks(self, device: int, missing: int) -> list[int]:
         """Return the numbers of tokens to process that are to be tried, within the budgets."""
@@ -171,23 +185,16 @@ class Options:
         """Return the state after a token was generated: in the segment, in or after its call, or done."""
         segments = self.kinds[state.kind].segments
         call = segments[state.segment].call
-        if state.left > 1:
-            return self.grown(state, device)._replace(left=state.left - 1)
+        if state.to_generate > 1:
+            return self.grown(state, device)._replace(to_generate=state.to_generate - 1)
         if call is None:
             return FINISHED
         return self.grown(state, device)._replace(
             status=CALLING if call.duration else READY,
             segment=state.segment + 1,
-            left=segments[state.segment + 1].decode,
+            to_generate=segments[state.segment + 1].decode,
             remaining=call.duration,
             window=call.handling == "free",
             due=call.handling in ("discard", "swap"),
             bound=False,
         )
-
-
-def _moved(state: LocalState, moves: Moves) -> tuple[int, int]:
-    """Return the tokens on the device and on the host after the moves."""
-    from_host = min(state.host, moves.drop)
-    back = moves.swap_in - moves.swap_out
-    return state.device - (moves.drop - from_host) + back, state.host - from_host - back

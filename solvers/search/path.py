@@ -7,16 +7,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from kvbound.cost import Features
-from kvbound.instance import Request
-from kvbound.schedule import Batch, Schedule
+from kvcore.cost import Features
+from kvcore.instance import Request
+from kvcore.schedule import Batch, Schedule
 from solvers.search.layers import Pass
 from solvers.search.problem import Problem
-from solvers.search.state import Option, passed
+from solvers.search.state import LocalOption, passed
 from solvers.search.successors import States
 from solvers.search.table import Rows
 
-Chosen = list[tuple[Request, Option]]
+Chosen = list[tuple[Request, LocalOption]]
 """What a batch does with each request."""
 
 
@@ -76,13 +76,13 @@ class _Timing:
         return start
 
 
-def _calls(request: Request, option: Option) -> bool:
+def _calls(request: Request, option: LocalOption) -> bool:
     """Whether the request starts a call at the end of the batch."""
     after = option.after
-    return option.generates and after.segment > 0 and after.left == request.segments[after.segment].decode
+    return option.generates and after.segment > 0 and after.to_generate == request.segments[after.segment].decode
 
 
-def _features(options: Sequence[Option]) -> Features:
+def _features(options: Sequence[LocalOption]) -> Features:
     """Return the features of a batch."""
     single = [option.features() for option in options]
     total = Features(*map(sum, zip(*single, strict=True)))
@@ -101,7 +101,7 @@ def _batch(start: int, chosen: Chosen) -> Batch:
     )
 
 
-def _step(found: Pass, state: States, following: States) -> tuple[Rows, list[Option]]:
+def _step(found: Pass, state: States, following: States) -> tuple[Rows, list[LocalOption]]:
     """Return the row that `following` was made from, and the options of the batch (none: a wait)."""
     problem = found.problem
     problem.table.prepare(state.rows)

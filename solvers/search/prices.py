@@ -1,15 +1,15 @@
 """Prices on memory and budgets, slot by slot, and the bound that they give every state (Lagrangian relaxation).
 
 If each request pays the prices for what it takes of every slot, and otherwise ignores the others, then the sum of
-their cheapest ways, less the prices of all there is, is a lower bound; it is looked up, request by request.
+their cheapest paths, less the prices of all there is, is a lower bound; it is looked up, request by request.
 `docs/search.md` has the proof. Any non-negative prices are valid; all arithmetic that counts is in integers.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from bounds.ascent import Floats, ascend
 from solvers.search.guides import UNIT, Guide
 from solvers.search.objectives import Sum
 from solvers.search.rules import ample_budgets
@@ -19,10 +19,7 @@ from solvers.search.table import Array, Rows, Table
 
 MOST_LOCAL_STATES = 30_000
 MOST_ENTRIES = 8_000_000
-"""Beyond these sizes, the table of cheapest ways costs more than it is worth."""
-
-STALLED = 8
-"""Rounds without a better bound, after which the steps are halved."""
+"""Beyond these sizes, the table of cheapest paths costs more than it is worth."""
 
 
 class Economy:
@@ -41,7 +38,7 @@ class Economy:
         idle = [table.pass_time(number, 1) for number in range(self.states)]
         self.next = np.concatenate([option["next"][: self.options], idle])[order]
         self.cost = np.where(state["status"][owner] == WAITING, 0, state["rate"][owner]) * UNIT
-        self.end = state["togo"][: self.states] * UNIT
+        self.end = state["to_go"][: self.states] * UNIT
         self.resources = _resources(table)
         self.use = np.array([self._use(name)[order] for name in self.resources], np.int64).reshape(-1, len(order))
         most = len(table.instance.requests) * self.use.max(axis=1, initial=1)
@@ -60,7 +57,7 @@ class Economy:
         return np.concatenate([self.table.option[name][: self.options], idle])
 
     def cheapest(self, prices: Array) -> Array:
-        """Return, for every slot and local state, the cost of the cheapest way to the end under `prices`."""
+        """Return, for every slot and local state, the cost of the cheapest path to the end under `prices`."""
         values = np.empty((self.horizon + 1, self.states), np.int64)
         values[-1] = self.end
         for t in range(self.horizon - 1, -1, -1):
@@ -71,17 +68,17 @@ class Economy:
         return values
 
     def demand(self, rows: Rows, values: Array, prices: Array) -> Array:
-        """Return what the cheapest ways from tick 0 take of every slot."""
+        """Return what the cheapest paths from tick 0 take of every slot."""
         demand = np.zeros((self.horizon, len(self.limits)), np.int64)
-        here = [int(number) for number in rows if number]
+        states = [int(number) for number in rows if number]
         for t in range(self.horizon):
-            for i, number in enumerate(here):
+            for i, number in enumerate(states):
                 options = slice(self.first[number], self.last[number])
                 total = values[t + 1][self.next[options]] + prices[t] @ self.use[:, options]
                 best = self.first[number] + int(total.argmin())
                 demand[t] += self.use[:, best]
-                here[i] = int(self.next[best])
-            here = [number for number in here if number]
+                states[i] = int(self.next[best])
+            states = [number for number in states if number]
         return demand
 
 
@@ -126,25 +123,18 @@ def priced(objective: Sum, table: Table, root: States, horizon: int, target: int
     if type(objective) is not Sum or not table.rules.slots or not _close(table, horizon):
         return None
     economy = Economy(table, horizon)
-    prices: npt.NDArray[np.float64] = np.zeros((horizon, len(economy.limits)))
-    best: Priced | None = None
-    most, step, stalled = -1, 1.0, 0
-    for _ in range(rounds if len(economy.limits) else 1):
+
+    def evaluate(prices: Floats) -> tuple[int, Floats]:
         guide = Priced(objective, economy, np.rint(prices).astype(np.int64))
-        bound = int(guide.looked_up(root)[0])
-        if bound > most or best is None:
-            best, most, stalled = guide, bound, 0
-        else:
-            stalled += 1
-        if stalled == STALLED:
-            prices, step, stalled = best.prices.astype(float), step / 2, 0
-        excess = economy.demand(root.rows[0], guide.values, guide.prices) - economy.limits
-        excess[(excess < 0) & (prices <= 0)] = 0
-        length = int((excess * excess).sum())
-        if bound >= target * UNIT or length == 0 or step < 0.01:
-            break
-        prices = np.clip(prices + step * (target * UNIT - bound) / length * excess, 0, economy.dearest)
-    return best
+        demand = economy.demand(root.rows[0], guide.values, guide.prices)
+        return int(guide.looked_up(root)[0]), (demand - economy.limits).astype(float)
+
+    start = np.zeros((horizon, len(economy.limits)))
+    _, prices = ascend(
+        evaluate, start, target * UNIT, rounds=rounds, high=economy.dearest, shrink=0.5, smallest=0.01,
+        go_on=lambda best: best < target * UNIT,
+    )  # fmt: skip
+    return Priced(objective, economy, np.rint(prices).astype(np.int64))
 
 
 def _resources(table: Table) -> dict[str, int]:

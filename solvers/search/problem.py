@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import floor, lcm
 
 import numpy as np
 
 from formulations.timing import is_paced
-from kvbound.cost import Features
-from kvbound.errors import BadInput
-from kvbound.instance import Instance, Request, Segment
-from kvbound.metrics import Value, check_objective
+from kvcore.cost import Features
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request
+from kvcore.metrics import SUMS, Value, check_objective, scale_of, weight
 from solvers.search.guides import UNIT
 from solvers.search.objectives import OBJECTIVES
 from solvers.search.rules import valid_rules
-from solvers.search.state import NEVER, READY, WAITING, Kind, LocalState
+from solvers.search.state import NEVER, READY, WAITING, LocalState, RequestKind
 from solvers.search.successors import UNLIMITED, Choices, Mask, States, Successors
 from solvers.search.table import Array, Rows, Table
 
@@ -27,7 +26,7 @@ class Problem:
         self.instance = instance
         self.name = check_objective(objective)
         self.rules = valid_rules(instance, objective, dominance)
-        self.scale = lcm(*(r.output for r in instance.requests)) if objective == "normalized-latency" else 1
+        self.scale = scale_of(instance.requests, objective)
         _check_size(instance, self.scale)
         kind_of = [self._kind(request, i) for i, request in enumerate(instance.requests)]
         self.kinds = list(dict.fromkeys(kind_of))
@@ -61,7 +60,7 @@ class Problem:
             kind=self.kinds.index(kind),
             status=WAITING if arrival else READY,
             segment=0,
-            left=request.segments[0].decode,
+            to_generate=request.segments[0].decode,
             device=0,
             host=0,
             remaining=arrival,
@@ -75,18 +74,14 @@ class Problem:
 
     # --- kinds ---------------------------------------------------------------------------------------------------
 
-    def _kind(self, request: Request, index: int) -> Kind:
-        rates = {
-            "total-flow-time": 1,
-            "total-ttft": 1,
-            "weighted-flow-time": request.weight,
-            "normalized-latency": self.scale // request.output,
-        }
+    def _kind(self, request: Request, index: int) -> RequestKind:
+        if self.name == "busy-time":  # the machine waits for calls at no cost
+            request = request.with_calls(lambda call: call.replace(duration=0))
         first_by, done_by, tpot_ticks = _deadlines(request) if self.name == "late-requests" else (NEVER, NEVER, NEVER)
-        return Kind(
+        return RequestKind(
             prompt=request.prompt,
-            segments=_without_calls(request) if self.name == "busy-time" else request.segments,
-            rate=rates.get(self.name, 0),
+            segments=request.segments,
+            rate=int(self.scale * weight(request, self.name)) if self.name in SUMS else 0,
             arrival=request.arrival if self.name == "max-flow-time" else 0,
             first_by=first_by,
             done_by=done_by,
@@ -136,7 +131,7 @@ class Problem:
         return rows
 
     def _waits_in_vain(self, rows: Rows) -> Mask:
-        """Whether a batch in place of the wait can do no harm (rules `finish` and `maximal`).
+        """Whether a batch in place of the wait is never worse (rules `finish` and `maximal`).
 
         There is no such batch where an ordered swap-out, which a batch would have to make, overfills the host.
         """
@@ -159,24 +154,10 @@ class Problem:
         return rows
 
 
-def _without_calls(request: Request) -> tuple[Segment, ...]:
-    """Return the segments with calls that take no time: for busy-time, the machine waits for them at no cost."""
-    return tuple(
-        segment.replace(call=segment.call and segment.call.replace(duration=0)) for segment in request.segments
-    )
-
-
 def _deadlines(request: Request) -> tuple[int, int, int]:
     """Return the last ticks at which the first token and the end are on time, and the ticks allowed between them."""
-    slo, arrival, outputs = request.slo, request.arrival, request.output
-    if slo is None:
-        return NEVER, NEVER, NEVER
-    first_by = NEVER if slo.ttft is None else arrival + slo.ttft
-    done_by = NEVER if slo.latency is None else arrival + slo.latency
-    if slo.normalized_latency is not None:
-        done_by = min(done_by, arrival + floor(slo.normalized_latency * outputs))
-    between = NEVER if slo.tpot is None or outputs == 1 else floor(slo.tpot * (outputs - 1))
-    return first_by, done_by, between
+    first, last, between = (NEVER if ticks is None else ticks for ticks in request.slo_ticks)
+    return min(NEVER, request.arrival + first), min(NEVER, request.arrival + last), between
 
 
 def _check_size(instance: Instance, scale: int) -> None:

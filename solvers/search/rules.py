@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from formulations.chains import refill_pays
 from formulations.timing import is_paced
-from kvbound.chains import refill_pays
-from kvbound.instance import Instance
+from kvcore.instance import Instance
 
 DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls", "counts")
 """The reductions that can be switched off, by the names of `docs/search.md`."""
@@ -45,7 +45,7 @@ class Rules:
     calls: bool
     """Of two states that differ in the ticks until calls return, the one that is behind and costs more is left out."""
     counts: bool
-    """Like requests are counted, where `solvers/counts` applies."""
+    """Like requests are counted, where `solvers/search/counts` applies."""
 
 
 def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] = DOMINANCE) -> Rules:

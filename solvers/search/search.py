@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from kvbound.instance import Instance
-from kvbound.metrics import Value, objective_value
-from kvbound.result import Horizon
-from kvbound.schedule import Schedule
-from kvbound.validator import verify_schedule
-from solvers.counts import CountSearch, count_model, fitting_vectors
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.result import Horizon
+from kvcore.schedule import Schedule
+from solvers.search.counts import CountSearch, count_model, fitting_vectors
 from solvers.search.guides import Guide
 from solvers.search.layers import Pass
 from solvers.search.path import schedule_of, serial_schedule
@@ -79,7 +79,7 @@ def search(
 
     Args:
         instance: The instance.
-        objective: One of `kvbound.metrics.OBJECTIVES`.
+        objective: One of `kvcore.metrics.OBJECTIVES`.
         upper_bound: A schedule to improve on.
         time_limit: Seconds (None: no limit).
         memory_limit_mb: Memory for the states in MB (None: 4000).
@@ -93,15 +93,8 @@ def search(
         BadInput: the objective is unknown, or numbers exceed 64 bits.
         InvalidSchedule: `upper_bound` breaks a rule.
     """
-    run = _Run(Problem(instance, objective, dominance), time_limit, memory_limit_mb, progress, found, news)
+    run = _Passes(Problem(instance, objective, dominance), time_limit, memory_limit_mb, progress, found, news)
     return run.outcome(upper_bound)
-
-
-def search_optimum(instance: Instance, objective: str) -> Value:
-    """Return the optimal value."""
-    value = search(instance, objective).value
-    assert value is not None
-    return value
 
 
 class _Limit(Exception):
@@ -111,7 +104,7 @@ class _Limit(Exception):
         self.why = why
 
 
-class _Run:
+class _Passes:
     """One search: passes of growing width under better and better guides, until one cuts nothing."""
 
     def __init__(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kvbound.cost import Features
-from kvbound.instance import Call, Segment
+from kvcore.cost import Features
+from kvcore.instance import Call, Segment
 
 DONE, WAITING, CALLING, READY = range(4)
 """Where a request stands: done, before its arrival, in a call, ready."""
@@ -26,7 +26,7 @@ class LocalState(NamedTuple):
     kind: int
     status: int
     segment: int
-    left: int
+    to_generate: int
     """Tokens left to generate in the segment."""
     device: int
     host: int
@@ -51,7 +51,7 @@ FINISHED = LocalState(0, DONE, 0, 0, 0, 0, 0, False, False, False, False, False,
 
 
 @dataclass(frozen=True)
-class Kind:
+class RequestKind:
     """What requests that share their local states have in common.
 
     `rate` is what a tick costs while the request is unfinished (for total-ttft: before its first token). The ticks are
@@ -69,7 +69,7 @@ class Kind:
 
     def generated(self, state: LocalState) -> int:
         """Return the number of tokens generated so far."""
-        return sum(s.decode for s in self.segments[: state.segment + 1]) - state.left
+        return sum(s.decode for s in self.segments[: state.segment + 1]) - state.to_generate
 
     def known(self, state: LocalState) -> int:
         """Return S: the prompt, what was generated, and what the calls returned that have ended."""
@@ -84,7 +84,7 @@ class Kind:
 
     def begun(self, state: LocalState) -> bool:
         """Whether the first token has been generated."""
-        return state.segment > 0 or state.left < self.segments[0].decode
+        return state.segment > 0 or state.to_generate < self.segments[0].decode
 
 
 class Moves(NamedTuple):
@@ -98,7 +98,7 @@ class Moves(NamedTuple):
 STAY = Moves(0, 0, 0)
 
 
-class Option(NamedTuple):
+class LocalOption(NamedTuple):
     """What a batch may do with a request: its moves, its work, and what it then takes of the batch.
 
     `undo_device` (blocks) and `undo_host` (tokens) are what it would take not to make the last of its moves; NEVER

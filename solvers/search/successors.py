@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from kvbound.cost import Features
+from kvcore.cost import Features
+from solvers.search.by_row import ByRow
 from solvers.search.state import NEVER
 from solvers.search.table import Array, Columns, Rows, Table
 
@@ -19,7 +20,7 @@ MOST = 4_000_000
 
 
 @dataclass
-class States:
+class States(ByRow):
     """States as rows: the number of a local state for each request, the tick, the cost so far, f, and the parent."""
 
     rows: Rows
@@ -28,36 +29,15 @@ class States:
     f: Array
     parent: Array
 
-    def __len__(self) -> int:
-        return len(self.time)
-
-    @property
-    def bytes(self) -> int:
-        """Memory that they take."""
-        return sum(getattr(self, field.name).nbytes for field in fields(self))
-
-    def take(self, which: Array | Mask | slice) -> States:
-        """Return some of the states."""
-        return States(*(getattr(self, field.name)[which] for field in fields(self)))
-
-    @staticmethod
-    def join(parts: list[States]) -> States:
-        """Return the states of all parts."""
-        return States(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(States)))
-
 
 @dataclass
-class Choices:
+class Choices(ByRow):
     """Batches: the row of the state that each starts from, the option of each request, the memory that it takes."""
 
     parent: Array
     options: Rows
     device: Array
     host: Array
-
-    def take(self, which: Array | Mask) -> Choices:
-        """Return some of the batches."""
-        return Choices(self.parent[which], self.options[which], self.device[which], self.host[which])
 
 
 class Successors:
@@ -165,9 +145,7 @@ class Successors:
         needed = (undo_device > self.device_limit - device) & (undo_host > self.host_limit - host)
         made = Choices(given.parent[whence], _trace_back(steps, len(whence)), device, host).take(needed)
         enough = choices.take(~short)
-        return Choices(
-            *(np.concatenate([getattr(part, field.name) for part in (enough, made)]) for field in fields(Choices))
-        )
+        return Choices.join([enough, made])
 
     # --- whole batches -------------------------------------------------------------------------------------------
 
@@ -293,7 +271,7 @@ class _Tallies:
 
 
 def _repeat(count: Array) -> tuple[Array, Array]:
-    """Return, for `count[k]` copies of each k, whose copy each is, and its place among them."""
+    """Return, for `count[k]` copies of each k, of which k each is a copy, and its place among them."""
     origin = np.repeat(np.arange(len(count)), count)
     return origin, np.arange(len(origin)) - np.repeat(np.cumsum(count) - count, count)
 

@@ -5,19 +5,31 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kvbound.cost import Features
-from kvbound.instance import Instance
+from kvcore.cost import Features
+from kvcore.instance import Instance
 from solvers.search.chains import Chain, Chains
 from solvers.search.options import Options
 from solvers.search.rules import Rules
-from solvers.search.state import CALLING, DONE, FINISHED, NEVER, READY, WAITING, Kind, LocalState, Option, passed
+from solvers.search.state import (
+    CALLING,
+    DONE,
+    FINISHED,
+    NEVER,
+    READY,
+    WAITING,
+    LocalOption,
+    LocalState,
+    RequestKind,
+    passed,
+)
 
 Array = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
 
-STATE_COLUMNS = ("status", "remaining", "kind", "fresh", "plain", "alike", "rate", "togo", "least", "batches", "tokens",
-                 "area", "first", "count", "first_short", "count_short", "least_device",
-                 "least_host")  # fmt: skip
+STATE_COLUMNS = (
+    "status", "remaining", "kind", "fresh", "plain", "alike", "rate", "to_go", "least", "batches", "tokens", "area",
+    "first", "count", "first_short", "count_short", "least_device", "least_host",
+)  # fmt: skip
 """Of each local state: where it stands, its chain, and where its options are."""
 
 OPTION_COLUMNS = ("owner", "base", "after", "next", "blocks", "host", "least_device", "least_host", "prefill_work",
@@ -49,7 +61,7 @@ class Columns:
 class Table:
     """All local states met so far, by number (0 is done), and the options of those that were expanded."""
 
-    def __init__(self, instance: Instance, objective: str, rules: Rules, kinds: list[Kind]) -> None:
+    def __init__(self, instance: Instance, objective: str, rules: Rules, kinds: list[RequestKind]) -> None:
         self.instance = instance
         self.rules = rules
         self.kinds = kinds
@@ -57,7 +69,7 @@ class Table:
         self.legal = Options(instance.machine, rules, kinds)
         self.chains = Chains(instance, kinds)
         self.states: list[LocalState] = []
-        self.options: list[Option] = []
+        self.options: list[LocalOption] = []
         self.loads = tuple(f"load {k}" for k in range(len(instance.cost.functions)))
         self.state = Columns((*STATE_COLUMNS, *self.loads))
         self.option = Columns(OPTION_COLUMNS)
@@ -97,7 +109,7 @@ class Table:
             kind=state.kind,
             fresh=state.fresh,
             rate=cost,
-            togo=cost * self._ticks_that_cost(state, chain),
+            to_go=cost * self._ticks_that_cost(state, chain),
             least=chain.completion,
             batches=chain.batches,
             tokens=chain.tokens,
@@ -145,7 +157,7 @@ class Table:
         column["least_device"][number] = min(option.blocks for option in everything)
         column["least_host"][number] = min(option.host for option in everything)
 
-    def _add_option(self, owner: int, option: Option, base: int, instead: list[Option]) -> None:
+    def _add_option(self, owner: int, option: LocalOption, base: int, instead: list[LocalOption]) -> None:
         """Add an option; it may replace option `base`, or one of `instead` may replace it, where memory is short."""
         after = self.number(option.after)
         gain_device, gain_work, gain_prefill = self._gain(self.states[owner], option)
@@ -173,7 +185,7 @@ class Table:
             **option.features()._asdict(),
         )
 
-    def _gain(self, state: LocalState, option: Option) -> tuple[int, int, int]:
+    def _gain(self, state: LocalState, option: LocalOption) -> tuple[int, int, int]:
         """What working instead of resting would take: blocks, tokens, prefill tokens (rules `finish`, `maximal`)."""
         never = (NEVER, NEVER, NEVER)
         if state.status != READY or option.work or min(option.undo_device, option.undo_host) < NEVER:
@@ -187,9 +199,9 @@ class Table:
         return self.instance.machine.blocks(known) - option.blocks, work, 0 if decode else work
 
     def _better_at_once(self, state: LocalState) -> bool:
-        """Whether the next token can do no harm by being generated now."""
+        """Whether generating the next token now is never worse."""
         rules = self.rules
-        if state.left > 1:
+        if state.to_generate > 1:
             return rules.maximal
         call = self.kinds[state.kind].segments[state.segment].call
         gives_back = call is None or call.handling == "discard" or (call.handling == "free" and rules.forget)

@@ -1,5 +1,5 @@
 """Exact start times of requests that run from start to end (`docs/start_time.md`); `solve.py` is where to begin."""
 
-from kvbound.rigid import why_not_rigid
+from kvcore.rigid import why_not_rigid
 
 __all__ = ["why_not_rigid"]

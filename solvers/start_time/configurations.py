@@ -1,7 +1,7 @@
 """Every set of requests that may run at once, by the batch that each is in, and what follows what.
 
 An element is a request in one of its batches; elements with the same future loads are one. A configuration is a
-multiset of elements that fits now and, if nobody else starts, until all have ended.
+multiset of elements that fits now and, if no other starts, until all have ended.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Elements:
 
 
 class Configurations:
-    """All configurations as rows. A row is a `base`, in which nobody is in the first batch, and a set that starts.
+    """All configurations as rows. A row is a `base`, in which no request is in the first batch, and a set that starts.
 
     Rows are sorted by base. `base[row]` and `next[row]` are numbers of bases: the row without what starts, and the
     row one tick later. `new[row]` is a row of `starts`, [sets, kinds]: how many of each kind start. `empty` is the
-    base in which nobody runs.
+    base in which no request runs.
     """
 
     def __init__(self, problem: Problem, most: int) -> None:

@@ -56,7 +56,7 @@ class Lists:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.everyone = [k for k, kind in enumerate(problem.kinds) for _ in range(kind.count)]
+        self.all_requests = [k for k, kind in enumerate(problem.kinds) for _ in range(kind.count)]
 
     def build(self, order: Iterable[int]) -> Jobs:
         """Start requests (given by kind) in this order, each as early as it fits; then move each to the left."""
@@ -76,7 +76,8 @@ class Lists:
     def by_area(self) -> Jobs:
         """Return the list schedule in order of block-ticks over rate (smallest volume first)."""
         kinds = self.problem.kinds
-        return self.build(sorted(self.everyone, key=lambda k: kinds[k].release + sum(kinds[k].load) / kinds[k].rate))
+        by_volume = sorted(self.all_requests, key=lambda k: kinds[k].release + sum(kinds[k].load) / kinds[k].rate)
+        return self.build(by_volume)
 
     def starts(self, jobs: Jobs) -> Starts:
         """Name the requests."""

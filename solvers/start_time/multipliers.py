@@ -11,7 +11,7 @@ from itertools import count
 
 import numpy as np
 
-from bounds.bundle import Bundle, Point, Vector, maximise
+from bounds.bundle import Bundle, Evaluation, Vector, maximise
 from solvers.start_time.network import FAR, Network
 from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array
@@ -80,7 +80,7 @@ class Multipliers:
         """
         best, turn = self.price(network, assign), count()
 
-        def evaluate(x: Vector) -> Point:
+        def evaluate(x: Vector) -> Evaluation:
             nonlocal best
             priced = self.price(network, np.rint(x).astype(np.int64))
             best = max(best, priced, key=lambda p: p.bound)
@@ -89,7 +89,7 @@ class Multipliers:
             if next(turn) % EVERY == 0 or np.array_equal(started, self.counts):
                 on_path(path)
             value = float(priced.bound - priced.offset)
-            return Point(priced.assign.astype(float), float(priced.bound), np.array([value]), -started[None, :])
+            return Evaluation(priced.assign.astype(float), float(priced.bound), np.array([value]), -started[None, :])
 
         rates = np.array([float(kind.rate) for kind in self.columns.problem.kinds])
         most = np.full(len(rates), float(self.dearest(network)))

@@ -94,9 +94,9 @@ class Network:
             tails.append(np.flatnonzero(least < FAR))
             heads.append(np.searchsorted(tails[-1], layer.head[arc[fine]]))
             reached = least[tails[-1]]
-        left = [value[tail] for value, tail in zip(values, tails, strict=True)]
-        left = [value[tail] for value, tail in zip(values, tails, strict=True)]
-        return self._smaller(tails, arcs, heads), left
+        at_tails = [value[tail] for value, tail in zip(values, tails, strict=True)]
+        at_tails = [value[tail] for value, tail in zip(values, tails, strict=True)]
+        return self._smaller(tails, arcs, heads), at_tails
 
     def arcs(self) -> int:
         """Return how many arcs there are."""

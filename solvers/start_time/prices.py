@@ -104,7 +104,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Prices:
+class RowPrices:
     """Multipliers, in units of 1 / SCALE.
 
     `assign` of the rows "each kind starts `count` times", of any sign; `limits` of the limits at each tick, and those
@@ -116,7 +116,7 @@ class Prices:
     cliques: list[tuple[Array, int]]
 
     @staticmethod
-    def rounded(columns: Columns, duals: npt.NDArray[np.float64], cliques: list[Array]) -> Prices:
+    def rounded(columns: Columns, duals: npt.NDArray[np.float64], cliques: list[Array]) -> RowPrices:
         """Return the prices that row duals propose: whole, and none so high that a sum could exceed 64 bits."""
         problem = columns.problem
         kinds, limits, ticks = len(problem.kinds), len(problem.limits), columns.ticks
@@ -128,7 +128,7 @@ class Prices:
             for limit, uses in problem.limits
         ]
         fees = np.minimum(prices[limits * ticks :], DEAREST // max(1, len(cliques))).astype(np.int64)
-        return Prices(
+        return RowPrices(
             np.clip(y[:kinds], -DEAREST, DEAREST).astype(np.int64),
             [np.minimum(p, m).astype(np.int64) for p, m in zip(of_limits, most, strict=True)],
             [(members, fee) for members, fee in zip(cliques, fees.tolist(), strict=True) if fee],
@@ -147,7 +147,7 @@ class Prices:
         return reduced
 
     def bound(self, columns: Columns, alive: Mask) -> tuple[int, Array]:
-        """Return a lower bound on schedules of columns alive, and what each column adds to it when taken (scaled).
+        """Return a lower bound on schedules of columns kept, and what each column adds to it when taken (scaled).
 
         For any schedule x, cost(x) >= cost(x) + sum of assign (count - starts) + sum of price (use - limit), and this
         is a constant plus the sum of the reduced costs of what it takes.

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.rigid import kinds_of, memory_of, why_not_rigid
-from kvbound.schedule import Batch, Schedule
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.rigid import kinds_of, memory_of, why_not_rigid
+from kvcore.schedule import Batch, Schedule
 
 Array = npt.NDArray[np.int64]
 Starts = dict[str, int]
@@ -27,7 +27,7 @@ class Problem:
         if reason is not None:
             raise BadInput(f"start-time needs requests that run from start to end: {reason}; use --formulation search")
         self.instance, self.objective = instance, objective
-        self.arrival = min(request.arrival for request in instance.requests)
+        self.arrival = instance.first_arrival
         self.kinds = kinds_of(instance, objective)
         self.memory = memory_of(instance, self.kinds)
 

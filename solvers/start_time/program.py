@@ -15,13 +15,13 @@ import highspy
 import numpy as np
 
 from solvers.start_time.cliques import violated_cliques
-from solvers.start_time.prices import SCALE, Columns, Mask, Prices
+from solvers.start_time.prices import SCALE, Columns, Mask, RowPrices
 from solvers.start_time.problem import Array, Starts
 
 INFINITY = highspy.kHighsInf
 ROUNDS = 60
 """Rounds of cutting planes, at most."""
-PATIENCE, WORTH = 5, 0.04
+STALLED_ROUNDS, WORTH = 5, 0.04
 """They stop when so many rounds have closed less than this fraction of the gap."""
 
 
@@ -31,7 +31,7 @@ class Relaxation:
 
     bound: int
     alive: Mask
-    prices: Prices
+    prices: RowPrices
     cliques: list[Array]
 
 
@@ -58,14 +58,14 @@ class Program:
         zero = np.zeros(len(columns))
         self.highs.changeColsBounds(len(columns), columns.astype(np.int32), zero, zero)
 
-    def solve(self, deadline: float) -> tuple[Array, Prices] | None:
+    def solve(self, deadline: float) -> tuple[Array, RowPrices] | None:
         """Return the optimal x and its prices, rounded; None if time is over."""
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + max(0.1, deadline - time.monotonic()))
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         solution = self.highs.getSolution()
-        prices = Prices.rounded(self.columns, np.array(solution.row_dual), self.cliques)
+        prices = RowPrices.rounded(self.columns, np.array(solution.row_dual), self.cliques)
         return np.array(solution.col_value), prices
 
     def _lp(self) -> Any:
@@ -116,14 +116,14 @@ def relax(
         x, prices = solved
         bound, extra = prices.bound(columns, alive)
         if best is None or bound > best.bound:
-            left = alive & (bound + extra <= cutoff * SCALE)
-            program.drop(np.flatnonzero(alive & ~left))
-            alive = left
+            kept = alive & (bound + extra <= cutoff * SCALE)
+            program.drop(np.flatnonzero(alive & ~kept))
+            alive = kept
             best = Relaxation(bound, alive, prices, program.cliques)
             on_bound(bound)
         history.append(best.bound)
-        gained = best.bound - history[max(0, len(history) - 1 - PATIENCE)]
-        stalled = len(history) > PATIENCE and gained < WORTH * (cutoff * SCALE - best.bound)
+        gained = best.bound - history[max(0, len(history) - 1 - STALLED_ROUNDS)]
+        stalled = len(history) > STALLED_ROUNDS and gained < WORTH * (cutoff * SCALE - best.bound)
         if bound > cutoff * SCALE or stalled or time.monotonic() > deadline:
             break
         cliques = violated_cliques(columns, x, extra, alive)
@@ -167,7 +167,7 @@ def close(
 
 
 def _count(program: Program, tick: Array) -> None:
-    """Add an integer column for each tick: how many columns have theirs up to it."""
+    """Add an integer column for each tick: how many columns have their one up to it."""
     highs, columns = program.highs, program.columns
     before = -1
     for t in range(int(tick.max()) + 1):

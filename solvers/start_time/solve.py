@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kvbound.certificates import Certificate, Configurations, Proof, certify
-from kvbound.errors import BadInput
-from kvbound.instance import Instance
-from kvbound.schedule import Schedule
+from kvcore.certificates import Certificate, Configurations, Proof, certify
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.schedule import Schedule
+from solvers.highs import version
 from solvers.start_time.configurations import Configurations as AllConfigurations
 from solvers.start_time.configurations import TooMany
 from solvers.start_time.lists import Jobs, Lists
@@ -21,8 +22,8 @@ from solvers.start_time.network import FAR, Network
 from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array, Problem, Starts
 from solvers.start_time.program import Relaxation, close, relax
-from solvers.start_time.states import Interrupted, Search
-from solvers.task import NEWS, Stop
+from solvers.start_time.states import Interrupted, StateSearch
+from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
 
 WIDTHS = (300, 3_000, 30_000, 300_000, 10**12)
 """States kept in each layer, pass after pass; the last one cuts nothing."""
@@ -54,9 +55,24 @@ SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "prices": 0.8, "first pri
 """Of the time limit, what each step may take at most."""
 
 
+def run(task: Task, send: Send) -> Done:
+    """Carry out a task in a worker process; schedules and bounds are sent as they come."""
+    solver = StartTimeSolver(
+        task.instance,
+        task.objective,
+        time_limit=task.time_limit,
+        memory_limit=task.memory_limit,
+        seed=task.seed,
+        found=lambda schedule, value: send(Found(schedule, value)),
+        bounded=lambda bound, by_solver: send(Bound(bound, "solver" if by_solver else "exhaustive")),
+        certified=lambda certificate: send(Bound(certificate.value, "certificate", certificate)),
+    )
+    return Done(solver.run().stopped, version())
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """The best schedule, a lower bound, who proved it, and why the solve stopped."""
+    """The best schedule, a lower bound, what proved it, and why the solve stopped."""
 
     value: int
     bound: int
@@ -246,7 +262,7 @@ class StartTimeSolver:
 
     def _pass(self, network: Network, priced: Priced, width: int) -> int:
         """Search with at most `width` states a layer; return a bound on what is better than the best schedule."""
-        search = Search(network, self.problem.counts, priced.cost, priced.values, self.most_bytes // 4)
+        search = StateSearch(network, self.problem.counts, priced.cost, priced.values, self.most_bytes // 4)
         passed = search.run((self.value - 1) * SCALE - priced.offset, width, self.began + self.time_limit)
         if passed.path is not None:
             self._follow(passed.path)
@@ -257,10 +273,10 @@ class StartTimeSolver:
         jobs = [(k, t) for t, new in enumerate(path) for k in np.repeat(np.arange(len(new)), new).tolist()]
         if np.array_equal(sum(path), self.problem.counts):
             self.hold(jobs)
-        order, left = [], self.problem.counts.copy()
+        order, unstarted = [], self.problem.counts.copy()
         for k, _ in [*jobs, *self.jobs]:
-            if left[k]:
-                left[k] -= 1
+            if unstarted[k]:
+                unstarted[k] -= 1
                 order.append(k)
         self.hold(self.lists.build(order))
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from solvers.search.by_row import ByRow
 from solvers.start_time.network import FAR, Network
 from solvers.start_time.problem import Array
 
@@ -47,26 +48,22 @@ class Fields:
             packed[:, word] |= counts[:, k].astype(np.uint64) << np.uint64(bit)
         return packed
 
-    def take(self, left: Words, sets: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.bool_], Words]:
+    def take(self, unstarted: Words, sets: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.bool_], Words]:
         """Return where the sets of starts can be taken from what is left, and what is left there afterwards."""
-        after = (left | self.guards) - self.starts[sets]
+        after = (unstarted | self.guards) - self.starts[sets]
         fine = ((after & self.guards) == self.guards).all(axis=1)
         return fine, after[fine] & ~self.guards
 
 
 @dataclass
-class States:
+class States(ByRow):
     """The states of one layer: node, requests left, cost so far, and the state and starts that it came from."""
 
     node: Array
-    left: Words
+    unstarted: Words
     cost: Array
     parent: Array
     new: Array
-
-    def take(self, rows: Array) -> States:
-        """Return these states."""
-        return States(self.node[rows], self.left[rows], self.cost[rows], self.parent[rows], self.new[rows])
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class Interrupted(Exception):
         self.why = why
 
 
-class Search:
+class StateSearch:
     """Searches forward through a network; `values` are its distances under `cost`, a bound on what follows."""
 
     def __init__(self, network: Network, counts: Array, cost: Array, values: list[Array], most_bytes: int) -> None:
@@ -117,7 +114,7 @@ class Search:
             states.parent = np.arange(len(states.node))
             if not len(states.node):
                 return Passed(None, FAR, cut)
-        done = np.flatnonzero((states.left == 0).all(axis=1))
+        done = np.flatnonzero((states.unstarted == 0).all(axis=1))
         if not len(done):
             return Passed(None, FAR, cut)
         best = int(done[states.cost[done].argmin()])
@@ -139,10 +136,10 @@ class Search:
             cost = states.cost[row] + prices[layer.new[arc]]
             good = np.flatnonzero(cost + value[layer.head[arc]] <= cutoff)
             row, arc, cost = row[good], arc[good], cost[good]
-            fine, left = self.fields.take(states.left[row], layer.new[arc])
-            grown.append(States(layer.head[arc[fine]].astype(np.int64), left, cost[fine], row[fine],
+            fine, unstarted = self.fields.take(states.unstarted[row], layer.new[arc])
+            grown.append(States(layer.head[arc[fine]].astype(np.int64), unstarted, cost[fine], row[fine],
                                 layer.new[arc[fine]].astype(np.int64)))  # fmt: skip
-            grown = [_merged(_joined(grown))]
+            grown = [_merged(States.join(grown))]
         return grown[0]
 
     def _narrow(self, states: States, t: int, width: int) -> tuple[States, int]:
@@ -160,19 +157,12 @@ class Search:
         return path[::-1]
 
 
-def _joined(parts: list[States]) -> States:
-    if len(parts) == 1:
-        return parts[0]
-    names = ("node", "left", "cost", "parent", "new")
-    return States(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
 def _merged(states: States) -> States:
     """Keep the cheapest of the states with the same node and the same requests left."""
     if not len(states.node):
         return states
-    order = np.lexsort((states.cost, *states.left.T, states.node))
-    node, left = states.node[order], states.left[order]
+    order = np.lexsort((states.cost, *states.unstarted.T, states.node))
+    node, unstarted = states.node[order], states.unstarted[order]
     new = np.ones(len(order), np.bool_)
-    new[1:] = (node[1:] != node[:-1]) | (left[1:] != left[:-1]).any(axis=1)
+    new[1:] = (node[1:] != node[:-1]) | (unstarted[1:] != unstarted[:-1]).any(axis=1)
     return states.take(order[new])

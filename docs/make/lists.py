@@ -1,0 +1,103 @@
+"""docs/names.md and docs/options.md from the code: every name that a command takes, every option and its default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import typer
+
+from bounds.ladder import METHODS
+from costmodels import COSTS, DEVICES, MODELS
+from heuristics import POLICIES
+from kvbound.cli.app import app
+from kvcore.instance import Machine
+from solvers.ways import SOLVERS
+from workloads.builtin import BUILTIN
+
+NAMES = """# Names
+
+Written by `python -m docs.make` from the code. What the commands and the Python functions take by name: built-in
+instances, policies, methods of bounds, solvers, costs, devices and models.
+"""
+OPTIONS = """# Options
+
+Written by `python -m docs.make` from the commands, as `kvbound COMMAND --help` prints them.
+[commands.md](commands.md) says what they do together, and what JSON and exit codes scripts may rely on. Every command
+has `--help`.
+"""
+
+
+def names_page() -> str:
+    """Return docs/names.md."""
+    instances = [
+        (f"`{family.usage(name)}`", family.what, family.source)
+        for name, family in BUILTIN.items()
+        if not name.startswith("worst-")
+    ]
+    worst = "at most n requests, on which the policy is far from the least value of the objective; n is 2, 3 or 4"
+    instances.append(("`worst-POLICY-OBJECTIVE:n=4`", worst, "found by `kvbound search`"))
+    return "\n".join([
+        NAMES,
+        *section("Instances", ("instance and its parameters", "what it is", "source"), instances),
+        *section("Policies", ("policy", "rule", "knows", "source"),
+                 [(f"`{name}`", policy.rule, policy.knows, policy.source) for name, policy in POLICIES.items()]),
+        *section("Bounds", ("method", "what it drops"), [(f"`{m.name}`", m.drops) for m in METHODS.values()]),
+        *section("Solvers", ("solver", "what it proves"), [(f"`{name}`", s.proves) for name, s in SOLVERS.items()]),
+        *section("Costs", ("cost", "what it is", "tick", "machine", "source"), [
+            (f"`{name}`", model.what, f"{model.tick} s", machine(model.machine), model.source)
+            for name, model in COSTS.items()
+        ]),
+        *section("Devices", ("device", "memory", "bandwidth", "dense bf16", "link one way", "source"), [
+            (f"`{d.name}`", f"{d.memory / 2**30:g} GiB", f"{d.bandwidth / 1e9:,.0f} GB/s",
+             f"{d.flops / 1e12:.1f} TFLOP/s", f"{d.link / 1e9:g} GB/s", d.source)
+            for d in DEVICES.values()
+        ]),
+        *section("Models", ("model", "parameters", "KV a token", "source"), [
+            (f"`{m.name}`", f"{m.parameters:,}", f"{m.kv_bytes() / 1024:g} KiB", m.source) for m in MODELS.values()
+        ]),
+    ])  # fmt: skip
+
+
+def machine(measured: Machine | None) -> str:
+    """Return the sizes of the machine of a cost, in tokens; nothing for a cost of no machine."""
+    if measured is None:
+        return ""
+    blocks = f" in blocks of {measured.block}" if measured.block > 1 else ""
+    host = f", host {measured.host_memory:,}" if measured.host_memory else ""
+    return f"memory {measured.memory:,}{blocks}{host}; {measured.batch_tokens:,} a batch"
+
+
+def options_page() -> str:
+    """Return docs/options.md."""
+    return "\n".join([OPTIONS, *commands(typer.main.get_command(app), "kvbound")])
+
+
+def commands(command: Any, name: str) -> Iterator[str]:
+    """Yield the lines of a command, or of those below it."""
+    below = getattr(command, "commands", {})
+    for word, one in below.items():
+        yield from commands(one, f"{name} {word}")
+    if not below:
+        yield from section(name, ("option", "default", "what it is"), map(option, command.params), command.help)
+
+
+def option(given: Any) -> tuple[str, str, str]:
+    """Return how an argument or option is written, its default, and what it is."""
+    name = ", ".join([*given.opts, *given.secondary_opts]) if given.param_type_name == "option" else ""
+    default = given.default if isinstance(given.default, str | int | float) else None
+    shown = "" if default is None or default is False else f"`{default}`"
+    written = " ".join(filter(None, [name, given.metavar]))
+    return f"`{written}`", "required" if given.required else shown, getattr(given, "help", None) or ""
+
+
+def section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], words: str = "") -> Iterator[str]:
+    """Yield a heading, words and a table."""
+    yield from (f"## {title}", "", *([" ".join(words.split()), ""] if words else []))
+    yield from (*table(head, [[cell.replace("|", "\\|") for cell in row] for row in rows]), "")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table; its cells are Markdown."""
+    yield from (f"| {' | '.join(head)} |", "|---" * len(head) + "|")
+    yield from (f"| {' | '.join(row)} |" for row in rows)

@@ -1,0 +1,209 @@
+"""What a request needs at the very least, whatever the schedule: its contexts, its batches, its time.
+
+The checkers of certificates have their own (`kvcore/certificates/least.py`) and share nothing with this.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import accumulate
+
+from kvcore.cost import Cost, CostFunction, Features
+from kvcore.instance import Instance, Machine, Request
+
+
+class Chain:
+    """The tokens 1..O of one request, which every schedule generates in this order, one a batch at most.
+
+    `context[q]` is A_q: the KV that is resident when token q is generated, whatever happened before; A_0 = 0.
+    `ends[k]` is the last token of segment k. After token q-1, `least_tokens[q]` tokens are processed in `steps[q]`
+    batches, at the least, of which the last generates token q; `waits[q]` ticks of a call lie between the two.
+    """
+
+    def __init__(self, machine: Machine, request: Request) -> None:
+        self.machine = machine
+        self.request = request
+        self.outputs = request.output
+        self.ends = list(accumulate(segment.decode for segment in request.segments))
+        self.context = [0, request.prompt]
+        self.steps = [0, chunks(machine, request.prompt)]
+        self.least_tokens = [0, request.prompt]
+        self.waits = [0, 0]
+        calls = dict(zip(self.ends, request.calls, strict=False))
+        for q in range(2, self.outputs + 1):
+            call = calls.get(q - 1)
+            self.context.append(self.context[-1] + 1 + (0 if call is None else call.returns))
+            discarded = call is not None and call.handling == "discard"
+            self.least_tokens.append(self.context[q] - (0 if discarded else self.context[q - 1]))
+            self.steps.append(chunks(machine, self.least_tokens[q]))
+            self.waits.append(0 if call is None else call.duration)
+
+    @cached_property
+    def batches(self) -> int:
+        """Batches in which it works, at the least."""
+        return sum(self.steps)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Tokens that it processes at the least."""
+        return sum(self.least_tokens)
+
+    @cached_property
+    def least_pairs(self) -> list[int]:
+        """Attention pairs that the prefills of each token add up to at the least; with chunks its last is a decode."""
+        calls = dict(zip(self.ends, self.request.calls, strict=False))
+        pairs = [0, max(1, (self.context[1] - self.machine.chunked) ** 2)]
+        for q in range(2, self.outputs + 1):
+            call, whole = calls.get(q - 1), self.context[q] - self.machine.chunked
+            if call is not None and call.handling == "discard":
+                pairs.append(whole**2)
+            else:
+                pairs.append(whole**2 - self.context[q - 1] ** 2 if call is not None and call.returns else 0)
+        return pairs
+
+    @cached_property
+    def settled(self) -> int:
+        """Tokens resident after its last prefill at the least, unless KV is swapped (one less with chunks)."""
+        calls = zip(self.ends, self.request.calls, strict=False)
+        prefills = [end for end, call in calls if call.returns or call.handling == "discard"]
+        return max(1, self.context[max(prefills, default=0) + 1] - self.machine.chunked)
+
+    @cached_property
+    def most_tokens(self) -> int:
+        """Tokens that it processes at the most, on a machine that evicts only in calls."""
+        return self.request.peak + sum(
+            self.context[self.ends[k]]
+            for k, call in enumerate(self.request.calls)
+            if call.handling in ("discard", "free")
+        )
+
+
+def chunks(machine: Machine, tokens: int) -> int:
+    """Return the least number of batches that process `tokens` tokens of one request."""
+    if not machine.chunked or machine.prefill_limit is None:
+        return 1
+    return -(-tokens // machine.prefill_limit)
+
+
+def apart(instance: Instance, all_chains: list[Chain]) -> list[Chain]:
+    """Return requests of which no two can have their last prefill in the same batch.
+
+    From there to its end a request that is never swapped out only grows: it holds `settled` tokens or more. Of two
+    that share the batch, the one that ends first holds its peak then, and the other is still there.
+    """
+    machine = instance.machine
+    limit = machine.block_limit
+    chosen: list[Chain] = []
+    if limit is None:
+        return chosen
+
+    def collide(a: Chain, b: Chain) -> bool:
+        return machine.blocks(a.request.peak) + machine.blocks(b.settled) > limit
+
+    for chain in sorted(all_chains, key=lambda chain: chain.request.peak + chain.settled, reverse=True):
+        if not may_swap(instance, chain.request) and all(collide(a, chain) and collide(chain, a) for a in chosen):
+            chosen.append(chain)
+    return chosen
+
+
+def chains(instance: Instance) -> list[Chain]:
+    """Return the chain of each request."""
+    return [Chain(instance.machine, request) for request in instance.requests]
+
+
+def may_drop(machine: Machine, request: Request) -> bool:
+    """Whether any KV of the request can ever be dropped before it is done."""
+    return machine.evict or any(call.handling in ("discard", "free") for call in request.calls)
+
+
+def may_swap(instance: Instance, request: Request) -> bool:
+    """Whether any KV of the request can ever be swapped out to some effect.
+
+    With no host memory, KV goes out only to come back in the same batch. That excuses a pause (rule R5), and it makes
+    a batch of drops, which alone are none: this serves only where an eviction for its own sake may pay.
+    """
+    machine = instance.machine
+    if machine.evict:
+        return machine.host_memory != 0 or not machine.pause or refill_pays(instance)
+    somewhere = machine.host_memory != 0 or not machine.pause
+    return somewhere and any(call.handling in ("swap", "free") for call in request.calls)
+
+
+def refill_pays(instance: Instance) -> bool:
+    """Whether dropping KV just to refill it may gain: without `hybrid`, or if the refill may be the cheaper work.
+
+    A decode on m tokens adds to f at most any_decode + decode_requests + tokens + decode_kv m. The refill in its place
+    has c tokens on m + 1 - c: c = m + 1 without `partial`, c >= 2 with it, and so at least (m + 1)^2 or 4 m pairs.
+    Both are compared at the ends of the range of m, in between they are linear. Other work on m tokens becomes a
+    refill of k more on m - k: it reads prefill_kv k less, for k more tokens and at least k more pairs.
+    """
+    machine, functions = instance.machine, instance.cost.functions
+    least = max(1, min(r.prompt for r in instance.requests) - machine.chunked)
+    most = max(least, *(r.peak - 1 for r in instance.requests))
+    return (
+        not machine.hybrid
+        or any(_decode(f, m) > _refill(f, m, least, machine.partial) for f in functions for m in (least, most))
+        or any(f.prefill_kv > f.tokens + f.prefill_pairs for f in functions)
+    )
+
+
+def _decode(f: CostFunction, resident: int) -> int:
+    return f.any_decode + f.decode_requests + f.tokens + f.decode_kv * resident
+
+
+def _refill(f: CostFunction, resident: int, least: int, partial: bool) -> int:
+    """At most what f is of a refill in place of a decode: linear in `resident`, the pairs bounded from below."""
+    if partial:
+        return f.prefill_requests + 2 * f.tokens + 4 * f.prefill_pairs * resident
+    return f.prefill_requests + (f.tokens + f.prefill_pairs * (least + 1)) * (resident + 1)
+
+
+def least_batch(instance: Instance) -> int:
+    """Return ticks that every batch lasts at least, one that only transfers included."""
+    durations = [least_work(instance)]
+    if any(may_swap(instance, request) for request in instance.requests):
+        for transfer in (Features(swap_out_tokens=1, swap_outs=1), Features(swap_in_tokens=1, swap_ins=1)):
+            durations.append(instance.cost.duration(transfer))
+    return min(durations)
+
+
+def least_work(instance: Instance) -> int:
+    """Return ticks that every batch with work lasts at least: one decode, or the start of one prefill."""
+    prompt = min(request.prompt for request in instance.requests)
+    read = max(1, prompt - 1) if instance.machine.chunked else prompt
+    decode = Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=read)
+    prefill = Features(busy=1, any_prefill=1, tokens=1, prefill_requests=1, prefill_pairs=1)
+    return min(instance.cost.duration(decode), instance.cost.duration(prefill))
+
+
+def least_prefill(cost: Cost, tokens: int) -> int:
+    """Return ticks that the batches take at least in which a request processes its first `tokens` tokens.
+
+    In however many parts: f is superadditive over them, with two exceptions. The last token alone may be a decode,
+    which costs no pairs; and tokens above a knee may stay below it.
+    """
+    features = Features(
+        busy=1, any_prefill=1, tokens=tokens, generated=1, prefill_requests=1, prefill_pairs=max(1, (tokens - 1) ** 2)
+    )
+    return max(1, *(-(-_linear(function, features) // function.divisor) for function in cost.functions))
+
+
+def _linear(function: CostFunction, features: Features) -> int:
+    return sum(coefficient * features[k] for k, coefficient in function.terms)
+
+
+def least_times(instance: Instance, chain: Chain) -> list[int]:
+    """Return, for each token q, ticks from the arrival to the end of the batch that generates it, at the least."""
+    step = least_work(instance)
+    first = max(chain.steps[1] * step, least_prefill(instance.cost, chain.request.prompt))
+    times = [0, first]
+    for q in range(2, chain.outputs + 1):
+        times.append(times[-1] + chain.waits[q] + chain.steps[q] * step)
+    return times
+
+
+def longest_batch(instance: Instance) -> int:
+    """Return ticks that no batch exceeds: every feature at its largest."""
+    peaks = [request.peak for request in instance.requests]
+    n, kv, pairs = len(peaks), sum(peaks), sum(peak * peak for peak in peaks)
+    return instance.cost.duration(Features(1, 1, 1, kv, n, n, n, kv, kv, pairs, kv, kv, n, n))

@@ -1,0 +1,90 @@
+"""What a request demands up to its end, by segment: sizes, claims on the memories, remaining work and memory-time."""
+
+from __future__ import annotations
+
+from heuristics.engine.estimate import Effort, SoloEstimate
+from kvcore.instance import LIMIT, Request, Segment
+
+
+class Demand:
+    """The demand of one request; every list is indexed by the segment that the request is in.
+
+    A request gives all its device memory back at its next **release**: a call handled by discard or swap, or its end.
+    A call whose handling is free counts as preserve: nothing is known to be given back.
+    """
+
+    __slots__ = ("area", "call_ticks", "decode", "durations", "end", "end_blocks", "estimate", "handlings",
+                 "host_claim", "host_next", "peak", "release_blocks", "releases", "returns", "ticks")  # fmt: skip
+
+    def __init__(self, request: Request, estimate: SoloEstimate) -> None:
+        segments = request.segments
+        last = len(segments) - 1
+        self.estimate = estimate
+        machine = estimate.machine
+        most = LIMIT if machine.block_limit is None else machine.block_limit * machine.block
+        self.peak = min(most, request.peak)
+        self.decode = [segment.decode for segment in segments]
+        self.durations = [call.duration for call in request.calls]
+        self.returns = [call.returns for call in request.calls]
+        self.handlings = [call.handling for call in request.calls]
+        self.end = [min(most, request.context_at_call(k)) for k in range(last)] + [self.peak]
+        """KV tokens held when the segment ends; none is believed to hold more than the device does."""
+        self.end_blocks = [estimate.machine.blocks(tokens) for tokens in self.end]
+        """The device blocks of these tokens."""
+        self.release_blocks = list(self.end_blocks)
+        """Device blocks held at the next release: the claim on device memory."""
+        self.releases = [True] * (last + 1)
+        """Whether the segment's end is a release."""
+        self.host_next = [0] * (last + 1)
+        """Tokens that the next release sends to the host."""
+        self.host_claim = [0] * (last + 1)
+        """The most tokens that any coming call sends to the host."""
+        self.call_ticks = [0] * (last + 1)
+        """Ticks of all coming calls."""
+        self.ticks = [0] * (last + 1)
+        """Ticks of work after the segment's end, alone: decodes, prefills, refills, transfers."""
+        self.area = [0] * (last + 1)
+        """Memory-time after the segment's end, in token-ticks."""
+        for k in reversed(range(last)):
+            self._look_back(k, segments[k], segments[k + 1])
+
+    def _look_back(self, k: int, segment: Segment, following: Segment) -> None:
+        call, held = segment.call, self.end[k]
+        assert call is not None  # for mypy: Request guarantees it of all segments but the last
+        self.call_ticks[k] = call.duration + self.call_ticks[k + 1]
+        self.host_claim[k] = self.host_claim[k + 1]
+        self.releases[k] = call.handling in ("discard", "swap")
+        if call.handling == "swap":
+            self.host_next[k] = held
+            self.host_claim[k] = max(held, self.host_claim[k])
+        elif call.handling != "discard":
+            self.release_blocks[k] = self.release_blocks[k + 1]
+            self.host_next[k] = self.host_next[k + 1]
+        paid = self._call(call.handling, held, call.duration)
+        kept = 0 if call.handling == "discard" else held
+        resumed = self.estimate.run(kept, held + 1 + call.returns - kept, following.decode)
+        self.ticks[k] = paid.ticks + resumed.ticks + self.ticks[k + 1]
+        self.area[k] = paid.area + resumed.area + self.area[k + 1]
+
+    def _call(self, handling: str, held: int, duration: int) -> Effort:
+        """Return the transfer ticks of a call, and the memory-time that it wastes: InferCept's (1) to (3).
+
+        The refill after a discard holds memory of its own; that part is counted with the work that resumes.
+        """
+        estimate = self.estimate
+        if handling == "swap":
+            ticks = estimate.swap_out(held) + estimate.swap_in(held)
+            return Effort(ticks, ticks * (held + estimate.others(held)))
+        if handling == "discard":
+            return Effort(0, estimate.prefill(0, held).ticks * estimate.others(held))
+        return Effort(0, duration * held)
+
+    def remaining(self, segment: int, generated: int) -> int:
+        """Return the tokens left to generate in the segment (at least 1, should a prediction have been too low)."""
+        return max(1, self.decode[segment] - generated)
+
+    def effort(self, segment: int, resident: int, host: int, missing: int, generated: int) -> Effort:
+        """Return the ticks of work and the memory-time from here to the end of the request."""
+        now = self.estimate.run(resident + host, max(1, missing), self.remaining(segment, generated))
+        back = self.estimate.swap_in(host) if host else 0
+        return Effort(back + now.ticks + self.ticks[segment], now.area + self.area[segment])

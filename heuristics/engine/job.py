@@ -1,0 +1,190 @@
+"""A request as a policy sees it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from heuristics.engine.demand import Demand
+from heuristics.engine.estimate import Effort
+from kvcore.instance import Handling, Slo
+from kvcore.referee import Execution
+from kvcore.state import CALLING, RequestState
+from kvcore.trace import Phase
+
+Knows = Literal["online", "predictions", "clairvoyant"]
+"""What a policy may know: `online`, what has happened; `predictions`, also the sizes and calls of the requests that
+have arrived; `clairvoyant`, everything."""
+
+
+class NotKnown(Exception):
+    """A policy asked for what it said that it does not know."""
+
+
+class Job:
+    """One request, as it stands at a batch boundary after the moves that the batch being decided makes.
+
+    It cannot be changed; the moves and the work that a `Plan` takes change what it shows. Tokens and ticks throughout.
+    """
+
+    __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",
+                 "prompt", "slo", "weight")  # fmt: skip
+
+    def __init__(self, execution: Execution, state: RequestState, demand: Demand | None) -> None:
+        request = state.request
+        self._execution = execution
+        self._state = state
+        self._demand = demand
+        self._held: tuple[int, int, int] | None = None  # device, host, blocks that the plan leaves it
+        self._effort = Effort(0, 0)
+        self._effort_of: tuple[int, int, int] | None = None
+        self.id: str = request.id
+        self.index: int = state.position
+        """Position in the instance's list of requests."""
+        self.arrival: int = request.arrival
+        self.prompt: int = request.prompt
+        self.weight: int = request.weight
+        self.slo: Slo | None = request.slo
+
+    def hold(self, device: int, host: int, blocks: int) -> None:
+        """Note where the batch being decided leaves its KV; `forget` takes it back."""
+        self._held = device, host, blocks
+
+    def forget(self) -> None:
+        """Show the state of the execution again."""
+        self._held = None
+
+    def _decoded(self) -> int:
+        """Return the tokens decoded since it joined the stream."""
+        joined = self._state.joined
+        return 0 if joined < 0 else self._execution.stream.steps - joined
+
+    # --- what every policy may know ------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> int:
+        """S: tokens of prompt, generated and returned."""
+        return self._state.known + self._decoded()
+
+    @property
+    def device(self) -> int:
+        """m: tokens of KV on the device."""
+        return self._state.device + self._decoded() if self._held is None else self._held[0]
+
+    @property
+    def host(self) -> int:
+        """h: tokens of KV on the host."""
+        return self._state.host if self._held is None else self._held[1]
+
+    @property
+    def blocks(self) -> int:
+        """Device blocks held, in this batch once it has been taken into the batch."""
+        if self._held is not None:
+            return self._held[2]
+        if self._state.joined < 0:
+            return self._state.blocks
+        return self._execution.machine.blocks(self.device)
+
+    def growth(self, tokens: int) -> int:
+        """Return the device blocks that it needs beside those it holds to process `tokens`, KV on the host included."""
+        return self._execution.machine.blocks(self.device + self.host + tokens) - self.blocks
+
+    @property
+    def segment(self) -> int:
+        """Segment that it is in, or that follows the running call (from 0)."""
+        return self._state.segment
+
+    @property
+    def generated(self) -> int:
+        """Tokens generated in this segment."""
+        state = self._state
+        return state.request.segments[state.segment].decode - state.to_generate + self._decoded()
+
+    @property
+    def window(self) -> bool:
+        """Whether it has not worked since its latest call started."""
+        return self._state.window
+
+    @property
+    def handling(self) -> Handling | None:
+        """What the instance asks for the latest call, while `window`."""
+        state = self._state
+        return state.request.calls[state.segment - 1].handling if state.window else None
+
+    @property
+    def call_start(self) -> int | None:
+        """Tick at which the latest call started, while `window`."""
+        state = self._state
+        return state.call.start if state.window and state.call is not None else None
+
+    @property
+    def calling(self) -> bool:
+        """Whether it is in a call."""
+        return self._state.status == CALLING
+
+    @property
+    def worked(self) -> bool:
+        """Whether it worked in the batch before."""
+        before = self._execution.count - 1
+        if self._decoded():
+            return self._execution.stream.batch == before
+        spans = self._state.trace.spans
+        return bool(spans) and spans[-1].last == before
+
+    @property
+    def missing(self) -> int:
+        """Tokens to process until it generates the next one (KV on the host is brought back, not processed)."""
+        if self._held is None and self._state.joined >= 0:
+            return 1
+        return self.known - self.device - self.host
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of its next work."""
+        return "decode" if self.missing == 1 and self.device + self.host > 0 else "prefill"
+
+    # --- its demand, for policies that know predictions ----------------------------------------------------------
+
+    @property
+    def demand(self) -> Demand:
+        """What it demands up to its end, as predicted. NotKnown for an online policy."""
+        if self._demand is None:
+            raise NotKnown(f"an online policy does not know the demand of request {self.id}")
+        return self._demand
+
+    @property
+    def remaining(self) -> int:
+        """Tokens left to generate in this segment."""
+        return self.demand.remaining(self.segment, self.generated)
+
+    @property
+    def peak(self) -> int:
+        """KV tokens that it holds at its end."""
+        return self.demand.peak
+
+    @property
+    def work(self) -> int:
+        """Ticks of its remaining batches if it ran alone: decodes, prefills, recomputations and transfers."""
+        return self._efforts().ticks
+
+    @property
+    def call_time(self) -> int:
+        """Ticks of all its coming calls."""
+        return self.demand.call_ticks[self.segment]
+
+    @property
+    def area(self) -> int:
+        """Remaining memory-time in token-ticks: KV held over time if it ran alone, and the waste of its calls."""
+        return self._efforts().area
+
+    @property
+    def call_end(self) -> int | None:
+        """Tick at which the latest call ends, while `window`."""
+        demand = self.demand
+        return None if self.call_start is None else self.call_start + demand.durations[self.segment - 1]
+
+    def _efforts(self) -> Effort:
+        now = self.known, self.device, self.host
+        if now != self._effort_of:
+            self._effort_of = now
+            self._effort = self.demand.effort(self.segment, self.device, self.host, self.missing, self.generated)
+        return self._effort

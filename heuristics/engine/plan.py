@@ -1,0 +1,297 @@
+"""The batch that a policy is deciding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from heuristics.engine.admission import Admission
+from heuristics.engine.banker import Holding
+from heuristics.engine.demand import Demand
+from heuristics.engine.job import Job, NotKnown
+from heuristics.engine.view import View
+from kvcore.instance import LIMIT
+from kvcore.referee import Execution
+from kvcore.schedule import Batch
+from kvcore.trace import Phase
+
+NOTHING: dict[str, int] = {}
+FIELDS = set(Batch.model_fields)
+"""Shared by all batches: there may be hundreds of thousands of them."""
+
+
+class Plan:
+    """Work and moves of the next batch, and what the budgets and the device memory still leave.
+
+    The moves that rule R9 orders in this batch are already in it. Whatever a policy puts into it is checked by the
+    referee's rules; nothing is corrected.
+    """
+
+    def __init__(self, view: View, execution: Execution, demands: list[Demand] | None) -> None:
+        machine = view.machine
+        self.machine = machine
+        self.work: dict[str, int] = {}
+        self.dropped: dict[str, int] = {}
+        self.swapped_out: dict[str, int] = {}
+        self.swapped_in: dict[str, int] = {}
+        self.free_blocks = None if machine.block_limit is None else machine.block_limit - execution.blocks
+        """Free device blocks (None: no limit)."""
+        self.free_host = None if machine.host_memory is None else machine.host_memory - execution.host
+        """Tokens that the host can still take (None: no limit)."""
+        self.chunked = machine.chunked
+        self.hybrid = machine.hybrid
+        self.tokens_left = LIMIT if machine.batch_tokens is None else machine.batch_tokens
+        self.prefill_left = LIMIT if machine.prefill_limit is None else machine.prefill_limit
+        self.longest_prefill = self.prefill_left
+        """The most prefill tokens that a batch of this policy takes; what is longer has to be split."""
+        self.requests_left = LIMIT if machine.batch_requests is None else machine.batch_requests
+        self._phase: Phase | None = None  # of what was taken first
+        self._owed = {job.index: job for job in view.must_work}
+        self._owed_prefills = sum(job.phase == "prefill" for job in view.must_work)
+        self._closed = False  # without hybrid and pause: a request prefills in parts, and so alone
+        self._view = view
+        self._stream = execution.stream
+        self._touched: list[Job] = []
+        self._demands = demands
+        self._taken: list[tuple[Job, int]] = []
+        self._admission: Admission | None = None
+
+    @property
+    def true_demands(self) -> list[Demand]:
+        """What each request truly demands, for the admission test. NotKnown for an online policy."""
+        if self._demands is None:
+            raise NotKnown("the admission test needs the sizes of the requests, which an online policy does not know")
+        return self._demands
+
+    @property
+    def phase(self) -> Phase | None:
+        """Phase of what was taken first, or else of what must work: of the whole batch, without `hybrid`."""
+        return self._phase or next((job.phase for job in self._owed.values()), None)
+
+    def limit(
+        self,
+        *,
+        hybrid: bool = True,
+        chunked: bool = True,
+        batch_tokens: int | None = None,
+        prefill_tokens: int | None = None,
+    ) -> None:
+        """Keep this batch to what the policy's own switches and budgets allow, where the machine allows more."""
+        self.hybrid &= hybrid
+        self.chunked &= chunked
+        if batch_tokens is not None:
+            self.tokens_left = min(self.tokens_left, batch_tokens)
+        self.prefill_left = min(self.prefill_left, self.tokens_left)
+        if prefill_tokens is not None:
+            self.prefill_left = min(self.prefill_left, prefill_tokens)
+        self.longest_prefill = self.prefill_left
+
+    # --- work ----------------------------------------------------------------------------------------------------
+
+    def takes(self, phase: Phase) -> bool:
+        """Whether the budgets, and the phase of the batch, leave anything for requests in a phase."""
+        return self.tokens_left > 0 and self.requests_left > 0 and (self.hybrid or self.phase in (None, phase))
+
+    def chunk(self, job: Job) -> int:
+        """Return the most tokens that the budgets leave for the request in this batch; 0 if it cannot take part.
+
+        Where the machine does not pause, each request that must work and is not yet taken has one token set aside.
+        """
+        owed = job.index in self._owed
+        missing, phase = job.missing, job.phase
+        tokens = min(missing, self.tokens_left - len(self._owed) + owed)
+        if phase == "prefill":
+            tokens = min(tokens, self.prefill_left - self._owed_prefills + owed)
+        if tokens < 1 or self.requests_left - len(self._owed) + owed < 1:
+            return 0
+        if tokens < missing and not self.chunked and not (self.machine.chunked and missing > self.longest_prefill):
+            return 0
+        return tokens if self.hybrid or self._may_join(phase, tokens == missing, owed) else 0
+
+    def _may_join(self, phase: Phase, whole: bool, owed: bool) -> bool:
+        """Whether a request may join a batch of one phase.
+
+        Where the machine does not pause either, requests that prefill together must complete together: afterwards
+        one would have to decode while another has to prefill.
+        """
+        if self._closed or (self.phase is not None and phase != self.phase):
+            return False
+        alone = not self.work and len(self._owed) == owed
+        return self.machine.pause or whole or alone
+
+    def never_takes(self, job: Job) -> bool:
+        """Whether no batch takes the prefill that the request has before it, which the machine does not split."""
+        return not self.machine.chunked and job.phase == "prefill" and job.missing > self.longest_prefill
+
+    def fits(self, job: Job, tokens: int) -> bool:
+        """Whether the device has blocks free for `tokens` more of the request, KV on the host included."""
+        return self.free_blocks is None or job.growth(tokens) <= self.free_blocks
+
+    def take(self, job: Job, tokens: int | None = None, *, noted: bool = False) -> None:
+        """Let the request process `tokens` (None: what the budgets leave); KV on the host is brought back first.
+
+        `noted`: the admission test of this batch knows of it. ValueError if it has been taken already.
+        """
+        if job.id in self.work:
+            raise ValueError(f"request {job.id} has been taken into this batch already")
+        if tokens is None:
+            tokens = self.chunk(job) or job.missing  # too many: the referee names the budget that lacks them
+        phase, whole = job.phase, tokens == job.missing
+        if self._admission is not None and not noted:
+            self._admission.take(job, tokens)
+        if job.host:
+            self._move(self.swapped_in, job, job.host, job.device + job.host, 0)
+        self._taken.append((job, tokens))
+        self.work[job.id] = tokens
+        self._hold(job, job.device, job.host, tokens)
+        self._pay(job, phase, tokens)
+        self._phase = self._phase or phase
+        self._closed |= not (whole or self.hybrid or self.machine.pause)
+
+    def decoding(self, jobs: Iterable[Job]) -> list[int]:
+        """Return the tokens that each holds if it generated one with its latest work and decodes on, and otherwise 0.
+
+        Those are the ones that `decode_on` may take.
+        """
+        members, steps = self._stream.members, self._stream.steps
+        states = [members.get(job.id) for job in jobs]
+        return [0 if state is None else state.device + steps - state.joined for state in states]
+
+    @property
+    def stepped(self) -> bool:
+        """Whether all that are decoding on worked in the batch before."""
+        return self._stream.batch == self._view.batch - 1
+
+    def decode_on(self, jobs: Sequence[Job]) -> bool:
+        """Let all of these decodes process a token, or none if not all of them can.
+
+        The same as `take` for each, and faster: a batch of many decodes is decided at once. False, too, if one of them
+        has not generated a token with its latest work, or if the budgets, the phase or the blocks lack anything.
+        """
+        members = self._stream.members
+        count = len(jobs)
+        if count > min(self.tokens_left, self.requests_left) or not (self.hybrid or self.phase in (None, "decode")):
+            return False
+        touched = {job.id for job in self._touched}
+        work = {job.id: 1 for job in jobs if job.id in members}
+        if len(work) < count or (touched and not touched.isdisjoint(work)):
+            return False
+        growth = self._growth_of(jobs)
+        if self.free_blocks is not None:
+            if growth > self.free_blocks:
+                return False
+            self.free_blocks -= growth
+        self.work.update(work)
+        self.tokens_left -= count
+        self.requests_left -= count
+        if count:
+            self._phase = self._phase or "decode"
+        for job in jobs if self._owed else ():
+            self._owed.pop(job.index, None)
+        return True
+
+    def _growth_of(self, jobs: Sequence[Job]) -> int:
+        """Return the blocks that the next token of each takes."""
+        block = self.machine.block
+        if len(jobs) == len(self._stream):
+            return self._stream.growth()
+        return len(jobs) if block == 1 else sum(job.device % block == 0 for job in jobs)
+
+    def fill(self, jobs: Iterable[Job]) -> None:
+        """Take the requests in the given order, after those that must work; skip those that are not admitted."""
+        for job in list(self._owed.values()):
+            self.take(job)
+        for job in jobs:
+            if self.tokens_left < 1 or self.requests_left < 1:
+                return
+            if job.id not in self.work and self.admits(job):
+                self.take(job)
+
+    def admits(self, job: Job) -> bool:
+        """Whether the request may take part: the budgets leave a chunk, and the admission test passes.
+
+        The test: the peak of its segment plus what the others hold fits, and all can still finish without
+        eviction (`heuristics.engine.admission`). Take those in `View.must_work` first, or use `fill`.
+        NotKnown for an online policy: the test needs the sizes.
+        """
+        test = self._test()
+        return test.segment_fits(job) and (tokens := self.chunk(job)) > 0 and test.admits(job, tokens)
+
+    def test_among(self, holders: Sequence[Job], holdings: dict[int, Holding] | None = None) -> Admission:
+        """Make the admission test of this batch, given all that hold KV or room on the host, and return it.
+
+        `holdings`, if known, are the device blocks that they hold, with the claims. NotKnown for an online policy.
+        Without this, the test looks for the holders among all that are present.
+        """
+        self._admission = Admission(self.machine, self.true_demands, holders, self.free_blocks, self._taken, holdings)
+        return self._admission
+
+    # --- moves ---------------------------------------------------------------------------------------------------
+
+    def drop(self, job: Job, tokens: int | None = None) -> None:
+        """Drop the last `tokens` of its KV (None: all), the host's part first."""
+        tokens = job.device + job.host if tokens is None else tokens
+        from_host = min(job.host, tokens)
+        self._evict(self.dropped, job, tokens, job.device - (tokens - from_host), job.host - from_host)
+
+    def swap_out(self, job: Job, tokens: int | None = None) -> None:
+        """Send the last `tokens` of its device KV to the host (None: all)."""
+        tokens = job.device if tokens is None else tokens
+        self._evict(self.swapped_out, job, tokens, job.device - tokens, job.host + tokens)
+
+    def swap_in(self, job: Job, tokens: int | None = None) -> None:
+        """Bring the first `tokens` of its host KV back (None: all)."""
+        tokens = job.host if tokens is None else tokens
+        self._admission = None
+        self._move(self.swapped_in, job, tokens, job.device + tokens, job.host - tokens)
+
+    def moves(self) -> bool:
+        """Whether the batch makes any move."""
+        return bool(self.dropped or self.swapped_out or self.swapped_in)
+
+    def batch(self, start: int) -> Batch:
+        """Return the batch as the schedule has it; TypeError if a number of tokens is no integer."""
+        parts = {"work": self.work, "drop": self.dropped, "swap_out": self.swapped_out, "swap_in": self.swapped_in}
+        for part, tokens_of in parts.items():
+            if not set(map(type, tokens_of.values())) <= {int}:
+                id, tokens = next((id, tokens) for id, tokens in tokens_of.items() if type(tokens) is not int)
+                raise TypeError(f"{part}.{id}: {tokens!r} is no integer")
+        some = {part: tokens_of or NOTHING for part, tokens_of in parts.items()}
+        return Batch.model_construct(FIELDS, start=start, repeat=1, **some)
+
+    def undo(self) -> None:
+        """Let the jobs show their state as the execution has it."""
+        for job in self._touched:
+            job.forget()
+
+    def _evict(self, moves: dict[str, int], job: Job, tokens: int, device: int, host: int) -> None:
+        self._admission = None
+        if self._owed.pop(job.index, None) is not None:  # one that is evicted need not work
+            self._owed_prefills -= job.phase == "prefill"
+        self._move(moves, job, tokens, device, host)
+
+    def _move(self, moves: dict[str, int], job: Job, tokens: int, device: int, host: int) -> None:
+        moves[job.id] = moves.get(job.id, 0) + tokens
+        if self.free_host is not None:
+            self.free_host -= host - job.host
+        self._hold(job, device, host)
+
+    def _hold(self, job: Job, device: int, host: int, growth: int = 0) -> None:
+        """Note what the request holds after the moves, and count the blocks that it needs after its growth."""
+        blocks = self.machine.blocks(device + growth)
+        if self.free_blocks is not None:
+            self.free_blocks -= blocks - job.blocks
+        job.hold(device, host, blocks)
+        self._touched.append(job)
+
+    def _pay(self, job: Job, phase: Phase, tokens: int) -> None:
+        """Take the work out of the budgets."""
+        self.tokens_left -= tokens
+        self.requests_left -= 1
+        if phase == "prefill":
+            self.prefill_left -= tokens
+        if self._owed.pop(job.index, None) is not None:
+            self._owed_prefills -= phase == "prefill"
+
+    def _test(self) -> Admission:
+        """Return the admission test, made when it is first asked and after moves anew."""
+        return self.test_among(self._view.jobs) if self._admission is None else self._admission

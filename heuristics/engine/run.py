@@ -1,0 +1,330 @@
+"""The one engine: runs a policy batch by batch on an instance, and has the referee look at every batch."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from heuristics.engine.demand import Demand
+from heuristics.engine.estimate import SoloEstimate
+from heuristics.engine.job import Job
+from heuristics.engine.min_waste import believed_requests, fix_free_calls, with_min_waste_handlings
+from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Policy
+from heuristics.engine.view import View
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request
+from kvcore.referee import Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
+from kvcore.schedule import Batch, Schedule
+from kvcore.state import DONE
+from kvcore.trace import Trace
+
+DECISION_SECONDS = 20.0
+"""A policy that takes longer than this, up to twice that, over one decision is ended."""
+
+
+class Unsuited(BadInput):
+    """A policy cannot run on this machine, or it gave up KV that the machine cannot compute again."""
+
+
+class PolicyError(BadInput):
+    """A policy made a batch that breaks `rule` (1 to 11), or it raised an error (`rule` None), in `batch` (from 0)."""
+
+    def __init__(self, policy: str, batch: int, rule: int | None, detail: str) -> None:
+        self.policy, self.batch, self.rule = policy, batch, rule
+        what = "fails" if rule is None else f"breaks R{rule}"
+        super().__init__(f"policy {policy} {what} in batch {batch}: {detail}")
+
+
+def run_policy(instance: Instance, policy: Policy, predictions: Instance | None = None) -> Schedule:
+    """Run a policy on an instance and return its schedule, which the referee has passed.
+
+    `predictions` is the instance as the policy believes it to be (None: as it is): the same requests with other
+    lengths and call durations. It changes what a `Job` says of its future, and the handlings chosen for free calls.
+    The admission test and the budgets take the true sizes: a wrong prediction costs time, never feasibility.
+
+    Raises:
+        Unsuited: the policy cannot run on this machine; without `chunked` that may only be seen once it has dropped a
+            context that no batch takes as a whole any more.
+        PolicyError: the policy broke a rule, raised an error, stalled, or goes on without generating anything.
+        BadInput: `predictions` has other requests.
+    """
+    return trace_policy(instance, policy, predictions).schedule
+
+
+def trace_policy(
+    instance: Instance,
+    policy: Policy,
+    predictions: Instance | None = None,
+    *,
+    compress: bool = True,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Trace:
+    """Run a policy as `run_policy` does, and return the trace of its schedule (`Trace.schedule`).
+
+    With `compress`, batches in which only decodes go on, and after which the policy says that it would decide the same
+    again (`Policy.steady`), become one batch that is repeated. The schedule, written out, is the same either way.
+    `go_on` is asked before every decision; where it says no, the run ends with a PolicyError.
+    """
+    reason = policy.why_not(instance.machine)
+    if reason is not None:
+        raise Unsuited(f"policy {policy.name} cannot run on {instance.name}: {reason}")
+    handled = _handled(instance, policy, predictions)
+    run = _Simulation(handled, policy, believed_requests(handled, predictions), compress, go_on)
+    with garbage_collection_paused(), _DecisionTimer(run, DECISION_SECONDS):
+        batches = run.batches()
+    schedule = Schedule.model_construct(instance_sha256=instance.sha256, batches=tuple(batches))
+    if handled is instance:
+        return run.execution.trace(schedule)
+    # Free calls allow what the handlings fixed for the run have ordered, so the schedule is one for `instance`.
+    return verify_schedule(instance, schedule)
+
+
+def _handled(instance: Instance, policy: Policy, predictions: Instance | None) -> Instance:
+    """Return the instance with its free calls fixed as the policy has them."""
+    if policy.free_calls == "own":
+        return instance
+    if policy.free_calls == "preserve":
+        return fix_free_calls(instance, lambda request, k: "preserve")
+    return with_min_waste_handlings(instance, predictions)
+
+
+class _DecisionTimer:
+    """Ends a decision that does not return: the alarm looks every now and then whether it is still the same one.
+
+    Only in the main thread, where Python handles signals, and where there are alarms; elsewhere nothing is watched.
+    """
+
+    def __init__(self, run: _Simulation, seconds: float) -> None:
+        self.run, self.seconds = run, seconds
+        self.seen = -1
+
+    def __enter__(self) -> None:
+        self.on = threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
+        if self.on:
+            self.handler = signal.signal(signal.SIGALRM, self.look)
+            signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
+
+    def look(self, *_: object) -> None:
+        """Raise if the decision that was being made at the last alarm is still being made."""
+        if self.run.deciding and self.seen == self.run.decisions:
+            raise TimeoutError(f"it has not decided within {self.seconds:g} s")
+        self.seen = self.run.decisions
+
+    def __exit__(self, *_: object) -> None:
+        if self.on:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self.handler)
+
+
+class _Simulation:
+    """One run, executed by the referee batch by batch; the jobs show the policy what it may know of the states."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        policy: Policy,
+        believed: list[Request],
+        compress: bool,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.instance = instance
+        self.machine = instance.machine
+        self.policy = policy
+        self.compress, self.go_on = compress, go_on
+        self.execution = Execution(instance)
+        self.demands, predicted = _demands(instance, policy, believed)
+        self.jobs = [
+            Job(self.execution, state, demand)
+            for state, demand in zip(self.execution.states.values(), predicted, strict=True)
+        ]
+        self.to_come = sorted(self.jobs, key=lambda job: (job.arrival, job.index), reverse=True)
+        self.present: dict[int, Job] = {}  # arrived and not done, by index, in order of arrival
+        self.called: list[Job] = []  # in a call that the batch before has started
+        self.ended: list[Job] = []  # done in the batch before
+        self.decisions = 0
+        self.deciding = False
+        self.now = 0
+        self.quiet = 0  # batches since a token was generated
+
+    def batches(self) -> list[Batch]:
+        """Run to the end and return the batches."""
+        batches: list[Batch] = []
+        with self.blaming_the_policy():
+            self.policy.start(View(self.machine, self.instance.cost, tick_seconds=self.instance.tick_seconds))
+        while self.to_come or self.present:
+            if not self.go_on():
+                raise self.fail(None, "it was stopped")
+            view = self.look()
+            plan = Plan(view, self.execution, self.demands)
+            self.make_ordered_moves(plan)
+            with self.blaming_the_policy():
+                self.policy.decide(view, plan)
+            if plan.work or plan.swapped_out or plan.swapped_in or not self.can_wait(plan):
+                batches.append(self.execute(view, plan))
+            else:
+                self.wait(plan)
+        return batches
+
+    @contextmanager
+    def blaming_the_policy(self) -> Iterator[None]:
+        """Turn whatever the policy raises into one clear error."""
+        self.decisions += 1
+        self.deciding = True
+        try:
+            yield
+        except Exception as error:
+            raise self.fail(None, f"{type(error).__name__}: {error}") from error
+        finally:
+            self.deciding = False
+
+    def fail(self, rule: int | None, detail: str) -> PolicyError:
+        return PolicyError(self.policy.name, self.execution.count, rule, detail)
+
+    # --- before the batch ----------------------------------------------------------------------------------------
+
+    def look(self) -> View:
+        """Let requests arrive and calls end up to the present tick, and return what the policy sees."""
+        arrived = []
+        while self.to_come and self.to_come[-1].arrival <= self.now:
+            arrived.append(self.to_come.pop())
+        for job in arrived:
+            self.present[job.index] = job
+        calls = self.execution.running_calls
+        returned = []
+        if calls and calls[0][0] <= self.now:
+            returned = sorted(position for end, position, _ in calls if end <= self.now)
+            self.execution.pass_time(self.now)
+        called, self.called = self.called, []
+        ended, self.ended = self.ended, []
+        return View(
+            self.machine,
+            self.instance.cost,
+            now=self.now,
+            batch=self.execution.count,
+            arrived=arrived,
+            called=called,
+            returned=[self.jobs[position] for position in returned],
+            ended=ended,
+            present=self.present.values(),
+            continuing=lambda: [self.jobs[state.position] for state in self.execution.continuing],
+            tick_seconds=self.instance.tick_seconds,
+        )
+
+    def make_ordered_moves(self, plan: Plan) -> None:
+        """Make the moves that R9 orders in this batch: all KV held when the call started is dropped or swapped out."""
+        for state in self.execution.due:
+            job = self.jobs[state.position]
+            if job.handling == "discard":
+                plan.drop(job)
+            else:
+                plan.swap_out(job)
+
+    def can_wait(self, plan: Plan) -> bool:
+        """Whether all that the plan drops may as well be dropped later; a drop alone is no batch."""
+        states = (self.execution.states[id] for id in plan.dropped)
+        return all(state in self.execution.due or (state.window and state.handling == "free") for state in states)
+
+    def next_event(self) -> int | None:
+        """Return the tick of the next arrival or end of a call."""
+        events = [end for end, _, _ in self.execution.running_calls[:1]]
+        events += [job.arrival for job in self.to_come[-1:]]
+        return min(events, default=None)
+
+    def wait(self, plan: Plan) -> None:
+        """Idle until the next arrival or the next end of a call.
+
+        Raises:
+            Unsuited: there is none, as a request has more to prefill than any batch takes.
+            PolicyError: there is none, and no such reason.
+        """
+        event = self.next_event()
+        if event is None:
+            jobs = list(self.present.values())
+            self.check_prefills(jobs, plan)
+            ids = ", ".join(job.id for job in jobs[:5]) + (", .." if len(jobs) > 5 else "")
+            stuck = "" if self.machine.evict else " (the machine does not evict)"
+            raise self.fail(11, f"it waits although nothing is to come, and {ids} are not done{stuck}")
+        plan.undo()
+        self.now = event
+
+    def check_prefills(self, jobs: Iterable[Job], plan: Plan) -> None:
+        """Refuse the machine if it does not split prefills, and one of these requests never gets a batch of its own."""
+        for job in jobs:
+            if plan.never_takes(job):
+                refill = " as its KV is dropped" if job.generated or job.segment else ""
+                raise Unsuited(
+                    f"policy {self.policy.name} cannot run on {self.instance.name}: request {job.id} has to prefill "
+                    f"{job.missing} tokens{refill}, no batch takes more than {plan.longest_prefill}, and the machine "
+                    f"does not split prefills (chunked)"
+                )
+
+    # --- the batch -----------------------------------------------------------------------------------------------
+
+    def execute(self, view: View, plan: Plan) -> Batch:
+        """Execute the batch under the referee's rules, repeat it while nothing changes, and note what has happened."""
+        execution = self.execution
+        with self.blaming_the_policy():
+            batch = plan.batch(self.now)
+        try:
+            execution.execute_once(batch)
+        except InvalidSchedule as broken:
+            who = "" if broken.request is None else f"request {broken.request}: "
+            raise self.fail(broken.rule, who + broken.detail) from broken
+        plan.undo()  # from now on the jobs show the state
+        self.note_ends()
+        repeats = self.repeat(view, plan) if self.compress and not (self.called or self.ended or plan.moves()) else 0
+        self.now = execution.end
+        self.check_progress(execution.runs[-1].features.generated)
+        return batch if not repeats else batch.model_copy(update={"repeat": 1 + repeats})
+
+    def repeat(self, view: View, plan: Plan) -> int:
+        """Repeat a batch of decodes up to the next event, as long as the policy would; return how often."""
+        event = self.next_event()
+        if (event is not None and event <= self.execution.end) or self.execution.runs[-1].features.any_prefill:
+            return 0  # a prefill of one token, too, is no decode that goes on
+        with self.blaming_the_policy():
+            most = self.policy.steady(view, plan) - 1
+        repeats = self.execution.stretch(plan.work, most, event) if most > 0 else 0
+        if repeats:
+            self.note_ends()
+        return repeats
+
+    def note_ends(self) -> None:
+        """Note whose segments the latest batch has ended."""
+        for state in self.execution.ended:
+            job = self.jobs[state.position]
+            if state.status == DONE:
+                self.ended.append(job)
+                del self.present[job.index]
+            else:
+                self.called.append(job)
+
+    def check_progress(self, generated: int) -> None:
+        """Refuse a policy that moves KV in and out for ever.
+
+        Without evictions, each batch between two tokens prefills a token or makes a call's transfer; four times as
+        many batches are allowed.
+        """
+        self.quiet = 0 if generated else self.quiet + 1
+        if self.quiet.bit_count() == 1 and self.quiet > 64:
+            most = 64 + 4 * sum(job.known + 2 for job in self.present.values())
+            if self.quiet > most:
+                raise self.fail(11, f"it loops: the last {self.quiet} batches have generated no token")
+
+
+def _demands(
+    instance: Instance, policy: Policy, believed: list[Request]
+) -> tuple[list[Demand] | None, list[Demand | None]]:
+    """Return the true demand of each request, for the admission test, and what the policy knows of it."""
+    if policy.knows == "online":
+        return None, [None] * len(believed)
+    estimate = SoloEstimate(instance.machine, instance.cost)
+    true_demands = [Demand(request, estimate) for request in instance.requests]
+    predicted = [
+        demand if guess is request else Demand(guess, estimate)
+        for request, guess, demand in zip(instance.requests, believed, true_demands, strict=True)
+    ]
+    return true_demands, list(predicted)

@@ -1,0 +1,328 @@
+"""INFERMAX's unified algorithm (Algorithm 1), generalised to calls: most schedulers are a few decisions in it."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Policy
+from heuristics.engine.view import View
+from kvcore.instance import LIMIT, Handling, Machine
+
+
+class Entry(NamedTuple):
+    """A request in a queue: the smallest key goes first, and of equal ones the earlier request."""
+
+    key: Any
+    position: int
+    job: Job
+
+
+class Unified(Policy):
+    """Groups of requests in order of priority; each candidate is checked, and takes part, evicts, or is passed over.
+
+    The groups are the requests that hold KV and decode (`decoding`), those that hold KV and have a prefill before
+    them (`prefilling`: chunks to come, or what a call returned), those on the host (`swapped`) and those without KV
+    (`waiting`). A candidate needs tokens in the budgets, the phase of the batch where it is not hybrid, and memory:
+    `reserve` says for how many tokens of KV. In `decoding` and `prefilling`, memory is taken from the running request
+    of lowest priority, and if that is the candidate itself, it is evicted; a waiting one waits.
+
+    A subclass sets the switches below and overrides what it decides otherwise:
+
+    * `groups`: which group is asked when;  `key`: order of the queues;  `order`: of the running requests;
+    * `reserve`: tokens of KV for which a request is given memory when it is admitted;
+    * `at_call`, `at_return`, `while_paused`: what happens to KV at a call, on return, and at each batch in between.
+    """
+
+    hybrid: bool = True
+    """Whether a batch may mix prefills and decodes."""
+    chunked: bool = True
+    """Whether a prefill may be split; one that is longer than a batch takes is split in any case."""
+    prefill_tokens: int | None = None
+    """P, the most prefill tokens in a batch (None: what the machine takes)."""
+    batch_tokens: int | None = None
+    """C, the most tokens in a batch (None: what the machine takes)."""
+    prefill_first: bool = False
+    """Whether prefills go before decodes."""
+    needs: ClassVar[tuple[str, ...]] = ("evict", "pause")
+    """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
+    swapped_wait: bool = False
+    """Whether requests on the host queue with those that wait without KV."""
+    handling: Handling = "discard"
+    """What happens to the KV of a call that the instance leaves free."""
+    free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
+
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        self.machine: Machine = view.machine
+        self.decoding: list[Job] = []
+        self.prefilling: list[Job] = []
+        self.waiting: list[Entry] = []
+        self.swapped: list[Entry] = []
+        self.paused: dict[int, Job] = {}
+        self.reserved: dict[int, tuple[Job, int]] = {}  # tokens of KV for which a request that holds less has memory
+        self._batch = self.now = 0
+        self._discarding: list[Job] = []  # dropped in the batch being decided, should it take place
+        self._evicted: set[int] = set()
+
+    def why_not(self, machine: Machine) -> str | None:
+        """Say why it cannot run on a machine: it evicts where memory lacks, and lets running requests wait."""
+        enough = machine.memory is None
+        missing = [name for name in self.needs if not getattr(machine, name) and not (enough and name == "evict")]
+        return f"it needs a machine with {' and '.join(missing)}" if missing else None
+
+    # --- what a policy decides -----------------------------------------------------------------------------------
+
+    def key(self, job: Job) -> Any:
+        """Return the place in the queues; the smallest goes first. First come, first served."""
+        return job.arrival
+
+    def return_key(self, job: Job, now: int) -> Any:
+        """Return the place in the queues after a call: as if it came then where prefills go first, else the old one."""
+        return now if self.prefill_first else self.key(job)
+
+    def order(self, jobs: list[Job]) -> list[Job]:
+        """Return the running requests in order of priority; the last is the first to be evicted."""
+        return jobs
+
+    def reserve(self, job: Job, tokens: int) -> int:
+        """Return the tokens of KV for which there must be memory when it is admitted to process `tokens`.
+
+        All that it knows: its prompt, or the whole refill.
+        """
+        return job.known
+
+    def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
+        """Return the groups in order of priority, each as the method that fills the batch from it."""
+        prefills = (self.fill_prefilling, self.fill_swapped, self.fill_waiting)
+        return (*prefills, self.fill_decoding) if self.prefill_first else (self.fill_decoding, *prefills)
+
+    def at_call(self, job: Job, plan: Plan) -> None:
+        """Handle a call that has just started and that the instance leaves free."""
+        if self.handling == "discard":
+            self.discard(job, plan)
+        elif self.handling == "swap":
+            self.swap(job, plan)
+
+    def at_return(self, job: Job, now: int) -> None:
+        """Queue a request whose call has returned, by where its KV is."""
+        if job.host and not self.swapped_wait:
+            self.enqueue(self.swapped, job, self.return_key(job, now))
+        elif job.device and not job.host:
+            self.run(job)
+        else:
+            self.enqueue(self.waiting, job, self.return_key(job, now))
+
+    def while_paused(self, plan: Plan) -> None:
+        """Look at the requests in calls, before each batch."""
+
+    # --- the algorithm -------------------------------------------------------------------------------------------
+
+    def decide(self, view: View, plan: Plan) -> None:
+        """Fill the batch group by group."""
+        plan.limit(
+            hybrid=self.hybrid,
+            chunked=self.chunked,
+            batch_tokens=self.batch_tokens,
+            prefill_tokens=self.prefill_tokens,
+        )
+        self._evicted.clear()
+        self.now = view.now
+        self.observe(view, plan)
+        self.while_paused(plan)
+        for fill in self.groups(plan):
+            fill(plan)
+
+    def observe(self, view: View, plan: Plan) -> None:
+        """Bring the queues up to what has happened."""
+        for job in view.ended:
+            self.leave(job)
+        if view.batch > self._batch:  # what was to be discarded then has been
+            self._discarding.clear()
+        self._batch = view.batch
+        for job in self._discarding:
+            plan.drop(job)
+        for job in view.called:
+            self.leave(job, keep_reserve=True)
+            self.paused[job.index] = job
+            if job.handling == "free":
+                self.at_call(job, plan)
+        for job in view.arrived:
+            self.enqueue(self.waiting, job, self.key(job))
+        for job in view.returned:
+            del self.paused[job.index]
+            self.at_return(job, view.now)
+        ready = [job for job in self.prefilling if job.phase == "decode"]
+        for job in ready:
+            self.prefilling.remove(job)
+            self.run(job)
+        self.reserved = {
+            i: (job, most) for i, (job, most) in self.reserved.items() if job.device and job.device + job.host < most
+        }
+
+    def fill_decoding(self, plan: Plan) -> None:
+        """Let every running decode process its token; where memory lacks, evict from the back."""
+        jobs = self.decoding if plan.takes("decode") else []
+        if not jobs or (self._unreserved_growth(jobs) <= self.available(plan) and plan.decode_on(jobs)):
+            return  # all of them decode, so their order does not matter
+        jobs = self.order(jobs)
+        for job in list(jobs):
+            if job.index not in self._evicted and plan.chunk(job):
+                self._take_or_evict(job, 1, jobs, plan)
+
+    def fill_prefilling(self, plan: Plan) -> None:
+        """Let running requests go on with their prefills, which may evict others that have not been taken."""
+        for job in list(self.prefilling):
+            tokens = 0 if job.index in self._evicted else plan.chunk(job)
+            if tokens:
+                self._take_or_evict(job, tokens, [*self.prefilling, *self.order(self.decoding)], plan)
+
+    def fill_swapped(self, plan: Plan) -> None:
+        """Bring requests back from the host, in order, up to the first that does not fit."""
+        self._admit(self.swapped, plan)
+
+    def fill_waiting(self, plan: Plan) -> None:
+        """Admit waiting requests, in order, up to the first that does not fit."""
+        self._admit(self.waiting, plan)
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches the decodes stay within what is reserved for them, or free.
+
+        No request is admitted before something happens: memory only becomes scarcer, the budgets stay as they are.
+        """
+        if not self.reserved:
+            return LIMIT
+        return self._steps([most - job.device for job, most in self.reserved.values() if job.id in plan.work], plan)
+
+    def _steps(self, rooms: Iterable[int], plan: Plan) -> int:
+        """Return for how many batches memory lasts, with so many tokens of room in reservations."""
+        within = [tokens for tokens in rooms if tokens > 0]
+        beyond = len(plan.work) - len(within)
+        steps = min(within, default=LIMIT)
+        return steps if not beyond else max(1, min(steps, 1 + self.available(plan) // beyond))
+
+    # --- memory --------------------------------------------------------------------------------------------------
+
+    def available(self, plan: Plan) -> int:
+        """Return the device blocks that are neither held nor reserved."""
+        if plan.free_blocks is None:
+            return LIMIT
+        blocks = self.machine.blocks
+        return plan.free_blocks - sum(max(0, blocks(most) - job.blocks) for job, most in self.reserved.values())
+
+    def _promise(self, job: Job) -> int:
+        """Return the blocks that are reserved for it beside those it holds."""
+        job, most = self.reserved.get(job.index, (job, 0))
+        return max(0, self.machine.blocks(most) - job.blocks)
+
+    def _unreserved_growth(self, jobs: Sequence[Job]) -> int:
+        """Return, from above, the blocks that one more token of each takes beyond what is reserved for it."""
+        if not self.reserved:
+            return 0  # what is free is all that counts, and the plan looks at that
+        return sum(job.device % self.machine.block == 0 and not self._promise(job) for job in jobs)
+
+    def _fits(self, job: Job, tokens: int, plan: Plan) -> bool:
+        """Whether there is memory for `tokens` more, what is reserved for it included."""
+        return job.growth(tokens) <= self.available(plan) + self._promise(job)
+
+    def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
+        """Take a running request; while memory lacks, evict the last one not taken, itself in the end.
+
+        Before any work is in the batch, running requests are evicted only if that makes it fit: a drop alone is no
+        batch.
+        """
+        while not self._fits(job, tokens, plan):
+            victim = self.victim(job, running, plan)
+            if victim is None:
+                return
+            if not plan.work and victim.index not in self.paused and not self._would_fit(job, tokens, running, plan):
+                return
+            self.evict(victim, plan)
+            if victim is job:
+                return
+        plan.take(job, tokens)
+
+    def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
+        """Return the victim for `job`: the last of the running requests that is not yet taken (None: there is none)."""
+        return next(self.evictable(running, plan), None)
+
+    def evictable(self, running: Sequence[Job], plan: Plan) -> Iterator[Job]:
+        """Yield the running requests that are not taken and may be evicted, the last first."""
+        for other in reversed(running):
+            if other.id not in plan.work and other.index not in self._evicted and self.may_evict(other):
+                yield other
+
+    def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
+        """Whether there is memory for `tokens` more once all running requests after it are evicted."""
+        after = takewhile(lambda other: other is not job, self.evictable(running, plan))
+        released = sum(other.blocks + self._promise(other) for other in after)
+        return job.growth(tokens) <= self.available(plan) + self._promise(job) + released
+
+    def may_evict(self, job: Job) -> bool:
+        """Whether the rules let its KV be dropped (R8 and R9)."""
+        return self.machine.evict or (job.window and job.handling == "free")
+
+    # --- moves between the queues --------------------------------------------------------------------------------
+
+    def _admit(self, queue: list[Entry], plan: Plan) -> None:
+        taken = 0
+        for entry in queue:
+            job = entry.job
+            if job.index in self._evicted:
+                break
+            tokens = plan.chunk(job)
+            most = self.reserve(job, tokens) if tokens else 0
+            if not tokens or self.machine.blocks(most) - job.blocks > self.available(plan):
+                break
+            plan.take(job, tokens)
+            taken += 1
+            self.reserved[job.index] = job, most
+            self.prefilling.append(job)
+        del queue[:taken]
+
+    def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
+        """Put a request into a queue."""
+        insort(queue, Entry(key, job.index, job))
+
+    def run(self, job: Job) -> None:
+        """Put a request that holds KV among the running ones, which are in order of arrival."""
+        queue = self.decoding if job.phase == "decode" else self.prefilling
+        insort(queue, job, key=first_come)
+
+    def leave(self, job: Job, *, keep_reserve: bool = False) -> None:
+        """Take a request out of the running ones."""
+        for queue in (self.decoding, self.prefilling):
+            if job in queue:
+                queue.remove(job)
+        if not keep_reserve:
+            self.reserved.pop(job.index, None)
+
+    def evict(self, job: Job, plan: Plan) -> None:
+        """Drop the KV of a running request and let it wait."""
+        plan.drop(job)
+        self.leave(job)
+        self._evicted.add(job.index)
+        self.enqueue(self.waiting, job, self.key(job))
+
+    def discard(self, job: Job, plan: Plan) -> None:
+        """Drop the KV of a request in a call, in the first batch that takes place."""
+        self.reserved.pop(job.index, None)
+        self._discarding.append(job)
+        plan.drop(job)
+
+    def swap(self, job: Job, plan: Plan) -> None:
+        """Send the KV of a request in a call to the host, or discard it if that has no room."""
+        if plan.free_host is None or job.device <= plan.free_host:
+            self.reserved.pop(job.index, None)
+            plan.swap_out(job)
+        else:
+            self.discard(job, plan)
+
+
+def first_come(job: Job) -> tuple[int, int]:
+    """Return the place in the order of arrival."""
+    return job.arrival, job.index

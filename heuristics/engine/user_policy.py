@@ -1,0 +1,60 @@
+"""Policies of a user's own, from a Python file."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+from heuristics.engine.policy import Policy
+from kvcore.errors import BadInput
+
+
+def load_policy(text: str) -> Policy:
+    """Return the policy of `FILE.py`, or the one of class NAME of `FILE.py:NAME`.
+
+    The file is run as Python code. A class counts if it stands in the file, is a `Policy` with nothing left abstract,
+    and can be made without arguments.
+
+    Raises:
+        BadInput: there is no such file, it fails, or it has no such class, or several of which none is named.
+    """
+    path, _, wanted = text.partition(".py:")
+    path = path if path.endswith(".py") else f"{path}.py"
+    found = _policies(_module(path))
+    if wanted and wanted not in found:
+        raise BadInput(f"{path} has no policy class {wanted!r}; it has {', '.join(found) or 'none'}")
+    if not wanted and len(found) != 1:
+        raise BadInput(f"{path} has {len(found)} policy classes; name one as {path}:CLASS ({', '.join(found) or '-'})")
+    kind = found[wanted or next(iter(found))]
+    try:
+        policy = kind()
+        for attribute in ("name", "rule", "source"):  # every policy has to have them
+            getattr(policy, attribute)
+    except Exception as error:
+        raise BadInput(f"{path}: {kind.__name__} cannot be made: {type(error).__name__}: {error}") from None
+    return policy
+
+
+def _module(path: str) -> ModuleType:
+    if not Path(path).is_file():
+        raise BadInput(f"there is no file {path!r} with a policy")
+    spec = importlib.util.spec_from_file_location(f"user_policy_{Path(path).stem}", path)
+    assert spec is not None  # for mypy: the name ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise BadInput(f"{path} fails: {type(error).__name__}: {error}") from None
+    return module
+
+
+def _policies(module: ModuleType) -> dict[str, type[Policy]]:
+    classes = inspect.getmembers(module, inspect.isclass)
+    return {
+        name: kind
+        for name, kind in classes
+        if issubclass(kind, Policy) and kind.__module__ == module.__name__ and not inspect.isabstract(kind)
+    }

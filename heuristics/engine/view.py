@@ -1,0 +1,55 @@
+"""What a policy sees at a batch boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from heuristics.engine.job import Job
+from kvcore.cost import Cost
+from kvcore.instance import Machine
+
+
+@dataclass(slots=True)
+class View:
+    """The requests that have arrived and are not done, as they stand now; what has not arrived is not in it.
+
+    `arrived`, `called`, `returned` and `ended` are what has happened since the policy was last asked, so that one with
+    many requests can keep queues of its own; `jobs`, `ready` and `must_work` are made when they are asked for.
+    """
+
+    machine: Machine
+    cost: Cost
+    now: int = 0
+    """The tick at which the batch will start."""
+    batch: int = 0
+    """Number of the batch to be decided, from 0."""
+    arrived: list[Job] = field(default_factory=list)
+    """Those that have arrived since the policy was last asked."""
+    called: list[Job] = field(default_factory=list)
+    """Those whose call started since then (it may have ended, too)."""
+    returned: list[Job] = field(default_factory=list)
+    """Those whose call ended since then."""
+    ended: list[Job] = field(default_factory=list)
+    """Those that were done since then."""
+    present: Iterable[Job] = ()
+    """Those that have arrived and are not done, in order of arrival."""
+    continuing: Callable[[], list[Job]] = list
+    tick_seconds: Fraction = Fraction(1)
+    """Seconds of a tick, for rules that are given in seconds."""
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """All of them, in order of arrival."""
+        return tuple(self.present)
+
+    @property
+    def ready(self) -> list[Job]:
+        """Those that may work: not in a call."""
+        return [job for job in self.present if not job.calling]
+
+    @property
+    def must_work(self) -> list[Job]:
+        """Those that have to work in this batch: without `pause`, all that worked and did not end their segment."""
+        return [] if self.machine.pause else self.continuing()

@@ -1,0 +1,1 @@
+"""The policies, one a file, and the bases that several of them share."""

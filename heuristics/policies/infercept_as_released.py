@@ -1,0 +1,222 @@
+"""InferCept as its released code has it: nothing is swapped before its memory is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.unified import first_come
+from heuristics.engine.view import View
+from heuristics.policies.infercept_base import InferceptBase, forward
+from kvcore.instance import LIMIT
+
+
+class InferceptAsReleased(InferceptBase):
+    """Paused requests keep their KV; those whose discard wastes less drop it, but for the worst, the first victims.
+
+    For each batch, with S = 384 tokens, of a paused request with C tokens in blocks, whose call has T ticks left:
+
+        preserve   T C
+        discard    F(S) c n (n + 1) / 2 + f(c) n R + f(l) (R + l)
+
+    where B tokens are to be processed by the running requests, which hold R in blocks, c = S - B (at least 1), n =
+    ceil(C / c) - 1, l = C mod c, F(S) are the ticks of a full batch and f(c) those that c tokens add to one. Whose
+    discard is less is a candidate; the candidates drop their KV, except those with the largest discard waste, the
+    targets.
+
+    Running requests (decodes and chunks alike), those on the host and the waiting ones are taken in order of arrival.
+    One that lacks memory takes it from the back of the targets, and a running request then from the last that runs.
+    What is taken goes to the host, only as much as is needed and the out-budget holds; one that needs more is left
+    out. Where the host is full, copies there are dropped, those of the longest remaining call first, else all
+    of the victim. While none waits, the oldest on the host is dropped and waits.
+
+    Guarantee: nothing is known. Running time: as infercept, O(r log r) where chunks run.
+    Source: InferCept's released code, policy V with chunks; the budgets are its profiled lines for the 6B model.
+    """
+
+    name = "infercept-as-released"
+    rule = "by original arrival; calls preserve, or discard if that wastes less; the worst is swapped out on demand"
+    source = "InferCept (arXiv 2402.01869), the released code"
+    knows = "predictions"
+
+    def __init__(self, slope: Fraction = Fraction("0.00462"), offset: Fraction = Fraction("108.99")) -> None:
+        """Take the line of the profiled budgets: tokens swapped for nothing beside a batch of so many tokens."""
+        self.base_in = slope * 384 + offset
+        self.base_out = 384 + self.base_in
+
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        self.targets: list[Job] = []
+
+    # --- budgets and calls ---------------------------------------------------------------------------------------
+
+    def while_paused(self, plan: Plan) -> None:
+        """Set the budgets, drop the oldest on the host if none waits, and choose the targets."""
+        self.ran = len(self.decoding) + len(self.prefilling)
+        block = self.machine.block
+        half = LIMIT if plan.free_blocks is None else Fraction(plan.free_blocks * block, 2)
+        self.limit = self.in_left = max(0, int((self.base_in + half) // block)) * block
+        self.out_left = max(0, int((self.base_out - half) // block)) * block
+        if self.swapped and not self.waiting and self.swapped[0].job.handling == "free":
+            job = self.swapped.pop(0).job
+            self.discard(job, plan)
+            self.enqueue(self.waiting, job, self.key(job))
+        self.choose_targets(plan)
+
+    def choose_targets(self, plan: Plan) -> None:
+        """Drop the KV of all candidates but the worst, which are the targets."""
+        candidates = []
+        preserved = [job for job in self.holding.values() if not job.host]
+        if preserved:
+            waste = self.discard_wastes(preserved)
+            candidates = [job for job in preserved if waste[job.index] < self.preserve_waste(job)]
+        worst = max((waste[job.index] for job in candidates), default=0)
+        for job in candidates:
+            if waste[job.index] < worst:
+                del self.holding[job.index]
+                self.discard(job, plan)
+        parts = [job for job in self.holding.values() if job.host and job.device]
+        self.targets = sorted([*parts, *(job for job in candidates if waste[job.index] == worst)], key=first_come)
+
+    def preserve_waste(self, job: Job) -> int:
+        """Return twice the waste of preserving it for the rest of its call; less than 0 once that is over."""
+        assert job.call_end is not None  # for mypy: it is in a call
+        return 2 * (job.call_end - self.now) * job.blocks * self.machine.block
+
+    def discard_wastes(self, jobs: Sequence[Job]) -> dict[int, int]:
+        """Return twice the waste of discarding each."""
+        running = [*self.decoding, *self.prefilling]
+        held = sum(job.blocks for job in running) * self.machine.block
+        chunk = max(1, self.saturation - sum(job.missing for job in running))
+        full, each = self.ticks(self.saturation), self.added(chunk)
+        wastes = {}
+        for job in jobs:
+            context = job.blocks * self.machine.block
+            n, last = max(0, -(-context // chunk) - 1), context % chunk
+            ramp = full * n * (n + 1) * chunk
+            wastes[job.index] = ramp + 2 * each * n * held + 2 * self.added(last) * (held + last)
+        return wastes
+
+    def ticks(self, tokens: int) -> int:
+        """Return F: the ticks of a batch of so many tokens."""
+        return self.cost.duration(forward(tokens))
+
+    def added(self, tokens: int) -> int:
+        """Return f: the ticks that so many tokens add to a batch."""
+        return self.ticks(1 + tokens) - self.ticks(1)
+
+    # --- memory on demand ----------------------------------------------------------------------------------------
+
+    def fill_decoding(self, plan: Plan) -> None:
+        """Let the running requests process what the budgets leave, in order of arrival whatever their phase."""
+        if not self.prefilling:
+            super().fill_decoding(plan)
+            return
+        for job in sorted([*self.decoding, *self.prefilling], key=first_come):
+            tokens = 0 if job.index in self._evicted else plan.chunk(job)
+            if tokens:
+                self._take_or_evict(job, tokens, (), plan)
+
+    def fill_prefilling(self, plan: Plan) -> None:
+        """Nothing: they are taken with the decodes."""
+
+    def fill_waiting(self, plan: Plan) -> None:
+        """Admit waiting requests, with memory of the targets if need be, up to the first that cannot get any."""
+        while self.waiting:
+            job = self.waiting[0].job
+            tokens = 0 if job.index in self._evicted else plan.chunk(job)
+            if not tokens or not self.free(job, tokens, self.targets, plan):
+                return
+            plan.take(job, tokens)
+            del self.waiting[0]
+            self.run(job)
+
+    def bring(self, job: Job, plan: Plan) -> bool:
+        """Bring back what the budget takes of it, with memory of the targets if need be."""
+        if job.index in self._evicted:  # it has gone out just now
+            return False
+        tokens = min(job.host, self.in_left) if self.machine.partial else job.host
+        self.free(job, tokens, self.targets, plan)
+        return super().bring(job, plan)
+
+    def free(self, job: Job, tokens: int, victims: Sequence[Job], plan: Plan) -> bool:
+        """Take memory from the back of the victims until the device takes `tokens` more; return whether it does."""
+        pool = [victim for victim in victims if victim.device]
+        while (lacking := tokens - self.fitting(job, plan)) > 0:
+            if not pool or lacking > self.out_left:
+                return False
+            self.take_from(pool.pop(), lacking, plan)
+        return True
+
+    def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
+        """Take a running request, with memory of the targets and of the last that run; else leave it out."""
+        others = [other for other in self.holders() if other is not job and other.id not in plan.work]
+        if self.free(job, tokens, self.targets, plan) or self.free(job, tokens, sorted(others, key=first_come), plan):
+            plan.take(job, tokens)
+        elif not plan.work and not plan.swapped_out:  # none could go on
+            super()._take_or_evict(job, tokens, running, plan)
+
+    def take_from(self, victim: Job, lacking: int, plan: Plan) -> None:
+        """Send so many tokens of a victim to the host, in whole blocks from the back; drop it if there is no room."""
+        block = self.machine.block
+        keep = max(0, victim.device - lacking) // block * block if self.machine.partial else 0
+        tokens = victim.device - keep
+        paused = victim.index in self.paused
+        if self.host_room(tokens, victim, plan):
+            plan.swap_out(victim, tokens)
+            self.out_left = max(0, self.out_left - tokens)
+            if not paused:
+                self.to_host(victim)
+        elif victim.id not in plan.swapped_out:  # drops come before swaps
+            if paused:
+                self.holding.pop(victim.index, None)
+                self.discard(victim, plan)
+            else:
+                self.evict(victim, plan)
+
+    def to_host(self, job: Job) -> None:
+        """Put a running request whose KV has gone to the host among those there."""
+        self.leave(job)
+        self.swapped = [entry for entry in self.swapped if entry.job is not job]
+        self._evicted.add(job.index)
+        self.enqueue(self.swapped, job, self.key(job))
+
+    def host_room(self, tokens: int, victim: Job, plan: Plan) -> bool:
+        """Whether the host has room, once copies are dropped there, those of the longest remaining calls first.
+
+        The copy of the first in line is kept: memory is being made for it.
+        """
+        if plan.free_host is None or tokens <= plan.free_host:
+            return True
+        returned = [entry.job for entry in self.swapped[1:]]
+        paused = [job for job in self.paused.values() if job.host and job.handling == "free"]
+        copies = [*returned, *sorted(paused, key=lambda job: (job.call_end, job.index))]
+        copies = [job for job in copies if job is not victim and job.host and job.id not in plan.swapped_out]
+        if plan.free_host + sum(job.host for job in copies) < tokens:
+            return False
+        while tokens > plan.free_host:
+            self.drop_copy(copies.pop(), plan)
+        return True
+
+    def drop_copy(self, job: Job, plan: Plan) -> None:
+        """Drop what the host has of a request (without `partial`, all of it)."""
+        plan.drop(job, job.host if self.machine.partial else None)
+        if job.index in self.paused:
+            return
+        self.swapped = [entry for entry in self.swapped if entry.job is not job]
+        self._evicted.add(job.index)
+        if job.device:
+            self.run(job)
+        else:
+            self.enqueue(self.waiting, job, self.key(job))
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches nothing changes: the out-budget grows as memory fills, for those left out.
+
+        Of the requests in calls none becomes a candidate: the waste of preserving one falls, that of discarding grows.
+        """
+        left_out = len(plan.work) < self.ran or self.swapped or (self.waiting and self.targets)
+        return 1 if left_out else super().steady(view, plan)

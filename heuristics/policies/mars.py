@@ -1,0 +1,164 @@
+"""MARS and LAMPS: calls are handled as predicted before scheduling; the least memory over time goes first."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import Any, ClassVar
+
+from heuristics.engine.job import Job
+from heuristics.engine.min_waste import call_waste, least_waste
+from heuristics.engine.plan import Plan
+from heuristics.engine.unified import Entry, Unified
+from heuristics.engine.view import View
+from heuristics.policies.next_call import NO_CALL, NextCall, next_call
+from heuristics.policies.starvation import StarvationTimers
+from kvcore.instance import Handling
+
+Key = tuple[bool, int, int]
+
+
+class Mars(Unified):
+    """One waiting queue in order of the predicted memory-time of the segment, behind the requests that hold KV.
+
+    A request waits at its arrival, after an eviction, and after a call that discarded or swapped its KV. Its score, in
+    twice the token-ticks, is the KV of the rest of its segment integrated over the ticks of its batches if it runs
+    alone, the refill included, plus the waste of the call at the segment's end, InferCept's (1) to (4) with a full
+    memory. A call that is free is handled as wastes least by the predictions, chosen when the segment begins; a call
+    that the instance handles is ranked with that handling. A request that holds KV goes on; where memory lacks, the
+    one of the largest remaining score is evicted. Admission stops at the first that lacks memory or tokens.
+
+    A request that has waited for `threshold` batches on end is starving until it is done: starving ones go before
+    all others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed anew in
+    every k-th batch only; the score of one that waits does not change.
+
+    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for one in which
+    memory lacks, O(log n) for what happens.
+    Source: MARS (arXiv 2410.18248), Section 3 and Algorithm 1.
+    """
+
+    name = "mars"
+    rule = (
+        "least predicted memory-time of the segment first, its call's waste included; calls as predicted to waste "
+        "least; starving after 100 batches"
+    )
+    source = "MARS (arXiv 2410.18248), Section 3, Algorithm 1"
+    needs = ("evict", "pause", "chunked")
+    knows = "predictions"
+    ranked: ClassVar[bool] = True
+    """Whether the queue is in order of the score, or of the arrival."""
+    new_may_starve: ClassVar[bool] = True
+    """Whether requests that never ran can be starving."""
+
+    def __init__(self, refresh: int = 1, threshold: int = 100) -> None:
+        self.refresh = refresh
+        self.threshold = threshold
+
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        self.timers = StarvationTimers()
+        self.starving: set[int] = set()
+        self.entries: dict[int, Entry] = {}  # as they stand, or last stood, in the queue
+        self.handled: dict[int, tuple[int, Handling, int]] = {}  # segment; its call's handling, and waste
+        self.scores: dict[int, int] = {}  # of those that hold KV, as last refreshed
+
+    # --- the score -----------------------------------------------------------------------------------------------
+
+    def key(self, job: Job) -> Key:
+        """Return whether it is not starving, its score, and its arrival."""
+        score = self.score(job)
+        return job.index not in self.starving, score if self.ranked else 0, job.arrival
+
+    def score(self, job: Job) -> int:
+        """Return twice the token-ticks that it will hold in this segment, and waste in the call that ends it."""
+        now = job.demand.estimate.run(job.device + job.host, max(1, job.missing), job.remaining)
+        return 2 * now.area + self.decided(job)[1]
+
+    def decided(self, job: Job) -> tuple[Handling, int]:
+        """Return how the coming call is handled, and twice its waste; decided once for each segment."""
+        segment, handling, waste = self.handled.get(job.index, (-1, "preserve", 0))
+        if segment != job.segment:
+            handling, waste = chosen(job, next_call(job))
+            self.handled[job.index] = job.segment, handling, waste
+        return handling, waste
+
+    def order(self, jobs: list[Job]) -> list[Job]:
+        """Return the running requests with the one to be evicted first at the end."""
+        return sorted(jobs, key=self._place) if self.ranked else jobs
+
+    def _place(self, job: Job) -> tuple[bool, int, int, int]:
+        score = self.score(job) if self.refresh == 1 else self.scores[job.index]
+        return job.index not in self.starving, score, job.arrival, job.index
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    def at_call(self, job: Job, plan: Plan) -> None:
+        """Handle a free call as was decided when its segment began."""
+        handling = self.handled[job.index][1]
+        if handling == "discard":
+            self.discard(job, plan)
+        elif handling == "swap":
+            self.swap(job, plan)
+
+    def at_return(self, job: Job, now: int) -> None:
+        """Let one that holds KV on the device go on; queue the others with all that wait."""
+        self.decided(job)
+        if job.device and not job.host:
+            self.run(job)
+        else:
+            self.enqueue(self.waiting, job, self.key(job))
+
+    # --- the queue -----------------------------------------------------------------------------------------------
+
+    def observe(self, view: View, plan: Plan) -> None:
+        """Bring the queue up to what has happened, and to what starves by now."""
+        super().observe(view, plan)
+        for job in view.ended:
+            self.starving.discard(job.index)
+            self.timers.cancel(job.index)
+        for index in self.timers.expired(view.batch):
+            self._promote(index)
+        if self.refresh > 1 and view.batch % self.refresh == 0:
+            self.scores.update({job.index: self.score(job) for job in (*self.decoding, *self.prefilling)})
+
+    def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
+        """Put a request into the queue, where its timer begins anew unless it is starving."""
+        entry = self.entries[job.index] = Entry(key, job.index, job)
+        insort(queue, entry)
+        new = not (job.segment or job.generated or job.index in self._evicted)
+        if self.ranked and job.index not in self.starving and (self.new_may_starve or not new):
+            self.timers.start(job.index, self._batch + self.threshold)
+
+    def _promote(self, index: int) -> None:
+        """Put a request before all that are not starving, if it still waits."""
+        entry = self.entries[index]
+        place = bisect_left(self.waiting, entry)
+        if place < len(self.waiting) and self.waiting[place] is entry:
+            del self.waiting[place]
+            self.starving.add(index)
+            self.enqueue(self.waiting, entry.job, (False, *entry.key[1:]))
+
+    def run(self, job: Job) -> None:
+        """Put a request that holds KV among the running ones."""
+        super().run(job)
+        self.scores[job.index] = self.score(job)
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches no request begins to starve, no score is refreshed, and memory is as reserved."""
+        if self.ranked and len(plan.work) < len(self.decoding) + len(self.prefilling):
+            return 1  # which one sits out may change with the scores
+        steps = min(super().steady(view, plan), self.timers.next_expiry() - view.batch)
+        return steps if self.refresh == 1 else min(steps, self.refresh - view.batch % self.refresh)
+
+
+def chosen(job: Job, call: NextCall) -> tuple[Handling, int]:
+    """Return the handling of least waste that is possible, or what the instance asks for, and twice its token-ticks."""
+    estimate = job.demand.estimate
+    machine = estimate.machine
+    if call is NO_CALL or (machine.memory is None and call.handling == "free"):
+        return "preserve", 2 * call.duration * call.context
+    waste = call_waste(estimate, call.context, call.duration)
+    if call.handling != "free":
+        return call.handling, int(getattr(waste, call.handling))
+    handling = least_waste(waste, swap=machine.host_memory is None or call.context <= machine.host_memory)
+    return handling, getattr(waste, handling)

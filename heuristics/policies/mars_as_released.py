@@ -1,0 +1,215 @@
+"""MARS as its released code has it, which differs from the paper in most of what it ranks by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.unified import Entry, Unified
+from heuristics.engine.view import View
+from heuristics.policies.next_call import NextCall, next_call
+from heuristics.policies.score_queue import BATCH, BLOCK, Row, ScoreQueue
+from heuristics.policies.starvation import StarvationTimers
+
+UNIT = Fraction(1, 10**7)
+"""Seconds; the constants are whole numbers of it."""
+TOKEN, FIXED = 408, 169_200
+"""A token and the fixed part of a batch, as the released script sets them for the waste: 0.0408 ms and 16.92 ms."""
+
+
+class MarsAsReleased(Unified):
+    """Running requests first come, first served; waiting ones in order of the released score; no swaps.
+
+    *Handling*, at arrival and at each return: with ctx = the original prompt and the predicted output in whole blocks
+    of 64 tokens, a call of T seconds is preserved if T ctx is at most InferCept's waste of a discard, else recomputed.
+    (The released waste of a swap is always larger.) A call pauses with its KV held. In the next batch, of all paused
+    requests that hold KV by this policy's choice, those of less than the largest waste are dropped if they are to be
+    recomputed; the one of the largest waste is the first to be evicted, whatever its handling, as a whole.
+
+    *Order*: the score of a request is M(b) + 64 b T + M(a) if its call is preserved and M(b) + M(b + a) if not, M(x)
+    being n (n+1)/2 chunks of c = max(1, 384 - tokens in the running batch) tokens for n = ceil(64 x / c), with b the
+    blocks of prompt and predicted output, a those of predicted output and return. It is computed anew for each batch,
+    or in each (`skip` + 1)-th: a request that came in between has score -1, and goes first. Admission stops at the
+    first that lacks memory after the paused target was dropped; memory is given out chunk by chunk.
+
+    *Starvation*: a request that ran before, and has waited for 100 batches since its last call, goes first until its
+    next call, from the batch after. (The released quantum of 100,000 iterations of running is longer than any segment.)
+
+    Scores are double-precision floats, as they were.
+
+    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, and O(w) with w waiting ones
+    for each that is admitted, or where the running batch has changed and tokens are left.
+    Source: the released code of MARS, with the settings of its script.
+    """
+
+    name = "mars-as-released"
+    rule = (
+        "waiting requests by MARS's released score, running ones first come, first served; calls preserve or recompute"
+    )
+    source = "MARS's released code (arXiv 2410.18248)"
+    needs = ("evict", "pause", "chunked")
+    knows = "predictions"
+
+    def __init__(self, skip: int = 0, threshold: int = 100) -> None:
+        self.skip = skip
+        self.threshold = threshold
+
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        self.units = view.tick_seconds / UNIT
+        self.queue = ScoreQueue()
+        self.jobs: dict[int, Job] = {}  # in the queue
+        self.timers = StarvationTimers()
+        self.waited: dict[int, tuple[int, int]] = {}  # batches waited since the last call; since when it waits again
+        self.wastes: dict[int, tuple[Fraction, bool]] = {}  # of the coming call; whether it is to be recomputed
+        self.kept: dict[int, Job] = {}  # paused, and held by this policy's choice
+        self.targets: list[Job] = []  # of them, those of the largest waste
+        self._kept_changed = False
+
+    # --- the handling --------------------------------------------------------------------------------------------
+
+    def classify(self, job: Job) -> None:
+        """Choose the handling of the coming call, note its waste, and what the score is made of."""
+        call = next_call(job)
+        duration = call.duration * self.units
+        context = _blocks(job.prompt + job.remaining) * BLOCK
+        keep, discard = duration * context, self.discard_waste(context)
+        self.wastes[job.index] = min(keep, Fraction(discard)), keep > discard
+        self.queue.put(job.index, _row(job, call, float(duration), recompute=keep > discard))
+
+    def discard_waste(self, context: int) -> int:
+        """Return InferCept's waste of a discard, in tokens times 100 ns."""
+        chunk = max(BATCH - self.in_flight(), 1)
+        chunks, last = max(-(-context // chunk) - 1, 0), context % chunk
+        running = sum(job.blocks for job in (*self.decoding, *self.prefilling)) * self.machine.block
+        recomputed = (TOKEN * BATCH + FIXED) * chunks * (chunks + 1) // 2 * chunk
+        return recomputed + TOKEN * chunk * chunks * running + TOKEN * last * (running + last)
+
+    def in_flight(self) -> int:
+        """Return the tokens that the running requests have before them."""
+        return len(self.decoding) + sum(job.missing for job in self.prefilling)
+
+    def at_call(self, job: Job, plan: Plan) -> None:
+        """Hold the KV of a free call for now."""
+        self.kept[job.index] = job
+        self._kept_changed = True
+
+    def while_paused(self, plan: Plan) -> None:
+        """Drop what is to be recomputed, but for the requests of the largest waste, which are the first victims."""
+        if not self._kept_changed:
+            return
+        most = max((self.wastes[index][0] for index in self.kept), default=Fraction(0))
+        for index, job in list(self.kept.items()):
+            waste, recompute = self.wastes[index]
+            if waste < most and recompute:
+                self._release(job, plan)
+        self.targets = [job for index, job in self.kept.items() if self.wastes[index][0] == most]
+        self._kept_changed = False
+
+    def at_return(self, job: Job, now: int) -> None:
+        """Let one that holds KV go on, queue the others; the next call is classified now."""
+        if self.kept.pop(job.index, None) is not None:
+            self._kept_changed = True
+            self.targets = [other for other in self.targets if other is not job]
+        self.classify(job)
+        if job.device and not job.host:
+            self.run(job)
+        else:
+            self.enqueue(self.waiting, job, job.arrival)
+
+    # --- eviction ------------------------------------------------------------------------------------------------
+
+    def victim(self, job: Job, running: Sequence[Job], plan: Plan) -> Job | None:
+        """Return the paused request of the largest waste, or else the last that came of the running ones."""
+        return self._target(plan) or super().victim(job, running, plan)
+
+    def evict(self, job: Job, plan: Plan) -> None:
+        """Drop the KV of a paused or a running request."""
+        if job.index in self.kept:
+            self.targets.remove(job)
+            self._release(job, plan)
+        else:
+            super().evict(job, plan)
+
+    def _target(self, plan: Plan) -> Job | None:
+        """Return the paused request that goes first; the next is chosen in the next batch, or if this has no work."""
+        if not self.targets and not plan.work:
+            self.while_paused(plan)
+        return self.targets[-1] if self.targets else None
+
+    def _release(self, job: Job, plan: Plan) -> None:
+        del self.kept[job.index]
+        self._kept_changed = True
+        self.discard(job, plan)
+
+    # --- the queue -----------------------------------------------------------------------------------------------
+
+    def observe(self, view: View, plan: Plan) -> None:
+        """Bring the queue up to what has happened, and to what starves by now."""
+        for job in view.called:
+            self.queue.promote(job.index, False)
+            self.waited[job.index] = 0, 0
+        super().observe(view, plan)
+        for index in self.timers.expired(view.batch):
+            self.queue.promote(index)
+
+    def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
+        """Put a request into the queue; if it ran before, its timer goes on."""
+        new = not (job.segment or job.generated or job.index in self._evicted)
+        if new:
+            self.classify(job)
+        self.queue.add(job.index, job.arrival)
+        self.jobs[job.index] = job
+        if not new and not self.queue.is_promoted(job.index):
+            waited = self.waited.get(job.index, (0, 0))[0]
+            self.waited[job.index] = waited, self._batch
+            self.timers.start(job.index, self._batch + 1 + self.threshold - waited)
+
+    def fill_waiting(self, plan: Plan) -> None:
+        """Admit in order of the score, up to the first that lacks memory once the paused target is dropped."""
+        asked = len(self.queue) > 0 and plan.tokens_left > 0
+        if self._batch % (self.skip + 1) == 0 and len(self.queue) and (asked or self.skip):
+            self.queue.refresh(self.in_flight())
+        while asked and len(self.queue) and plan.tokens_left > 0:
+            place = self.queue.first()
+            job = self.jobs[self.queue.places[place][1]]
+            tokens = 0 if job.index in self._evicted else plan.chunk(job)
+            if not tokens or not self._make_room(job, tokens, plan):
+                return
+            plan.take(job, tokens)
+            self._joined(job, place)
+
+    def _make_room(self, job: Job, tokens: int, plan: Plan) -> bool:
+        while not self._fits(job, tokens, plan):
+            target = self._target(plan)
+            if target is None:
+                return False
+            self.evict(target, plan)
+        return True
+
+    def _joined(self, job: Job, place: int) -> None:
+        self.queue.remove(place)
+        del self.jobs[job.index]
+        self.timers.cancel(job.index)
+        self.prefilling.append(job)
+        waited, since = self.waited.get(job.index, (0, self._batch))
+        self.waited[job.index] = waited + self._batch - since, 0
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches no request begins to starve, no score is refreshed, and memory is as reserved."""
+        steps = min(super().steady(view, plan), self.timers.next_expiry() - view.batch)
+        return steps if not self.skip else min(steps, self.skip + 1 - view.batch % (self.skip + 1))
+
+
+def _blocks(tokens: int) -> int:
+    return -(-tokens // BLOCK)
+
+
+def _row(job: Job, call: NextCall, duration: float, *, recompute: bool) -> Row:
+    """Return what the score of a request is made of, for a call of `duration` times 100 ns."""
+    before, after = _blocks(job.prompt + job.remaining), _blocks(job.remaining + call.returns)
+    return Row(before, before + after, 0.0) if recompute else Row(before, after, before * BLOCK * duration)

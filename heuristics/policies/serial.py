@@ -1,0 +1,35 @@
+"""One request after another."""
+
+from __future__ import annotations
+
+from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Policy
+from heuristics.engine.view import View
+from kvcore.instance import LIMIT
+
+
+class Serial(Policy):
+    """The requests one after another in order of arrival, each alone from its first token to its last.
+
+    While it is in a call, the machine waits. Free calls preserve: no other needs the memory.
+
+    Guarantee: it succeeds on every instance, because every request fits alone. Nothing better is known.
+    Running time: O(1) for a batch.
+    Source: the argument that every instance is feasible.
+    """
+
+    name = "serial"
+    rule = "one request after another in order of arrival; the machine waits during calls"
+    source = "always feasible; the fall-back"
+    knows = "online"
+    free_calls = "preserve"
+
+    def decide(self, view: View, plan: Plan) -> None:
+        """Let the earliest request work, unless it is in a call."""
+        first = next(iter(view.present), None)
+        if first is not None and not first.calling:
+            plan.take(first)
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return the most there is: it goes on with the request until that calls or ends."""
+        return LIMIT

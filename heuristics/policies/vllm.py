@@ -1,0 +1,25 @@
+"""vLLM's scheduler: prefills first, whole; on a lack of memory the last that came is recomputed."""
+
+from __future__ import annotations
+
+from heuristics.engine.unified import Unified
+
+
+class Vllm(Unified):
+    """Prefill-only batches while a waiting request fits, in order; otherwise every running request decodes.
+
+    A running request that lacks a block evicts the last of the running ones, which waits with its whole context to be
+    refilled. A request that calls is ended there, its KV dropped, and comes back as a new one: to the end of the queue.
+
+    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
+    Source: vLLM as INFERMAX models it (Table 1; no watermark), and InferCept's "Discard" (Section 3.2).
+    """
+
+    name = "vllm"
+    rule = (
+        "prefills first, whole, in order of arrival; the last comer is evicted; calls discard, and requeue at the end"
+    )
+    source = "vLLM; INFERMAX (arXiv 2411.07447), Table 1; InferCept (arXiv 2402.01869), Section 3.2: Discard"
+    hybrid = False
+    chunked = False
+    prefill_first = True

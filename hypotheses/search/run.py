@@ -1,0 +1,168 @@
+"""The search for a policy's worst instance of a family: every member of small sizes, then annealing, then shrinking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from heuristics import Policy, PolicyError, get_policy
+from hypotheses.search.ratio import Claim, Optima, judge
+from hypotheses.search.shrinking import shrink
+from hypotheses.search.space import SearchSpace
+from kvcore.instance import Instance
+
+ENUMERATED = 5_000
+"""A family of more members (up to the order of requests) is not listed, but searched."""
+
+POINTS = 20
+"""Points of the annealing for each step at most; those where no instance is, since a request would not fit, are
+none."""
+
+
+@dataclass
+class Search:
+    """What a search has seen: the worst instance, and of which sizes it has seen every one."""
+
+    claim: Claim | None = None
+    looked: int = 0
+    """Instances judged."""
+    undecided: int = 0
+    """Of these, those whose optimum is not proved; their ratio counts as value / best schedule."""
+    failed: int = 0
+    """Instances on which the policy gives no schedule."""
+    failure: PolicyError | None = None
+    complete: list[int] = field(default_factory=list)
+    """Sizes (requests) of which every member was judged, each with a proved optimum: no member is worse."""
+    unshrunk: Claim | None = None
+    stopped: str = "ended"
+    """Why the search ended: "ended" (steps, or nothing left), "time limit" or "interrupted"."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what scripts read."""
+        counts = {"looked": self.looked, "undecided": self.undecided, "failed": self.failed}
+        claim = None if self.claim is None else self.claim.to_json()
+        return {"claim": claim, **counts, "complete": self.complete, "stopped": self.stopped}
+
+
+Progress = Callable[[Search, float], None]
+"""Called after every instance with what is known and the seconds since the start."""
+
+
+def search(
+    family: SearchSpace,
+    policy: str | Policy,
+    objective: str = "total-flow-time",
+    *,
+    seconds: float | None = None,
+    steps: int = 2_000,
+    seed: int = 0,
+    optima: Optima | None = None,
+    progress: Progress | None = None,
+) -> Search:
+    """Look for the instance of `family` on which `policy` has the largest ratio to the optimum.
+
+    Sizes from one request on are listed whole while they have at most `ENUMERATED` members; if the largest is not
+    listed, `steps` members of it are tried by simulated annealing, with `seed`. The worst is then shrunk. `seconds`
+    ends listing and annealing after the first instance (None: no limit). Ctrl-C ends the search with the worst so far.
+    Without `seconds` the same arguments give the same result, unless an exact search strikes its limits. `optima` may
+    be shared by hunts.
+
+    Raises BadInput for an unknown policy or objective, and Unsuited where the machine is not one for the policy.
+    """
+    chosen = get_policy(policy) if isinstance(policy, str) else policy
+    run = _RunningSearch(chosen, optima or Optima(objective), seconds, progress)
+    try:
+        run.search(family, steps, seed)
+        run.shrink()
+    except KeyboardInterrupt:
+        run.seen.stopped = "interrupted"
+    return run.seen
+
+
+class _Enough(Exception):
+    """The time is over."""
+
+
+class _Done(Exception):
+    """All steps of the annealing are made."""
+
+
+class _RunningSearch:
+    """One search on its way."""
+
+    def __init__(self, policy: Policy, optima: Optima, seconds: float | None, progress: Progress | None) -> None:
+        self.policy, self.optima, self.progress = policy, optima, progress
+        self.started = time.monotonic()
+        self.deadline = None if seconds is None else self.started + seconds
+        self.seen = Search()
+
+    def search(self, family: SearchSpace, steps: int, seed: int) -> None:
+        """List what is small enough, then anneal, until the time is over."""
+        try:
+            for n in range(1, family.requests + 1):
+                size = replace(family, requests=n)
+                if size.count() <= ENUMERATED:
+                    self.every(size)
+            if family.count() > ENUMERATED:
+                self.anneal(family, steps, seed)
+        except _Enough:
+            self.seen.stopped = "time limit"
+
+    def every(self, family: SearchSpace) -> None:
+        """Judge every member."""
+        doubts = self.seen.undecided + self.seen.failed
+        for member in family.members():
+            self.look(member)
+        if self.seen.undecided + self.seen.failed == doubts:
+            self.seen.complete.append(family.requests)
+
+    def anneal(self, family: SearchSpace, steps: int, seed: int) -> None:
+        """Try members by simulated annealing."""
+        from hypotheses.search.anneal import maximise
+
+        last = self.seen.looked + steps
+
+        def height(numbers: Sequence[int]) -> float:
+            if self.seen.looked >= last:
+                raise _Done
+            member = family.member(numbers)
+            claim = None if member is None else self.look(member)
+            return 0.0 if claim is None else float(claim.at_least)
+
+        with suppress(_Done):
+            maximise(height, family.axes(), POINTS * steps, seed)
+
+    def shrink(self) -> None:
+        """Shrink the worst, whatever the time; Ctrl-C keeps the smallest so far."""
+        self.seen.unshrunk, self.deadline = self.seen.claim, None
+        if self.seen.claim is not None:
+            self.seen.claim = shrink(self.seen.claim, self.smaller)
+
+    def smaller(self, instance: Instance) -> Claim | None:
+        """Judge an instance that is smaller than the worst so far, and keep it if it is as bad."""
+        before, claim = self.seen.claim, self.look(instance)
+        if claim is not None and before is not None and claim.at_least == before.at_least:
+            self.seen.claim = claim
+        return claim
+
+    def look(self, instance: Instance) -> Claim | None:
+        """Judge an instance and keep it if it is worse than all before; None where the policy gives no schedule."""
+        now, seen = time.monotonic(), self.seen
+        if self.deadline is not None and now > self.deadline and seen.looked:
+            raise _Enough
+        seen.looked += 1
+        try:
+            claim = judge(instance, self.policy, self.optima)
+        except PolicyError as error:
+            seen.failed += 1
+            seen.failure = seen.failure or error
+            return None
+        seen.undecided += not claim.proved
+        if seen.claim is None or claim.at_least > seen.claim.at_least:
+            seen.claim = claim
+        if self.progress is not None:
+            self.progress(seen, now - self.started)
+        return claim

@@ -1,0 +1,86 @@
+"""Make a counterexample smaller for as long as it stays as bad: fewer requests, calls and tokens, shorter calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pydantic import ValidationError
+
+from hypotheses.search.ratio import Claim
+from kvcore.instance import Call, Instance, Request, Segment
+
+Judge = Callable[[Instance], Claim | None]
+"""What an instance shows; None where the policy gives no schedule."""
+
+
+def shrink(claim: Claim, judge: Judge) -> Claim:
+    """Return a claim of at least the same ratio (of `at_least`) on an instance that no one step makes smaller.
+
+    Each step of `smaller` takes away from the instance, so this ends; a larger ratio is welcome.
+    """
+    while (better := _step(claim, judge)) is not None:
+        claim = better
+    return claim
+
+
+def _step(claim: Claim, judge: Judge) -> Claim | None:
+    """Return the first smaller instance that is as bad, or None."""
+    for instance in smaller(claim.instance):
+        found = judge(instance)
+        if found is not None and found.at_least >= claim.at_least:
+            return found
+    return None
+
+
+def smaller(instance: Instance) -> Iterator[Instance]:
+    """Yield the instances that are one step smaller, the largest steps first; those that cannot be are left out."""
+    requests = instance.requests
+    if len(requests) > 1:
+        for i in range(len(requests)):
+            yield from _made(instance, [*requests[:i], *requests[i + 1 :]])
+    for i, request in enumerate(requests):
+        for less in _less(request):
+            yield from _made(instance, [*requests[:i], less, *requests[i + 1 :]])
+    memory = instance.machine.memory
+    if memory is not None and memory > 1:
+        yield from _made(instance, list(requests), memory - 1)
+
+
+def _made(instance: Instance, requests: list[Request], memory: int | None = None) -> Iterator[Instance]:
+    """Yield the instance with these requests, numbered anew and the first arrival at tick 0, if it is possible."""
+    first = min(request.arrival for request in requests)
+    numbered = tuple(r.replace(id=f"R{i}", arrival=r.arrival - first) for i, r in enumerate(requests, 1))
+    machine = instance.machine if memory is None else instance.machine.replace(memory=memory)
+    try:
+        yield instance.replace(requests=numbered, machine=machine)
+    except ValidationError:  # a request would no longer fit
+        return
+
+
+def _less(request: Request) -> Iterator[Request]:
+    """Yield the request with a call less, or with a number halved or lower by one."""
+    segments = request.segments
+    for k, segment in enumerate(segments):
+        if segment.call is not None:
+            yield request.replace(segments=(*segments[:k], *segments[k + 1 :]))
+    yield from (request.replace(arrival=less) for less in _lower(request.arrival, 0))
+    yield from (request.replace(prompt=less) for less in _lower(request.prompt, 1))
+    for k, segment in enumerate(segments):
+        for less in _less_segment(segment):
+            yield request.replace(segments=(*segments[:k], less, *segments[k + 1 :]))
+
+
+def _less_segment(segment: Segment) -> Iterator[Segment]:
+    yield from (segment.replace(decode=less) for less in _lower(segment.decode, 1))
+    if segment.call is not None:
+        yield from (segment.replace(call=call) for call in _less_call(segment.call))
+
+
+def _less_call(call: Call) -> Iterator[Call]:
+    yield from (call.replace(duration=less) for less in _lower(call.duration, 0))
+    yield from (call.replace(returns=less) for less in _lower(call.returns, 0))
+
+
+def _lower(number: int, least: int) -> list[int]:
+    """Return smaller numbers to try: half, and one less."""
+    return sorted({less for less in (number // 2, number - 1) if least <= less < number})

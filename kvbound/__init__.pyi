@@ -1,0 +1,76 @@
+# The whole public interface: what `import kvbound as kv` gives, and the module that each name comes from.
+
+# What a schedule is about
+from kvcore import __version__ as __version__
+from kvcore.cost import Cost as Cost
+from kvcore.cost import CostFunction as CostFunction
+from kvcore.cost import Features as Features
+from kvcore.errors import BadInput as BadInput
+from kvcore.errors import MissingTool as MissingTool
+from kvcore.instance import Instance as Instance
+from kvcore.instance import Machine as Machine
+from kvcore.instance import Request as Request
+from kvcore.instance import Segment as Segment
+from kvcore.instance import Call as Call
+from kvcore.instance import Slo as Slo
+from kvcore.schedule import Batch as Batch
+from kvcore.schedule import Schedule as Schedule
+
+# What decides
+from kvcore.referee import verify_schedule as verify_schedule
+from kvcore.referee import InvalidSchedule as InvalidSchedule
+from kvcore.trace import Trace as Trace
+from kvcore.metrics import OBJECTIVES as OBJECTIVES
+from kvcore.metrics import objective_value as objective_value
+from kvcore.metrics import measures as measures
+from kvcore.metrics import handlings as handlings
+from kvcore.summary import summary as summary
+from kvcore.certificates import verify_certificate as verify_certificate
+from kvcore.certificates import InvalidCertificate as InvalidCertificate
+from kvcore.certificates import Certificate as Certificate
+from kvcore.result import Result as Result
+from kvcore.result import Horizon as Horizon
+
+# Instances and files
+from workloads.builtin import load_instance as load_instance
+from workloads.builtin import builtin_instance as builtin_instance
+from workloads.generators import generate as generate
+from workloads.importers import read_agent_traces as read_agent_traces
+from workloads.importers import read_azure as read_azure
+from workloads.importers import read_infercept as read_infercept
+from kvcore.files import read_instance as read_instance
+from kvcore.files import read_schedule as read_schedule
+from kvcore.files import write_text as write_text
+from kvcore.certificates import read_certificate as read_certificate
+from kvcore.coarsen import coarsen as coarsen
+from kvcore.coarsen import fine_bound as fine_bound
+from kvcore.coarsen import lift as lift
+
+# Policies, optima, bounds
+from heuristics import POLICIES as POLICIES
+from heuristics import get_policy as get_policy
+from heuristics import run_policy as run_policy
+from heuristics import PolicyError as PolicyError
+from heuristics import Unsuited as Unsuited
+from solvers import simulate_policy as simulate
+from solvers import solve as solve
+from solvers.ladder import climb as bound
+from kvbound.comparison import compare as compare
+from kvbound.comparison import Comparison as Comparison
+
+# Claims, counterexamples, sweeps
+from hypotheses import Hypothesis as Hypothesis
+from hypotheses import Verdict as Verdict
+from hypotheses import check as check
+from hypotheses.files import load as load_hypothesis
+from hypotheses.search import SearchSpace as SearchSpace
+from hypotheses.search import search as search
+from sweeps import sweep as sweep
+
+# Pictures and reports
+from kvbound.plots import compare_schedules as compare_schedules
+from kvbound.plots import gantt as gantt
+from kvbound.plots import memory as memory
+from kvbound.plots import ladder as ladder
+from kvbound.plots import save as save
+from kvbound.report import Report as Report

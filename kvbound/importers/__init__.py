@@ -1,7 +1,0 @@
-"""Traces of real requests as instances: one file for each source; `docs/data.md` describes their formats."""
-
-from kvbound.importers.agent_traces import read_agent_traces
-from kvbound.importers.azure import read_azure
-from kvbound.importers.infercept import contended_machine, infercept_slice, read_infercept
-
-__all__ = ["contended_machine", "infercept_slice", "read_agent_traces", "read_azure", "read_infercept"]

@@ -1,0 +1,93 @@
+"""Policies on one instance, each schedule executed by the referee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from heuristics import POLICIES, PolicyError, Unsuited, get_policy
+from kvcore.instance import Instance
+from kvcore.result import Result
+from kvcore.schedule import Schedule
+from kvcore.summary import summary
+from kvcore.trace import Trace
+from solvers import simulate_policy
+
+Watch = Callable[[str], AbstractContextManager[Any]]
+"""Makes what is shown while something goes on, from words for it; what it gives takes the progress of a solve."""
+
+
+def unwatched(_: str) -> AbstractContextManager[None]:
+    """Show nothing."""
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One policy on one instance: its row, and its schedule (None: it could not run)."""
+
+    row: dict[str, Any]
+    schedule: Schedule | None = None
+    trace: Trace | None = None
+
+
+def simulate_policies(
+    instance: Instance,
+    policies: Sequence[str],
+    objective: str = "total-flow-time",
+    handling: str = "as-given",
+    *,
+    window: Fraction | None = None,
+    strict: bool = True,
+    predictions: str = "exact",
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> tuple[list[Simulation], bool]:
+    """Run policies, until Ctrl-C or SIGTERM: return what has run, and whether that came.
+
+    What keeps a policy from running is raised if `strict`, and else stands in its row under `error`. `window` is what
+    `kvcore.summary` takes, `predictions` and `seed` what `solvers.simulate_policy` does.
+    """
+    runs: list[Simulation] = []
+    try:
+        for policy in policies:
+            with watch(f"{policy} on {instance.name}"):
+                runs.append(_simulate(instance, policy, objective, handling, window, strict, predictions, seed))
+    except KeyboardInterrupt:
+        return runs, True
+    return runs, False
+
+
+def _simulate(
+    instance: Instance,
+    policy: str,
+    objective: str,
+    handling: str,
+    window: Fraction | None,
+    strict: bool,
+    predictions: str,
+    seed: int,
+) -> Simulation:
+    try:
+        result = simulate_policy(instance, policy, objective, handling=handling, predictions=predictions, seed=seed)
+    except (PolicyError, Unsuited) as error:
+        if strict:
+            raise
+        freed = instance.with_free_calls() if handling == "free" else instance
+        return Simulation(Result(freed, objective, policy=policy, extra={"error": str(error)}).to_json())
+    assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
+    row = {**result.to_json(), "measures": summary(result.trace, window)}
+    return Simulation(row, result.schedule, result.trace)
+
+
+def policy_names(text: str) -> list[str]:
+    """Return the policies that a comma-separated list (or `all`) names; BadInput for an unknown one."""
+    if text == "all":
+        return list(POLICIES)
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        get_policy(name)
+    return names

@@ -1,0 +1,52 @@
+"""No request is faster than it would be alone: the longest chain of batches and calls."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.least import least_batches, least_prefill, least_work
+from kvcore.certificates.proof import Proof, add_up
+from kvcore.cost import Cost
+from kvcore.instance import Instance, Request
+from kvcore.metrics import Value, check_objective, weight
+
+
+class Alone(Proof):
+    """Each request takes at least its own batches, each of least duration, and its calls."""
+
+    kind: Literal["alone"] = "alone"
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return what the objective is if no request waits for another: no more work than reading the instance."""
+        requests = instance.requests
+        batches = [least_batches(instance.machine, request) for request in requests]
+        step = least_work(instance)
+        if check_objective(objective) == "busy-time":
+            return step * max(total for _, total in batches)
+        times = [_times(instance.cost, step, request, *each) for request, each in zip(requests, batches, strict=True)]
+        if objective == "makespan":
+            return max(request.arrival + last for request, (_, last) in zip(requests, times, strict=True))
+        if objective == "max-flow-time":
+            return max(last for _, last in times)
+        if objective == "late-requests":
+            return sum(is_late_alone(request, *time) for request, time in zip(requests, times, strict=True))
+        counted = 0 if objective == "total-ttft" else 1
+        return add_up([weight(r, objective) * time[counted] for r, time in zip(requests, times, strict=True)])
+
+    @property
+    def why(self) -> str:
+        """The argument in words."""
+        return "no request is faster than alone: its batches, each of least duration, and its calls"
+
+
+def _times(cost: Cost, step: int, request: Request, first: int, total: int) -> tuple[int, int]:
+    """Return ticks to the first token and to the last one, in so many batches of `step` ticks at the least."""
+    begun = max(first * step, least_prefill(cost, request.prompt))
+    return begun, begun + (total - first) * step + request.call_time
+
+
+def is_late_alone(request: Request, first: int, last: int) -> bool:
+    """Whether an SLO is exceeded even alone, `first` and `last` ticks after the arrival until these tokens."""
+    taken = zip((first, last, last - first), request.slo_ticks, strict=True)
+    return any(most is not None and ticks > most for ticks, most in taken)

@@ -1,0 +1,36 @@
+"""What a checker may take, of work and of memory: it counts that first, and then begins."""
+
+from __future__ import annotations
+
+MOST_WORK = 2**39
+"""Steps of about a nanosecond each: nine minutes."""
+MOST_MEMORY = 2**32
+"""Bytes at any one time."""
+CALL = 1500
+"""Steps of a call to numpy, however small its arrays."""
+
+
+class InvalidCertificate(Exception):
+    """A certificate that does not prove what it claims; the text says why, in one line."""
+
+
+class Budget:
+    """What is left for one certificate; the proofs inside it share the work."""
+
+    def __init__(self, work: int = MOST_WORK, memory: int = MOST_MEMORY) -> None:
+        self.work = work
+        self.memory = memory
+
+    def spend(self, what: str, work: int, memory: int = 0) -> None:
+        """Take so many steps and bytes, or raise InvalidCertificate if there are not so many: `what` is to blame."""
+        if memory > self.memory:
+            raise InvalidCertificate(
+                f"{what} would take too much memory to check, about {memory >> 20} MiB of {self.memory >> 20}: "
+                "give a smaller proof, or coarsen the instance"
+            )
+        if work > self.work:
+            raise InvalidCertificate(
+                f"{what} would take too long to check, about {work // 10**9} s where {self.work // 10**9} are left: "
+                "give a smaller proof, or coarsen the instance"
+            )
+        self.work -= work

@@ -1,0 +1,104 @@
+"""The certificate file and its checker."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, floor
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+import kvcore
+from kvcore.certificates.kinds import AnyProof
+from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.files import parse, read_text
+from kvcore.instance import Instance, Name, Noun
+from kvcore.metrics import Value, check_objective
+
+HORIZON = "no batches are counted: the argument holds for schedules of any length"
+
+FINEST = 10**18
+"""Fractions with larger denominators (sums over thousands of requests) are rounded down."""
+
+Bound = Annotated[str, Field(max_length=400, pattern=r"^-?[0-9]+(/0*[1-9][0-9]*)?$")]
+
+
+class Certificate(Noun):
+    """A lower bound on an objective of an instance, and the proof that anyone can recompute it from.
+
+    `bound` is in text: a whole number, or a fraction for normalized-latency. `why` and `made_by` are for people.
+    """
+
+    format: Literal["kvbound-certificate"] = "kvbound-certificate"
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    instance_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    objective: Name
+    bound: Bound
+    why: Name = ""
+    horizon: Name = HORIZON
+    made_by: Name = ""
+    proof: AnyProof
+
+    @property
+    def value(self) -> Value:
+        """The bound that it claims, as a number."""
+        claimed = Fraction(self.bound)
+        return claimed if self.objective == "normalized-latency" else ceil(claimed)
+
+    def to_json(self) -> str:
+        """Return the certificate file as text."""
+        return self.model_dump_json()
+
+
+def read_certificate(source: str | Path) -> Certificate:
+    """Read a certificate file (`-`: standard input). BadInput says what is wrong with it."""
+    return parse(Certificate, read_text(source), str(source))
+
+
+def certify(instance: Instance, objective: str, proof: Proof, value: Value | None = None) -> Certificate:
+    """Return the certificate of the bound that a proof gives (InvalidCertificate if it gives none).
+
+    `value` is what `proof.value` has returned, where that was called before.
+    """
+    value = proof.value(instance, objective) if value is None else value
+    return Certificate.model_validate(
+        {
+            "instance_sha256": instance.sha256,
+            "objective": objective,
+            "bound": str(rounded(value, objective)),
+            "why": proof.why,
+            "made_by": f"kvbound {kvcore.__version__}",
+            "proof": proof,
+        }
+    )
+
+
+def verify_certificate(instance: Instance, certificate: Certificate) -> Value:
+    """Return the lower bound that the certificate proves, at least the one that it claims.
+
+    It is recomputed in exact arithmetic from the instance and the numbers of the proof; no solver is called.
+
+    Raises:
+        InvalidCertificate: it is of another instance, its argument does not hold here, or it proves less.
+        BadInput: its objective is none.
+    """
+    objective = check_objective(certificate.objective)
+    if certificate.instance_sha256 != instance.sha256:
+        raise InvalidCertificate(
+            f"it is of another instance: {certificate.instance_sha256[:12]}.., not {instance.sha256[:12]}.."
+        )
+    try:
+        proved = rounded(certificate.proof.value(instance, objective), objective)
+    except RecursionError:
+        raise InvalidCertificate("its proof is nested too deeply") from None
+    if certificate.value > proved:
+        raise InvalidCertificate(f"it claims {certificate.bound}, but proves {proved} only")
+    return proved
+
+
+def rounded(bound: Value, objective: str) -> Value:
+    """Round up to a whole number where every value is one, and else down to one of `FINEST` parts, if it is no such."""
+    if objective != "normalized-latency":
+        return ceil(bound)
+    return Fraction(bound) if Fraction(bound).denominator <= FINEST else Fraction(floor(bound * FINEST), FINEST)

@@ -1,0 +1,128 @@
+"""What can run together at a tick: a network of configurations, with prices for starting a request and for memory.
+
+Let x be a schedule: a start t for each request i, of cost c(i, t). Give each request i of the network a price y(i), and
+each tick a price p(t) >= 0 for a block of memory M; p is 0 after the last one given. As each starts once and never
+more than M blocks are taken,
+
+    cost(x) >= sum of y(i) - M * sum of p(t) + sum over i of [c(i, t) + what i pays for memory - y(i), in the network]
+
+A request outside the network pays at least what its cheapest start costs. Those in the network start along a path from
+one configuration to the next, and pay at least what the cheapest path costs, on which a request may run any number of
+times. From some tick on no start costs less than its price, so a path that goes on costs no less: there is no horizon.
+`docs/start_time.md` says when a schedule is nothing but starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.running import Running
+from kvcore.instance import Instance
+from kvcore.rigid import MAX_TICKS, Kind, kinds_of, memory_of, why_not_rigid
+
+Array = npt.NDArray[np.int64]
+Price = Annotated[int, Field(ge=-(10**15), le=10**15)]
+
+MOST = 4_000_000
+"""Configurations, at most."""
+MOST_STEPS = 4_000_000_000
+"""Configurations times ticks, at most."""
+LARGEST = 1 << 61
+"""No sum of prices may reach this."""
+
+
+class Configurations(Proof):
+    """Prices in units of 1 / `scale`: of a block of memory at each tick, and of the start of each request.
+
+    `memory[t]` belongs to tick t after the first arrival. `starts` has an entry for each request of the instance: its
+    price, or None if it stays out of the network. Requests that are alike have the same.
+    """
+
+    kind: Literal["configurations"] = "configurations"
+    scale: Annotated[int, Field(ge=1, le=10**6)] = 1
+    memory: Annotated[tuple[Annotated[int, Field(ge=0, le=10**15)], ...], Field(max_length=MAX_TICKS)]
+    starts: Annotated[tuple[Price | None, ...], Field(min_length=1, max_length=MAX_TICKS)]
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> int:
+        """Return the least cost under the prices, less what all memory costs, rounded up."""
+        reason = why_not_rigid(instance, objective)
+        if reason is not None:
+            raise InvalidCertificate(f"configurations are for requests that run from start to end: {reason}")
+        kinds = kinds_of(instance, objective)
+        prices = self._by_kind(instance, kinds)
+        memory = memory_of(instance, kinds)
+        self._check_size(kinds, memory)
+        inside = [(kind, price) for kind, price in zip(kinds, prices, strict=True) if price is not None]
+        outside = [kind for kind, price in zip(kinds, prices, strict=True) if price is None]
+        bound = sum(kind.count * price for kind, price in inside) - memory * sum(self.memory)
+        self._spend(outside, len(self.memory) + 1, budget)
+        of_memory = np.array(self.memory, np.int64)
+        bound += sum(kind.count * self._least(kind, of_memory) for kind in outside)
+        return -(-(bound + self._network(inside, of_memory, memory, budget)) // self.scale)
+
+    @property
+    def why(self) -> str:
+        """The argument in words."""
+        inside = sum(price is not None for price in self.starts)
+        return f"{inside} requests run only in what fits together; the other {len(self.starts) - inside} pay for memory"
+
+    def _by_kind(self, instance: Instance, kinds: Sequence[Kind]) -> list[int | None]:
+        if len(self.starts) != len(instance.requests):
+            raise InvalidCertificate(f"it has prices for {len(self.starts)} requests, not {len(instance.requests)}")
+        prices = [{self.starts[instance.index[id]] for id in kind.ids} for kind in kinds]
+        for kind, of_kind in zip(kinds, prices, strict=True):
+            if len(of_kind) > 1:
+                raise InvalidCertificate(f"requests that are alike must have the same price; {kind.ids[0]} has another")
+        return [of_kind.pop() for of_kind in prices]
+
+    def _check_size(self, kinds: Sequence[Kind], memory: int) -> None:
+        """Refuse prices whose sums could exceed 64 bits."""
+        ticks = 2 * MAX_TICKS
+        start = max(self.scale * kind.cost(ticks) + max(self.memory, default=0) * sum(kind.load) for kind in kinds)
+        most = max(start, ticks * memory * max(abs(price or 0) for price in self.starts))
+        if most >= LARGEST:
+            raise InvalidCertificate("its prices are too large")
+
+    def _costs(self, kind: Kind, of_memory: Array, ticks: int) -> Array:
+        """Return what a start costs, with the memory that it takes, at each of these ticks from the release on."""
+        price = np.zeros(ticks + kind.length, np.int64)
+        given = of_memory[kind.release : kind.release + len(price)]
+        price[: len(given)] = given
+        costs: Array = self.scale * kind.rate * (np.arange(ticks) + kind.span)
+        return costs + np.correlate(price, kind.profile, "valid")[:ticks]
+
+    def _least(self, kind: Kind, of_memory: Array) -> int:
+        """Return the least that one start costs: after the last price of memory it only costs more."""
+        return int(self._costs(kind, of_memory, max(0, len(of_memory) - kind.release) + 1).min())
+
+    @staticmethod
+    def _spend(kinds: Sequence[Kind], ticks: int, budget: Budget) -> None:
+        """Count what the costs of starts in so many ticks take."""
+        budget.spend(f"starts at {ticks} ticks", sum(10 * CALL + 2 * ticks * (5 + kind.length) for kind in kinds))
+
+    def _network(self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int, budget: Budget) -> int:
+        """Return what the cheapest path costs, up to the tick from which on no start can lower it."""
+        if not inside:
+            return 0
+        worth = [max(0, -(-price // (self.scale * kind.rate)) - kind.span) for kind, price in inside]
+        ticks = max(kind.release + w for (kind, _), w in zip(inside, worth, strict=True))
+        if ticks > 2 * MAX_TICKS or ticks * len(inside) > MOST:
+            raise InvalidCertificate(f"its prices pay for starts as late as tick {ticks}, too many to look at")
+        self._spend([kind for kind, _ in inside], ticks, budget)
+        costs = np.ones((ticks, len(inside)), np.int64)
+        for k, ((kind, price), w) in enumerate(zip(inside, worth, strict=True)):
+            costs[kind.release : kind.release + w, k] = self._costs(kind, of_memory, w) - price
+        running = Running([kind for kind, _ in inside], memory, most_configurations(ticks), budget)
+        return running.cheapest(costs)
+
+
+def most_configurations(ticks: int) -> int:
+    """Return how many configurations there may be for prices of starts in so many ticks."""
+    return min(MOST, MOST_STEPS // max(1, ticks))

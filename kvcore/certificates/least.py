@@ -1,0 +1,84 @@
+"""What a request needs at the very least, whatever the schedule: the checkers' own, apart from the formulations'."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import NamedTuple
+
+from kvcore.cost import Cost, Features
+from kvcore.instance import Instance, Machine, Request
+
+
+class Needs(NamedTuple):
+    """What each token q = 1..O of a request needs at the least; entry 0 stands for the arrival.
+
+    `context`: the KV resident when it is generated. `batches`: those that process what it needs beyond the token
+    before, the last of which generates it. `wait`: ticks of the call between the two. `ends`: last tokens of segments.
+    """
+
+    context: list[int]
+    batches: list[int]
+    wait: list[int]
+    ends: list[int]
+
+
+def needs(machine: Machine, request: Request) -> Needs:
+    """Return what the tokens of a request need: after a call that discards, its whole context is processed anew."""
+    found = Needs([0], [0], [0], list(accumulate(segment.decode for segment in request.segments)))
+    context, missing, wait = request.prompt, request.prompt, 0
+    for segment in request.segments:
+        for _ in range(segment.decode):
+            found.context.append(context)
+            found.batches.append(chunks(machine, missing))
+            found.wait.append(wait)
+            context, missing, wait = context + 1, 1, 0
+        if segment.call is not None:
+            context, wait = context + segment.call.returns, segment.call.duration
+            missing = context if segment.call.handling == "discard" else 1 + segment.call.returns
+    return found
+
+
+def chunks(machine: Machine, tokens: int) -> int:
+    """Return the least number of batches that process `tokens` tokens of one request."""
+    if not machine.chunked or machine.prefill_limit is None:
+        return 1
+    return -(-tokens // machine.prefill_limit)
+
+
+def least_batches(machine: Machine, request: Request) -> tuple[int, int]:
+    """Return in how many batches a request works up to its first token, and in all: those of its `needs`, at once."""
+    first = total = chunks(machine, request.prompt)
+    for k, segment in enumerate(request.segments):
+        total += segment.decode - 1
+        if segment.call is not None:
+            held = request.context_at_call(k)
+            kept = 0 if segment.call.handling == "discard" else held
+            total += chunks(machine, held + 1 + segment.call.returns - kept)
+    return first, total
+
+
+def least_work(instance: Instance) -> int:
+    """Return ticks that every batch with work lasts at least: one decode, or the start of one prefill."""
+    prompt = min(request.prompt for request in instance.requests)
+    resident = max(1, prompt - 1) if instance.machine.chunked else prompt
+    decode = Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=resident)
+    prefill = Features(busy=1, any_prefill=1, tokens=1, prefill_requests=1, prefill_pairs=1)
+    return min(instance.cost.duration(decode), instance.cost.duration(prefill))
+
+
+def least_prefill(cost: Cost, tokens: int) -> int:
+    """Return ticks that the batches take at least in which a request processes its first `tokens` tokens.
+
+    In however many parts: f is superadditive over them, with two exceptions. The last token alone may be a decode,
+    which costs no pairs; and tokens above a knee may stay below it.
+    """
+    whole = Features(
+        busy=1, any_prefill=1, tokens=tokens, generated=1, prefill_requests=1, prefill_pairs=max(1, (tokens - 1) ** 2)
+    )
+    ticks = [-(-sum(c * whole[k] for k, c in function.terms) // function.divisor) for function in cost.functions]
+    return max(1, *ticks)
+
+
+def may_drop(machine: Machine, request: Request) -> bool:
+    """Whether any KV of the request can ever be dropped before it is done."""
+    return machine.evict or any(call.handling in ("discard", "free") for call in request.calls)

@@ -1,0 +1,68 @@
+"""One machine that may interrupt its work: the exact optima that bounds by shares of time rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+
+class Piece(NamedTuple):
+    """Work that can be done from `release` on; of the pieces that are released, that of the lowest `rank` is done."""
+
+    release: int
+    rank: int
+    work: int
+    owner: int
+
+
+def run(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int, int]]:
+    """Yield (piece, start, end) for every stretch of time in which the machine works on a piece. O(n log n)."""
+    waiting = sorted(pieces)
+    ready: list[tuple[int, int, int]] = []
+    now = position = 0
+    while ready or position < len(waiting):
+        if not ready:
+            now = max(now, waiting[position].release)
+        while position < len(waiting) and waiting[position].release <= now:
+            heappush(ready, (waiting[position].rank, position, waiting[position].work))
+            position += 1
+        rank, chosen, remaining = heappop(ready)
+        until = now + remaining
+        if position < len(waiting):
+            until = min(until, max(now, waiting[position].release))
+        if until > now:
+            yield waiting[chosen], now, until
+        if remaining > until - now:
+            heappush(ready, (rank, chosen, remaining - (until - now)))
+        now = until
+
+
+def largest(pieces: Sequence[Piece]) -> int:
+    """Return the least value of the largest (end of a piece - its rank): ranks are tails, negated (Jackson)."""
+    return max((end - piece.rank for piece, _, end in run(pieces)), default=0)
+
+
+def moments(pieces: Sequence[Piece], owners: int) -> list[int]:
+    """Return, for each owner, the sum of work times (twice) the mean time at which it is done, over its pieces.
+
+    The sum of these, each with a weight, is the least that any schedule has if ranks order the weights, the largest
+    first (Goemans: such means obey the inequalities of a polymatroid, for which the greedy order is optimal).
+    """
+    totals = [0] * owners
+    for piece, start, end in run(pieces):
+        totals[piece.owner] += end * end - start * start
+    return totals
+
+
+def least_late(jobs: Sequence[tuple[int, int]]) -> int:
+    """Return how many of the jobs (deadline, work), all there at time 0, are late at the least (Moore, Hodgson)."""
+    kept: list[int] = []
+    busy = late = 0
+    for deadline, work in sorted(jobs):
+        heappush(kept, -work)
+        busy += work
+        if busy > deadline:
+            busy += heappop(kept)
+            late += 1
+    return late

@@ -1,0 +1,199 @@
+"""Prices of what requests share in each slot of time: a Lagrangian bound, stronger than closed forms.
+
+Let u[t, r] be what a schedule takes of resource r in slot t, at most the limit L[r]. For prices p[t, r] >= 0,
+
+    value >= value + sum of p (u - L) = sum over requests of (its cost + what it pays) - sum of p L,
+
+and each request pays at least what its cheapest path does (`paths.py`). `docs/bounds.md` has the proofs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.paths import Array, Course, SlotPrices, cheapest, prefix
+from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.instance import Instance, Machine, Noun, Request
+from kvcore.metrics import Value, weight
+
+FLOWS = ("total-flow-time", "weighted-flow-time", "normalized-latency")
+MOST_SLOTS = 2**21
+
+Price = Annotated[int, Field(ge=0, le=2**50)]
+Row = Annotated[tuple[Price, ...], Field(max_length=MOST_SLOTS)]
+
+
+class Windows(Noun):
+    """At most `most` requests have a window around their end that holds slot z; `price[z]` is paid for each.
+
+    The window of a request that ends in slot e, with `h` blocks, is e - before <= z < e + behind, where
+    behind = min(reach, ceil((h - M) / most) + shift) and before = min(h - shift, d - reach) for d tokens in its last
+    segment. A request with an empty window plays no part. `docs/bounds.md` ("Ends cannot be close") has the proof.
+    """
+
+    most: Annotated[int, Field(ge=1, le=10**6)]
+    shift: Annotated[int, Field(ge=-(10**9), le=10**9)]
+    reach: Annotated[int, Field(ge=-(10**9), le=10**9)]
+    price: Row
+
+    def sides(self, machine: Machine, request: Request) -> tuple[int, int] | None:
+        """Return slots before and behind the end that the window reaches (None: there is no window)."""
+        limit, peak = machine.block_limit, machine.blocks(request.peak)
+        if limit is None:
+            return None
+        behind = min(self.reach, -((limit - peak) // self.most) + self.shift)
+        before = min(peak - self.shift, request.segments[-1].decode - self.reach)
+        return (before, behind) if before + behind > 0 else None
+
+    def toll(self, machine: Machine, request: Request, sums: Array) -> Array:
+        """Return what a request pays for ending in each slot, [slots]; `sums` are those of prices before each slot."""
+        sides, slots = self.sides(machine, request), len(sums) - 1
+        if sides is None:
+            return np.zeros(slots, np.int64)
+        end = np.arange(slots)
+        return sums[np.clip(end + sides[1], 0, slots)] - sums[np.clip(end - sides[0], 0, slots)]
+
+
+class Prices(Proof):
+    """Prices in units of 1/`scale` of the objective, for each slot from the first arrival on; none later.
+
+    `device` is for a block of device memory, `host` for a token there, `tokens` and `requests` for those of a batch.
+    """
+
+    kind: Literal["prices"] = "prices"
+    scale: Annotated[int, Field(ge=1, le=2**40)]
+    slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]
+    device: Row = ()
+    host: Row = ()
+    tokens: Row = ()
+    requests: Row = ()
+    windows: Annotated[tuple[Windows, ...], Field(max_length=100)] = ()
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return the cheapest paths of all requests, less what the limits cost."""
+        self._check(instance, objective)
+        alike = kinds(instance)
+        spend(budget, instance.machine, alike, self.slots, len(self.windows))
+        for request in alike:
+            self._check_size(instance.machine, request, objective)
+        rows = self._rows(instance.machine)
+        tolls = [prefix(self._row(family.price)) for family in self.windows]
+        origin = instance.first_arrival
+        paths = sum(
+            count * self._cheapest(instance.machine, objective, request, origin, rows, tolls)
+            for request, count in alike.items()
+        )
+        return Fraction(paths - self._cost_of_limits(instance.machine), self.scale)
+
+    @staticmethod
+    def _limits(machine: Machine) -> dict[str, int | None]:
+        """Return what there is of each in a slot (None: no limit)."""
+        return {
+            "device": machine.block_limit,
+            "host": machine.host_memory,
+            "tokens": machine.batch_tokens,
+            "requests": machine.batch_requests,
+        }
+
+    def _prices(self, name: str) -> tuple[int, ...]:
+        rows: dict[str, tuple[int, ...]] = {
+            "device": self.device, "host": self.host, "tokens": self.tokens, "requests": self.requests
+        }  # fmt: skip
+        return rows[name]
+
+    def _cost_of_limits(self, machine: Machine) -> int:
+        """Return what all limits cost at these prices."""
+        rows = sum((limit or 0) * sum(self._prices(name)) for name, limit in self._limits(machine).items())
+        return rows + sum(family.most * sum(family.price) for family in self.windows)
+
+    def _cheapest(
+        self, machine: Machine, objective: str, request: Request, origin: int, rows: SlotPrices, sums: list[Array]
+    ) -> int:
+        """Return what the cheapest path costs, with the tolls of windows whose prices have these `sums`."""
+        tolls = (family.toll(machine, request, each) for family, each in zip(self.windows, sums, strict=True))
+        toll = sum(tolls, np.zeros(self.slots, np.int64))
+        arrival, rate = request.arrival - origin, self._rate(request, objective)
+        return cheapest(Course(machine, request), machine, rows, arrival, lambda c: rate * (c - arrival), toll)
+
+    def _rate(self, request: Request, objective: str) -> int:
+        """Return what a slot of flow time costs in units of the scale, rounded down."""
+        return int(weight(request, objective) * self.scale)
+
+    def _rows(self, machine: Machine) -> SlotPrices:
+        device, tokens, requests = (self._row(row) for row in (self.device, self.tokens, self.requests))
+        return SlotPrices(device, None if machine.host_memory is None else self._row(self.host), tokens, requests)
+
+    def _row(self, row: tuple[int, ...]) -> Array:
+        return np.array(row + (0,) * (self.slots - len(row)), np.int64)
+
+    def _check(self, instance: Instance, objective: str) -> None:
+        reason = why_not(instance, objective)
+        if reason is not None:
+            raise InvalidCertificate(f"prices of slots {reason}")
+        for name, limit in self._limits(instance.machine).items():
+            if limit is None and self._prices(name) and name != "host":
+                raise InvalidCertificate(f"prices of {name}, which have no limit")
+        longest = max(len(row) for row in self._all_rows)
+        if longest > self.slots:
+            raise InvalidCertificate(f"{longest} prices for {self.slots} slots")
+
+    def _check_size(self, machine: Machine, request: Request, objective: str) -> None:
+        """Refuse sums that 64 bits might not hold."""
+        course = Course(machine, request)
+        longest = self.slots + course.least[0]
+        most = 4 * len(course.legs) * (request.peak + longest) * self._total
+        if most + self._rate(request, objective) * longest >= 1 << 57:
+            raise InvalidCertificate(f"its prices are too large for request {request.id}: sums could exceed 64 bits")
+
+    @cached_property
+    def _all_rows(self) -> list[tuple[int, ...]]:
+        return [self.device, self.host, self.tokens, self.requests, *(family.price for family in self.windows)]
+
+    @cached_property
+    def _total(self) -> int:
+        return sum(map(sum, self._all_rows))
+
+    @property
+    def why(self) -> str:
+        """The argument in words."""
+        return f"at these prices of {self.slots} slots, no request finds a cheaper path"
+
+
+def kinds(instance: Instance) -> Counter[Request]:
+    """Return how many requests there are of each kind, but for their ids."""
+    return Counter(request.shape for request in instance.requests)
+
+
+def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int, windows: int = 0) -> None:
+    """Count what cheapest paths take (InvalidCertificate: more than there is left)."""
+    calls = sum(10 * windows + _calls(machine, request, slots) for request in alike)
+    budget.spend(f"prices of {slots} slots", calls * (CALL + 4 * slots), 8 * slots * (60 + windows))
+
+
+def _calls(machine: Machine, request: Request, slots: int) -> int:
+    """Return about how many calls of numpy over all slots its cheapest path takes."""
+    legs = Course(machine, request).legs
+    blocks = sum(leg.decode // machine.block for leg in legs) if machine.block > 1 else 0
+    return 5 * blocks + sum(80 + 2 * sum(min(start.slots, slots) for start in leg.starts) for leg in legs)
+
+
+def why_not(instance: Instance, objective: str) -> str | None:
+    """Say why prices of slots prove nothing for such an instance and objective (None: they do)."""
+    machine = instance.machine
+    if objective not in FLOWS:
+        return f"prove {', '.join(FLOWS)}, not {objective}"
+    if not instance.cost.always_one_tick:
+        return "need batches that all last one tick"
+    if machine.evict:
+        return "need a machine that evicts in calls only (no `evict`)"
+    if machine.partial and any(request.calls for request in instance.requests):
+        return "need a machine without `partial` where requests make calls"
+    return None

@@ -1,0 +1,48 @@
+"""What every proof of a lower bound has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
+
+from kvcore.certificates.budget import Budget, InvalidCertificate
+from kvcore.instance import Instance, Noun
+from kvcore.metrics import Value
+
+__all__ = ["InvalidCertificate", "Proof", "add_up"]
+
+FINEST = 10**40
+"""Sums over thousands of requests would else have denominators of thousands of digits."""
+
+
+def add_up(terms: Sequence[Value]) -> Value:
+    """Return the sum, each term rounded down to one of `FINEST` parts if their common denominator exceeds that."""
+    parts = 1
+    for term in terms:
+        parts = min(lcm(parts, term.denominator), FINEST)
+    return Fraction(sum(term.numerator * parts // term.denominator for term in terms), parts)
+
+
+class Proof(Noun, ABC):
+    """An argument for a lower bound, as numbers that anyone can follow; each kind has a file of its own."""
+
+    kind: str
+
+    def value(self, instance: Instance, objective: str) -> Value:
+        """Return the lower bound that these numbers prove, recomputed exactly from the instance.
+
+        Raises InvalidCertificate if the argument does not hold for such an instance or objective, or if that would
+        take more work or memory than a `Budget` has.
+        """
+        return self.prove(instance, objective, Budget())
+
+    @abstractmethod
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return `value`; what it takes is spent from the budget first."""
+
+    @property
+    @abstractmethod
+    def why(self) -> str:
+        """The argument in words."""

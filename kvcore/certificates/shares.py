@@ -1,0 +1,305 @@
+"""Shares of machine time: what runs together in a batch shares its time, and time runs once (docs/bounds.md)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from kvcore.certificates.alone import is_late_alone
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.least import least_work
+from kvcore.certificates.one_machine import Piece, largest, least_late, moments
+from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.steps import MOST_STEPS, Integers, Prices, Steps, check_size, lines
+from kvcore.cost import Cost
+from kvcore.instance import LIMIT, Instance, Request
+from kvcore.metrics import Value, check_objective, weight
+
+UNIT = 1024
+"""Parts are given in 1024ths."""
+MOST_PIECES = 300_000
+"""Steps of a request are taken together until about so many pieces are left."""
+
+RESOURCES = ("memory", "packing", "tokens", "prefill_tokens", "requests")
+"""What the fixed part of a batch can be shared by."""
+
+Part = Annotated[int, Field(ge=0, le=UNIT)]
+Tick = Annotated[int, Field(ge=0, le=LIMIT)]
+
+
+class Shares(Proof):
+    """Every output token has a share of machine time, such that no batch is shorter than the shares of what is in it.
+
+    `functions` weighs the lines that the duration is never below, in their order (`steps.lines`), in 1024ths of at
+    most 1 altogether. The fixed part of a batch is shared by the blocks of `memory`, the `tokens`, the
+    `prefill_tokens` and the `requests` in it, and by their `packing`: these five are the 1024ths of it that each
+    divides. Packing counts the memory that a request takes in a batch by the dual feasible function of number `packs`.
+
+    For sums over requests, `alone` are the 1024ths of each request's time that count as if it was alone (all 0 if
+    left out). For late-requests, `windows` are disjoint spans of time in which to look for requests that are too many.
+    """
+
+    kind: Literal["shares"] = "shares"
+    functions: Annotated[tuple[Part, ...], Field(min_length=1, max_length=1000)]
+    memory: Part = 0
+    tokens: Part = 0
+    prefill_tokens: Part = 0
+    requests: Part = 0
+    packing: Part = 0
+    packs: Annotated[int, Field(ge=1, le=1000)] = 1
+    alone: Annotated[tuple[Part, ...], Field(max_length=1_000_000)] = ()
+    windows: Annotated[tuple[tuple[Tick, Tick], ...], Field(max_length=100_000)] = ()
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return the best value for one machine that interrupts at will and serves each request its shares."""
+        check_objective(objective)
+        self._check(instance)
+        self.spend(instance, budget)
+        priced = PricedSteps(instance, self)
+        if objective == "busy-time":
+            return priced.busy_time()
+        if objective == "makespan":
+            first = instance.first_arrival
+            return max(first + priced.busy_time(), priced.last(by_flow=False))
+        if objective == "max-flow-time":
+            return priced.last(by_flow=True)
+        if objective == "late-requests":
+            return priced.late()
+        return priced.total(objective)
+
+    def spend(self, instance: Instance, budget: Budget) -> None:
+        """Count what steps, pieces and requests take; more than `MOST_STEPS` steps are refused without any work."""
+        requests, count = len(instance.requests), len(self.functions)
+        steps = min(MOST_STEPS, sum(request.output for request in instance.requests))
+        pieces = MOST_PIECES + sum(len(request.segments) for request in instance.requests)
+        work = (1500 + 300 * count) * steps + 10_000 * pieces + 30_000 * requests
+        memory = 200 * steps + 500 * pieces + 1000 * requests
+        budget.spend(f"shares of {steps} steps in {count} lines", work, memory)
+
+    def _check(self, instance: Instance) -> None:
+        if len(self.functions) != len(lines(instance.cost)):
+            raise InvalidCertificate(f"there are {len(lines(instance.cost))} lines, not {len(self.functions)}")
+        if sum(self.functions) > UNIT or sum(getattr(self, name) for name in RESOURCES) > UNIT:
+            raise InvalidCertificate(f"parts of one thing add up to more than {UNIT} 1024ths")
+        if len(self.alone) not in (0, len(instance.requests)):
+            raise InvalidCertificate(f"alone has {len(self.alone)} parts for {len(instance.requests)} requests")
+        if any(start >= end for start, end in self.windows) or any(a[1] > b[0] for a, b in pairwise(self.windows)):
+            raise InvalidCertificate("windows must not be empty, nor overlap, and come in order")
+
+    def share(self, instance: Instance, base: Fraction) -> dict[str, Fraction]:
+        """Return prices at which what fits into a batch pays at most `base`, by their names in `Prices`."""
+        machine = instance.machine
+        blocks = machine.block_limit
+        given = {
+            "blocks": (self.memory, blocks),
+            "packed": (self.packing, None if blocks is None else blocks * self.packs),
+            "tokens": (self.tokens, machine.batch_tokens),
+            "prefill_tokens": (self.prefill_tokens, most_prefill(instance)),
+            "requests": (self.requests, machine.batch_requests),
+        }
+        for name, (part, limit) in given.items():
+            if part and limit is None:
+                raise InvalidCertificate(f"a batch without a limit on {name} cannot be shared by {name}")
+        prices = {name: base * part / (UNIT * (limit or 1)) for name, (part, limit) in given.items()}
+        each = prices.pop("requests")
+        return prices | {"decode_requests": each, "prefill_requests": each}
+
+    @property
+    def why(self) -> str:
+        """The argument in words."""
+        parts = {name: getattr(self, name) for name in RESOURCES}
+        shared = ", ".join(f"{part / UNIT:.0%} by {name}" for name, part in parts.items() if part) or "by nothing"
+        return f"requests share the time of batches, their fixed part {shared}, and time runs once"
+
+
+def most_prefill(instance: Instance) -> int:
+    """Return the most tokens that prefills process in one batch: the budget, what the memory holds, or all there is.
+
+    A request in work has m tokens before and m + c after, at most its peak, and so c of them are no more.
+    """
+    machine = instance.machine
+    held = None if machine.block_limit is None else machine.block_limit * machine.block
+    peaks = sum(request.peak for request in instance.requests)
+    return min(limit for limit in (machine.prefill_limit, held, peaks) if limit is not None)
+
+
+class PricedSteps:
+    """The steps of an instance, with their shares of time in units of 2^-`bits` ticks."""
+
+    def __init__(self, instance: Instance, proof: Shares) -> None:
+        self.instance, self.proof = instance, proof
+        self.steps = Steps(instance, proof.packs)
+        self.mixed = _mixture(instance.cost, proof.functions)
+        self.arrivals = [request.arrival for request in instance.requests]
+        self.ticks = self.steps.ticks(instance)
+        others = sum(r.call_time + r.arrival for r in instance.requests) + least_work(instance)
+        check_size(sum(self.steps.sums(self.ticks)) + others)
+        self.done = self._since_arrival(self.ticks + self.steps.waits)
+        """Ticks from the arrival to the end of the batch of each step, at the least."""
+
+    def _since_arrival(self, values: Integers) -> Integers:
+        """Return running sums within each request."""
+        running = np.cumsum(values)
+        before = running[self.steps.first[:-1]] - values[self.steps.first[:-1]]
+        return running - np.repeat(before, np.diff(self.steps.first))
+
+    def work(self, base: Fraction, *others: dict[str, Fraction]) -> tuple[Integers, int]:
+        """Return the share of each step in units of 2^-bits, and bits: `base` is shared, `others` are more prices."""
+        added = (self.proof.share(self.instance, base), *others)
+        exact = {name: sum((prices.get(name, Fraction(0)) for prices in added), Fraction(0)) for name in Prices._fields}
+        most = self.steps.most(Prices(**{name: ceil(price) for name, price in exact.items()}))
+        check_size(most)
+        bits = min(30, 62 - most.bit_length())
+        return self.steps.least(Prices(**{name: int(price * 2**bits) for name, price in exact.items()})), bits
+
+    def busy_time(self) -> Fraction:
+        """Return the prices of all work, and the fixed part of as many batches as there are at the least."""
+        base, prefill, prices = self.mixed
+        work, bits = self.work(Fraction(0), prices)
+        shared = Fraction(sum(self.steps.sums(work)), 2**bits) + base * self.batches() + prefill * self.prefills()
+        return max(shared, Fraction(max(self.steps.sums(self.ticks))))
+
+    def prefills(self) -> int:
+        """Return the least number of batches with a prefill."""
+        return -(-self.steps.prefilled() // most_prefill(self.instance))
+
+    def shares(self) -> tuple[Integers, int]:
+        """Return the share of each step in units of 2^-bits ticks, and bits.
+
+        What a batch with prefills takes more than one without is shared by prefill tokens.
+        """
+        base, prefill, prices = self.mixed
+        return self.work(base, prices, {"prefill_tokens": prefill / most_prefill(self.instance)})
+
+    def batches(self) -> int:
+        """Return the least number of batches with work: those before and after a step are its request's own."""
+        work, bits = self.work(Fraction(1))
+        done = self._since_arrival(self.steps.batches)
+        pieces = self._pieces(work, bits, done - self.steps.batches, self._after(done), [0] * len(self.arrivals))
+        return max(-(-largest(pieces) // (1 << bits)), int(done.max()))
+
+    def last(self, *, by_flow: bool) -> Fraction:
+        """Return the least of the largest completion (`by_flow`: flow time), by tails (Jackson)."""
+        work, bits = self.shares()
+        after = self._after(self.done)
+        if by_flow:
+            after = after - np.repeat(np.array(self.arrivals, dtype=np.int64), np.diff(self.steps.first))
+        pieces = self._pieces(work, bits, self.done - self.ticks, after, self.arrivals)
+        starts = [0] * len(self.arrivals) if by_flow else self.arrivals
+        longest = max(start + int(self.done[end - 1]) for start, end in zip(starts, self.steps.first[1:], strict=True))
+        return max(Fraction(largest(pieces), 2**bits), Fraction(longest))
+
+    def _after(self, done: Integers) -> Integers:
+        """Return what is left of the request after each step."""
+        return np.repeat(done[self.steps.first[1:] - 1], np.diff(self.steps.first)) - done
+
+    def _pieces(self, work: Integers, bits: int, before: Integers, after: Integers, arrivals: list[int]) -> list[Piece]:
+        """Return work in pieces of a few steps; ranks are the tails of their last steps, negated."""
+        first = self.steps.first
+        place = np.arange(len(work)) - np.repeat(first[:-1], np.diff(first))
+        starts = np.flatnonzero((place % (1 + len(work) // MOST_PIECES) == 0) | (self.steps.waits > 0))
+        owners = np.searchsorted(first, starts, side="right") - 1
+        tails = after[np.append(starts[1:], len(work)) - 1]
+        columns = (before[starts], tails, np.add.reduceat(work, starts), owners)
+        return [
+            Piece((arrivals[owner] + release) << bits, -(tail << bits), amount, owner)
+            for release, tail, amount, owner in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+    def total(self, objective: str) -> Fraction:
+        """Return the least sum of weighted flow times (for total-ttft: to the first tokens), by mean busy times."""
+        total, weights = 0, [weight(request, objective) for request in self.instance.requests]
+        flows, bits = self.flows(objective, weights)
+        for (part, shared, alone), w in zip(flows, weights, strict=True):
+            total += (part * shared + (UNIT - part) * alone) * w.numerator // w.denominator
+        return Fraction(total, UNIT << bits)
+
+    def flows(self, objective: str, weights: list[Fraction]) -> tuple[list[tuple[int, int, int]], int]:
+        """Return (part, flow by shares, flow alone) of each request, in units of 2^-bits ticks, and bits.
+
+        Their sums, each weighted and the first counted for its part, are the least that any schedule has.
+        """
+        goal = (self.steps.first[:-1] if objective == "total-ttft" else self.steps.first[1:] - 1).tolist()
+        work, bits = self.shares()
+        if objective == "total-ttft":
+            work = np.where(np.isin(np.arange(len(work)), goal), work, 0)
+        sums, alone = self.steps.sums(work), [int(self.done[end]) << bits for end in goal]
+        parts = [UNIT - part if amount else 0
+                 for part, amount in zip(self.proof.alone or [0] * len(sums), sums, strict=True)]  # fmt: skip
+        order = [part * w / (amount or 1) for part, w, amount in zip(parts, weights, sums, strict=True)]
+        rank = {value: place for place, value in enumerate(sorted(set(order), reverse=True))}
+        pieces = [
+            piece._replace(rank=rank[order[piece.owner]])
+            for piece in self._pieces(work, bits, self.done - self.ticks, self.done, self.arrivals)
+            if piece.work and parts[piece.owner]
+        ]
+        means = [
+            (moment + (tail << bits)) // (2 * (amount or 1)) - (arrival << bits)
+            for moment, tail, amount, arrival in zip(
+                moments(pieces, len(sums)), self._tails(work, goal), sums, self.arrivals, strict=True
+            )
+        ]
+        return list(zip(parts, means, alone, strict=True)), bits
+
+    def _tails(self, work: Integers, goal: list[int]) -> list[int]:
+        """Return for each request the sum of work times (twice) what is left after the middle of its batch."""
+        least = least_work(self.instance)
+        totals = []
+        for start, stop, end in zip(self.steps.first[:-1].tolist(), self.steps.first[1:].tolist(), goal, strict=True):
+            twice = 2 * (self.done[end] - self.done[start:stop]) + least
+            totals.append(int(np.dot(work[start:stop].astype(object), twice.astype(object))))
+        return totals
+
+    def late(self) -> int:
+        """Return how many requests are late even alone, or too many in a window of time."""
+        late, jobs, bits = self.jobs()
+        inside: list[list[tuple[int, int]]] = [[] for _ in self.proof.windows]
+        for arrival, dues in jobs:
+            window = bisect_right(self.proof.windows, (arrival, LIMIT)) - 1
+            if window >= 0:
+                start, end = self.proof.windows[window]
+                fitting = [((due - start) << bits, work) for due, work in dues if due <= end]
+                inside[window] += fitting[:1]
+        return late + sum(least_late(jobs) for jobs in inside)
+
+    def jobs(self) -> tuple[int, list[tuple[int, list[tuple[int, int]]]], int]:
+        """Return how many requests are late even alone; of each other one its arrival, and what is due when; bits.
+
+        Due is its whole work, then that for its first token, in units of 2^-bits ticks, if it must not be late.
+        """
+        work, bits = self.shares()
+        sums, late, jobs = self.steps.sums(work), 0, []
+        for i, request in enumerate(self.instance.requests):
+            start, last = int(self.steps.first[i]), int(self.steps.first[i + 1]) - 1
+            if is_late_alone(request, int(self.done[start]), int(self.done[last])):
+                late += 1
+            else:
+                amounts = zip(deadlines(request), (sums[i], int(work[start])), strict=True)
+                jobs.append((request.arrival, [(due, amount) for due, amount in amounts if due is not None]))
+        return late, jobs, bits
+
+
+def _mixture(cost: Cost, functions: tuple[int, ...]) -> tuple[Fraction, Fraction, dict[str, Fraction]]:
+    """Return what a batch takes at least, one with prefills besides, and the prices of what is done in it."""
+    base = prefill = Fraction(0)
+    prices = dict.fromkeys(Prices._fields, Fraction(0))
+    for part, line in zip(functions, lines(cost), strict=True):
+        scale = Fraction(part, UNIT * line.divisor)
+        base, prefill = base + scale * line.base, prefill + scale * line.prefill
+        for name, price in line.prices._asdict().items():
+            prices[name] += scale * price
+    return base, prefill, prices
+
+
+def deadlines(request: Request) -> tuple[int | None, int | None]:
+    """Return by which tick a request that is not late is done, and has its first token; None: no matter when."""
+    first, last, between = request.slo_ticks
+    paced = first + (between or 0) if first is not None and request.slo and request.slo.tpot else None
+    done = min((ticks for ticks in (last, paced) if ticks is not None), default=None)
+    return (None if done is None else request.arrival + done, None if first is None else request.arrival + first)

@@ -1,0 +1,224 @@
+"""What every output token takes of its batches at the least: arrays over all tokens, exact in 64-bit integers.
+
+A *step* is an output token q of a request. What the request processes after token q - 1 and up to the batch that
+generates q is the work *for* q. `docs/bounds.md` proves what is claimed here, in the section "Shares of time".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvcore.certificates.least import may_drop
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.cost import Cost, CostFunction
+from kvcore.instance import Instance, Request
+
+Integers = npt.NDArray[np.int64]
+
+MOST_STEPS = 10_000_000
+"""Output tokens of an instance, at the most."""
+MOST_KV = 2**30
+"""Tokens of KV of one request, so that its square is far below 2^62."""
+MOST = 2**62
+"""No sum over one request may reach this."""
+
+
+class Prices(NamedTuple):
+    """What is paid for each unit of what a request does; blocks are those that it holds in batches it works in.
+
+    `packed` is paid for each 1 / (packs * blocks in all) of the memory that the last of them count for.
+    """
+
+    tokens: int = 0
+    generated: int = 0
+    decode_requests: int = 0
+    prefill_requests: int = 0
+    decode_kv: int = 0
+    prefill_kv: int = 0
+    prefill_pairs: int = 0
+    prefill_tokens: int = 0
+    blocks: int = 0
+    packed: int = 0
+
+
+class Line(NamedTuple):
+    """A batch with work lasts (base + [has a prefill] prefill + the prices of what is done in it) / divisor or more."""
+
+    base: int
+    prefill: int
+    prices: Prices
+    divisor: int
+
+
+def lines(cost: Cost) -> list[Line]:
+    """Return linear functions that no duration is below: the cost without its hinges, each hinge made a line, one."""
+    found = []
+    for function in cost.functions:
+        found += [_line(function), *_hinge(function)]
+    return [*found, Line(1, 0, Prices(), 1)]
+
+
+def _line(f: CostFunction) -> Line:
+    """Every batch has a decode or a prefill; one with a prefill pays the difference if prefills are dearer."""
+    prices = Prices(
+        f.tokens, f.generated, f.decode_requests, f.prefill_requests, f.decode_kv, f.prefill_kv, f.prefill_pairs
+    )
+    return Line(f.busy + min(f.any_decode, f.any_prefill), max(0, f.any_prefill - f.any_decode), prices, f.divisor)
+
+
+def _hinge(f: CostFunction) -> Iterator[Line]:
+    """Yield the line of max(0, tokens - knee) >= x (tokens - knee), with x at most 1 and the base at least 0."""
+    if f.tokens_above is None or f.tokens_above.coefficient == 0:
+        return
+    line, coefficient = _line(f), f.tokens_above.coefficient
+    drop = coefficient * f.tokens_above.knee
+    if line.base >= drop:
+        prices = line.prices._replace(tokens=f.tokens + coefficient)
+        yield Line(line.base - drop, line.prefill, prices, f.divisor)
+    else:  # x = base / drop
+        scaled = Prices(*(drop * price for price in line.prices))
+        prices = scaled._replace(tokens=scaled.tokens + coefficient * line.base)
+        yield Line(0, drop * line.prefill, prices, drop * f.divisor)
+
+
+class Steps:
+    """All steps, those of a request in a row: request i has steps `first[i]` to `first[i + 1] - 1`.
+
+    `context` is the KV that is resident when the token is generated. Of it at most `kept` has been there since the
+    token before. `waits` ticks of a call lie between the two. Where `drops`, KV may be dropped in between.
+
+    `packs` is the number k of the dual feasible function by which `Prices.packed` counts: of blocks that fit together
+    in the memory these counts add up to at most packs * blocks in all, and more than half of it counts as all if k = 1.
+
+    Raises InvalidCertificate for more than 10 million steps, or a request with more than 2^30 tokens of KV.
+    """
+
+    def __init__(self, instance: Instance, packs: int = 1) -> None:
+        requests = instance.requests
+        self.machine, self.packs = instance.machine, packs
+        self.first = np.cumsum([0, *(_checked(request).output for request in requests)], dtype=np.int64)
+        if self.first[-1] > MOST_STEPS:
+            raise InvalidCertificate(f"{self.first[-1]} output tokens are more than {MOST_STEPS}")
+        self.context, self.kept, self.waits = np.empty((3, int(self.first[-1])), dtype=np.int64)
+        for request, start, stop in zip(requests, self.first, self.first[1:], strict=False):
+            self._fill(request, slice(int(start), int(stop)))
+        may = np.array([may_drop(self.machine, request) for request in requests])
+        self.drops = np.repeat(may, np.diff(self.first))
+        reach = self.context - self.kept
+        limit = self.machine.prefill_limit if self.machine.chunked else None
+        self.limit = MOST_KV if limit is None else min(limit, MOST_KV)
+        self.batches = -(-reach // self.limit)
+        """Batches in which the request works for the token, at the least."""
+        self.longest = int(np.diff(self.first).max())
+        self.plain = (self.kept == self.context - 1) & (self.kept > 0)
+        """Which tokens one decode generates if no KV is dropped."""
+
+    def _fill(self, request: Request, span: slice) -> None:
+        grown = np.ones(request.output, dtype=np.int64)
+        waits, discarded, q = np.zeros_like(grown), [0], 0
+        grown[0] = request.prompt
+        for segment in request.segments[:-1]:
+            call, q = segment.call, q + segment.decode
+            if call is not None:
+                grown[q] += call.returns
+                waits[q] = call.duration
+                discarded += [q] if call.handling == "discard" else []
+        context = np.cumsum(grown)
+        self.context[span], self.waits[span] = context, waits
+        self.kept[span] = np.concatenate(([0], context[:-1]))
+        self.kept[span][discarded] = 0
+
+    def sums(self, values: Integers) -> list[int]:
+        """Return the sum of `values`, one for each step, over each request."""
+        return [int(total) for total in np.add.reduceat(values, self.first[:-1])]
+
+    def prefilled(self) -> int:
+        """Return how many tokens are prefilled at the least (with chunks, the last of a prefill may be a decode)."""
+        reach = (self.context - self.kept)[~self.plain]
+        return int(np.maximum(1, reach - 1).sum()) if self.machine.chunked else int(reach.sum())
+
+    def most(self, prices: Prices) -> int:
+        """Return a number that no request pays in all, and no way to do the work for one of its tokens costs."""
+        peak = int(self.context.max())
+        parts = peak // self.limit + 2
+        one = peak * (prices.tokens + prices.prefill_tokens + prices.decode_kv + prices.prefill_kv)
+        one += prices.packed * (self.packs + 1) * (peak + 1)
+        one += prices.generated + prices.decode_requests + parts * prices.prefill_requests
+        return self.longest * (one + prices.prefill_pairs * peak**2 + prices.blocks * (parts + 1) * (peak + 1))
+
+    def least(self, prices: Prices) -> Integers:
+        """Return the least price of the work for each token, over all ways to do it.
+
+        The caller makes sure that `most(prices)` is below 2^62. A token is generated by a decode (in one batch if all
+        KV was kept, else after prefills, which takes chunks), or by a prefill: of what was not kept, or of more.
+        """
+        context, kept, machine, plain = self.context, self.kept, self.machine, self.plain
+        decodes = plain | (machine.chunked & (context > 1))
+        best = np.where(decodes, self._price(prices, kept, 1), MOST)
+        np.minimum(best, np.where(plain, MOST, self._price(prices, kept, 0)), out=best)
+        if self.drops.any():
+            nothing = np.zeros_like(kept)
+            np.minimum(best, np.where(self.drops & decodes, self._price(prices, nothing, 1), MOST), out=best)
+            np.minimum(best, np.where(self.drops, self._price(prices, nothing, 0), MOST), out=best)
+            if machine.partial:
+                short = np.where(plain, self._price(prices, np.maximum(context - 2, 0), 0), MOST)
+                np.minimum(best, np.where(self.drops, short, MOST), out=best)
+        return best
+
+    def _price(self, prices: Prices, start: Integers, last: int) -> Integers:
+        """Return what it costs to process all from `start` on once, the `last` (0 or 1) token of it by a decode.
+
+        Prefills come in as many parts as it takes if they begin at `kept`, each of them as long as can be.
+        """
+        end = self.context - last
+        parts = -(-(end - self.kept) // self.limit)
+        total = prices.tokens * (self.context - start) + prices.generated + prices.prefill_requests * parts
+        total += prices.prefill_tokens * (end - start) + prices.prefill_pairs * (end**2 - start**2)
+        total += prices.prefill_kv * np.where(end > start, start, 0)
+        if prices.blocks:
+            rest = np.maximum(0, parts - 1) * end - self.limit * (parts * (parts - 1) // 2)
+            total += prices.blocks * (np.where(parts > 0, self._blocks(end), 0) + self._blocks(rest))
+        if prices.packed:
+            total += prices.packed * self._packed(self._blocks(self.context))
+        if last:
+            total += prices.decode_requests + prices.decode_kv * (self.context - 1)
+            total += prices.blocks * self._blocks(self.context)
+        return total
+
+    def _blocks(self, tokens: Integers) -> Integers:
+        return -(-tokens // min(self.machine.block, MOST_KV))
+
+    def _packed(self, blocks: Integers) -> Integers:
+        """Return packs * limit * u(blocks / limit), where u(x) = floor((k + 1) x) / k, or x if (k + 1) x is whole."""
+        limit, times = self.machine.block_limit or 1, (self.packs + 1) * blocks
+        return np.where(times % limit == 0, self.packs * blocks, times // limit * limit)
+
+    def ticks(self, instance: Instance) -> Integers:
+        """Return how long the batches last in which a request works for each token, at the least.
+
+        Raises InvalidCertificate where 64 bits might not hold the numbers.
+        """
+        longest = self.batches.copy()
+        for line in lines(instance.cost)[:-1]:
+            prices = line.prices._replace(prefill_requests=line.prices.prefill_requests + line.prefill)
+            check_size(self.most(prices) + self.longest * line.base * int(self.batches.max()), line.divisor)
+            longest = np.maximum(longest, -(-(line.base * self.batches + self.least(prices)) // line.divisor))
+        return longest
+
+
+def check_size(*numbers: Any) -> None:
+    """Refuse what 64 bits might not hold."""
+    if max(numbers) >= MOST:
+        raise InvalidCertificate("the numbers of this instance are too large for shares of time")
+
+
+def _checked(request: Request) -> Request:
+    if request.output > MOST_STEPS:
+        raise InvalidCertificate(f"request {request.id} generates more than {MOST_STEPS} tokens")
+    if request.peak > MOST_KV or request.call_time + request.arrival >= MOST // 4:
+        raise InvalidCertificate(f"request {request.id} is too large for shares of time")
+    return request

@@ -1,0 +1,128 @@
+"""How long a batch takes: the largest of 1 and the rounded-up values of linear functions of its features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import count
+from typing import Annotated, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, RootModel
+
+Coefficient = Annotated[int, Field(ge=0, le=10**15)]
+
+
+class Features(NamedTuple):
+    """What a cost may depend on, counted after the moves of the batch (see `docs/semantics.md`).
+
+    `busy`, `any_decode`, `any_prefill` are 0 or 1; `*_kv` are the sums of resident tokens m over the requests of a
+    phase; `prefill_pairs` is the sum of c*c + 2*c*m over prefills.
+    """
+
+    busy: int = 0
+    any_decode: int = 0
+    any_prefill: int = 0
+    tokens: int = 0
+    generated: int = 0
+    decode_requests: int = 0
+    prefill_requests: int = 0
+    decode_kv: int = 0
+    prefill_kv: int = 0
+    prefill_pairs: int = 0
+    swap_out_tokens: int = 0
+    swap_in_tokens: int = 0
+    swap_outs: int = 0
+    swap_ins: int = 0
+
+
+class TokensAbove(BaseModel):
+    """A hinge: `coefficient` for each token of the batch above `knee`."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    knee: Coefficient
+    coefficient: Coefficient
+
+
+class CostFunction(BaseModel):
+    """One linear function of the features, divided by `divisor` and rounded up."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    divisor: Annotated[int, Field(ge=1, le=10**15)] = 1
+    busy: Coefficient = 0
+    any_decode: Coefficient = 0
+    any_prefill: Coefficient = 0
+    tokens: Coefficient = 0
+    tokens_above: TokensAbove | None = None
+    generated: Coefficient = 0
+    decode_requests: Coefficient = 0
+    prefill_requests: Coefficient = 0
+    decode_kv: Coefficient = 0
+    prefill_kv: Coefficient = 0
+    prefill_pairs: Coefficient = 0
+    swap_out_tokens: Coefficient = 0
+    swap_in_tokens: Coefficient = 0
+    swap_outs: Coefficient = 0
+    swap_ins: Coefficient = 0
+
+    @cached_property
+    def terms(self) -> tuple[tuple[int, int], ...]:
+        """The non-zero coefficients, as pairs (position in `Features`, coefficient)."""
+        return tuple((k, getattr(self, name)) for k, name in enumerate(Features._fields) if getattr(self, name))
+
+    def value(self, features: Features) -> int:
+        """Return f, before the division."""
+        total = sum(coefficient * features[k] for k, coefficient in self.terms)
+        if self.tokens_above is not None:
+            total += self.tokens_above.coefficient * max(0, features.tokens - self.tokens_above.knee)
+        return total
+
+
+class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1), FailFast()]]):
+    """The cost model of an instance: D = max(1, ceil(f/q) over its functions)."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    @classmethod
+    def unit(cls) -> Cost:
+        """Every batch lasts one tick."""
+        return cls((CostFunction(busy=1),))
+
+    @property
+    def functions(self) -> tuple[CostFunction, ...]:
+        """The functions f, each with its divisor."""
+        return self.root
+
+    def duration(self, features: Features) -> int:
+        """Ticks that a batch with these features lasts, at least 1."""
+        longest = 1
+        for function in self.root:
+            ticks = -(-function.value(features) // function.divisor)
+            if ticks > longest:
+                longest = ticks
+        return longest
+
+    def durations(self, features: Features) -> Iterator[int]:
+        """Yield the ticks of this batch and of those after it in which the same decodes go on, without end.
+
+        From each batch to the next, the KV that the decodes read grows by a token for each of them.
+        """
+        position = Features._fields.index("decode_kv")
+        lines = [
+            (function.value(features), dict(function.terms).get(position, 0) * features.decode_requests,
+             function.divisor)
+            for function in self.root
+        ]  # fmt: skip
+        for i in count():
+            yield max(1, *[-(-(value + slope * i) // divisor) for value, slope, divisor in lines])
+
+    @cached_property
+    def always_one_tick(self) -> bool:
+        """Whether every batch lasts exactly one tick, so that batches are slots of time."""
+        return all(
+            function.tokens_above is None
+            and sum(c for _, c in function.terms) <= function.divisor
+            and {Features._fields[k] for k, _ in function.terms} <= {"busy", "any_decode", "any_prefill"}
+            for function in self.root
+        )

@@ -1,0 +1,119 @@
+"""Cost files: a cost model with what it was measured on, how well it fits, and what was measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic.dataclasses import dataclass
+
+from kvcore.cost import Cost, Features
+from kvcore.instance import LIMIT, Machine, Name, Noun, PositiveFraction
+
+
+def _features(value: Any) -> Features:
+    """Read features given as such, or as an object of those that are not 0."""
+    counts = value._asdict() if isinstance(value, Features) else value
+    if not isinstance(counts, dict) or not set(counts) <= set(Features._fields):
+        raise ValueError(f"features are an object with keys among {', '.join(Features._fields)}")
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= LIMIT:
+            raise ValueError(f"{name} is a whole number from 0 to {LIMIT}, not {count!r}")
+    return Features(**counts)
+
+
+def _counts(features: Features) -> dict[str, int]:
+    return {name: count for name, count in features._asdict().items() if count}
+
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {name: {"type": "integer", "minimum": 0, "maximum": LIMIT} for name in Features._fields},
+    "additionalProperties": False,
+    "description": "The features of a batch that are not 0.",
+}
+BatchFeatures = Annotated[
+    Features,
+    PlainValidator(_features),
+    PlainSerializer(_counts, return_type=dict[str, int]),
+    WithJsonSchema(_SCHEMA),
+]
+
+
+@dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
+class Observation:
+    """A batch that was measured: `Observation(features, seconds, label)`.
+
+    The label names the kind of the batch, such as "decode"; batches are held out from each kind alike.
+    """
+
+    features: BatchFeatures
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    label: Name = ""
+
+
+class Errors(Noun):
+    """How far predictions are from what was measured; all but `r2` are fractions of the measured time."""
+
+    count: int
+    r2: float | None
+    """1 - (squared errors in seconds) / (squared deviations from the mean); None if all times are the same."""
+    mean: float
+    """The mean of the absolute relative errors."""
+    p95: float
+    worst: float
+    bias: float
+    """The mean of the relative errors with their signs; above 0: the model is too slow."""
+
+
+class Candidate(Noun):
+    """One shape: its errors on the batches that it was fitted to and on those held out, and its knees in tokens."""
+
+    fitted: Errors
+    held_out: Errors | None
+    knees: tuple[int, ...] = ()
+
+
+class FitReport(Noun):
+    """What was fitted, to how much, and how far off it is; None: no batches of that kind."""
+
+    shape: Literal["linear", "hinge", "max"]
+    transfers: Literal["overlapped", "sync"]
+    seed: int
+    share_held_out: float
+    shapes: dict[str, Candidate]
+    """Of the work alone, by shape."""
+    moves: Candidate | None
+    """Of the batches that only move KV."""
+    mixed: Errors | None
+    """Of the batches that work and move KV, none of which was fitted to."""
+    held_out: Errors | None
+    """Of all batches held out, mixed ones included, by the whole model."""
+    by_label: dict[str, Errors]
+    """The same by label."""
+
+
+Fact = str | int | float | bool | None
+
+
+class CostFile(Noun):
+    """A cost model in a file; all but the cost and its tick may be null."""
+
+    format: Literal["kvbound-cost"] = "kvbound-cost"
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    name: Name = "cost"
+    tick_seconds: PositiveFraction
+    cost: Cost
+    machine: Machine | None = None
+    model: Name | None = None
+    device: dict[str, Fact] | None = None
+    versions: Annotated[dict[str, str], Field(default_factory=dict)]
+    rounding_error: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The largest relative error of a coefficient; see `costmodels.rounding` for what it does to a batch."""
+    fit: FitReport | None = None
+    observations: tuple[Observation, ...] | None = None
+
+    def to_json(self) -> str:
+        """Return the file as text, every key written."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False)

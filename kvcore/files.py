@@ -1,0 +1,228 @@
+"""Reading and writing the JSON files; whatever is wrong with one is said in one clear line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import IO, Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.schedule import Schedule
+
+MAX_BYTES = 256 * 1024 * 1024
+"""A file larger than this is refused before it is read."""
+LARGE = 1024 * 1024
+"""Letters of a text from which on pydantic is not shown what it would refuse whole."""
+
+_WORDS = {
+    "extra_forbidden": "unknown key",
+    "missing": "this key is missing",
+    "unexpected_keyword_argument": "unknown key",
+}
+"""What pydantic says in more or other words, by the type of its error."""
+
+_ADVICE = "; use sys.set_int_max_str_digits() to increase the limit"
+"""What Python adds to its error on a number of thousands of digits."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_instance(source: str | Path) -> Instance:
+    """Read an instance file (`-`: standard input). BadInput says what is wrong with it."""
+    return parse(Instance, read_text(source), str(source))
+
+
+def read_schedule(source: str | Path) -> Schedule:
+    """Read a schedule file (`-`: standard input). BadInput says what is wrong with it."""
+    return parse(Schedule, read_text(source), str(source))
+
+
+def check_writable(*targets: str | Path | None) -> None:
+    """Refuse a file that cannot be written later, before hours are spent on what goes into it (None and `-` pass)."""
+    for target in targets:
+        if target is not None and str(target) != "-":
+            path = Path(os.path.realpath(target))
+            if not path.parent.is_dir():
+                raise BadInput(f"{target}: cannot be written: there is no folder {path.parent}")
+            place = target if _is_special(target) else path.parent
+            if not os.access(place, os.W_OK) or os.path.isdir(path):
+                raise BadInput(f"{target}: cannot be written there")
+
+
+def check_database(*paths: str | Path) -> None:
+    """Refuse what is there and is no regular file: a database is read and written at any place of its file."""
+    for path in paths:
+        if os.path.lexists(path) and not os.path.isfile(path):
+            raise BadInput(f"{path}: a database is a regular file, and this is none; give another name")
+
+
+@contextmanager
+def writing(target: str | Path, *, binary: bool = False) -> Iterator[Any]:
+    """Open a file to be written whole or not at all: every output of every command goes through here.
+
+    `-`, and whatever else names standard output, is written there. A link stays, and the file that it names is
+    replaced; into what is no regular file (a device, a pipe) it is written as it comes.
+
+    Raises:
+        BadInput: it cannot be written; what was there is as it was.
+    """
+    if str(target) == "-" or _is_standard_output(target):
+        yield sys.stdout.buffer if binary else sys.stdout
+        return
+    path = Path(os.path.realpath(target))
+    through = _is_special(target)
+    partial = path.with_name(f".{token_hex(6)}.partial")
+    try:
+        written = target if through else partial
+        with open(written, "wb" if binary else "w", encoding=None if binary else "utf-8") as file:
+            yield file
+        if not through:
+            if path.exists():
+                shutil.copymode(path, partial)
+            partial.replace(path)
+    except OSError as error:
+        raise BadInput(f"{target}: cannot be written: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def _is_special(target: str | Path) -> bool:
+    """Whether there is something at this place that is neither a regular file nor a folder."""
+    return os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target)
+
+
+def _is_standard_output(target: str | Path) -> bool:
+    """Whether this names the file that standard output goes to, such as /dev/stdout."""
+    try:
+        return os.path.samestat(os.stat(target), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # there is no such file, or standard output is none
+        return False
+
+
+def write_text(target: str | Path, text: str) -> None:
+    """Write a file whole or not at all (`-`: standard output)."""
+    with writing(target) as file:
+        file.write(text if text.endswith("\n") else text + "\n")
+
+
+def write_bytes(target: str | Path, data: bytes) -> None:
+    """Write a file whole or not at all (`-`: standard output)."""
+    with writing(target, binary=True) as file:
+        file.write(data)
+
+
+def read_text(source: str | Path, most: int | None = None) -> str:
+    """Read a text file of at most `most` bytes, or MAX_BYTES (`-`: standard input)."""
+    most = most or MAX_BYTES
+    name = "standard input" if str(source) == "-" else str(source)
+    try:
+        if str(source) == "-":
+            data = _pieces(sys.stdin.buffer, most)
+            size = len(data)
+        else:
+            with Path(source).open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                data = bytearray() if size > most else _pieces(file, most)
+                size = max(size, len(data))
+    except OSError as error:
+        raise BadInput(f"{name}: cannot be read: {error.strerror or error}") from None
+    if size > most:
+        raise BadInput(f"{name}: larger than {most // 2**20} MiB, which is the most that is read")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{name}: not UTF-8 text (byte {error.start})") from None
+
+
+def _pieces(file: IO[bytes], most: int) -> bytearray:
+    """Read a file up to just above `most` bytes; what is not there takes no memory."""
+    data = bytearray()
+    while len(data) <= most and (piece := file.read(2**16)):
+        data += piece
+    return data
+
+
+def parse(model: type[Model], text: str, name: str) -> Model:
+    """Parse JSON text strictly as `model`; BadInput names the file, the key and the value."""
+    try:
+        _check_keys(text, model)
+        return model.model_validate_json(text)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{name}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+    except ValidationError as error:
+        raise BadInput(f"{name}: {first_error(error)}") from None
+    except RecursionError:
+        raise BadInput(f"{name}: nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits, a duplicate key, NaN
+        raise BadInput(f"{name}: {said(error)}") from None
+
+
+def first_error(error: ValidationError) -> str:
+    """Say the first thing that is wrong, with its place and value, in one line."""
+    if error.error_count() < 1000:
+        first = error.errors(include_url=False)[0]
+    else:  # unknown keys, of which no objects are made here
+        first, _ = json.JSONDecoder().raw_decode(error.json(include_url=False, include_input=False), 1)
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    message = _WORDS.get(first["type"], first["msg"].removeprefix("Value error, "))
+    value = first.get("input", {})
+    shown = "" if isinstance(value, dict | list | BaseModel) else f" (it is {_short(json.dumps(value, default=str))})"
+    return _short(f"{place}: {message}{shown}" if place else message, 400)
+
+
+def said(error: ValueError) -> str:
+    """Return what Python says of a text that it cannot read, in one short line."""
+    return _short(str(error).removesuffix(_ADVICE))
+
+
+def _short(text: str, most: int = 200) -> str:
+    """Return the text on one line of at most `most` printable characters."""
+    text = " ".join(text.split())
+    return printable(text if len(text) <= most else text[: most - 2] + "..")
+
+
+def printable(text: str) -> str:
+    """Return the text with a question mark for whatever a terminal may obey; line breaks stay."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+
+
+def _check_keys(text: str, model: type[BaseModel]) -> None:
+    """Refuse a key that stands twice in an object; and in a large file, what is no object of the model's keys.
+
+    Nothing is kept of what is read, and pydantic, which would make objects of all that it refuses, does not see it.
+
+    Raises:
+        ValueError: something is wrong; a JSONDecodeError where it is not JSON.
+    """
+    outermost: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal outermost
+        outermost = [key for key, _ in pairs]
+        if len(set(outermost)) < len(outermost):
+            key, _ = Counter(outermost).most_common(1)[0]
+            raise ValueError(f"the key {key!r} stands twice in one object")
+
+    found = json.loads(text, object_pairs_hook=look, parse_constant=_refuse_constant)
+    if len(text) < LARGE:
+        return
+    if found is not None:
+        raise ValueError("Input should be an object")
+    unknown = next((key for key in outermost if key not in model.model_fields), None)
+    if unknown is not None:
+        raise ValueError(f"{_short(unknown)}: unknown key")
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number that a file may hold")

@@ -1,0 +1,388 @@
+"""The instance: a machine, the cost of a batch, and requests that pause for calls.
+
+Every quantity is an exact integer: tokens, or ticks of time. `docs/semantics.md` defines what each means, and
+`docs/formats.md` the JSON file, of which these classes are the only reader and writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+
+from kvcore.cost import Cost
+
+LIMIT = 10**15
+"""The largest token count or tick that an instance or a schedule may hold."""
+
+Count = Annotated[int, Field(ge=0, le=LIMIT)]
+Positive = Annotated[int, Field(ge=1, le=LIMIT)]
+Offset = Annotated[int, Field(ge=-LIMIT, le=LIMIT)]
+Handling = Literal["preserve", "discard", "swap", "free"]
+"""What happens to the KV of a request during a call; `free` leaves the choice to the schedule."""
+
+
+def _printable(text: str) -> str:
+    """Refuse control characters and line breaks, so that a name fits in a line, a table and a plot."""
+    if not text.isprintable():
+        raise ValueError("only printable characters (no line break, no control character)")
+    return text
+
+
+Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
+
+
+def _fraction(value: Any) -> Any:
+    """Read a positive fraction given as text (`"3/2"`) or as an integer; never as a float."""
+    if isinstance(value, bool) or not isinstance(value, int | str | Fraction):
+        raise ValueError('give an integer or a fraction in text, such as "3/2"')
+    if isinstance(value, str) and len(value) > 40:
+        raise ValueError("a fraction in text has at most 40 characters")
+    if isinstance(value, str) and not all(part.isdecimal() for part in value.split("/", 1)):
+        raise ValueError('give an integer or a fraction in text, such as "3/2"')
+    try:
+        fraction = Fraction(value)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"not a fraction: {value!r}") from None
+    if fraction <= 0:
+        raise ValueError("must be above 0")
+    if max(fraction.numerator, fraction.denominator) > LIMIT:
+        raise ValueError(f"its numerator and denominator are at most {LIMIT}")
+    return fraction
+
+
+_FRACTION_SCHEMA = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": LIMIT},
+        {"type": "string", "pattern": "^[0-9]+(/[0-9]+)?$", "maxLength": 40},
+    ],
+    "description": 'A positive fraction, exact: an integer, or text such as "3/2".',
+}
+PositiveFraction = Annotated[
+    Fraction, PlainValidator(_fraction), PlainSerializer(str, return_type=str), WithJsonSchema(_FRACTION_SCHEMA)
+]
+
+
+_NO_FIELDS: set[str] = set()
+
+
+def _fail_fast(schema: Any) -> None:
+    if isinstance(schema, dict):
+        if schema.get("type") in ("list", "tuple", "dict"):
+            schema["fail_fast"] = True
+        schema = list(schema.values())
+    for part in schema if isinstance(schema, list) else ():
+        _fail_fast(part)
+
+
+class Noun(BaseModel):
+    """What all nouns share: immutable, strict about types, no unknown key."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        """Stop at the first thing that is wrong in a list or an object: a file may hold millions."""
+        schema = handler(source)
+        _fail_fast(schema)
+        return schema
+
+    def model_post_init(self, _: Any) -> None:
+        """Forget which fields were given: what is not needed would be a quarter of the memory of a schedule."""
+        object.__setattr__(self, "__pydantic_fields_set__", _NO_FIELDS)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated anew (and without cached properties)."""
+        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
+
+
+class Machine(Noun):
+    """The device: its KV memory, the host's, the budgets of a batch, and what a scheduler may do.
+
+    `None` means no limit. Budgets are tokens (or requests) per batch; memories are tokens of KV.
+    """
+
+    memory: Positive | None
+    block: Positive = 1
+    host_memory: Count | None = 0
+    batch_tokens: Positive | None = None
+    prefill_tokens: Positive | None = None
+    batch_requests: Positive | None = None
+    hybrid: bool = True
+    chunked: bool = True
+    evict: bool = False
+    partial: bool = False
+    pause: bool = True
+
+    @model_validator(mode="after")
+    def _prefill_within_batch(self) -> Self:
+        if self.batch_tokens is not None and (self.prefill_tokens or 0) > self.batch_tokens:
+            raise ValueError(f"prefill_tokens {self.prefill_tokens} exceeds batch_tokens {self.batch_tokens}")
+        return self
+
+    def blocks(self, tokens: int) -> int:
+        """Blocks that `tokens` resident tokens occupy: ceil(tokens / block)."""
+        return -(-tokens // self.block)
+
+    @property
+    def block_limit(self) -> int | None:
+        """Blocks that fit in the device memory (None: no limit)."""
+        return None if self.memory is None else self.memory // self.block
+
+    @property
+    def prefill_limit(self) -> int | None:
+        """Most prefill tokens in a batch, the limit of the whole batch included (None: no limit)."""
+        return self.batch_tokens if self.prefill_tokens is None else self.prefill_tokens
+
+
+class Call(Noun):
+    """An API (tool) call: `duration` ticks, `returns` tokens appended to the context, and a handling of the KV."""
+
+    duration: Count
+    returns: Count = 0
+    handling: Handling = "free"
+
+
+class Segment(Noun):
+    """`decode` tokens to generate, then a call (every segment but the last)."""
+
+    decode: Positive
+    call: Call | None = None
+
+
+class Slo(Noun):
+    """Service-level objectives of a request: `ttft` and `latency` in ticks, the others in ticks per token."""
+
+    ttft: Count | None = None
+    latency: Count | None = None
+    tpot: PositiveFraction | None = None
+    normalized_latency: PositiveFraction | None = None
+
+
+class SloTicks(NamedTuple):
+    """The most ticks to the first token and to the end, from the arrival, and between the two (None: no limit)."""
+
+    first: int | None
+    last: int | None
+    between: int | None
+
+
+class Request(Noun):
+    """A request: when it arrives, its prompt, and its segments."""
+
+    id: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+    arrival: Count = 0
+    prompt: Positive
+    weight: Positive = 1
+    slo: Slo | None = None
+    segments: Annotated[tuple[Segment, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _calls_between_segments(self) -> Self:
+        if self.segments[-1].call is not None:
+            raise ValueError(f"request {self.id}: the last segment must not end with a call")
+        for k, segment in enumerate(self.segments[:-1], 1):
+            if segment.call is None:
+                raise ValueError(f"request {self.id}: segment {k} must end with a call (only the last has none)")
+        return self
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls in order, one fewer than the segments."""
+        return tuple(segment.call for segment in self.segments if segment.call is not None)
+
+    @cached_property
+    def shape(self) -> Request:
+        """The request without its id: requests of one shape are alike."""
+        return self.replace(id="-")
+
+    @cached_property
+    def slo_ticks(self) -> SloTicks:
+        """What the SLOs allow in whole ticks: a request is late if and only if it exceeds one of these."""
+        slo = self.slo or Slo()
+        normalized = None if slo.normalized_latency is None else math.floor(slo.normalized_latency * self.output)
+        last = min((ticks for ticks in (slo.latency, normalized) if ticks is not None), default=None)
+        between = math.floor(slo.tpot * (self.output - 1)) if slo.tpot is not None and self.output > 1 else None
+        return SloTicks(slo.ttft, last, between)
+
+    @cached_property
+    def output(self) -> int:
+        """Tokens generated in all."""
+        return sum(segment.decode for segment in self.segments)
+
+    @cached_property
+    def peak(self) -> int:
+        """KV tokens resident when the last token is generated (which itself is never processed)."""
+        return self.prompt + self.output + sum(call.returns for call in self.calls) - 1
+
+    @cached_property
+    def call_time(self) -> int:
+        """Ticks spent in calls."""
+        return sum(call.duration for call in self.calls)
+
+    @cached_property
+    def known(self) -> tuple[int, ...]:
+        """Tokens known when each segment starts: the prompt and what came before, the returns of the call included."""
+        return tuple(
+            accumulate((s.decode + (s.call.returns if s.call else 0) for s in self.segments[:-1]), initial=self.prompt)
+        )
+
+    def with_calls(self, change: Callable[[Call], Call]) -> Request:
+        """Return the same request with every call changed, in order."""
+        segments = (segment.replace(call=segment.call and change(segment.call)) for segment in self.segments)
+        return self.replace(segments=tuple(segments))
+
+    def context_at_call(self, k: int) -> int:
+        """KV tokens held when call `k` (from 0) starts: everything known but the token just generated."""
+        return self.known[k] + self.segments[k].decode - 1
+
+
+def alike(requests: Iterable[Request]) -> list[list[int]]:
+    """Return the requests, by their places, in groups that differ in their ids only."""
+    groups: dict[Request, list[int]] = {}
+    for i, request in enumerate(requests):
+        groups.setdefault(request.shape, []).append(i)
+    return list(groups.values())
+
+
+class Coarsening(Noun):
+    """How an instance was rounded to blocks of tokens and slots of ticks; `kvcore.coarsen` makes and explains it.
+
+    The offsets are in fine ticks, by request: with C' and F' its completion and flow time in slots, those of the fine
+    instance are at least `slot_ticks * C' + completion_offset` and `slot_ticks * F' + flow_offset` (`relax` only).
+    """
+
+    direction: Literal["relax", "restrict"]
+    block_tokens: Positive
+    slot_ticks: Positive
+    headroom_ticks: Count = 0
+    fine_tick_seconds: PositiveFraction
+    completion_offset: dict[str, Offset] = {}
+    flow_offset: dict[str, Offset] = {}
+
+
+class Instance(Noun):
+    """A machine, the cost of a batch, and the requests. `tick_seconds` only says how long a tick is."""
+
+    format: Literal["kvbound-instance"] = "kvbound-instance"
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    name: Name = "instance"
+    tick_seconds: PositiveFraction = Fraction(1)
+    machine: Machine
+    cost: Cost = Cost.unit()
+    requests: Annotated[tuple[Request, ...], Field(min_length=1)]
+    coarsening: Coarsening | None = None
+
+    @model_validator(mode="after")
+    def _unique_ids(self) -> Self:
+        seen: set[str] = set()
+        for request in self.requests:
+            if request.id in seen:
+                raise ValueError(f"two requests have the id {request.id}")
+            seen.add(request.id)
+        return self
+
+    @model_validator(mode="after")
+    def _every_request_fits_alone(self) -> Self:
+        for request in self.requests:
+            _check_fits(self.machine, request)
+        return self
+
+    def request(self, id: str) -> Request:
+        """Return the request of that id (KeyError if there is none)."""
+        return self._by_id[id]
+
+    @cached_property
+    def _by_id(self) -> dict[str, Request]:
+        return {request.id: request for request in self.requests}
+
+    @cached_property
+    def first_arrival(self) -> int:
+        """Tick of the first arrival."""
+        return min(request.arrival for request in self.requests)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Position of each request id."""
+        return {request.id: i for i, request in enumerate(self.requests)}
+
+    def with_free_calls(self) -> Instance:
+        """Return the same instance with the handling of every call left to the schedule."""
+        return self.with_calls_handled("free")
+
+    def with_calls_handled(self, handling: Handling) -> Instance:
+        """Return the same instance with one handling for all calls."""
+        return self.with_calls(lambda call: call.replace(handling=handling))
+
+    def with_calls(self, change: Callable[[Call], Call]) -> Instance:
+        """Return the same instance with every call changed, in order."""
+        return self.replace(requests=tuple(request.with_calls(change) for request in self.requests))
+
+    def to_json(self, indent: int | None = 1) -> str:
+        """Return the instance file as text, every key written."""
+        return json.dumps(self.model_dump(mode="json"), indent=indent, ensure_ascii=False)
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the canonical JSON: all keys, sorted, no white space, ASCII."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _check_fits(machine: Machine, request: Request) -> None:
+    """Raise if no schedule can carry out `request` even alone; otherwise running it alone, from start to end, works.
+
+    The request is the whole conflict (with one call of it, where its handling is to blame): others play no part.
+    """
+    if machine.block_limit is not None and machine.blocks(request.peak) > machine.block_limit:
+        raise ValueError(
+            f"request {request.id} can never fit: its last token needs {request.peak} tokens of KV "
+            f"({machine.blocks(request.peak)} blocks of {machine.block}), memory is {machine.memory} (rule R6); "
+            f"it takes a memory of {machine.blocks(request.peak) * machine.block}"
+        )
+    limit = machine.prefill_limit
+    if not machine.chunked and limit is not None:
+        for what, tokens in _whole_prefills(request):
+            if tokens > limit:
+                raise ValueError(
+                    f"request {request.id} can never fit: {what} is a prefill of {tokens} tokens, "
+                    f"a batch takes {limit} and prefills are not chunked (rules R3 and R5); "
+                    f"it takes a prefill budget of {tokens}, or chunked"
+                )
+    for k, call in enumerate(request.calls):
+        if call.handling == "swap" and machine.host_memory is not None:
+            held = request.context_at_call(k)
+            if held > machine.host_memory:
+                raise ValueError(
+                    f"request {request.id} can never fit: call {k + 1} swaps out {held} tokens, "
+                    f"host_memory is {machine.host_memory} (rules R7 and R9); "
+                    f"it takes a host_memory of {held}, or another handling"
+                )
+
+
+def _whole_prefills(request: Request) -> list[tuple[str, int]]:
+    """Return the prefills that some batch must take whole when prefills are not chunked."""
+    prefills = [("its prompt", request.prompt)]
+    for k, call in enumerate(request.calls):
+        if call.handling == "discard":
+            prefills.append((f"the refill after call {k + 1}", request.context_at_call(k) + 1 + call.returns))
+        elif call.returns:
+            prefills.append((f"what call {k + 1} returns", call.returns + 1))
+    return prefills

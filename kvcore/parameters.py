@@ -1,0 +1,48 @@
+"""Reading `name:key=value,key=value`, and exact numbers, as a user types them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from fractions import Fraction
+
+from kvcore.errors import BadInput
+
+NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?|[0-9]{1,15}/[0-9]{1,15}")
+"""Short enough that no one number takes long to read."""
+_WHOLE = re.compile(r"(\w+)=(\d{1,9})")
+_ANY = re.compile(r"(\w+)=([\w./+-]{1,40})")
+
+
+def read_parameters(source: str, known: Container[str], usage: str, *, whole: bool) -> dict[str, str]:
+    """Return the values after the colon by key, as text; BadInput for a key that is not known or an odd value.
+
+    With `whole` every value is a whole number.
+    """
+    _, _, text = source.partition(":")
+    values = {}
+    for part in text.split(",") if text else []:
+        match = (_WHOLE if whole else _ANY).fullmatch(part.strip())
+        if match is None or match[1] not in known:
+            what = "no parameter with a whole number" if whole else "no parameter"
+            raise BadInput(f"{source}: {part!r} is {what}; write {usage}")
+        values[match[1]] = match[2]
+    return values
+
+
+def fraction(option: str, text: str, *, zero: bool = False) -> Fraction:
+    """Read a number above 0 (or 0, if that is allowed), given as a whole number, a decimal or a fraction."""
+    try:
+        value = Fraction(text) if NUMBER.fullmatch(text) else None
+    except ZeroDivisionError:
+        value = None
+    if value is None or (value == 0 and not zero):
+        raise BadInput(
+            f"{option} {text}: write a number {'of at least' if zero else 'above'} 0, such as 2, 0.5 or 1/40"
+        )
+    return value
+
+
+def optional_fraction(option: str, text: str | None) -> Fraction | None:
+    """Read a positive number that may be left out."""
+    return None if text is None else fraction(option, text)

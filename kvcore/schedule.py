@@ -1,0 +1,64 @@
+"""The schedule: a list of batches, each with a start, the work of each request, and the moves made at its start."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import Field
+
+from kvcore.instance import Name, Noun
+
+Integer = Annotated[int, Field(ge=-(10**15), le=10**15)]
+"""A number in a schedule; the referee, not the reader, says whether it makes sense."""
+
+
+class _Nothing(dict[str, int]):
+    """No moves: one for all batches, most of which make none; it stays empty."""
+
+    def __setitem__(self, request: str, tokens: int) -> NoReturn:
+        raise TypeError("a batch is not changed: make another one")
+
+    setdefault = update = __ior__ = __setitem__  # type: ignore[assignment]
+
+
+_NOTHING = _Nothing()
+_EMPTY: Any = Field(default_factory=lambda: _NOTHING, json_schema_extra={"default": {}})
+
+
+class Batch(Noun):
+    """One batch: `work`, `drop`, `swap_out` and `swap_in` map request ids to tokens; the moves happen in that order.
+
+    With `repeat` = k > 1 it stands for k batches: itself and k - 1 more of the same work, without moves, each of which
+    starts when the one before ends.
+    """
+
+    start: Integer
+    work: dict[Name, Integer] = _EMPTY
+    drop: dict[Name, Integer] = _EMPTY
+    swap_out: dict[Name, Integer] = _EMPTY
+    swap_in: dict[Name, Integer] = _EMPTY
+    repeat: Annotated[int, Field(ge=1, le=10**9)] = 1
+
+    def again(self, start: int) -> Batch:
+        """Return the batch that comes after this one where it is repeated: the same work, no moves."""
+        return Batch.model_construct(
+            start=start, work=self.work, drop=_NOTHING, swap_out=_NOTHING, swap_in=_NOTHING, repeat=1
+        )
+
+
+class Schedule(Noun):
+    """Batches in order. Everything else about a schedule is derived by the referee (`kvbound.verify_schedule`)."""
+
+    format: Literal["kvbound-schedule"] = "kvbound-schedule"
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    instance_sha256: Name
+    batches: tuple[Batch, ...]
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the schedule file as text; `repeat` is written where it is above 1."""
+        data = self.model_dump(mode="json")
+        for batch in data["batches"]:
+            if batch["repeat"] == 1:
+                del batch["repeat"]
+        return json.dumps(data, indent=indent, ensure_ascii=False)

@@ -1,0 +1,294 @@
+"""The trace: what executing a schedule gives, batch by batch and request by request. Made only by the referee."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import takewhile
+from typing import Literal, NamedTuple
+
+from kvcore.cost import Features
+from kvcore.instance import Instance, Request
+from kvcore.schedule import Batch, Schedule
+
+Phase = Literal["prefill", "decode"]
+MoveKind = Literal["drop", "swap_out", "swap_in"]
+
+
+class BatchTrace(NamedTuple):
+    """One executed batch. Memory is in tokens of occupied blocks (device) and in tokens (host)."""
+
+    start: int
+    duration: int
+    features: Features
+    device: int
+    """Device memory during the batch, after its moves and its growth (rule R6)."""
+    device_after: int
+    """Device memory from its end to the start of the next batch."""
+    host: int
+
+    @property
+    def end(self) -> int:
+        """Tick at which the batch ends."""
+        return self.start + self.duration
+
+
+class Run(NamedTuple):
+    """Batches of the same decodes, one right after the other; a single batch of any kind is a run of one."""
+
+    start: int
+    ends: Sequence[int]
+    """Tick at which each of the batches ends."""
+    features: Features
+    """Those of the first; from each batch to the next the KV read grows by a token for each decode."""
+    devices: Sequence[int]
+    """Device memory during each of the batches."""
+    device_after: int
+    host: int
+
+    def batches(self) -> Iterator[BatchTrace]:
+        """Yield the batches one by one."""
+        start, after = self.start, [*self.devices[:-1], self.device_after]
+        for i, (end, device) in enumerate(zip(self.ends, self.devices, strict=True)):
+            read = self.features.decode_kv + i * self.features.decode_requests
+            features = self.features._replace(decode_kv=read) if i else self.features
+            yield BatchTrace(start, end - start, features, device, after[i], self.host)
+            start = end
+
+
+class Step(NamedTuple):
+    """The work of one request in one batch: `tokens` processed on top of `resident` ones."""
+
+    batch: int
+    resident: int
+    tokens: int
+    phase: Phase
+    recomputed: int
+    """How many of the tokens had been processed before."""
+    generated: bool
+
+
+class StreamClock:
+    """Which batch each step of the stream of decodes was in: one after another, but for those in which it paused."""
+
+    def __init__(self) -> None:
+        self._steps: list[int] = []  # the steps before which it paused, and the batches they were in
+        self._batches: list[int] = []
+
+    def resume(self, step: int, batch: int) -> None:
+        """Note that `step` is in `batch`, and those after it in the batches after it."""
+        self._steps.append(step)
+        self._batches.append(batch)
+
+    def batch(self, step: int) -> int:
+        """Return the batch of a step."""
+        k = bisect_right(self._steps, step) - 1
+        return self._batches[k] + step - self._steps[k]
+
+
+class Span(NamedTuple):
+    """The work of one request in `length` batches of the same kind; more than one only for decodes.
+
+    With a `clock` they are the batches of `step` and of those after it, otherwise `batch` and those after it.
+    """
+
+    batch: int
+    length: int
+    resident: int
+    tokens: int
+    phase: Phase
+    recomputed: int
+    generated: bool
+    step: int = 0
+    clock: StreamClock | None = None
+
+    @property
+    def last(self) -> int:
+        """The last of its batches."""
+        more = self.length - 1
+        return self.batch + more if self.clock is None else self.clock.batch(self.step + more)
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the work in each of the batches."""
+        for i in range(self.length):
+            batch = self.batch + i if self.clock is None else self.clock.batch(self.step + i)
+            yield Step(batch, self.resident + i, self.tokens, self.phase, self.recomputed, self.generated)
+
+
+class Move(NamedTuple):
+    """One move of KV at the start of a batch."""
+
+    batch: int
+    kind: MoveKind
+    tokens: int
+
+
+class Level(NamedTuple):
+    """The KV of a request after a move or the work of a batch: tokens on the device and on the host."""
+
+    event: Move | Step
+    device: int
+    host: int
+
+
+def after_moves(device: int, host: int, drop: int = 0, swap_out: int = 0, swap_in: int = 0) -> tuple[int, int]:
+    """Return the tokens on the device and on the host after moves (rule R10): a drop takes from the host first."""
+    from_host = min(host, drop)
+    back = swap_in - swap_out
+    return device - (drop - from_host) + back, host - from_host - back
+
+
+class State(NamedTuple):
+    """State of a request at a batch boundary: tokens known, on the device, on the host, and where it stands."""
+
+    known: int
+    device: int
+    host: int
+    status: Literal["waiting", "ready", "call", "done"]
+
+
+@dataclass(slots=True)
+class CallTrace:
+    """One call as it happened; `handling` is what was done to the KV between its start and the next work."""
+
+    segment: int
+    batch: int
+    """The batch that generated the token that starts the call."""
+    start: int
+    end: int
+    held: int
+    """Tokens of KV held when the call started."""
+    dropped: bool = False
+    swapped: bool = False
+    all_dropped: bool = False
+    all_swapped: bool = False
+
+    @property
+    def handling(self) -> Literal["preserve", "discard", "swap", "mixed"]:
+        """How the KV was handled, for reports."""
+        if not self.dropped and not self.swapped:
+            return "preserve"
+        if self.all_dropped and not self.swapped:
+            return "discard"
+        if self.all_swapped and not self.dropped:
+            return "swap"
+        return "mixed"
+
+
+@dataclass
+class RequestTrace:
+    """One request as it was carried out."""
+
+    request: Request
+    spans: list[Span] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    calls: list[CallTrace] = field(default_factory=list)
+    first_token: int = -1
+    completion: int = -1
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Its work, batch by batch."""
+        return [step for span in self.spans for step in span.steps()]
+
+    def levels(self) -> Iterator[Level]:
+        """Yield its moves and its work in order (moves come first in a batch), and the KV after each."""
+        device = host = 0
+        events: list[Move | Step] = [*self.moves, *self.steps]
+        for event in sorted(events, key=lambda event: (event.batch, isinstance(event, Step))):
+            if isinstance(event, Step):
+                device += event.tokens
+            else:
+                device, host = after_moves(device, host, **{event.kind: event.tokens})
+            yield Level(event, device, host)
+
+
+@dataclass(slots=True)
+class Waste:
+    """Memory waste in token-ticks, by cause (INFERCEPT's measure; `docs/semantics.md` defines each part)."""
+
+    calls: int = 0
+    queued: int = 0
+    transfer: int = 0
+    recomputation: int = 0
+
+    @property
+    def total(self) -> int:
+        """All four parts together."""
+        return self.calls + self.queued + self.transfer + self.recomputation
+
+    def parts(self) -> dict[str, int]:
+        """Return each part and the total, by name."""
+        return {**asdict(self), "total": self.total}
+
+
+@dataclass
+class Trace:
+    """A schedule that passed the referee, executed. `kvcore.metrics` computes objectives and measures from it.
+
+    Long traces are kept as runs and spans; `batches` and `RequestTrace.steps` write them out.
+    """
+
+    instance: Instance
+    schedule: Schedule
+    runs: list[Run]
+    requests: tuple[RequestTrace, ...]
+    waste: Waste
+
+    @cached_property
+    def batches(self) -> list[BatchTrace]:
+        """The executed batches, one by one."""
+        return [batch for run in self.runs for batch in run.batches()]
+
+    def expanded(self) -> Schedule:
+        """Return the schedule with every batch written out: no batch has `repeat` above 1."""
+        if all(batch.repeat == 1 for batch in self.schedule.batches):
+            return self.schedule
+        starts = iter(self.batches)
+        batches: list[Batch] = []
+        for batch in self.schedule.batches:
+            batches.append(batch.model_copy(update={"start": next(starts).start, "repeat": 1}))
+            batches += [batch.again(next(starts).start) for _ in range(batch.repeat - 1)]
+        return Schedule(instance_sha256=self.schedule.instance_sha256, batches=tuple(batches))
+
+    def memory_curve(self) -> list[tuple[int, int]]:
+        """Return device memory over time: (tick, tokens of occupied blocks from this tick on)."""
+        curve: list[tuple[int, int]] = []
+        for j, batch in enumerate(self.batches):
+            curve.append((batch.start, batch.device))
+            if j + 1 == len(self.batches) or self.batches[j + 1].start > batch.end:
+                curve.append((batch.end, batch.device_after))
+        return curve
+
+    def host_curve(self) -> list[tuple[int, int]]:
+        """Return host memory over time: (tick, tokens from this tick on)."""
+        return [(batch.start, batch.host) for batch in self.batches]
+
+    def states(self, boundary: int) -> dict[str, State]:
+        """Return the state of every request at the start of batch `boundary`, before its moves.
+
+        `boundary` runs from 0 to the number of batches; the last one is the end of the last batch.
+        """
+        if not 0 <= boundary <= len(self.batches):
+            raise IndexError(f"boundary {boundary} is not in 0..{len(self.batches)}")
+        last = boundary == len(self.batches)
+        now = (self.batches[-1].end if self.batches else 0) if last else self.batches[boundary].start
+        return {trace.request.id: self._state(trace, boundary, now) for trace in self.requests}
+
+    def _state(self, trace: RequestTrace, boundary: int, now: int) -> State:
+        if 0 <= trace.completion <= now:
+            return State(trace.request.peak + 1, 0, 0, "done")
+        device, host, known = 0, 0, trace.request.prompt
+        for event, *kv in takewhile(lambda level: level.event.batch < boundary, trace.levels()):
+            device, host = kv
+            known += isinstance(event, Step) and event.generated
+        status: Literal["waiting", "ready", "call"] = "ready" if trace.request.arrival <= now else "waiting"
+        for call in trace.calls:
+            if call.batch < boundary:
+                if call.end <= now:
+                    known += trace.request.calls[call.segment].returns
+                else:
+                    status = "call"
+        return State(known, device, host, status)

@@ -1,7 +1,0 @@
-"""Exact search over counts of like requests: busy-time and makespan, batches of linear cost, no calls."""
-
-from solvers.counts.model import Model, count_model
-from solvers.counts.run import CountSearch
-from solvers.counts.vectors import Vectors, fitting_vectors
-
-__all__ = ["CountSearch", "Model", "Vectors", "count_model", "fitting_vectors"]

@@ -1,0 +1,197 @@
+"""The instance as counts of requests that stand at the same point, where `docs/search.md` proves that it is enough."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kvcore.cost import CostFunction
+from kvcore.instance import Instance
+
+MOST_REQUESTS = 30_000
+"""Counts are kept in 16 bits."""
+
+
+class Progress(NamedTuple):
+    """Where a request stands: the tokens that it knows (S) and those that it has yet to generate."""
+
+    known: int
+    remaining: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What one batch may do to one more request; a batch takes the steps in order, each any number of times.
+
+    A drop takes a request out of slot `takes` into the pool, a move works on it (from `takes` to `gives`), and a pull
+    takes it out of the pool and refills it (to `gives`). -1: no slot, or no pool.
+    """
+
+    takes: int
+    gives: int
+    into: int
+    out_of: int
+    cost: int
+
+    @property
+    def drops(self) -> bool:
+        """Whether KV is dropped."""
+        return self.into >= 0
+
+
+@dataclass(frozen=True)
+class Model:
+    """Counts instead of requests.
+
+    A slot is a point whose requests hold the KV of all but their last token, or (the last slots) of requests that end
+    in this batch; a pool is a point whose requests hold nothing.
+    """
+
+    instance: Instance
+    pools: tuple[Progress, ...]
+    slots: tuple[Progress, ...]
+    """Points that hold KV, and then, with `remaining` 0, the ends."""
+    sizes: tuple[int, ...]
+    """Blocks that a request in each slot occupies."""
+    memory: int
+    """Blocks of the device, or what all requests need together."""
+    steps: tuple[Operation, ...]
+    start: tuple[int, ...]
+    """Requests in each pool at the start."""
+    batch: int
+    """Cost of a batch besides that of its steps, at least one tick."""
+    offset: int
+    """What the objective counts besides batches: the arrival, for the makespan."""
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The slots that are empty between batches."""
+        return tuple(i for i, point in enumerate(self.slots) if point.remaining == 0)
+
+    @property
+    def least_batches(self) -> int:
+        """The batches whose memory is enough for all tokens: to generate one with S tokens known, S are resident."""
+        blocks = self.instance.machine.blocks
+        volume = sum(
+            count * sum(blocks(point.known + k) for k in range(point.remaining))
+            for point, count in zip(self.pools, self.start, strict=True)
+        )
+        return -(-volume // self.memory)
+
+    @property
+    def alone(self) -> int:
+        """What the steps of all requests cost at least: each refilled once, and no more."""
+        cheapest: dict[Progress, int] = {}
+        for point in sorted({*self.pools, *self.slots}):
+            cheapest[point] = 0
+        pull = {self.pools[s.out_of]: s for s in self.steps if s.out_of >= 0}
+        move = {self.slots[s.takes]: s for s in self.steps if s.takes >= 0 and s.gives >= 0}
+        total = 0
+        for pool, count in zip(self.pools, self.start, strict=True):
+            if count:
+                step, cost = pull[pool], pull[pool].cost
+                while self.slots[step.gives].remaining:
+                    step = move[self.slots[step.gives]]
+                    cost += step.cost
+                total += count * cost
+        return total
+
+
+def scaled_down(model: Model, by: int) -> Model:
+    """Return about the same with a part of the requests, of the memory and of the cost of a batch."""
+    start = tuple(-(-count // by) for count in model.start)
+    return replace(model, start=start, memory=model.memory // by, batch=max(1, model.batch // by))
+
+
+def count_model(instance: Instance, objective: str) -> Model | None:
+    """Return the model by counts, or None where it is not proved to give the optimum."""
+    if not _applies(instance, objective):
+        return None
+    return _build(instance, instance.requests[0].arrival if objective == "makespan" else 0)
+
+
+# --- where it applies ------------------------------------------------------------------------------------------------
+
+
+def _applies(instance: Instance, objective: str) -> bool:
+    machine, requests = instance.machine, instance.requests
+    together = len({request.arrival for request in requests}) == 1
+    return (
+        (objective == "busy-time" or (objective == "makespan" and together))
+        and all(len(request.segments) == 1 for request in requests)
+        and len(requests) <= MOST_REQUESTS
+        and machine.hybrid
+        and machine.pause
+        and not machine.partial
+        and machine.host_memory == 0
+        and (machine.batch_requests is None or machine.batch_requests >= len(requests))
+        and _ample(instance)
+        and _linear(instance)
+    )
+
+
+def _ample(instance: Instance) -> bool:
+    """Whether no batch can exhaust the token budgets: what works is resident, and memory is no larger than they are."""
+    machine = instance.machine
+    most = sum(request.peak for request in instance.requests)
+    most = most if machine.memory is None else min(most, machine.memory)
+    return all(budget is None or budget >= most for budget in (machine.batch_tokens, machine.prefill_limit))
+
+
+def _linear(instance: Instance) -> bool:
+    """Whether a batch costs a constant and what its requests cost; a prefill is best whole; and to keep KV pays."""
+    if len(instance.cost.functions) != 1:
+        return False
+    f = instance.cost.functions[0]
+    if f.divisor != 1 or f.busy == 0 or f.any_decode or f.any_prefill or f.tokens_above is not None:
+        return False
+    longest = max(request.peak for request in instance.requests)
+    contexts = range(min(request.prompt for request in instance.requests), longest + 1)
+    whole = all(f.prefill_pairs * (2 * S - 1) <= f.decode_requests + f.decode_kv * (S - 1) for S in contexts)
+    kept = all(_decode(f, S) <= _refill(f, S) for S in contexts)
+    return (whole or not instance.machine.chunked) and (kept or not instance.machine.evict)
+
+
+def _decode(f: CostFunction, known: int) -> int:
+    return f.tokens + f.generated + f.decode_requests + f.decode_kv * (known - 1)
+
+
+def _refill(f: CostFunction, known: int) -> int:
+    return f.tokens * known + f.generated + f.prefill_requests + f.prefill_pairs * known * known
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+def _build(instance: Instance, offset: int) -> Model:
+    machine, f = instance.machine, instance.cost.functions[0]
+    starts = Counter(Progress(request.prompt, request.segments[0].decode) for request in instance.requests)
+    later = {Progress(p.known + k, p.remaining - k) for p in starts for k in range(1, p.remaining)}
+    pools = sorted({*starts, *later} if machine.evict else starts, reverse=True)
+    ends = {Progress(p.known + p.remaining, 0) for p in starts}
+    slots = sorted(later, reverse=True) + sorted(ends, reverse=True)
+    place = {point: i for i, point in enumerate(slots)}
+    pool = {point: i for i, point in enumerate(pools)}
+    sizes = tuple(machine.blocks(point.known - 1) for point in slots)
+
+    def after(point: Progress) -> int:
+        return place[Progress(point.known + 1, point.remaining - 1)]
+
+    held = slots[: len(later)]
+    drops = [Operation(place[p], -1, pool[p], -1, 0) for p in held] if machine.evict else []
+    moves = [Operation(place[p], after(p), -1, -1, _decode(f, p.known)) for p in held]
+    pulls = [Operation(-1, after(p), -1, pool[p], _refill(f, p.known)) for p in pools]
+    needed = sum(machine.blocks(request.peak) for request in instance.requests)
+    limit = machine.block_limit
+    return Model(
+        instance=instance,
+        pools=tuple(pools),
+        slots=tuple(slots),
+        sizes=sizes,
+        memory=needed if limit is None else min(limit, needed),
+        steps=(*drops, *moves, *pulls),
+        start=tuple(starts[p] for p in pools),
+        batch=f.busy,
+        offset=offset,
+    )

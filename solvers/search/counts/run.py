@@ -1,0 +1,137 @@
+"""The search over numbers of batches: bounds for each, and passes where a bound leaves room for something better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvcore.schedule import Schedule
+from solvers.search.counts.cost_to_go import CostToGo
+from solvers.search.counts.layers import Pass
+from solvers.search.counts.prices import ROUNDS, improved, start_prices
+from solvers.search.counts.read import schedule_of
+from solvers.search.counts.reserve import reserving_schedule
+from solvers.search.counts.vectors import Vectors
+
+PASSES = ((1, 200), (100, 1_000), (30, 3_000), (10, 10_000), (3, 30_000), (1, 100_000), (1, 10**12), (0, 10**12))
+"""How far a pass may go above the bound, as a part of a batch's cost (0: as far as it takes), and its width."""
+
+
+MANY_VECTORS = 50_000
+"""Fillings of the memory from which a bound takes seconds."""
+
+
+@dataclass
+class Candidate:
+    """A number of batches: its bound, its costs to go, and the passes made."""
+
+    batches: int
+    bound: int
+    to_go: CostToGo
+    improved: bool = False
+    passes: int = 0
+
+
+MOST_STARTS = 16
+"""Starts in a batch, up to which first schedules are tried."""
+
+
+class CountSearch:
+    """Finds the least cost of a model, and a lower bound; `best` is the cost of the schedule that is held.
+
+    `hold` takes every schedule found and returns the cost of the best one; `check` is called now and then, with the
+    search, and raises to stop it. What has been proved by then stays.
+    """
+
+    def __init__(
+        self, vectors: Vectors, best: int, hold: Callable[[Schedule], int], check: Callable[[CountSearch], None]
+    ) -> None:
+        self.vectors = vectors
+        self.model = vectors.model
+        self.best = best
+        self.hold = hold
+        self.report = check
+        self.candidates: dict[int, Candidate] = {}
+        self.current: Pass | None = None
+        self.expanded = 0
+
+    def run(self) -> None:
+        """Search until no number of batches is left that may be better, or can be looked at more closely."""
+        for starts in range(1, min(len(self.model.instance.requests), MOST_STARTS) + 1):
+            self.best = min(self.best, self.hold(reserving_schedule(self.model.instance, starts)))
+        self.raise_bounds(CostToGo(self.vectors, start_prices(self.vectors, self.check), self.check))
+        while open_ones := [c for c in self.candidates.values() if c.bound < self.best and c.passes < len(PASSES)]:
+            candidate = min(open_ones, key=lambda c: (c.passes, c.bound))
+            if candidate.improved:
+                self.make_pass(candidate)
+            else:
+                self.improve(candidate)
+
+    def check(self) -> None:
+        """Let the caller stop the search."""
+        self.report(self)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that states take."""
+        return 0 if self.current is None else self.current.bytes
+
+    def bound(self) -> int:
+        """Return the least that a schedule costs, of any number of batches."""
+        if self.candidates.keys() >= set(self.numbers):
+            return min([self.best, *(c.bound for c in self.candidates.values())])
+        return min(self.best, self.fixed(self.model.least_batches) + self.model.alone)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of batches with which a better schedule could exist, as far as memory and each alone tell."""
+        model = self.model
+        most = (self.best - 1 - model.offset - model.alone) // model.batch
+        return range(model.least_batches, most + 1)
+
+    def fixed(self, batches: int) -> int:
+        """Return what so many batches cost besides their steps."""
+        return self.model.offset + batches * self.model.batch
+
+    # --- bounds --------------------------------------------------------------------------------------------------
+
+    def raise_bounds(self, to_go: CostToGo) -> None:
+        """Bound every number of batches by the costs to go given."""
+        for batches in self.numbers:
+            bound = to_go.at_start(batches) + self.fixed(batches)
+            candidate = self.candidates.get(batches)
+            if candidate is None or (candidate.bound < bound and not candidate.improved):
+                self.candidates[batches] = Candidate(batches, bound, to_go)
+
+    def improve(self, candidate: Candidate) -> None:
+        """Improve the prices of one number of batches, and with them the bounds of the others."""
+        fixed = self.fixed(candidate.batches)
+        to_go = improved(candidate.to_go, (candidate.batches,), self.best - self.model.offset, self.rounds)
+        candidate.improved = True
+        candidate.to_go = to_go
+        candidate.bound = max(candidate.bound, to_go.at_start(candidate.batches) + fixed)
+        self.raise_bounds(to_go)
+
+    @property
+    def rounds(self) -> int:
+        """Evaluations of the bound in one improvement, fewer where each takes long."""
+        return ROUNDS if len(self.vectors) <= MANY_VECTORS else ROUNDS // 6
+
+    # --- passes --------------------------------------------------------------------------------------------------
+
+    def make_pass(self, candidate: Candidate) -> None:
+        """Make the next pass of one number of batches; keep what it finds and proves."""
+        part, width = PASSES[candidate.passes]
+        fixed = self.fixed(candidate.batches)
+        cutoff = self.best - 1
+        if part:
+            cutoff = min(cutoff, candidate.bound + self.model.batch // part)
+        one = self.current = Pass(candidate.to_go, candidate.batches, cutoff - fixed, width, self.check)
+        path = one.run()
+        schedule = None if path is None else schedule_of(one, path)
+        if schedule is not None:
+            self.best = min(self.best, self.hold(schedule))
+        self.expanded += one.expanded
+        self.current = None
+        candidate.passes += 1
+        candidate.bound = max(candidate.bound, one.bound + fixed)

@@ -1,0 +1,135 @@
+"""The ways to solve an instance, a record each. A new one is a module with `run(task, send)` and a line in `WAYS`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from typing import Any
+
+from kvcore.errors import MissingTool
+from kvcore.instance import Instance
+from kvcore.rigid import why_not_rigid
+from solvers.task import label
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A solver: what it proves, the package that carries it, how to get that, and what the licence found here allows.
+
+    `licence` raises MissingTool if there is none. `module` is what is imported to use it, if anything.
+    """
+
+    name: str
+    proves: str
+    package: str = "kvbound"
+    install: str = ""
+    licence: Callable[[], str] = lambda: "MIT, no limit"
+    module: str = ""
+
+    def version(self) -> str:
+        """Return the version that is installed (MissingTool if it is not there)."""
+        try:
+            return metadata.version(self.package)
+        except metadata.PackageNotFoundError:
+            raise MissingTool(f"{self.name} is not installed; install it with: {self.install}") from None
+
+    def load(self, module: str) -> Any:
+        """Import its module; MissingTool says how to install it, or why it cannot be loaded where it is."""
+        try:
+            return import_module(module)
+        except ImportError as error:
+            raise self.missing(error) from None
+
+    def try_it(self) -> None:
+        """Raise MissingTool if it cannot be loaded. It is tried in a process of its own: not all go into one."""
+        command = [sys.executable, "-c", f"import {self.module}"]
+        tried = subprocess.run(command, capture_output=True, text=True, check=False)
+        if tried.returncode:
+            lines = tried.stderr.strip().splitlines()
+            raise self.missing(lines[-1] if lines else f"its process ended with code {tried.returncode}")
+
+    def missing(self, error: object) -> MissingTool:
+        """Return the error that says how to install it, or why it cannot be loaded although it is installed."""
+        try:
+            installed = f"{self.package} {self.version()}"
+        except MissingTool as missing:
+            return missing
+        return MissingTool(f"{self.name} cannot be loaded although {installed} is installed: {error}")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A formulation and what solves it."""
+
+    formulation: str
+    solver: Solver
+    run: str
+    """The function that carries out a task in a worker process, as MODULE:FUNCTION."""
+    horizon: str = ""
+    """Why it looks at all schedules; otherwise only at those of a number of batches, which it needs."""
+    exact: bool = False
+    """Whether its bounds are exact integers of kvbound's own."""
+    what: str = ""
+    """The method in words, where `auto` chooses it to run beside another one."""
+    declines: Callable[[Instance, str], str | None] = lambda instance, objective: None
+    """Says why an instance and an objective are not for it; it may decline more once it runs."""
+
+    @property
+    def label(self) -> str:
+        """Name it for people: the formulation, and its solver if that says more."""
+        return label(self.formulation, self.solver.name)
+
+    def runner(self) -> Callable[..., Any]:
+        """Load the function that carries out a task: of a `solvers.task.Task` and what sends its messages."""
+        module, _, name = self.run.partition(":")
+        found: Callable[..., Any] = getattr(import_module(module), name)
+        return found
+
+
+def _not_rigid(instance: Instance, objective: str) -> str | None:
+    reason = why_not_rigid(instance, objective)
+    return reason and f"start-time needs requests that run from start to end: {reason}; try --formulation search"
+
+
+def _not_in_slots(instance: Instance, objective: str) -> str | None:
+    from solvers.lagrange.scope import why_not  # only now: it loads a formulation
+
+    reason = why_not(instance, objective)
+    return reason and f"lagrange {reason}; use the search, or arc-flow on highs"
+
+
+# fmt: off
+_HIGHS = Solver("highs", "optimal, by branch and bound in floating point; its dual bound is rounded safely", "highspy",
+                "pip install highspy", module="highspy")
+_GUROBI = Solver("gurobi", "as HiGHS", "gurobipy", "pip install 'kvbound[gurobi]'",
+                 lambda: import_module("solvers.gurobi").licence(), "gurobipy")
+_CP_SAT = Solver("cp-sat", "optimal, by clause learning over integers; no certificate of it", "ortools",
+                 "pip install 'kvbound[cp-sat]'", lambda: "Apache-2.0, no limit", "ortools.sat.python.cp_model")
+
+SEARCH = Way("search", Solver("search", "optimal, by an exhausted search over states; no horizon, no floating point"),
+             "solvers.search.solve:run", "the search goes through states, whatever the number of batches",
+             exact=True, what="the search")
+LAGRANGE = Way("arc-flow", Solver("lagrange", "optimal, by branch and bound over prices in exact integers; no horizon"),
+               "solvers.lagrange.solve:run",
+               "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
+               exact=True, what="branch and bound over prices", declines=_not_in_slots)
+REPAIR = Way("arc-flow", Solver("repair", "nothing: destroy and repair finds good schedules, where lagrange applies"),
+             "solvers.lagrange.solve:repair", "its bound is that of the first prices, and counts paths of any length",
+             exact=True, what="destroy and repair", declines=_not_in_slots)
+START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
+                 "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
+                 declines=_not_rigid)
+MODELS = [Way(of, by, "solvers.milp:run")
+          for of in ("batch-bigm", "batch-bigm:plain", "arc-flow") for by in (_HIGHS, _GUROBI)]
+CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
+
+WAYS = {(way.formulation, way.solver.name): way for way in (SEARCH, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT)}
+# fmt: on
+"""Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
+either of them alone stands for."""
+
+SOLVERS = {way.solver.name: way.solver for way in WAYS.values()}
+"""Every solver, by its name."""

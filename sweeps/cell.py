@@ -1,0 +1,99 @@
+"""A cell of the grid: one policy or solver on one instance; carried out anywhere, it gives a row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from kvcore.files import printable
+from kvcore.instance import Instance
+from kvcore.result import Result
+
+Row = dict[str, Any]
+"""A row of the interface (`Result.to_json`), with `label`, `run`, `kind` and, where there is none, why: `error`."""
+Stop = Literal["declined", "crashed", "time limit", "memory limit"]
+"""Why a cell has no result; what is declined would be declined again."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is run on which instance, and within which limits.
+
+    `options` are those of `solvers.solve` or `solvers.simulate_policy`. The process of the cell is ended after `limit`
+    seconds, or above `memory_limit` MiB. `problem` says why there is no instance, if there is none.
+    """
+
+    label: str
+    name: str
+    instance: Instance | None
+    objective: str
+    handling: str
+    kind: Literal["policy", "solver"]
+    run: str
+    options: dict[str, Any] = field(default_factory=dict)
+    limit: float = 600.0
+    memory_limit: int = 4000
+    problem: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of all that the result depends on: the instance, what is run, and the options."""
+        what = {
+            "instance": self.name if self.instance is None else self.instance.sha256,
+            "problem": self.problem, "objective": self.objective, "handling": self.handling,
+            "kind": self.kind, "policy": self.run if self.kind == "policy" else None,
+            "options": self.options, "source": self._source(),
+        }  # fmt: skip
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+    def _source(self) -> str | None:
+        """Return the hash of the file that a user's own policy stands in."""
+        file = Path(self.run.partition(".py")[0] + ".py")
+        named = self.kind == "policy" and ".py" in self.run and file.is_file()
+        return hashlib.sha256(file.read_bytes()).hexdigest() if named else None
+
+    def row(self, result: Row) -> Row:
+        """Return the row of a result, with what the cell is."""
+        return {"label": self.label, "kind": self.kind, "run": self.run, "handling_mode": self.handling,
+                "options": self.options, **result}  # fmt: skip
+
+    def failure(self, why: str, stopped: Stop) -> Row:
+        """Return the row of a cell without a result: its keys are those of a result, and `error` says why."""
+        empty: Row = {"instance": self.name, "instance_sha256": None, "objective": self.objective, "status": "unknown",
+                      "value": None, "bound": None, "gap": None, "seconds": None}  # fmt: skip
+        if self.instance is not None:
+            policy = self.run if self.kind == "policy" else None
+            empty = Result(self.instance, self.objective, policy=policy).to_json()
+        return self.row({**empty, "stopped": stopped, "error": printable(" ".join(why.split()))[:500]})
+
+
+def run_cell(cell: Cell) -> Row:
+    """Carry out a cell and return its row; whatever goes wrong stands in it.
+
+    Values are the referee's: `solvers.solve` and `solvers.simulate_policy` believe nothing else.
+    """
+    from kvcore.errors import BadInput, MissingTool
+
+    try:
+        return cell.row(_result(cell).to_json())
+    except (BadInput, MissingTool) as error:
+        return cell.failure(str(error), "declined")
+    except MemoryError:
+        return cell.failure("it ran out of memory", "memory limit")
+    except Exception as error:  # a mistake in a policy or in kvbound is a failed cell, not the end of the sweep
+        return cell.failure(f"{type(error).__name__}: {error}", "crashed")
+
+
+def _result(cell: Cell) -> Result:
+    from kvcore.errors import BadInput
+    from solvers import simulate_policy, solve
+
+    if cell.instance is None:
+        raise BadInput(cell.problem)
+    if cell.kind == "policy":
+        return simulate_policy(cell.instance, cell.run, cell.objective, handling=cell.handling, **cell.options)
+    return solve(cell.instance, cell.objective, handling=cell.handling, **cell.options)

@@ -1,0 +1,83 @@
+"""Cells on an existing Dask cluster, whose workers have kvbound."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Generator, Sequence
+from importlib import import_module
+from typing import Any
+
+import kvcore
+from kvcore.errors import BadInput, MissingTool
+from sweeps.cell import Cell, Row
+from sweeps.worker import Worker
+
+CONNECT = 10.0
+"""Seconds in which the scheduler has to answer."""
+_PER_THREAD = threading.local()
+
+
+def dask() -> Any:
+    """Return the module `distributed`. MissingTool says how to install it."""
+    try:
+        return import_module("distributed")
+    except ImportError:
+        raise MissingTool("--cluster needs Dask, which is not installed: pip install 'kvbound[cluster]'") from None
+
+
+def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, Row]]:
+    """Carry out cells on the cluster at `address` and yield each with its row as it ends.
+
+    A cell whose worker dies is given to another one; one that takes several workers with it fails.
+
+    Raises:
+        BadInput: no scheduler answers, its workers have another kvbound, or the cluster is gone.
+        MissingTool: Dask is not installed.
+    """
+    distributed = dask()
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is said once, below
+    with _client(distributed, address) as client:
+        _check_versions(client, address)
+        futures = {client.submit(run_on_worker, cell, key=f"kvbound-{cell.key}", pure=False): cell for cell in cells}
+        for future in distributed.as_completed(list(futures), loop=client.loop):
+            if future.status in ("cancelled", "lost"):
+                raise BadInput(f"the cluster at {address} is gone; --resume goes on with what is left")
+            cell = futures.pop(future)
+            yield cell, _row(cell, future)
+
+
+def run_on_worker(cell: Cell) -> Row:
+    """Carry out a cell in a process of its own beside the Dask worker, one for each of its threads."""
+    if not hasattr(_PER_THREAD, "worker"):
+        _PER_THREAD.worker = Worker()
+    row: Row = _PER_THREAD.worker.run(cell)
+    return row
+
+
+def _client(distributed: Any, address: str) -> Any:
+    try:
+        return distributed.Client(address, timeout=CONNECT, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise BadInput(f"--cluster {address}: no Dask scheduler answers there ({error})") from None
+
+
+def _check_versions(client: Any, address: str) -> None:
+    """Refuse workers without this very kvbound: their results would not be those of this one."""
+    try:
+        versions = set(client.run(_version).values())
+    except ImportError as error:
+        raise BadInput(f"--cluster {address}: kvbound is not installed on its workers ({error})") from None
+    if versions - {kvcore.__version__}:
+        raise BadInput(f"--cluster {address}: its workers have kvbound {versions}, this is {kvcore.__version__}")
+
+
+def _version() -> str:
+    return kvcore.__version__
+
+
+def _row(cell: Cell, future: Any) -> Row:
+    if future.status == "error":
+        return cell.failure(f"its Dask worker: {future.exception()}", "crashed")
+    row: Row = future.result()
+    return row

@@ -1,0 +1,66 @@
+"""Exports the flat columns of a database of results: CSV, or Parquet with pyarrow."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from kvcore.errors import BadInput, MissingTool
+from kvcore.files import write_bytes, write_text
+from sweeps.cell import Row
+from sweeps.store import FLAT
+
+EXACT = ("value", "bound")
+"""Columns of exact numbers: 64-bit integers if all are, else text."""
+INTEGERS = ("seed", "proved")
+FLOATS = ("gap", "seconds")
+
+
+def check_export(target: str | None) -> None:
+    """Refuse an export that cannot be made, before anything is run."""
+    if target is not None and Path(target).suffix not in (".csv", ".parquet"):
+        raise BadInput(f"--export {target}: give a name that ends in .csv or .parquet")
+    if target is not None and Path(target).suffix == ".parquet":
+        _arrow()
+
+
+def export(rows: Sequence[Row], target: str) -> None:
+    """Write flat rows to a file, as its name says: `.csv` or `.parquet`."""
+    if Path(target).suffix == ".csv":
+        write_text(target, as_csv(rows))
+    else:
+        _write_parquet(rows, target)
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Return the rows as CSV with a header; what is not known is empty."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, FLAT, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _write_parquet(rows: Sequence[Row], target: str) -> None:
+    arrow = _arrow()
+    columns = {name: [row[name] for row in rows] for name in FLAT}
+    types = {name: arrow.int64() for name in INTEGERS} | {name: arrow.float64() for name in FLOATS}
+    for name in EXACT:
+        whole = all(value is None or isinstance(value, int) for value in columns[name])
+        types[name] = arrow.int64() if whole else arrow.string()
+        columns[name] = columns[name] if whole else [None if v is None else str(v) for v in columns[name]]
+    schema = arrow.schema([(name, types.get(name, arrow.string())) for name in FLAT])
+    data = io.BytesIO()
+    import_module("pyarrow.parquet").write_table(arrow.table(columns, schema=schema), data)
+    write_bytes(target, data.getvalue())
+
+
+def _arrow() -> Any:
+    try:
+        return import_module("pyarrow")
+    except ImportError:
+        raise MissingTool("Parquet needs pyarrow, which is not installed: pip install 'kvbound[sweep]'") from None

@@ -1,0 +1,83 @@
+"""A sweep: a study's grid carried out into a database, here or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.cell import Cell, Row
+from sweeps.cluster import dask, run_on_cluster
+from sweeps.grid import cells_of
+from sweeps.local import run_locally
+from sweeps.store import Store
+from sweeps.study import read_study
+from sweeps.summary import Line, summarise
+
+Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
+"""Makes what is shown of a sweep from the cells that are done and all cells; what it gives is called for each more."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The cells of a study and the rows that the database has of them, with `flat` ones for tables."""
+
+    database: str
+    cells: int
+    run: int
+    """Cells that were run now; the others were there."""
+    rows: list[Row]
+    flat: list[dict[str, Any]]
+
+    @property
+    def summary(self) -> list[Line]:
+        """A line for each group of instances, objective and run."""
+        return summarise(self.rows)
+
+
+def sweep(
+    study: str | Path,
+    database: str | Path | None = None,
+    *,
+    jobs: int = 1,
+    cluster: str | None = None,
+    resume: bool = False,
+    retry: bool = False,
+    watch: Watch = lambda done, of: nullcontext(lambda: None),
+) -> Sweep:
+    """Run what a study file asks for and the database (default: STUDY.sqlite) does not have; Ctrl-C keeps what ended.
+
+    `jobs` processes run at once, or those of the Dask cluster at an address. `resume` goes on with a database that is
+    there, and `retry` runs its failed cells again.
+
+    Raises:
+        BadInput: the study or the database cannot be used.
+        MissingTool: a cluster was named, and Dask is not installed.
+    """
+    target = str(Path(study).with_suffix(".sqlite") if database is None else database)
+    if cluster is not None:
+        dask()
+    cells = cells_of(read_study(study), Path(study).parent)
+    keys = [cell.key for cell in cells]
+    with Store(target, resume=resume) as store:
+        if retry:
+            store.forget_failed(keys)
+        known = store.finished()
+        todo = [cell for cell in cells if cell.key not in known]
+        with suppress(KeyboardInterrupt):
+            _carry_out(todo, store, jobs, cluster, watch, done=len(cells) - len(todo))
+        rows = store.rows(keys)
+        return Sweep(target, len(cells), len(rows) - len(cells) + len(todo), rows, store.flat_rows(keys))
+
+
+def _carry_out(todo: Sequence[Cell], store: Store, jobs: int, cluster: str | None, watch: Watch, *, done: int) -> None:
+    """Run cells and store each as it ends."""
+    if not todo:
+        return
+    running = run_locally(todo, jobs) if cluster is None else run_on_cluster(todo, cluster)
+    with closing(running) as ended, watch(done, done + len(todo)) as advance:
+        for cell, row in ended:
+            store.add(cell, row)
+            advance()

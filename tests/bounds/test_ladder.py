@@ -1,0 +1,82 @@
+"""The ladder of bounds: what does not fit into the time is declined, and Ctrl-C loses nothing that was proved."""
+
+import pytest
+
+from bounds import exhaustive
+from bounds.configurations import Stage
+from bounds.ladder import METHODS, climb
+from bounds.prices import Oracle
+from bounds.shares import propose_shares
+from bounds.task import Task
+from kvcore import Instance, Machine, Request, Segment
+from kvcore.certificates import Shares, verify_certificate
+from kvcore.errors import BadInput
+from solvers.ladder import climb as climbed
+from tests.support.clock import Clock
+
+FLOW = "total-flow-time"
+TIGHT = Instance(
+    machine=Machine(memory=12, hybrid=True, chunked=False, evict=False, pause=False, batch_tokens=8, batch_requests=3),
+    requests=tuple(Request(id=f"R{i}", prompt=2 + i % 3, segments=(Segment(decode=3 + i % 4),)) for i in range(12)),
+)
+
+
+def interrupt_at(monkeypatch, owner, name, call):
+    """Let a method end as Ctrl-C ends it, at its call of this number."""
+    plain, calls = getattr(owner, name), []
+
+    def once(*arguments):
+        calls.append(1)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return plain(*arguments)
+
+    monkeypatch.setattr(owner, name, once)
+
+
+@pytest.mark.parametrize(
+    ("method", "owner", "name"),
+    [("shares", Shares, "value"), ("prices", Oracle, "evaluate"), ("configurations", Stage, "evaluate"),
+     ("exhaustive", exhaustive, "look")],
+)  # fmt: skip
+def test_ctrl_c_keeps_what_the_running_method_had(monkeypatch, method, owner, name):
+    monkeypatch.setattr(exhaustive, "FIRST", 5)
+    interrupt_at(monkeypatch, owner, name, 3)
+    instance = TIGHT.replace(requests=TIGHT.requests[:5])
+    result = climbed(instance, FLOW, method=method, time_limit=1e6)
+    assert result.stopped == "interrupted"
+    assert result.formulation == method
+    assert verify_certificate(instance, result.certificate) == result.bound > 0
+
+
+def test_ctrl_c_before_the_first_proof_leaves_the_methods_before(monkeypatch):
+    interrupt_at(monkeypatch, Shares, "value", 1)
+    result = climbed(TIGHT, FLOW, time_limit=1e6)
+    assert (result.stopped, result.formulation) == ("interrupted", "alone")
+    assert "interrupted before its first proof" in result.extra["ladder"][-1]["why"]
+
+
+@pytest.mark.parametrize("method", ["shares", "unlimited-memory", "windows", "prices"])
+def test_a_method_whose_first_proof_does_not_fit_into_the_time_is_declined(method):
+    machine = TIGHT.machine.replace(memory=9, batch_tokens=None)
+    large = TIGHT.replace(machine=machine, requests=tuple(r.replace(prompt=4) for r in TIGHT.requests))
+    with pytest.raises(BadInput, match=r"one evaluation takes about [0-9.]+ s, and 0.0 s are left: give it more time"):
+        next(METHODS[method].propose(Task(large, FLOW, 0.0, end=0.0)))
+
+
+def test_the_bound_alone_needs_no_time():
+    rungs = list(climb(TIGHT, FLOW, time_limit=-1.0))
+    assert rungs[0].bound > 0
+    assert "are left: give it more time" in rungs[2].why_not
+
+
+def test_shares_begin_no_proof_that_would_not_end_by_the_deadline(monkeypatch):
+    evaluated = []
+    value = Shares.value
+    monkeypatch.setattr(Shares, "value", lambda *arguments: evaluated.append(1) or value(*arguments))
+    list(propose_shares(Task(TIGHT, FLOW, float("inf"))))
+    assert len(evaluated) > 2
+    evaluated.clear()
+    monkeypatch.setattr("bounds.shares.time", Clock())  # an evaluation takes a second, and so does each look
+    list(propose_shares(Task(TIGHT, FLOW, 5)))
+    assert len(evaluated) == 2

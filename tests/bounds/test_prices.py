@@ -1,0 +1,262 @@
+"""Prices of slots prove no more than the optimum, whatever they are, and rows of windows hold in every schedule."""
+
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+import bounds
+from bounds import kernels
+from bounds.prices import Oracle, SlotPricing
+from kvcore import Cost, Machine, objective_value, verify_schedule
+from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
+from kvcore.certificates.paths import Course, SlotPrices, cheapest
+from kvcore.certificates.prices import FLOWS
+from kvcore.instance import Instance, Request, Segment
+from tests.support.exhaustive import exhaustive_optimum
+from tests.support.few import few
+from tests.support.optima import optima
+from tests.support.random_proofs import PRICEABLE, random_prices, random_windows
+from tests.support.random_schedules import random_instance, random_schedule
+from tests.support.tiny_instances import PROFILES, tiny_instance
+from workloads import builtin
+
+NEVER = float("inf")
+NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")
+
+
+def priceable(seed):
+    """A random instance to which prices of slots apply, or None, with a random schedule of it that is valid."""
+    draw = random.Random(seed)
+    instance = random_instance(draw)
+    try:
+        machine = instance.machine.replace(evict=False, partial=False)
+        instance = instance.replace(machine=machine, cost=Cost.unit())
+        return draw, instance, verify_schedule(instance, random_schedule(draw, instance))
+    except (ValidationError, ValueError, RuntimeError):
+        return None
+
+
+def refute(seeds, prices_each):
+    """Let random prices bound random schedules; return how many bounds there were above 0."""
+    positive = 0
+    for seed in seeds:
+        made = priceable(seed)
+        if made is None:
+            continue
+        draw, instance, trace = made
+        for objective in FLOWS:
+            value = objective_value(trace, objective)
+            for _ in range(prices_each):
+                bound = random_prices(draw, instance).value(instance, objective)
+                assert bound <= value, (seed, objective)
+                positive += bound > 0
+    return positive
+
+
+def test_no_schedule_is_below_a_bound():
+    assert refute(few(range(400)), 2) > 100
+
+
+@pytest.mark.slow
+def test_no_schedule_is_below_a_bound_thousands_of_times():
+    assert refute(range(400, 8000), 8) > 10_000
+
+
+@pytest.mark.parametrize("profile", NAMES)
+def test_no_prices_prove_more_than_the_optimum(profile):
+    met = 0
+    for seed, instance, objective, optimum in optima(profile, few(range(12)), FLOWS, max_states=1500, **PRICEABLE):
+        draw = random.Random(seed)
+        for _ in range(40):
+            assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
+        found = bounds.bound(instance, objective, time_limit=NEVER).bound
+        assert found <= optimum
+        met += found == optimum
+    assert met >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", NAMES)
+def test_no_prices_prove_more_than_the_optimum_hundreds_of_times(profile):
+    for seed, instance, objective, optimum in optima(profile, range(12, 250), FLOWS, max_states=1500, **PRICEABLE):
+        draw = random.Random(seed)
+        for _ in range(100):
+            assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
+
+
+def ends_in_windows(instance, trace, windows):
+    """How many windows hold each slot, as a dictionary."""
+    there = {}
+    for item in trace.requests:
+        sides = windows.sides(instance.machine, item.request)
+        if sides is not None:
+            for z in range(item.completion - 1 - sides[0], item.completion - 1 + sides[1]):
+                there[z] = there.get(z, 0) + 1
+    return there
+
+
+def check_windows(seeds):
+    """Count windows around the ends of random schedules; return how many families were filled to the brim."""
+    tight = 0
+    for seed in seeds:
+        made = priceable(seed)
+        if made is None or made[1].machine.memory is None:
+            continue
+        draw, instance, trace = made
+        for _ in range(6):
+            windows = random_windows(draw, instance)
+            most = max(ends_in_windows(instance, trace, windows).values(), default=0)
+            assert most <= windows.most, (seed, windows)
+            tight += most == windows.most
+    return tight
+
+
+def test_no_schedule_breaks_a_row_of_windows():
+    assert check_windows(few(range(600))) > 30
+
+
+@pytest.mark.slow
+def test_no_schedule_breaks_a_row_of_windows_thousands_of_times():
+    assert check_windows(range(600, 12_000)) > 3000
+
+
+@pytest.mark.parametrize("wider", [{"before": 1}, {"behind": 1}])
+def test_a_wider_window_is_found_out(monkeypatch, wider):
+    plain = Windows.sides
+
+    def sides(self, machine, request):
+        found = plain(self, machine, request)
+        return found and (found[0] + wider.get("before", 0), found[1] + wider.get("behind", 0))
+
+    monkeypatch.setattr(Windows, "sides", sides)
+    with pytest.raises(AssertionError):
+        check_windows(range(2500))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_ways_cost_what_the_checker_says(seed):
+    compared = 0
+    for k in range(12):
+        instance = tiny_instance(100 * seed + k, **PROFILES[NAMES[k % len(NAMES)]] | PRICEABLE)
+        draw = random.Random(k)
+        prices = random_prices(draw, instance).replace(windows=())
+        pricing = SlotPricing(instance, "weighted-flow-time")
+        oracle = Oracle(pricing, prices.slots, 1, 1)
+        names = ("device", "host", "tokens", "requests")
+        rows = np.array([getattr(prices, name) or (0,) * prices.slots for name in names]) / prices.scale
+        if instance.machine.host_memory == 0:
+            prices = prices.replace(host=prices.device)
+        assert float(prices.value(instance, "weighted-flow-time")) == pytest.approx(oracle.evaluate(rows).bound)
+        compared += 1
+    assert compared == 12
+
+
+def test_windows_by_hand():
+    """Two requests of peak 8 in a memory of 10: ends are 6 apart (d = 7 tokens, of which the last 6 do not fit)."""
+    request = Request(id="A", prompt=2, segments=(Segment(decode=7),))
+    machine = Machine(memory=10, host_memory=0, chunked=False, pause=False)
+    instance = Instance(name="two", machine=machine, requests=(request, request.replace(id="B")))
+    windows = Windows(most=1, shift=5, reach=4, price=())
+    before, behind = windows.sides(machine, request)
+    assert (before, behind) == (3, 3)
+    assert exhaustive_optimum(instance, "total-flow-time")[0] == 7 + 13
+    assert bounds.bound(instance, method="windows").bound == 20
+
+
+def test_a_lone_request_pays_by_hand():
+    """R1: five tokens with 1 to 5 resident, a call of 2 slots that keeps 5, and one token with 6."""
+    course = Course(MARS.machine, MARS.requests[0])
+    assert [leg.context for leg in course.legs] == [1, 6]
+    prices = SlotPrices(*(np.zeros(30, np.int64),) * 4)
+    assert cheapest(course, MARS.machine, prices, 0, lambda c: 100 * c, np.zeros(30, np.int64)) == 800
+    one = np.ones(30, np.int64)
+    device = SlotPrices(one, np.zeros(30, np.int64), np.zeros(30, np.int64), np.zeros(30, np.int64))
+    assert cheapest(course, MARS.machine, device, 0, lambda c: 100 * c, np.zeros(30, np.int64)) == 800 + 15 + 2 * 5 + 6
+
+
+MARS = builtin.builtin_instance("mars-figure1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"device": (1,) * 31}, "31 prices for 30 slots"),
+        ({"device": (2**50,) * 30}, "could exceed 64 bits"),
+        ({"windows": (Windows(most=1, shift=0, reach=0, price=(1,) * 31),)}, "31 prices for 30 slots"),
+    ],
+)
+def test_what_is_no_proof(changes, message):
+    with pytest.raises(InvalidCertificate, match=message):
+        Prices(scale=1, slots=30).replace(**changes).value(MARS, "total-flow-time")
+
+
+@pytest.mark.parametrize(
+    ("instance", "objective", "message"),
+    [
+        (MARS, "makespan", "prove total-flow-time"),
+        (MARS.replace(machine=MARS.machine.replace(evict=True)), "total-flow-time", "evicts in calls only"),
+        (MARS.replace(machine=MARS.machine.replace(partial=True)), "total-flow-time", "without `partial`"),
+        (builtin.builtin_instance("infermax-figure15"), "total-flow-time", "last one tick"),
+    ],
+)
+def test_where_prices_prove_nothing(instance, objective, message):
+    with pytest.raises(InvalidCertificate, match=message):
+        Prices(scale=1, slots=30).value(instance, objective)
+    with pytest.raises(bounds.ladder.BadInput, match=message):
+        bounds.bound(instance, objective, method="prices")
+
+
+def test_what_would_take_too_long_is_refused():
+    slow = Prices(scale=1, slots=2**21, windows=(Windows(most=1, shift=0, reach=0, price=()),) * 100)
+    many = builtin.builtin_instance("hindsight:n=1000,M=50,seed=0")
+    with pytest.raises(InvalidCertificate, match="would take too long to check"):
+        slow.value(many, "total-flow-time")
+
+
+@pytest.mark.parametrize(("count", "decode", "slots"), [(1, 2**37, 1), (5000, 3, 2**21), (1, 2**37, 2**21)])
+def test_every_call_of_numpy_counts_however_small_its_arrays(count, decode, slots):
+    requests = tuple(Request(id=f"R{i}", prompt=1 + i, segments=(Segment(decode=decode),)) for i in range(count))
+    instance = Instance(machine=Machine(memory=10**12, block=2, chunked=False), requests=requests)
+    with pytest.raises(InvalidCertificate, match=rf"prices of {slots} slots would take too long to check, about \d+ s"):
+        Prices(scale=1, slots=slots).value(instance, "total-flow-time")
+
+
+def test_prices_that_would_be_declined_are_not_proposed(monkeypatch):
+    began = []
+    monkeypatch.setattr("bounds.slots.Oracle", lambda *_: began.append(1))
+    monkeypatch.setattr("kvcore.certificates.budget.Budget.__init__.__defaults__", (1000, 2**32))
+    with pytest.raises(bounds.ladder.BadInput, match="prices of 23 slots would take too long to check"):
+        bounds.bound(MARS, "total-flow-time", method="prices")
+    assert not began
+
+
+def test_prices_of_what_has_no_limit_are_refused():
+    instance = MARS.replace(machine=MARS.machine.replace(memory=None))
+    with pytest.raises(InvalidCertificate, match="prices of device, which have no limit"):
+        Prices(scale=1, slots=3, device=(1,)).value(instance, "total-flow-time")
+
+
+def test_the_worked_example_is_proved_with_free_calls():
+    assert bounds.bound(MARS.with_free_calls()).bound == 27
+    assert certify(MARS, "total-flow-time", bounds.bound(MARS, method="prices").certificate.proof).bound == "28"
+
+
+def test_legs_are_named_as_the_kernels_read_them():
+    pricing = SlotPricing(MARS, "total-flow-time")
+    assert pricing.kinds[0].legs[0, kernels.DECODE] == 5
+    assert pricing.kinds[0].legs[1, kernels.PRESERVED] == 1
+    assert pricing.kinds[0].starts[1, 0, kernels.KEPT] == 5
+
+
+def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
+    instance = tiny_instance(1, **PROFILES["calls-fixed"] | PRICEABLE)
+    before = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER).bound
+    tried = []
+    monkeypatch.setattr("bounds.master.linprog", lambda *a, **k: tried.append(1) or SimpleNamespace(status=4))
+    found = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER)
+    assert tried
+    assert found.certificate is not None
+    assert found.bound <= before

@@ -1,0 +1,220 @@
+"""Models have as many parameters as were published; rooflines are their formula, counted pair by pair."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from costmodels import DEVICES, MODELS, get_cost
+from costmodels.capacity import kv_capacity
+from costmodels.devices import Device
+from costmodels.models import Model
+from costmodels.roofline import Efficiency, compute_function, roofline, roofline_functions
+from costmodels.rounding import longest
+from kvcore import BadInput
+from kvcore.cost import Features
+from tests.support.commands import kvbound
+
+PUBLISHED = {
+    "llama-3.2-1b": 1_235_814_400, "gpt-j-6b": 6_050_882_784, "llama-2-7b": 6_738_415_616,
+    "llama-3-8b": 8_030_261_248, "opt-13b": 12_853_473_280, "vicuna-13b": 13_015_864_320,
+    "llama-2-70b": 68_976_648_192, "llama-3-70b": 70_553_706_496,
+}  # fmt: skip
+"""The numbers in the published weights, without the frequencies of rotary embeddings."""
+KIB = {"llama-2-7b": 512, "llama-3-8b": 128, "llama-2-70b": 320, "gpt-j-6b": 448, "opt-13b": 800, "llama-3.2-1b": 32}
+MEASURED_H200 = replace(DEVICES["h200"], bandwidth=4300 * 10**9, flops=790 * 10**12)
+
+
+def batch(decodes: list[int], prefills: list[tuple[int, int]]) -> Features:
+    """Return the features of decodes at these contexts m, and prefills (c, m); each generates a token."""
+    return Features(
+        busy=1, any_decode=int(bool(decodes)), any_prefill=int(bool(prefills)),
+        tokens=len(decodes) + sum(c for c, _ in prefills), generated=len(decodes) + len(prefills),
+        decode_requests=len(decodes), prefill_requests=len(prefills), decode_kv=sum(decodes),
+        prefill_kv=sum(m for _, m in prefills), prefill_pairs=sum(c * c + 2 * c * m for c, m in prefills),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_those_published(name: str) -> None:
+    assert MODELS[name].parameters == PUBLISHED[name]
+
+
+def test_every_model_is_compared() -> None:
+    assert set(MODELS) - set(PUBLISHED) == {"tiny"}
+    assert {name: MODELS[name].kv_bytes() // 1024 for name in KIB} == KIB
+
+
+def test_a_tied_embedding_is_read_and_an_untied_one_is_not() -> None:
+    tied, untied = MODELS["llama-3.2-1b"], MODELS["llama-3-8b"]
+    assert tied.read_parameters == tied.parameters
+    assert untied.read_parameters == untied.parameters - 128_256 * 4096
+
+
+def test_matrices_of_layers_are_counted_one_by_one() -> None:
+    """Tiny: queries and outputs 64 x 64, keys and values 64 x 32, three of 64 x 128, in two layers."""
+    assert MODELS["tiny"].layer_matrices == 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128)
+
+
+@pytest.mark.parametrize("name", ["tiny", "llama-3.2-1b", "opt-13b"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_roofline_is_its_formula_counted_pair_by_pair(name: str, seed: int) -> None:
+    draw = random.Random(seed)
+    model, device, t = MODELS[name], DEVICES["h100"], draw.choice([1, 2])
+    decodes = [draw.randint(1, 90) for _ in range(draw.randint(0, 5))]
+    prefills = [(draw.randint(2, 40), draw.randint(0, 60)) for _ in range(draw.randint(0 if decodes else 1, 3))]
+    made = batch(decodes, prefills)
+    pairs = sum(
+        sum(key <= query for key in range(m + c)) for c, m in [(1, m) for m in decodes] + prefills
+        for query in range(m, m + c)
+    )  # fmt: skip
+    resident = sum(decodes) + sum(m for _, m in prefills)
+    traffic = 2 * model.read_parameters + model.kv_bytes() * (resident + made.tokens)
+    work = (
+        2 * model.layer_matrices * made.tokens + 2 * model.head_matrix * made.generated
+        + 4 * model.heads * model.head_width * model.layers * pairs
+    )  # fmt: skip
+    functions = roofline_functions(model, device, t)
+    expected = [Fraction(traffic, t * device.bandwidth), Fraction(work, t * device.flops), 0, 0]
+    assert [function.value(made) for function in functions] == expected
+    assert longest(functions, made) == max(expected)
+
+
+@pytest.mark.parametrize(
+    ("made", "milliseconds"),
+    [
+        (batch([0], []), 0.575), (batch([2048] * 8, []), 0.700), (batch([2048] * 64, []), 1.574),
+        (batch([2048] * 128, []), 2.573), (batch([2048] * 256, []), 4.572), (batch([512] * 64, []), 0.825),
+        (batch([8192] * 64, []), 4.571), (batch([], [(512, 0)]), 1.284), (batch([], [(2048, 0)]), 5.394),
+        (batch([], [(2048, 6144)]), 7.482),
+    ],
+)  # fmt: skip
+def test_floors_of_the_1b_at_measured_bandwidth(made: Features, milliseconds: float) -> None:
+    """Worked out by hand from 4.3 TB/s and 790 TFLOP/s."""
+    functions = roofline_functions(MODELS["llama-3.2-1b"], MEASURED_H200)
+    assert float(longest(functions, made)) * 1000 == pytest.approx(milliseconds, abs=0.0015)
+
+
+def test_the_ridge_of_the_1b() -> None:
+    """Without KV, 183 tokens and their logits hide behind the reading of the weights, and 184 do not."""
+    memory, compute = roofline_functions(MODELS["llama-3.2-1b"], MEASURED_H200)[:2]
+    weights = value_of(memory, tokens=0)
+    first = next(n for n in range(1, 4096) if value_of(compute, tokens=n, generated=n) > weights)
+    assert first == 184
+
+
+def value_of(function, **features: int) -> Fraction:
+    return function.value(Features(busy=1, **features))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_integer_cost_is_within_its_error(seed: int) -> None:
+    draw = random.Random(seed)
+    model = draw.choice(list(MODELS.values()))
+    efficiency = Efficiency(Fraction(draw.randint(1, 997), 997), Fraction(4, 5), Fraction(2, 3))
+    device = replace(DEVICES["h200"], memory=10**12)
+    how = draw.choice(["overlapped", "sync"])
+    functions = roofline_functions(model, device, transfers=how, efficiency=efficiency)
+    made = roofline(model, device, transfers=how, efficiency=efficiency)
+    cost = made.make()
+    for _ in range(20):
+        one = Features(1, 1, 1, *(draw.randint(0, 10**6) for _ in Features._fields[3:]))
+        exact = longest(functions, one) / made.tick
+        assert (1 - made.rounding) * exact <= cost.duration(one) < (1 + made.rounding) * exact + 1
+
+
+def test_transfers_are_beside_the_work_or_in_both_functions() -> None:
+    model, device = MODELS["llama-3-8b"], DEVICES["h100"]
+    work = batch([1000] * 10, [])
+    moves = {"swap_out_tokens": 3000, "swap_in_tokens": 2000, "swap_outs": 2, "swap_ins": 1}
+    alone = longest(roofline_functions(model, device), work)
+    token = Fraction(model.kv_bytes(), device.link)
+    beside = longest(roofline_functions(model, device), work._replace(**moves))
+    added = longest(roofline_functions(model, device, transfers="sync"), work._replace(**moves))
+    assert beside == max(alone, 3000 * token) > alone
+    assert added == alone + 5000 * token
+    assert longest(roofline_functions(model, device, 2), Features(**moves)) == 3000 * token / 2
+
+
+def test_a_part_of_the_peaks_takes_so_much_longer() -> None:
+    model, device, made = MODELS["llama-3-8b"], DEVICES["h100"], batch([100], [(4000, 0)])
+    compute = compute_function(model, Fraction(device.flops)).value(made)
+    reached = roofline_functions(model, device, efficiency=Efficiency(compute=Fraction(3, 4)))
+    assert longest(reached, made) == compute / Fraction(3, 4)
+
+
+def test_memory_is_what_the_weights_leave() -> None:
+    """0.9 x 80 GiB less 16.06 GB, at 128 KiB a token, in blocks of 16."""
+    machine = get_cost("roofline:model=llama-3-8b,device=h100").machine
+    free = 72 * 2**30 - 2 * 8_030_261_248
+    assert machine.memory == free // (16 * 131_072) * 16 == 467_280
+    assert (machine.block, machine.host_memory, machine.batch_tokens, machine.evict) == (16, 0, 4096, True)
+
+
+def test_two_devices_hold_what_one_does_not() -> None:
+    """0.9 x 160 GiB less 141.1 GB is 13.51 GB: 2,577 blocks of 16 x 320 KiB."""
+    assert kv_capacity(MODELS["llama-3-70b"], DEVICES["h100"].memory, 16, devices=2) == 41_232
+    with pytest.raises(BadInput, match=r"llama-3-70b does not fit: its weights take 141.1 GB .* 77.3 GB for both"):
+        kv_capacity(MODELS["llama-3-70b"], DEVICES["h100"].memory, 16)
+
+
+def test_all_parameters_of_a_name_are_read() -> None:
+    model = get_cost(
+        "roofline:model=llama-3-8b,device=h100,tp=2,block=32,host=64,batch=512,transfers=sync,"
+        "bandwidth=0.8,compute=3/4,link=.5,memory=0.85,tick=1e-6"
+    )
+    twin = roofline(
+        MODELS["llama-3-8b"], DEVICES["h100"], 2, block=32, host_memory=64 * 2**30, batch_tokens=512, transfers="sync",
+        efficiency=Efficiency(Fraction(4, 5), Fraction(3, 4), Fraction(1, 2)), share=Fraction(85, 100),
+        tick=Fraction(1, 10**6),
+    )  # fmt: skip
+    assert (model.make(), model.machine, model.tick) == (twin.make(), twin.machine, twin.tick)
+    assert model.machine.host_memory == 64 * 2**30 // 131_072
+    assert twin.machine != get_cost("roofline:model=llama-3-8b,device=h100").machine
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("roofline", r"roofline: name the model \(model=..\), one of tiny"),
+        ("roofline:model=tiny", r"name the device \(device=..\), one of a100-40gb"),
+        ("roofline:model=gpt-5,device=h100", "no model is called 'gpt-5'; there are tiny, llama-3.2-1b"),
+        ("roofline:model=tiny,device=tpu", "no device is called 'tpu'; there are a100-40gb"),
+        ("roofline:model=tiny,device=h100,colour=red", "'colour=red' is no parameter; write roofline:model="),
+        ("roofline:model=tiny,device=h100,tp=3", "tp=3: it has to divide the 2 heads of KV of tiny"),
+        ("roofline:model=tiny,device=h100,block=0", "block=0 is no whole number from 1 on"),
+        ("roofline:model=tiny,device=h100,batch=1.5", "batch=1.5 is no whole number from 1 on"),
+        ("roofline:model=tiny,device=h100,bandwidth=1.5", "bandwidth=3/2: the fraction of a peak is above 0"),
+        ("roofline:model=tiny,device=h100,compute=0", "compute 0: write a number above 0"),
+        ("roofline:model=tiny,device=h100,memory=2", "memory is the share for weights and KV, at most 1"),
+        ("roofline:model=tiny,device=h100,transfers=none", "transfers are overlapped or sync, not 'none'"),
+        ("roofline:model=llama-3-70b,device=rtx-4090", "llama-3-70b does not fit: its weights take 141.1 GB"),
+        ("roofline:model=llama-3-8b,device=h100,tick=1e-20", "take a longer tick"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_one_line(name: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as caught:
+        get_cost(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_line_takes_a_roofline(tmp_path) -> None:
+    file = tmp_path / "I.json"
+    cost = "roofline:model=llama-3-8b,device=h100"
+    kvbound("generate", "fixed", "--n", 3, "--prompt", 64, "--output", 8, "--cost", cost, "--out", file)
+    done = kvbound("simulate", file, "--policy", "vllm", "--json", "-")
+    assert '"status": "feasible"' in done.stdout
+    failed = kvbound("generate", "fixed", "--n", 3, "--cost", f"{cost},x=1", "--out", file, code=2)
+    assert "'x=1' is no parameter" in failed.stderr
+    failed = kvbound("generate", "fixed", "--n", 3, "--cost", cost, "--tick", "1", "--out", file, code=2)
+    assert "leave --tick out" in failed.stderr
+
+
+def test_tables_have_no_holes() -> None:
+    for entry in [*DEVICES.values(), *MODELS.values()]:
+        assert isinstance(entry, Device | Model)
+        assert entry.source
+    assert set(DEVICES) == {"a100-40gb", "a100-80gb", "h100", "h200", "rtx-4090"}

@@ -1,0 +1,174 @@
+"""Every page's code runs and prints what the page says; every link inside the repository leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.support.markdown_blocks import find_blocks, run_page
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def echo(arguments: list[str]) -> tuple[int, str]:
+    """Stand in for kvbound: print the arguments, one a line; exit with their number."""
+    return len(arguments), "".join(f"{argument}\n" for argument in arguments)
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+LONG = {"docs/commands.md", "docs/sweeps.md"}
+"""Pages with dozens of commands, whose tests of their own are quick."""
+NEED_TORCH = {"docs/calibration.md", "docs/commands.md", "docs/engine.md", "docs/replay.md"}
+"""Pages that the tests of the engine run."""
+
+
+def to_run(*, torch: bool) -> list[ParameterSet]:
+    """Return the pages whose blocks need PyTorch, or the others, as parameters of a test."""
+    names = {name_of(page): page for page in PAGES if (name_of(page) in NEED_TORCH) is torch}
+    return [pytest.param(page, marks=[pytest.mark.slow] * (name in LONG), id=name) for name, page in names.items()]
+
+
+@pytest.mark.parametrize("page", to_run(torch=False))
+def test_page_says_what_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    run_page(page.read_text(encoding="utf-8"), name_of(page), tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, anchor = target.partition("#")
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        aim = page.parent / file if file else page
+        assert aim.exists(), f"{name_of(page)}: there is no {target}"
+        if re.fullmatch(r"L\d+", anchor) and aim.suffix == ".py":
+            lines = len(aim.read_text(encoding="utf-8").splitlines())
+            assert int(anchor[1:]) <= lines, f"{name_of(page)}: {file} has {lines} lines, there is no {anchor}"
+        elif anchor:
+            assert anchor in anchors(aim), f"{name_of(page)}: {file or 'this page'} has no heading #{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    named = {path for path in re.findall(r"`([a-z_]+/[a-z0-9_./-]*)`", text) if (ROOT / path.split("/")[0]).is_dir()}
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found: set[str] = set()
+    for heading in headings:
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.add(next(name for name in (anchor, *(f"{anchor}-{n}" for n in range(1, 99))) if name not in found))
+    return found
+
+
+def test_semantics_and_formats_are_executed() -> None:
+    for name in ("docs/semantics.md", "docs/formats.md"):
+        languages = [block.language for block in find_blocks((ROOT / name).read_text(encoding="utf-8"))]
+        assert languages.count("python") >= 2
+
+
+def test_python_blocks_share_names_and_folder(tmp_path: Path) -> None:
+    page = """
+```json file=a.json
+{"a": 1}
+```
+
+```python
+import json
+a = json.load(open("a.json"))["a"]
+```
+```python
+print(a)
+print("and 7 more")
+```
+
+```text
+1
+and ... more
+```
+"""
+    assert run_page(page, "page", tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("```python\nprint(1)\n```\n\n```text\n2\n```", r"page:2: the page says\n2\n\nand it printed\n1\n"),
+        ("```python\nprint(1)\n```", "page:2: the page says"),
+        ("```python\nprint(1)\n```\nwords\n```text\n1\n```", "page:2: the page says"),
+        ("```python no-test\n1\n```", "page:2: 'no-test' after python means nothing"),
+        ("```bash\nls\n```", "page:2: bash blocks are not run"),
+        ("```console\n$ ls\n```", "page:2: only kvbound is run here, not ls"),
+        ("```console\nkvbound solve\n```", "page:2: a console block starts with"),
+        ("```console\n$ kvbound solve\n```", "`kvbound solve` exits with 1, not 0"),
+        ("```console\n$ kvbound\n# exit 1\n```", "`kvbound` exits with 0, not 1"),
+        ("```console\n$ kvbound solve\nother\n# exit 1\n```", "the page says\nother\n"),
+    ],
+)
+def test_a_wrong_page_fails(page: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=message):
+        run_page(page, "page", tmp_path, echo)
+
+
+def test_an_error_in_a_block_carries_the_line_of_the_page(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_page("words\n```python\n1\n1 / 0\n```", "page", tmp_path)
+    assert caught.traceback[-1].lineno == 3  # counted from 0
+
+
+def test_an_open_block_is_an_error() -> None:
+    with pytest.raises(ValueError, match="line 2: the block is not closed"):
+        find_blocks("words\n```python\n1")
+
+
+def test_console_lines_are_run_as_written(tmp_path: Path) -> None:
+    page = "```console\n$ kvbound a \\\n  'b c'  # a comment\n# exit 2\na\nb ...\n```\n"
+    assert run_page(page, "page", tmp_path, echo) == 1
+
+
+NOT_RUN = {
+    "README.md": ["make, which sets up an environment", "a GPU"],
+    "docs/data.md": ["public traces, which are not in the repository"],
+    "docs/sweeps.md": ["a Dask cluster"],
+    "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
+}
+"""What each block marked notest needs that is not here, by page."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_only_known_blocks_are_not_run(page: Path) -> None:
+    not_run = [block.line for block in find_blocks(page.read_text(encoding="utf-8")) if "notest" in block.words]
+    assert len(not_run) == len(NOT_RUN.get(name_of(page), [])), f"{name_of(page)}: marked notest, at lines {not_run}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_make_has_the_targets_that_a_page_names(page: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = re.findall(r"(?:^\$ |`)make ([a-z-]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(named) <= set(targets)
+    assert page.name != "README.md" or page.parent != ROOT or {"demo", "test"} <= set(named)
+
+
+@pytest.mark.slow
+def test_the_demo_draws_what_it_says(tmp_path: Path) -> None:
+    page = "```console\n$ kvbound demo --out pictures\n...handling free: 27 is proved optimal...\n```\n"
+    assert run_page(page, "demo", tmp_path) == 1
+    assert {file.suffix for file in (tmp_path / "pictures").iterdir()} == {".svg"}
+    assert len(list((tmp_path / "pictures").iterdir())) == 5
+
+
+def test_notest_blocks_are_not_run(tmp_path: Path) -> None:
+    assert run_page("```python notest\n1 / 0\n```\n```console notest\n$ rm x\n```\n", "page", tmp_path) == 0

@@ -1,0 +1,131 @@
+"""Certificates with random numbers and random changes: whatever verifies is at most the optimum."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from kvcore import OBJECTIVES, BadInput
+from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
+from kvcore.certificates.prices import why_not
+from kvcore.files import parse
+from kvcore.metrics import Value
+from kvcore.rigid import why_not_rigid
+from tests.fuzz.bounds import TARGETED, certificates
+from tests.fuzz.case import Case, Part, Wrong
+from tests.fuzz.draw import NEEDED, objective, tiny
+from tests.fuzz.optima import count_case, optimum
+from tests.support.random_proofs import random_prices
+
+MUTANTS = 12
+KINDS = ("alone", "configurations", "exhaustive", "parts", "prices", "shares")
+HUGE = {"states": 2000, "slots": 5000}
+"""What some numbers are at the most, so that no check takes long."""
+
+
+def make(draw: Random) -> Iterator[Case]:
+    corner, instance = tiny(draw, draw.choice(TARGETED) if draw.random() < 0.6 else None)
+    yield Case(instance, objective(draw, corner), draw.randrange(2**30))
+
+
+def check(case: Case, seen: Counter[str]) -> None:
+    """Raise Wrong where a certificate is believed that claims or proves more than the optimum."""
+    draw, best = Random(case.seed), {case.objective: optimum(case)[0]}
+    proved = [certificate for _, certificate in certificates(case, None, Counter())]
+    if len(case.instance.requests) > 1:
+        proved.append(parts(case, proved, draw))
+    for certificate in proved:
+        for _ in range(MUTANTS):
+            believe(case, mutated(certificate, draw, [c.proof for c in proved]), best, seen, "mutated")
+    for proof in random_proofs(case, draw):
+        with contextlib.suppress(InvalidCertificate):
+            believe(case, certify(case.instance, case.objective, proof).to_json(), best, seen, "random")
+    count_case(case, seen)
+
+
+def believe(case: Case, text: str, best: dict[str, Value], seen: Counter[str], what: str) -> None:
+    """Verify a certificate; whatever it proves has to be true."""
+    try:
+        certificate = parse(Certificate, text, "c.json")
+        kind = certificate.proof.kind
+        bound = verify_certificate(case.instance, certificate)
+    except BadInput:
+        seen["unreadable"] += 1
+        return
+    except InvalidCertificate:
+        seen[f"refused {what} {kind}"] += 1
+        return
+    other = certificate.objective
+    if other not in best:
+        best[other] = optimum(Case(case.instance, other, 0), 10_000)[0]
+    if max(bound, certificate.value) > best[other]:
+        raise Wrong(f"certificate {kind}: {what}, and above the optimum", f"{bound} > {best[other]} of {other}: {text}")
+    seen[f"believed {what} {kind}"] += 1
+
+
+def parts(case: Case, proved: list[Certificate], draw: Random) -> Certificate:
+    """Put a proof for some of the requests together with one for the others, where sums are allowed."""
+    n = len(case.instance.requests)
+    cut = draw.randint(1, n - 1)
+    chosen = [draw.choice(proved).proof.model_dump(mode="json"), {"kind": "alone"}]
+    proof = {"kind": "parts", "parts": [{"requests": list(range(cut)), "proof": chosen[0]},
+                                        {"requests": list(range(cut, n)), "proof": chosen[1]}]}  # fmt: skip
+    return proved[0].replace(proof=parse(Certificate, json.dumps(json.loads(proved[0].to_json()) | {"proof": proof}),
+                                         "parts").proof, bound="0")  # fmt: skip
+
+
+def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
+    """Yield prices that nobody proposed."""
+    from tests.kvcore.test_configurations import random_proof  # it loads HiGHS, beside which CP-SAT cannot be loaded
+
+    if why_not(case.instance, case.objective) is None:
+        for _ in range(4):
+            yield random_prices(draw, case.instance)
+    if why_not_rigid(case.instance, case.objective) is None:
+        for _ in range(4):
+            yield random_proof(case.instance, case.objective, draw)
+
+
+def mutated(certificate: Certificate, draw: Random, others: list[Any]) -> str:
+    """Return the text of the certificate after one to three changes; its claim mostly becomes a small one."""
+    document = json.loads(certificate.to_json())
+    for _ in range(draw.choice([1, 1, 2, 3])):
+        change(document["proof"], draw, document["proof"])
+    if draw.random() < 0.15:
+        document["objective"] = draw.choice(list(OBJECTIVES))
+    if draw.random() < 0.1:
+        document["proof"] = draw.choice(others).model_dump(mode="json")
+    document["bound"] = draw.choice(["0", "0", "0", document["bound"], str(certificate.value + 1)])
+    return json.dumps(document)
+
+
+def change(node: Any, draw: Random, root: Any, key: str = "") -> None:
+    """Change one place of a document: a number, the length of a list, an entry."""
+    places = list(node) if isinstance(node, dict) else list(range(len(node)))
+    if isinstance(node, list) and draw.random() < 0.3:
+        places and draw.random() < 0.5 and node.pop(draw.choice(places))
+        node.insert(draw.randint(0, len(node)), json.loads(json.dumps(draw.choice(node))) if node else 1)
+        return
+    if not places:
+        return
+    place = draw.choice(places)
+    name = place if isinstance(place, str) else key
+    value = node[place]
+    if isinstance(value, dict | list) and value:
+        change(value, draw, root, name)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        near = [value - 1, value + 1, 2 * value, -value, value // 2]
+        far = [0, 1, 10**6, 2**40, 10**15, draw.randint(0, 50)]
+        node[place] = min(draw.choice(near if draw.random() < 0.7 else far), HUGE.get(name, 10**15))
+    elif value is None or isinstance(value, list):
+        node[place] = draw.choice([0, 1, [1], [0, 3], draw.randint(-9, 99)])
+
+
+REACH = NEEDED | {f"believed mutated {kind}" for kind in KINDS} | {"unreadable"} | {
+    f"refused mutated {kind}" for kind in KINDS if kind != "alone"} | {
+    "believed random prices", "believed random configurations"}  # fmt: skip
+PART = Part("certificates", make, check, frozenset(REACH))

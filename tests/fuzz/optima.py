@@ -1,0 +1,201 @@
+"""Every way to an optimum that is cheap enough, against the exhaustive search."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from random import Random
+from typing import Any
+
+from formulations.horizon import sufficient_batches
+from heuristics import best_schedule
+from kvcore import BadInput, Schedule, objective_value, verify_schedule
+from kvcore.metrics import Value
+from kvcore.rigid import why_not_rigid
+from solvers.lagrange.scope import why_not as why_not_lagrange
+from solvers.search import DOMINANCE, search
+from solvers.search.counts import count_model
+from solvers.search.rules import Rules, valid_rules
+from solvers.task import Bound, Found, Task
+from tests.fuzz.case import Case, Part, Skip, Wrong
+from tests.fuzz.draw import CORNERS, NEEDED, objective, tiny, traits
+from tests.support.exhaustive import exhaustive_optimum
+
+STATES = 1500
+"""States of the exhaustive search that a case may take."""
+EVERY = 6
+"""One case in so many goes to the models, which take longer."""
+
+
+def make(draw: Random) -> Iterator[Case]:
+    corner, instance = tiny(draw)
+    yield Case(instance, objective(draw, corner), draw.randrange(2**30))
+
+
+def optimum(case: Case, states: int = STATES) -> tuple[Value, Schedule]:
+    """Return the optimum by the exhaustive search (TooManyStates)."""
+    return exhaustive_optimum(case.instance, case.objective, max_states=states)
+
+
+def count_case(case: Case, seen: Counter[str]) -> None:
+    """Count what the case has, its corner included."""
+    seen.update(traits(case.instance, case.objective))
+    if case.instance.name in CORNERS:
+        seen[f"corner {case.instance.name}"] += 1
+
+
+def check(case: Case, seen: Counter[str]) -> None:
+    """Raise Wrong where a way gives anything but the optimum."""
+    value, schedule = optimum(case)
+    draw = Random(case.seed)
+    by_search(case, value, seen, draw)
+    by_every_tick(case, value, seen, draw)
+    by_improving(case, value, seen)
+    if why_not_lagrange(case.instance, case.objective) is None:
+        by_lagrange(case, value, seen)
+    if why_not_rigid(case.instance, case.objective) is None:
+        by_start_times(case, value, seen)
+    if case.seed % EVERY == 0 and len(schedule.batches) <= 6:
+        by_models(case, value, len(schedule.batches), seen, draw)
+    count_case(case, seen)
+
+
+def expect(what: str, case: Case, found: Schedule | None, bound: Value, value: Value, *, proved: bool = True) -> None:
+    """Raise Wrong unless the schedule is worth the optimum and the bound meets it (`proved`: it has to)."""
+    held = None if found is None else objective_value(verify_schedule(case.instance, found), case.objective)
+    if bound > value:
+        raise Wrong(f"{what}: bound above the optimum", f"{bound} > {value}")
+    if held is not None and held < value:
+        raise Wrong(f"{what}: value below the exhaustive optimum", f"{held} < {value}")
+    if proved and (held, bound) != (value, value):
+        raise Wrong(f"{what}: not the optimum", f"value {held}, bound {bound}, optimum {value}")
+
+
+def by_search(case: Case, value: Value, seen: Counter[str], draw: Random) -> None:
+    """The search with all reductions, and without one or some of them."""
+    found = search(case.instance, case.objective)
+    expect("search", case, found.schedule, found.bound, value)
+    seen["method search"] += 1
+    rules = valid_rules(case.instance, case.objective)
+    for rule in fields(rules):
+        seen[f"rule {rule.name}"] += getattr(rules, rule.name) is True
+    if rules.counts and count_model(case.instance, case.objective) is not None:
+        seen["method search by counts"] += 1
+    others = {off: tuple(name for name in DOMINANCE if name != off) for off in DOMINANCE}
+    at_work = [off for off in DOMINANCE if valid_rules(case.instance, case.objective, others[off]) != rules]
+    off = draw.choice(at_work)
+    on = draw.choice([others[off], others[off], (), (off,)])
+    other = search(case.instance, case.objective, dominance=on)
+    expect(f"search with {' '.join(on) or 'no reduction'}", case, other.schedule, other.bound, value)
+    if len(on) == len(DOMINANCE) - 1:
+        seen[f"reduction {off} off"] += 1
+        seen[f"reduction {off} prunes"] += other.generated != found.generated
+
+
+def by_every_tick(case: Case, value: Value, seen: Counter[str], draw: Random) -> None:
+    """The exhaustive search with every start time, or guided."""
+    options = draw.choice([{"every_tick": True}, {"guided": True}])
+    again, _ = exhaustive_optimum(case.instance, case.objective, max_states=3 * STATES, **options)
+    if again != value:
+        raise Wrong(f"exhaustive, {min(options)}: another optimum", f"{again}, not {value}")
+    seen[f"method exhaustive {min(options)}"] += 1
+
+
+def by_improving(case: Case, value: Value, seen: Counter[str]) -> None:
+    """Neighbourhoods from the best policy's schedule: never below the optimum, never worse than before."""
+    from solvers.neighbourhoods import improve, why_not
+
+    if why_not(case.instance, case.objective) is not None:
+        return
+    _, start, trace = best_schedule(case.instance, case.objective)
+    after = improve(case.instance, case.objective, start, seconds=1e9, seed=case.seed, rounds=60)
+    held = objective_value(verify_schedule(case.instance, after), case.objective)
+    if not value <= held <= objective_value(trace, case.objective):
+        raise Wrong("neighbourhoods: worse than before, or below the optimum", held)
+    seen["method neighbourhoods"] += 1
+
+
+def by_task(case: Case, value: Value, formulation: str, solver: str, batches: int | None, upper: Value | None) -> None:
+    """Run a task of the driver in this process; each bound and schedule on the way is looked at."""
+    from solvers.lagrange.solve import Lagrange
+    from solvers.milp import run
+
+    sent: list[Any] = []
+    task = Task(case.instance, case.objective, formulation, solver, batches, upper, None, 30.0, 4000, 1, 0)
+    done = Lagrange(task, sent.append).run() if solver == "lagrange" else run(task, sent.append)
+    bound = max((message.value for message in sent if isinstance(message, Bound)), default=0)
+    schedules = [message.schedule for message in sent if isinstance(message, Found)]
+    proved = done.stop == "proved"  # HiGHS keeps its own time
+    expect(f"{formulation} on {solver}", case, schedules[-1] if schedules else None, bound, value, proved=proved)
+
+
+def by_lagrange(case: Case, value: Value, seen: Counter[str]) -> None:
+    """Branch and bound over prices."""
+    with contextlib.suppress(BadInput):  # too many options
+        by_task(case, value, "arc-flow", "lagrange", None, None)
+        seen["method lagrange"] += 1
+
+
+def by_start_times(case: Case, value: Value, seen: Counter[str]) -> None:
+    """Start times, with every schedule and bound on the way."""
+    from solvers.start_time.solve import StartTimeSolver
+
+    last: list[Schedule] = []
+    outcome = StartTimeSolver(
+        case.instance, case.objective, time_limit=15.0, memory_limit=2000, seed=0,
+        found=lambda schedule, _: last.append(schedule),
+        bounded=lambda bound, by_solver: expect("start-time", case, None, bound, value, proved=False),
+    ).run()  # fmt: skip
+    expect("start-time", case, last[-1], outcome.bound, value, proved=outcome.stopped == "proved")
+    seen["method start-time"] += 1
+
+
+def by_models(case: Case, value: Value, batches: int, seen: Counter[str], draw: Random) -> None:
+    """A program on HiGHS: at a horizon that is enough, with or without the optimum as what is known."""
+    horizon = sufficient_batches(case.instance, case.objective, value)
+    if horizon.sufficient and horizon.batches < batches:
+        raise Wrong("horizon: an optimal schedule has more batches", f"{batches} > {horizon.batches}")
+    name = draw.choice(["batch-bigm", "arc-flow", "arc-flow", "batch-bigm:plain"])
+    enough = max(batches, min(horizon.batches, batches + 1))
+    try:
+        by_task(case, value, name, "highs", enough, draw.choice([value, None]))
+        seen[f"method {name}"] += 1
+    except BadInput:
+        if name != "arc-flow":
+            raise
+
+
+def check_cp_sat(case: Case, seen: Counter[str]) -> None:
+    """CP-SAT, which cannot be loaded beside HiGHS, in a process of its own."""
+    from formulations.cp_sat import CpSat, cp_model
+
+    value, schedule = optimum(case, 500)
+    if len(schedule.batches) > 6:
+        raise Skip
+    program, solver = CpSat(case.instance, case.objective, len(schedule.batches)), cp_model.CpSolver()
+    solver.parameters.num_workers, solver.parameters.max_deterministic_time = 1, 20.0
+    status = solver.solve(program.model)
+    if status == cp_model.UNKNOWN:
+        raise Skip
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        raise Wrong("cp-sat: no schedule", solver.status_name(status))
+    bound = program.objective_value(round(solver.best_objective_bound)) if status == cp_model.OPTIMAL else 0
+    expect("cp-sat", case, program.schedule(solver.value), bound, value, proved=status == cp_model.OPTIMAL)
+    count_case(case, seen)
+
+
+METHODS = ("search", "search by counts", "exhaustive every_tick", "exhaustive guided", "neighbourhoods", "lagrange",
+           "start-time", "batch-bigm", "batch-bigm:plain", "arc-flow")  # fmt: skip
+
+
+@cache
+def reach() -> frozenset[str]:
+    found = NEEDED | {f"method {name}" for name in METHODS} | {f"rule {rule.name}" for rule in fields(Rules)}
+    return found | {f"reduction {name} {what}" for name in DOMINANCE for what in ("off", "prunes")}
+
+
+PART = Part("optima", make, check, reach())
+CP_SAT = Part("cp-sat", make, check_cp_sat, NEEDED)

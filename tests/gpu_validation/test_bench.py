@@ -1,0 +1,480 @@
+"""The benchmark of attention: its bytes and operations by hand, its order, and that wrong peers are found out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from costmodels.models import LLAMA_1B, TINY, Model
+from gpu_validation import library_peers, measure
+from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for, summary
+from gpu_validation.attention_case import TOLERANCE, Case, CaseData
+from gpu_validation.backend import TorchBackend
+from gpu_validation.bandwidth import Probe, bandwidths, peaks
+from gpu_validation.devices import open_backend
+from gpu_validation.library_peers import CuDNN, FlashInfer
+from gpu_validation.peers import Dense, Flex, Ours, Run, Unsupported
+from tests.support.commands import kvbound
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+LIMITS = {"read": 2e9, "copy": 1e9, "matmul": 4e9}
+MIXED = Case("mixed", TINY, ((5, 12), (1, 33), (1, 0)))
+ALIKE = Case("chunk", TINY, ((6, 21),) * 2)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def ours() -> Ours:
+    return Ours(TorchBackend, "ours")
+
+
+def test_the_bytes_of_a_decode_launch() -> None:
+    case = Case("decode", LLAMA_1B, ((1, 2047),) * 64)
+    a_token = 2 * 8 * 64 * 2  # keys and values, 8 heads of 64, 2 bytes
+    assert case.kv_bytes() == 64 * 2048 * a_token == 268_435_456
+    assert case.kv_bytes(4) == 2 * 268_435_456
+
+
+def test_the_operations_of_a_causal_prefill() -> None:
+    assert Case("prefill", LLAMA_1B, ((2048, 0),)).flops == 4 * 32 * 64 * (2048 * 2049 // 2) == 17_188_257_792
+    visible = sum(key <= 12 + query for query in range(5) for key in range(17))  # the chunk of 5 at 12
+    assert MIXED.pairs == visible + 34 + 1
+    assert MIXED.flops == 4 * 4 * 16 * MIXED.pairs
+
+
+def test_the_grid_has_the_shapes_that_targets_name() -> None:
+    cases = gpu_cases(LLAMA_1B)
+    decodes = {(len(case.work), case.lengths[0]): case for case in cases if case.kind == "decode"}
+    assert set(decodes) == {(b, n) for b in (1, 8, 64, 256) for n in (512, 2048, 8192)}
+    assert decodes[256, 2048].kv_bytes() > 1e9
+    assert {case.work[0] for case in cases if case.kind == "prefill"} == {(2**k, 0) for k in range(9, 14)}
+    assert all(case.rows >= 8192 for case in cases if case.kind == "prefill")
+    quick = gpu_cases(LLAMA_1B, quick=True)
+    assert {case.kind for case in quick} == {"decode", "prefill", "chunk", "mixed"}
+    assert cases[: len(quick)] == quick
+    assert [case.large for case in cases] == [k < len(quick) for k in range(len(cases))]
+
+
+def test_tables_permute_the_blocks_and_dense_follows_them() -> None:
+    data = CaseData.make(ALIKE, CPU, torch.float32, layers=2)
+    blocks = [block for table in data.tables for block in table]
+    assert sorted(blocks) == list(range(4)) != blocks
+    values = data.dense(layer=1, side=1)
+    assert values.shape == (2, 2, 27, 16)
+    for request, position in ((0, 0), (0, 20), (1, 15), (1, 26)):
+        block = data.tables[request][position // 16]
+        assert torch.equal(values[request, :, position], data.kv[block, 1, 1, :, position % 16])
+
+
+def test_every_peer_agrees_and_its_rates_follow_from_its_time() -> None:
+    rows = list(bench([ALIKE], [ours(), Dense(), Flex()], CPU, torch.float32, LIMITS, repeats=3))
+    assert [row.get("error") for row in rows] == [None, None, None]
+    for row in rows:
+        assert row["relative_error"] < 1e-6
+        assert row["seconds_p10"] <= row["seconds_median"] <= row["seconds_p90"]
+        assert row["bytes_per_second"] == pytest.approx(2 * 27 * 2 * 2 * 16 * 4 / row["seconds_median"])
+        assert row["of_read"] == pytest.approx(row["bytes_per_second"] / 2e9)
+        assert row["of_matmul"] == pytest.approx(row["flop_per_second"] / 4e9)
+    best = min(rows[1:], key=lambda row: row["seconds_median"])
+    assert rows[0]["best_peer"] == best["peer"]
+    assert rows[0]["over_best_peer"] == pytest.approx(best["seconds_median"] / rows[0]["seconds_median"])
+
+
+def test_the_kernels_are_right_on_our_cases() -> None:
+    backends: list[Any] = []
+
+    def make() -> Any:
+        backends.append(open_backend("cpu", "triton"))
+        return backends[-1]
+
+    data = CaseData.make(Case("mixed", TINY, ((3, 30), (1, 20))), CPU, torch.float32, layers=2)
+    run = Ours(make, "ours, triton").prepare(data)
+    assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
+    assert type(backends[0]).__name__ == "TritonBackend"
+
+
+def test_losers_are_told_too() -> None:
+    row: dict[str, Any] = {"bytes_per_second": 1.0, "flop_per_second": 1.0}
+    rows = [{**row, "peer": "ours", "ours": True, "seconds_median": 4.0},
+            {**row, "peer": "slow", "ours": False, "seconds_median": 8.0},
+            {**row, "peer": "fast", "ours": False, "seconds_median": 3.0},
+            {"peer": "absent", "ours": False, "error": "not here"}]  # fmt: skip
+    found = compared(rows, LIMITS)[0]
+    assert (found["best_peer"], found["over_best_peer"]) == ("fast", 0.75)
+
+
+def test_the_summary_by_hand() -> None:
+    def row(kind: str, size: int, share: float, over: float | None, ours: bool = True) -> dict[str, Any]:
+        facts = {"kind": kind, "kv_bytes": size, "of_read": share, "ours": ours, "seconds_median": 1.0}
+        return facts | {"flop_per_second": 1e12 * share} | ({} if over is None else {"over_best_peer": over})
+
+    rows = [
+        row("decode", 600_000_000, 0.9, 1.1), row("decode", 500_000_000, 0.8, 0.95), row("decode", 10**9, 0.84, 1.0),
+        row("decode", 499_999_999, 0.2, None), row("prefill", 10, 0.3, 1.2), row("prefill", 10, 0.5, 0.9),
+        row("decode", 10**9, 0.99, None, ours=False), {"ours": True, "kind": "decode", "error": "x"},
+    ]  # fmt: skip
+    assert summary(rows) == {
+        "timed": 6, "large_decodes": 3, "of_read": [0.8, 0.84, 0.9], "prefill_flop_per_second": 5e11, "compared": 5,
+        "won": 3, "least_over_best_peer": 0.9,
+    }  # fmt: skip
+    assert summary([])["of_read"] is summary([])["least_over_best_peer"] is None
+
+
+class Planted(Ours):
+    """Ours, with something done to its result or instead of it."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(TorchBackend, how)
+
+    def missing(self, device: torch.device) -> str | None:
+        return "is not here" if self.name == "missing" else None
+
+    def prepare(self, data: CaseData) -> Run:
+        if self.name == "refuses":
+            raise Unsupported("takes something else")
+        if self.name == "raises":
+            raise ValueError("first line\nsecond line")
+        if self.name == "one key less":
+            lengths = [length - 1 for length in data.case.lengths]
+            backend = self.make()
+            layout = backend.layout(data.starts, lengths, data.tables)
+            return lambda layer: backend.attention(data.query, data.kv[:, layer], layout, data.scale)
+        right = super().prepare(data)
+        if self.name == "first layer always":
+            return lambda layer: right(0)
+        return lambda layer: right(layer) * (float("nan") if self.name == "not a number" else 1)
+
+
+def test_wrong_peers_are_rows_that_say_so() -> None:
+    names = ["one key less", "first layer always", "not a number", "refuses", "raises", "missing", "right"]
+    rows = bench_case(ALIKE, [ours(), *map(Planted, names)], CPU, torch.float32, repeats=2)
+    errors = {row["peer"]: row.get("error") for row in rows}
+    for name in names[:2]:
+        assert errors[name].startswith("wrong: relative error ")
+    assert errors["not a number"] == "wrong: relative error nan, more than 1.0e-05"
+    assert errors["refuses"] == "takes something else"
+    assert errors["raises"] == "ValueError: first line"
+    assert errors["missing"] == "is not here"
+    assert errors["right"] is errors["ours"] is None
+    assert [row["peer"] for row in rows if "seconds_median" in row] == ["ours", "right"]
+
+
+def test_each_case_has_a_backend_of_its_own() -> None:
+    made: list[TorchBackend] = []
+
+    def make() -> TorchBackend:
+        made.append(TorchBackend())
+        return made[-1]
+
+    cases = [ALIKE, MIXED]
+    rows = list(bench(cases, [Ours(make, "ours")], CPU, torch.float32, {}, repeats=2))
+    assert [row["case"] for row in rows] == [case.name for case in cases] == ["chunk 2 x 6 at 21", "mixed, 3"]
+    assert len(made) == 2
+    assert "over_best_peer" not in rows[0]
+
+
+def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def interleaved(*arguments: Any) -> dict[str, list[float]]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("an illegal memory access\nand more")
+        return measure.interleaved(*arguments)
+
+    monkeypatch.setattr("gpu_validation.attention_bench.interleaved", interleaved)
+    rows = list(bench([ALIKE, MIXED], [ours(), Planted("right")], CPU, torch.float32, LIMITS, repeats=2))
+    broken = "RuntimeError: an illegal memory access"
+    assert [row.get("error") for row in rows] == [broken, broken, None, None]
+
+
+def test_what_is_compiled_for_each_case_is_left_out_of_the_smaller_ones() -> None:
+    rows = bench_case(replace(ALIKE, large=False), [ours(), Flex(), Dense()], CPU, torch.float32, repeats=2)
+    assert rows[1]["error"] == "is compiled for each case, and so left out of the smaller ones"
+    assert "seconds_median" in rows[0]
+    assert "seconds_median" in rows[2]
+
+
+def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16() -> None:
+    model = Model("wide", 1, 64, 2, 1, 32, 64, 64)
+    data = CaseData.make(Case("decode", model, ((1, 8191),) * 4), CPU, torch.float32, layers=1)
+    assert data.error(Planted("one key less").prepare(data)(0), 0) > TOLERANCE[torch.bfloat16]
+
+
+def test_a_long_chunk_is_checked_at_both_ends() -> None:
+    data = CaseData.make(Case("prefill", TINY, ((150, 3), (2, 0))), CPU, torch.float64, layers=1)
+    right = ours().prepare(data)(0)
+    assert data.error(right, 0) < 1e-12, "whole and in chunks, products are rounded apart on some processors"
+    for row in (0, 63, 86, 149, 150, 151):
+        wrong = right.clone()
+        wrong[row] += 1
+        assert data.error(wrong, 0) > 1e-3
+
+
+def test_peers_take_turns() -> None:
+    order: list[str] = []
+    runs = {name: lambda name=name: order.append(name) for name in "ab"}
+    samples = measure.interleaved(runs, CPU, repeats=4, warmup=0)
+    assert "".join(order) == "abbaabba"
+    assert [len(found) for found in samples.values()] == [4, 4]
+
+
+def test_the_spread_by_hand() -> None:
+    assert measure.spread([5.0, 1.0, 3.0, 2.0, 4.0]) == {
+        "seconds_median": 3.0, "seconds_p10": pytest.approx(1.4), "seconds_p90": pytest.approx(4.6), "repeats": 5
+    }  # fmt: skip
+
+
+class Woken:
+    """Torch's cuda for a GPU that twice wakes before the host has queued everything."""
+
+    def __init__(self) -> None:
+        self.held: list[int] = []
+        self.synchronize = lambda: None
+        self._sleep = self.held.append
+        self.Event = self._event
+        self.runs = 0
+
+    def _event(self, enable_timing: bool) -> SimpleNamespace:
+        return SimpleNamespace(
+            record=lambda: None, query=lambda: self.runs < 3, synchronize=lambda: None,
+            elapsed_time=lambda end: 10.0 * self.runs,
+        )  # fmt: skip
+
+    def run(self) -> None:
+        self.runs += 1
+
+
+def test_a_gpu_that_woke_too_early_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Woken()
+    monkeypatch.setattr(measure, "cuda", gpu)
+    assert measure.sample(gpu.run, CUDA) == 0.03
+    assert gpu.held == [2_000_000, 8_000_000, 32_000_000]
+
+
+@pytest.mark.parametrize(
+    ("said", "driver", "clock"), [("580.95.05, 1980, 3201, 1980, 700.00\n", "580.95.05", "1980"), ("", None, None)]
+)
+def test_the_clocks_are_what_nvidia_smi_says(
+    said: str, driver: str | None, clock: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
+    found = measure._clocks()
+    assert (found["driver"], found["sm_clock_mhz"]) == (driver, clock)
+    assert list(found) == ["driver", "sm_clock_mhz", "memory_clock_mhz", "sm_clock_max_mhz", "power_limit_w"]
+
+
+def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10 * 2**30, 0))
+    small, large = (Case("decode", LLAMA_1B, ((1, 2047),) * batch) for batch in (8, 1024))
+    assert small.kv_bytes() == 2**25
+    assert layers_for(small, 2, CUDA, copies=True) == 2**27 // 2**25
+    assert large.kv_bytes() == 2**32
+    assert layers_for(large, 2, CUDA, copies=False) == 2
+    assert layers_for(large, 2, CUDA, copies=True) == 0
+    monkeypatch.setattr("gpu_validation.attention_bench.layers_for", lambda *_: 0)
+    assert "does not fit" in bench_case(large, [ours()], CPU, torch.float32)[0]["error"]
+
+
+def test_bandwidths_and_their_peaks() -> None:
+    rows = bandwidths(CPU, repeats=2)
+    copy = next(row for row in rows if row["quantity"] == "copy")
+    assert copy["amount"] == 2 * 2**22
+    assert copy["per_second"] == copy["amount"] / copy["seconds_median"]
+    rates = peaks(rows)
+    assert rates["read"] == max(row["per_second"] for row in rows if row["quantity"].startswith("read"))
+    assert set(rates) == {"copy", "read", "matmul", "host to device", "device to host", "both directions"}
+    assert Probe("x", "bytes", 1, lambda: None).amount == 1
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Return attention of query [H, c, D] at the end of keys and values [KV, n, D]."""
+    group, n, c = query.shape[0] // keys.shape[0], keys.shape[1], query.shape[1]
+    mask = torch.arange(n) > torch.arange(n - c, n)[:, None]
+    scores = query @ keys.repeat_interleave(group, 0).mT * scale
+    return scores.masked_fill(mask, float("-inf")).softmax(-1) @ values.repeat_interleave(group, 0)
+
+
+def paged(cache: Tensor, pages: list[int], length: int) -> Tensor:
+    """Return [KV, n, D] from a paged cache [pages, KV, BS, D]."""
+    return torch.cat([cache[page] for page in pages], dim=1)[:, :length]
+
+
+class FakeFlashInfer:
+    """What a wrapper of FlashInfer computes by its documentation, from the arguments of plan and run alone."""
+
+    def __init__(self, workspace: Tensor, layout: str, use_tensor_cores: bool = False, backend: str = "auto") -> None:
+        assert layout == "HND"
+        self.decodes = use_tensor_cores
+        assert self.decodes or backend == "fa2"
+
+    def plan(self, *arguments: Any, causal: bool = False, **types: Any) -> None:
+        arguments = arguments if not self.decodes else (torch.arange(len(arguments[0])), *arguments)
+        self.rows, starts, pages, last, *shape = arguments
+        assert shape == [4, 2, 16, 16]
+        assert causal or self.decodes
+        self.pages = [pages[a:b].tolist() for a, b in pairwise(starts)]
+        self.lengths = [16 * (len(p) - 1) + int(k) for p, k in zip(self.pages, last, strict=True)]
+        self.scale = types["sm_scale"]
+        assert types["q_data_type"] == types["kv_data_type"] == torch.float32
+
+    def run(self, query: Tensor, caches: tuple[Tensor, Tensor]) -> Tensor:
+        out = []
+        for s, (pages, length) in enumerate(zip(self.pages, self.lengths, strict=True)):
+            rows = query[self.rows[s] : self.rows[s + 1]].transpose(0, 1)
+            out.append(attend(rows, *(paged(cache, pages, length) for cache in caches), self.scale).transpose(0, 1))
+        return torch.cat(out)
+
+
+@pytest.mark.parametrize("case", [MIXED, ALIKE, Case("decode", TINY, ((1, 15), (1, 16), (1, 40)))])
+def test_flashinfer_is_given_what_it_documents(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = SimpleNamespace(
+        BatchDecodeWithPagedKVCacheWrapper=FakeFlashInfer, BatchPrefillWithPagedKVCacheWrapper=FakeFlashInfer
+    )
+    monkeypatch.setitem(sys.modules, "flashinfer", fake)
+    monkeypatch.setattr(library_peers, "WORKSPACE", 1)
+    data = CaseData.make(case, CPU, torch.float32, layers=2)
+    run = FlashInfer().prepare(data)
+    assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
+    if case.decodes:
+        with pytest.raises(Unsupported, match="no decode kernels of its own"):
+            FlashInfer("fa3").prepare(data)
+
+
+class FakeTensor(SimpleNamespace):
+    """A tensor of a graph: setters keep what they are given; hashed by identity."""
+
+    __hash__ = object.__hash__
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda value: (setattr(self, name.removeprefix("set_"), value), self)[1]
+
+
+class FakeGraph:
+    """What cuDNN's sdpa computes on page tables, from the tensors of the graph and the pointers alone."""
+
+    def __init__(self, **types: Any) -> None:
+        self.types = types
+
+    def tensor(self, **facts: Any) -> FakeTensor:
+        return FakeTensor(**facts)
+
+    def sdpa(self, **options: Any) -> tuple[FakeTensor, None]:
+        self.options, self.result = options, FakeTensor()
+        return self.result, None
+
+    def build(self, modes: list[str]) -> None:
+        assert modes == ["A", "FALLBACK"]
+
+    def get_workspace_size(self) -> int:
+        return 0
+
+    def execute(self, pointers: dict[FakeTensor, Tensor], workspace: Tensor, handle: object) -> None:
+        given = {name: pointers[x] for name, x in self.options.items() if isinstance(x, FakeTensor)}
+        for name, x in self.options.items():
+            if isinstance(x, FakeTensor):
+                assert (x.dim, x.stride) == (list(given[name].shape), list(given[name].stride()))
+        out = pointers[self.result].as_strided(self.result.dim, self.result.stride)
+        assert self.options["use_padding_mask"]
+        assert not self.options["generate_stats"]
+        if given["q"].shape[2] > 1:
+            assert (self.options["diagonal_alignment"], self.options["diagonal_band_right_bound"]) == ("end", 0)
+        for s, length in enumerate(given["seq_len_kv"].flatten().tolist()):
+            assert given["seq_len_q"][s].item() == given["q"].shape[2]
+            assert length <= self.options["paged_attention_max_seq_len_kv"]
+            keys, values = (
+                paged(given[side], given[f"paged_attention_{side}_table"][s].flatten().tolist(), length)
+                for side in "kv"
+            )
+            out[s] = attend(given["q"][s].float(), keys.float(), values.float(), self.options["attn_scale"]).to(out)
+
+
+@pytest.mark.parametrize("case", [ALIKE, Case("decode", TINY, ((1, 40),) * 3)])
+def test_cudnn_is_given_what_it_documents(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    types = SimpleNamespace(FLOAT="float", BFLOAT16="bf16", HALF="half", INT32="int32")
+    fake = SimpleNamespace(
+        data_type=types,
+        pygraph=FakeGraph,
+        heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"),
+        diagonal_alignment=SimpleNamespace(BOTTOM_RIGHT="end"),
+    )
+    monkeypatch.setitem(sys.modules, "cudnn", fake)
+    monkeypatch.setattr(library_peers, "_handle", lambda cudnn: "handle")
+    data = CaseData.make(case, CPU, torch.float16, layers=2)
+    run = CuDNN().prepare(data)
+    assert max(data.error(run(layer), layer) for layer in (0, 1)) < TOLERANCE[torch.float16]
+    for refused, why in ((MIXED, "requests that are alike"), (ALIKE, "bf16 and fp16 only")):
+        dtype = torch.float32 if refused is ALIKE else torch.float16
+        with pytest.raises(Unsupported, match=why):
+            CuDNN().prepare(CaseData.make(refused, CPU, dtype, layers=1))
+
+
+def test_libraries_need_a_gpu() -> None:
+    assert FlashInfer().missing(CPU) == CuDNN().missing(CPU) == "runs on a GPU only"
+    assert library_peers._missing("no_such_library", CUDA) == "ModuleNotFoundError: No module named 'no_such_library'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 4, "torch sees no GPU here; use --device cpu for a dry run"),
+        (("--device", "tpu"), 2, "there is no device 'tpu'; choose cuda or cpu"),
+        (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; there are tiny"),
+        (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, flex"),
+        (("--device", "cpu", "--dtype", "int3"), 2, "there is no dtype 'int3'; choose one of bfloat16"),
+        (("--device", "cpu", "--backend", "jax"), 2, "there is no backend 'jax'; choose triton or torch"),
+        (("--device", "cpu", "--json", "nowhere/x.json"), 2, "there is no folder"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(arguments: tuple[str, ...], code: int, message: str) -> None:
+    assert not torch.cuda.is_available()
+    done = kvbound("kernels", *arguments, code=code)
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupted_run_writes_what_it_has(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = measure.interleaved
+
+    def interleaved(runs: Any, *rest: Any) -> dict[str, list[float]]:
+        if "ours, torch" in runs and len(runs) == 1:
+            raise KeyboardInterrupt
+        return real(runs, *rest)
+
+    monkeypatch.setattr("gpu_validation.attention_bench.interleaved", interleaved)
+    kvbound("kernels", "--device", "cpu", "--peers", "sdpa", "--json", tmp_path / "k.json", code=130)
+    found = json.loads((tmp_path / "k.json").read_text())  # the mixed case, which only ours can do, was interrupted
+    assert {row["kind"] for row in found["rows"]} == {"decode", "prefill", "chunk"}
+
+
+def test_no_case_is_started_after_the_limit(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter(range(0, 1000, 2))
+    monkeypatch.setattr("kvbound.cli.kernels.time.monotonic", lambda: next(seconds))
+    kvbound("kernels", "--device", "cpu", "--peers", "none", "--time-limit", 5, "--json", tmp_path / "k.json")
+    assert [row["kind"] for row in json.loads((tmp_path / "k.json").read_text())["rows"]] == ["decode", "prefill"]
+
+
+def test_the_dry_run_says_that_it_is_one(tmp_path: Any) -> None:
+    done = kvbound(
+        "kernels", "--device", "cpu", "--peers", "sdpa", "--json", tmp_path / "k.json", "--plot", tmp_path / "k.svg"
+    )
+    assert "no numbers of a GPU" in done.stdout
+    found = json.loads((tmp_path / "k.json").read_text())
+    assert found["dry_run"] is True
+    assert {row["device_type"] for row in [*found["bandwidths"], *found["rows"]]} == {"cpu"}
+    assert [(row["case"], row["peer"]) for row in found["rows"][:2]] == [
+        ("decode 3 x 48", "ours, torch"), ("decode 3 x 48", "torch sdpa, dense"),
+    ]  # fmt: skip
+    assert all({"torch", "python", "date", "device"} <= row.keys() for row in found["rows"])
+    assert "prefill and mixed: TFLOP/s" in (tmp_path / "k.svg").read_text()

@@ -1,0 +1,200 @@
+"""What the engine asks of CUDA, recorded by stand-ins on the CPU: which stream waits for what, and what is captured."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import gpu_validation.clock
+import gpu_validation.graphs
+from costmodels.models import TINY
+from gpu_validation import movers
+from gpu_validation.allocator import Piece
+from gpu_validation.backend import TorchBackend
+from gpu_validation.cache import Cache
+from gpu_validation.engine import Engine, Transfers
+from tests.gpu_validation.test_engine import workload_plan
+from tests.gpu_validation.test_plan import in_and_out_again
+
+
+class Streams:
+    """Streams and events that only write down what is done on which stream."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log: list[tuple[str, str]] = []
+        self.work, self.out, self.back = (Stream(self, name) for name in ("work", "out", "in"))
+        self.current = self.work
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda *device: self.current)
+        monkeypatch.setattr(torch.cuda, "stream", self.on)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        monkeypatch.setattr(gpu_validation.clock, "new_event", lambda enable_timing: Event(self))
+        monkeypatch.setattr(gpu_validation.graphs, "new_stream", lambda: Stream(self, "side"))
+
+    @contextmanager
+    def on(self, stream: Stream) -> Iterator[None]:
+        before, self.current = self.current, stream
+        yield
+        self.current = before
+
+    def note(self, what: str) -> None:
+        self.log.append((self.current.name, what))
+
+
+class Stream:
+    def __init__(self, streams: Streams, name: str) -> None:
+        self.streams, self.name = streams, name
+
+    def wait_stream(self, other: Stream) -> None:
+        self.streams.log.append((self.name, f"waits for all on {other.name}"))
+
+    def wait_event(self, event: Event) -> None:
+        self.streams.log.append((self.name, f"waits for {event.name}"))
+
+
+class Event:
+    """An event is named after the stream and the copies made on it so far."""
+
+    name = ""
+
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+
+    def record(self) -> None:
+        stream = self.streams.current.name
+        copies = sum(entry == (stream, "copies") for entry in self.streams.log)
+        self.name = f"{stream} {copies - 1}"
+
+    def elapsed_time(self, other: Event) -> float:
+        return 2.0
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Streams]:
+    engine, streams = Engine(TINY, TorchBackend(), dtype=torch.float64), Streams(monkeypatch)
+    engine.clock.on_gpu, engine._streams = True, (streams.out, streams.back)
+
+    def mover(cache: Any, pieces: Any, out: bool) -> None:
+        streams.note("copies")
+        movers.by_run(cache, pieces, out)
+
+    monkeypatch.setattr("gpu_validation.engine.movers", lambda device: {"runs": mover})
+    forward = engine.decoder.forward
+    monkeypatch.setattr(engine.decoder, "forward", lambda *a: (streams.note("works"), forward(*a))[1])
+    return engine, streams
+
+
+def test_transfers_and_work_wait_as_the_plan_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, streams = recorded(monkeypatch)
+    run = engine.run(in_and_out_again(), transfers="pipelined")
+    assert streams.log == [
+        ("work", "works"),
+        ("out", "waits for all on work"), ("out", "copies"), ("work", "waits for out 0"), ("work", "works"),
+        ("in", "waits for all on work"), ("in", "waits for out 0"), ("in", "copies"), ("work", "works"),
+        ("out", "waits for all on work"), ("out", "waits for out 0"), ("out", "waits for in 0"), ("out", "copies"),
+        ("in", "waits for all on work"), ("in", "waits for out 1"), ("in", "waits for in 0"), ("in", "copies"),
+        ("work", "waits for out 1"), ("work", "waits for in 1"), ("work", "works"),
+        ("work", "works"),
+        ("work", "waits for out 1"), ("work", "waits for in 1"),
+    ]  # fmt: skip
+    assert run.out_seconds == run.in_seconds == [0.002, 0.002]
+    assert run.batch_seconds == [0.002] * 6
+
+
+@pytest.mark.parametrize(
+    ("transfers", "after_the_copies"),
+    [
+        ("overlapped", ["waits for out 0", "works", "waits for out 0"]),
+        ("sync", ["waits for out 0", "works"]),
+        ("pipelined", ["waits for out 0", "works"]),
+    ],
+)
+def test_a_batch_ends_with_its_transfers_only_where_they_are_overlapped(
+    transfers: Transfers, after_the_copies: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, streams = recorded(monkeypatch)
+    engine.run(in_and_out_again(), transfers=transfers)
+    first, second = streams.log.index(("out", "copies")), streams.log.index(("in", "waits for all on work"))
+    assert [what for name, what in streams.log[first:second] if name == "work"] == after_the_copies
+
+
+def test_the_batch_copy_hands_over_pointers_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+
+    def driver(
+        target: Any, source: Any, sizes: Any, count: int, attributes: Any, first: Any, n: int, stream: int
+    ) -> int:
+        assert (n, first._obj.value, attributes._obj.order, stream) == (1, 0, 1, 77)
+        assert ctypes.sizeof(attributes._obj) == 24
+        for k in range(count):
+            ctypes.memmove(target[k], source[k], sizes[k])
+        calls.append((count, sum(sizes)))
+        return 0
+
+    pieces = [Piece(0, 0, 4, 2, 0, 4, True), Piece(0, 1, 5, 3, 0, 4, True), Piece(0, 2, 2, 0, 1, 3, False)]
+    monkeypatch.setattr(movers, "_batch_copy", lambda: driver)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=77))
+    for out in (True, False):
+        pools = []
+        for mover in (movers.by_run, movers.by_batch):
+            cache = Cache(TINY, 6, 6, 4, torch.float32, torch.device("cpu"))
+            cache.randomize(3)
+            mover(cache, pieces, out)
+            pools.append((cache.pool, cache.host))
+        assert all(torch.equal(a, b) for a, b in zip(*pools, strict=True))
+    parts = TINY.layers * 2 * TINY.kv_heads
+    assert calls == [(1 + parts, 10 * TINY.kv_bytes(4))] * 2
+    monkeypatch.setattr(movers, "_batch_copy", lambda: lambda *arguments: 1)
+    with pytest.raises(RuntimeError, match="cuMemcpyBatchAsync failed with CUresult 1 for 9 copies"):
+        movers.by_batch(cache, pieces, True)
+
+
+class Graph:
+    """A graph whose replay runs again what was captured."""
+
+    run: Any = None
+
+    def pool(self) -> str:
+        return "the pool"
+
+    def replay(self) -> None:
+        self.run()
+
+
+def test_decodes_are_warmed_up_and_captured_largest_first_in_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = workload_plan("recompute")
+    expected = Engine(TINY, TorchBackend(), dtype=torch.float64).run(plan)
+    streams, captured = Streams(monkeypatch), []
+
+    @contextmanager
+    def capture(graph: Graph, pool: Any) -> Iterator[None]:
+        captured.append((graph, pool))
+        streams.note("captures")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    original = gpu_validation.graphs.DecodeGraph
+
+    def make(*arguments: Any) -> Any:
+        *most, _, pool = arguments
+        made = original(*most, True, pool)
+        assert made._graph is not None
+        made._graph.run = made._eager
+        return made
+
+    monkeypatch.setattr("gpu_validation.engine.DecodeGraph", make)
+    engine = Engine(TINY, TorchBackend(), dtype=torch.float64)
+    engine.pads_decodes = True
+    run = engine.run(plan)
+    assert run.tokens == expected.tokens
+    assert run.graph_batches == sum(planned.decodes for planned in plan.batches) > 0
+    assert [pool for _, pool in captured] == [None, "the pool"]
+    assert [size for size, _, _ in engine._graphs] == [4, 2]
+    assert streams.log == [
+        ("side", "waits for all on work"), ("work", "waits for all on side"), ("work", "captures")
+    ] * 2  # fmt: skip

@@ -1,0 +1,20 @@
+"""The pages and the notebook whose code needs PyTorch."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_docs import name_of, to_run
+from tests.docs.test_notebooks import NEEDS_TORCH, check_sentence
+from tests.support.markdown_blocks import run_page
+
+
+@pytest.mark.parametrize("page", to_run(torch=True))
+def test_page_says_what_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    run_page(page.read_text(encoding="utf-8"), name_of(page), tmp_path)
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_says_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_sentence(NEEDS_TORCH, tmp_path, monkeypatch)

@@ -1,0 +1,119 @@
+"""`kvbound replay` on a CPU, from the command line to the JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+import torch
+
+from costmodels.files import write_cost
+from kvcore import Cost
+from kvcore.cost_file import CostFile
+from tests.support.commands import kvbound
+from workloads import builtin
+
+SMALL = ("--device", "cpu", "--repeats", 2, "--warm-up", 1)
+
+
+def replayed(*arguments):
+    return json.loads(kvbound("replay", *arguments, *SMALL, "--json", "-").stdout)
+
+
+def test_policies_and_the_optimum_are_replayed(tmp_path):
+    plot = tmp_path / "r.svg"
+    found = replayed("mars-figure1", "fcfs", "sjf", "optimum", "--plot", plot)
+    assert [row["schedule"] for row in found["rows"]] == ["fcfs", "sjf", "optimum"]
+    assert [row["predicted"] for row in found["rows"]] == [35, 31, 29]
+    assert all(row["same_tokens"] and row["batches"] >= 12 and row["repeats"] == 2 for row in found["rows"])
+    assert (found["device_type"], found["model"], found["backend"], found["dtype"]) == (
+        "cpu",
+        "tiny",
+        "torch",
+        "float32",
+    )
+    assert len(found["ranking"]["pairs"]) == 3
+    assert [gain["over"] for gain in found["gains"]] == ["optimum"] * 3
+    assert found["gains"][0]["predicted"] == pytest.approx(35 / 29)
+    # batches take milliseconds where the model says seconds; the calls take their seconds in both
+    assert all(0 < row["measured"] < row["predicted"] for row in found["rows"])
+    assert plot.read_text().startswith("<?xml")
+
+
+def test_a_schedule_file_and_another_cost(tmp_path):
+    file, cost = tmp_path / "free.json", "infercept-6b"
+    kvbound("solve", "mars-figure1", "--handling", "free", "--schedule", file)
+    [row] = replayed("mars-figure1", file, "--cost", cost)["rows"]
+    assert row["schedule"] == "free"
+    # 11 batches of a token, 10.0463 ms each, and one that only moves 5 tokens, 0.04 ms each
+    assert row["batch_seconds"]["predicted"] == pytest.approx(11 * 0.0100463 + 0.0002)
+    rows = replayed("mars-figure1", file, "fcfs", "--cost", cost)["rows"]
+    assert rows[0]["batches"] == row["batches"]
+
+
+def test_a_schedule_of_another_instance():
+    other, busy = "serial@infermax-figure15:I=4", ("--objective", "busy-time")
+    found = replayed("infermax-figure15:I=8", "serial", other, *busy)["rows"]
+    alone = replayed("infermax-figure15:I=4", "serial", *busy)["rows"]
+    assert found[1]["schedule"] == other
+    assert found[1]["predicted"] == alone[0]["predicted"] < found[0]["predicted"]
+
+
+def test_the_tokens_are_compared():
+    rows = replayed("infermax-figure15:I=8", "vllm", "serial", "--objective", "busy-time")["rows"]
+    assert [row["same_tokens"] for row in rows] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (("mars-figure1", "nobody"), 2, "no policy is called 'nobody'"),
+        (("mars-figure1", "fcfs", "fcfs"), 2, "the schedule fcfs is given twice"),
+        (("mars-figure1", "fcfs", "--objective", "late-requests"), 2, "replay measures times, not late-requests"),
+        (("mars-figure1", "fcfs", "--model", "gpt-9"), 2, "no model is called 'gpt-9'"),
+        (("mars-figure1", "fcfs", "--model", "opt-13b"), 2, "opt-13b has no gate"),
+        (("mars-figure1", "fcfs", "--dtype", "int8"), 2, "there is no dtype 'int8'"),
+        (("mars-figure1", "fcfs", "--cost", "guess"), 2, "no cost model is called 'guess'"),
+        (("mars-figure1", "fcfs", "--plot", "nowhere/r.svg"), 2, "nowhere"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said_in_one_line(arguments, code, line):
+    said = kvbound("replay", *arguments, "--device", "cpu", code=code).stderr
+    assert line in said
+    assert said.count("\n") == 1
+
+
+def test_a_cost_file_is_for_its_model(tmp_path):
+    """A plan for another model would be predicted by the wrong times."""
+    file = tmp_path / "c.json"
+    unit = CostFile(tick_seconds=Fraction(1), cost=Cost.unit(), model="llama-3.2-1b")
+    write_cost(unit, file)
+    asked = ("mars-figure1", "fcfs", "--cost", file, "--model", "tiny", "--device", "cpu")
+    said = kvbound("replay", *asked, code=2).stderr
+    assert "was measured with llama-3.2-1b, not with tiny; leave --model out" in said
+    write_cost(unit.replace(model="tiny"), file)
+    assert replayed("mars-figure1", "fcfs", "--cost", file)["model"] == "tiny"
+
+
+def test_without_a_gpu_the_line_says_so(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    said = kvbound("replay", "mars-figure1", "fcfs", code=4).stderr
+    assert "torch sees no GPU here; use --device cpu" in said
+    assert said.count("\n") == 1
+
+
+def test_a_schedule_for_another_instance(tmp_path):
+    file = tmp_path / "s.json"
+    kvbound("solve", "mars-figure1", "--schedule", file)
+    said = kvbound("replay", "infermax-figure15:I=4", file, "--device", "cpu", code=2).stderr
+    assert "the schedule is for another instance" in said
+
+
+def test_an_invalid_schedule_names_the_rule(tmp_path):
+    mars = builtin.builtin_instance("mars-figure1")
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps({"format": "kvbound-schedule", "version": 1, "instance_sha256": mars.sha256,
+                                "batches": [{"start": 0, "work": {"R1": 2}}]}))  # fmt: skip
+    said = kvbound("replay", "mars-figure1", file, "--device", "cpu", code=1)
+    assert "R3 is broken in batch 0" in said.stdout + said.stderr

@@ -1,0 +1,195 @@
+"""The four levels at which the KV is true, each with its own claim, and each able to fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from costmodels.models import TINY
+from gpu_validation import movers, truth
+from gpu_validation.allocator import Piece
+from gpu_validation.backend import TorchBackend
+from gpu_validation.cache import Cache
+from gpu_validation.engine import Engine, ReplayResult
+from gpu_validation.kernels.backend import TritonBackend
+from gpu_validation.plan import Plan, make_plan
+from gpu_validation.scenarios import WAYS, laid_out, workload
+
+torch.set_num_threads(1)
+MICRO = replace(TINY, name="micro", layers=1, width=32, heads=2, kv_heads=1, hidden=32, vocabulary=64)
+"""For the interpreter, in which a program takes milliseconds."""
+
+
+def torch_engine(dtype: torch.dtype) -> Engine:
+    return Engine(TINY, TorchBackend(), dtype=dtype)
+
+
+def plans_of(ways: tuple[str, ...], **more: Any) -> dict[str, Plan]:
+    made = workload(**more)
+    return {way: make_plan(made, laid_out(made, way)) for way in ways}
+
+
+def changed_run(change: Any) -> tuple[tuple[str, ReplayResult], tuple[str, ReplayResult]]:
+    """Two runs of one token each: logits (3, 2, 0), and those changed."""
+    logits = torch.tensor([3.0, 2.0, 0.0])
+    return tuple(
+        (name, ReplayResult([], [], [], 0.0, 0, {"R": [token]}, {("R", 1): row}))
+        for name, row, token in (("a", logits, 0), ("b", logits + torch.tensor(change), 0))
+    )
+
+
+# --- L0 ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("block", [1, 4, 16])
+def test_l0_swaps_are_exact(dtype: torch.dtype, block: int) -> None:
+    plans = plans_of(("preserve", "swap"), block=block)
+    record = truth.swaps_are_exact(torch_engine(dtype), plans["preserve"], plans["swap"])
+    assert record["holds"]
+    assert (record["level"], record["wrong_checksums"], record["unequal_logits"]) == ("L0", 0, 0)
+    assert record["swapped_tokens"] == sum(b.out.tokens for b in plans["swap"].batches if b.out) > 400
+    assert record["logits"] == 64
+
+
+def test_l0_fails_for_one_lost_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = plans_of(("preserve", "swap"))
+    copy = movers.by_run
+
+    def lossy(cache: Cache, pieces: list[Piece], out: bool) -> None:
+        copy(cache, pieces, out)
+        if not out:
+            cache.pool[pieces[0].device, 1, 1, 0, 0, 3] *= 1 + 2**-7
+
+    monkeypatch.setattr("gpu_validation.engine.movers", lambda device: {"runs": lossy})
+    record = truth.swaps_are_exact(torch_engine(torch.bfloat16), plans["preserve"], plans["swap"])
+    assert not record["holds"]
+    assert record["wrong_checksums"] > 0
+    assert record["unequal_logits"] > 0
+
+
+def test_l0_fails_where_nothing_was_swapped() -> None:
+    plans = plans_of(("preserve",))
+    assert not truth.swaps_are_exact(torch_engine(torch.float32), plans["preserve"], plans["preserve"])["holds"]
+
+
+# --- L1 ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", [1, 2, 16])
+def test_l1_tokens_are_equal_in_fp64(block: int) -> None:
+    records = truth.tokens_are_equal(torch_engine(torch.float64), truth.truth_plans(workload(block=block)))
+    assert [record["schedule"] for record in records] == [*WAYS[1:], "chunked", "alone"]
+    for record in records:
+        print(f"{record['schedule']}: margin {record['smallest_margin']}, difference {record['largest_difference']}")
+        assert record["holds"]
+        assert not record["void"]
+        assert record["largest_difference"] < 1e-13
+
+
+def test_l1_tokens_are_equal_in_fp32() -> None:
+    records = truth.tokens_are_equal(torch_engine(torch.float32), truth.truth_plans(workload()))
+    assert all(record["holds"] for record in records)
+    assert 0 < max(record["largest_difference"] for record in records) < 1e-4
+
+
+@pytest.mark.parametrize(("change", "void", "holds"), [([0.0, 0.4, 0.0], False, True), ([0.0, 0.6, 0.0], True, False)])
+def test_l1_is_void_where_the_margin_is_within_twice_the_difference(
+    change: list[float], void: bool, holds: bool
+) -> None:
+    record = truth._equal_tokens(torch_engine(torch.float32), *changed_run(change))
+    assert (record["smallest_margin"], record["void"], record["holds"]) == (1.0, void, holds)
+
+
+# --- L2 ----------------------------------------------------------------------------------------------------------
+
+
+def strict_records(plans: dict[str, Plan], strict: bool) -> list[truth.Record]:
+    engine = Engine(MICRO, TritonBackend("cpu", strict=strict), dtype=torch.float64)
+    return truth.logits_are_bitwise_equal(engine, plans)
+
+
+def test_l2_strict_kernels_recompute_bitwise_in_the_interpreter() -> None:
+    made = workload(requests=2, prompt=3, decode=1, returns=1)
+    plans = {way: make_plan(made, laid_out(made, way, every=0)) for way in ("preserve", "recompute")}
+    [record] = strict_records(plans, strict=True)
+    assert (record["holds"], record["strict"], record["backend"]) == (True, True, "TritonBackend")
+    assert record["logits"] == 8
+
+
+def test_l2_fails_for_products_that_depend_on_the_batch() -> None:
+    records = truth.logits_are_bitwise_equal(torch_engine(torch.float64), truth.truth_plans(workload()))
+    assert {record["schedule"] for record in records if not record["holds"]} >= {"recompute", "alone"}
+    assert all(record["unequal_logits"] > 0 for record in records if not record["holds"])
+
+
+# --- L3 ----------------------------------------------------------------------------------------------------------
+
+
+def test_l3_forced_logits_are_close_in_bf16() -> None:
+    records = truth.forced_logits_are_close(torch_engine(torch.bfloat16), truth.truth_plans(workload()))
+    assert len(records) == 6
+    assert all(record["holds"] for record in records)
+    assert max(record["relative_worst"] for record in records) > 0
+
+
+def test_l3_forces_every_run_along_the_first() -> None:
+    plans, engine = plans_of(("preserve", "recompute")), torch_engine(torch.float64)
+    first = engine.run(plans["preserve"])
+    teacher = truth.teacher_of(plans["preserve"], first)
+    teacher[1 + plans["preserve"].width + 20] += 1
+    forced = engine.run(plans["recompute"], teacher=teacher, keep_logits=True)
+    assert forced.tokens != first.tokens
+    assert forced.tokens[plans["preserve"].ids[0]] == first.tokens[plans["preserve"].ids[0]]
+
+
+@pytest.mark.parametrize(
+    ("change", "holds", "flips", "unexplained"),
+    [
+        ([0.05, 0.0, 0.0], True, 0, 0),
+        ([0.2, 0.0, 0.0], False, 0, 0),  # too far away
+        ([-0.6, 0.6, 0.0], False, 1, 0),  # another best token, within twice the difference, but too far away
+    ],
+)
+def test_l3_fails_beyond_the_tolerance(change: list[float], holds: bool, flips: int, unexplained: int) -> None:
+    record = truth._close(torch_engine(torch.float32), *changed_run(change))
+    assert (record["holds"], record["flips"], record["unexplained_flips"]) == (holds, flips, unexplained)
+    assert record["relative_worst"] == pytest.approx(torch.tensor(change).norm().item() / 13**0.5, rel=1e-5)
+
+
+# --- all levels --------------------------------------------------------------------------------------------------
+
+
+def test_all_levels_on_plain_torch() -> None:
+    records = truth.check_all(TINY, workload(requests=2), "cpu", "torch")
+    assert [record["level"] for record in records] == ["L0"] + ["L1"] * 6 + ["L3"] * 6
+    assert all(record["holds"] for record in records)
+    assert {record["dtype"] for record in records} == {"bfloat16", "float64"}
+
+
+@pytest.mark.slow
+def test_all_levels_in_the_interpreter() -> None:
+    records = truth.check_all(MICRO, workload(requests=2), "cpu", "triton")
+    assert [record["level"] for record in records] == ["L0"] + ["L1"] * 6 + ["L2"] * 6 + ["L3"] * 6
+    assert all(record["holds"] for record in records)
+    assert {record["strict"] for record in records if record["level"] == "L2"} == {True}
+
+
+# --- the kernels under the engine ---------------------------------------------------------------------------------
+
+
+def test_the_kernels_generate_the_tokens_of_plain_torch_also_padded() -> None:
+    made = workload(requests=3, prompt=2, decode=2, returns=1)
+    plan = make_plan(made, laid_out(made, "swap", every=0))
+    runs = []
+    for backend in (TorchBackend(), TritonBackend("cpu")):
+        engine = Engine(MICRO, backend, dtype=torch.float64)
+        engine.pads_decodes = isinstance(backend, TritonBackend)
+        runs.append(engine.run(plan, keep_logits=True, poison=True, check=True))
+    assert runs[0].tokens == runs[1].tokens
+    assert max(truth._difference(*runs)) < 1e-12
+    assert runs[1].graph_batches > 0
+    assert all(token.before == token.after for token in runs[1].swapped)

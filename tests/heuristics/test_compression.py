@@ -1,0 +1,84 @@
+"""Long schedules are written short: what is repeated is exactly what the policy decides batch by batch."""
+
+import random
+
+import pytest
+
+from heuristics import POLICIES, Unsuited, trace_policy
+from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment, measures, verify_schedule
+from kvcore.instance import Call
+from tests.support.few import few
+
+
+def serving(seed: int) -> Instance:
+    """A small instance in which memory is scarce, decodes are long, and everything may be evicted."""
+    draw = random.Random(seed)
+    block = draw.choice([1, 1, 4])
+    requests = []
+    for i in range(draw.randint(2, 7)):
+        segments = [
+            Segment(
+                decode=draw.randint(1, 25),
+                call=Call(duration=draw.randint(0, 60), returns=draw.randint(0, 5)),
+            )
+            for _ in range(draw.choice([0, 0, 1, 2]))
+        ]
+        requests.append(
+            Request(
+                id=f"{draw.choice('ab')}-{i}",
+                arrival=draw.randint(0, 60) * draw.randint(0, 1),
+                prompt=draw.randint(1, 12),
+                segments=(*segments, Segment(decode=draw.randint(1, 25))),
+            )
+        )
+    largest = max(-(-request.peak // block) * block for request in requests)
+    tokens = draw.choice([None, 8, 16, 40])
+    machine = Machine(
+        memory=draw.choice([largest, largest + draw.randint(0, largest), 2 * largest]),
+        block=block,
+        host_memory=draw.choice([0, largest, None]),
+        batch_tokens=tokens,
+        prefill_tokens=draw.choice([None, tokens and max(1, tokens // 2)]),
+        batch_requests=draw.choice([None, None, 2, 3]),
+        evict=True,
+        partial=draw.random() < 0.5,
+    )
+    cost = draw.choice(
+        [
+            Cost.unit(),
+            Cost((CostFunction(divisor=3, busy=5, tokens=2, decode_kv=1, prefill_pairs=1),)),
+            Cost((CostFunction(divisor=2, busy=4, decode_kv=1), CostFunction(swap_out_tokens=1, swap_in_tokens=1))),
+        ]
+    )
+    return Instance(machine=machine, cost=cost, requests=tuple(requests))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_is_repeated_is_what_would_be_decided(name: str) -> None:
+    """Every policy gives the same schedule, written out, whether or not the engine may repeat batches unasked."""
+    ran = repeated = 0
+    for seed in few(range(60)):
+        instance = serving(seed)
+        try:
+            long = trace_policy(instance, POLICIES[name], compress=False)
+        except Unsuited:
+            continue
+        short = trace_policy(instance, POLICIES[name])
+        assert short.expanded().batches == long.schedule.batches, seed
+        assert measures(short) == measures(long) == measures(verify_schedule(instance, short.schedule))
+        assert short.batches == long.batches
+        ran += 1
+        repeated += any(batch.repeat > 1 for batch in short.schedule.batches)
+    assert ran >= 15
+    assert repeated >= 6 or POLICIES[name].steady.__qualname__ == "Policy.steady"
+
+
+def test_a_prefill_of_one_token_is_not_repeated() -> None:
+    """With prefills first, B's only prompt token is a batch by itself, although A could decode; then both decode."""
+    requests = (
+        Request(id="A", prompt=3, segments=(Segment(decode=4),)),
+        Request(id="B", arrival=1, prompt=1, segments=(Segment(decode=4),)),
+    )
+    instance = Instance(machine=Machine(memory=20, evict=True), requests=requests)
+    short = trace_policy(instance, POLICIES["vllm-ef"])
+    assert [batch.work for batch in short.expanded().batches[:3]] == [{"A": 3}, {"B": 1}, {"A": 1, "B": 1}]

@@ -1,0 +1,54 @@
+"""The page of the papers' claims: how it is made, and that it is there for every paper."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fidelity import __main__ as fidelity
+from benchmarks.fidelity.claim import Claim
+
+PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
+
+
+def claim(paper: str, holds: bool, why: str = "") -> Claim:
+    return Claim(
+        paper=paper, claim="is faster", theirs="2 times", ours="3 times", holds=holds, setting="drawn", why=why
+    )
+
+
+def test_a_page_has_a_table_for_each_paper_and_says_what_does_not_hold() -> None:
+    text = fidelity.page(
+        [claim("A, Section 1", True), claim("B, Section 2", False, "Too small."), claim("A, Section 3", True)]
+    )
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## A", "## B"]
+    assert "| Section 1 | is faster | 2 times | 3 times | yes |" in text
+    assert "| Section 2 | is faster | 2 times | 3 times | **no** |" in text
+    assert "* B, Section 2: drawn. Too small." in text
+
+
+def test_every_paper_has_its_table_on_the_page() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    headings = "\n".join(re.findall("^## (.*)$", text, flags=re.MULTILINE)).lower()
+    assert fidelity.papers() == ["augserve", "infercept", "infermax", "mars"]
+    for paper in fidelity.papers():
+        assert paper in headings
+        assert callable(importlib.import_module(f"benchmarks.fidelity.{paper}").claims)
+
+
+def test_every_row_that_does_not_hold_says_why() -> None:
+    """A row with **no** has more to say below its table than the setting."""
+    text = PAGE.read_text(encoding="utf-8")
+    for part in text.split("\n## ")[1:]:
+        paper = part.partition("\n")[0]
+        rows = [line for line in part.splitlines() if line.startswith("| ") and not line.startswith("| where")]
+        notes = [line for line in part.splitlines() if line.startswith(f"* {paper}")]
+        assert len(rows) == len(notes) > 0
+        for row, note in zip(rows, notes, strict=True):
+            assert "**no**" not in row or note.rstrip(".").count(". ") >= 1, row
+
+
+def test_an_unknown_paper_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no claims of nobody; there are augserve, infercept, infermax, mars"):
+        fidelity.main(["nobody"])

@@ -1,0 +1,486 @@
+"""The policies and the engine: the published schedules, random instances, who knows what, and what goes wrong."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from heuristics import (
+    POLICIES,
+    STARTERS,
+    Job,
+    NotKnown,
+    Plan,
+    Policy,
+    PolicyError,
+    Ranked,
+    Unsuited,
+    View,
+    best_schedule,
+    better_traces,
+    get_policy,
+    run_policy,
+    trace_policy,
+)
+from heuristics.policies.mars_order import MarsOrder
+from heuristics.policies.serial import Serial
+from kvcore import BadInput, Batch, Call, Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore.metrics import completions, measures
+from tests.support.few import few
+from tests.support.mars_schedules import PUBLISHED, mars
+from tests.support.policy_instances import crowded_instance
+from tests.support.random_schedules import random_instance
+from workloads.builtin import builtin_instance
+
+FIGURE_1 = [
+    ("fcfs", "FCFS", Fraction(35, 3)),
+    ("sjf", "SJF", Fraction(31, 3)),
+    ("sjf-api", "SJF+API", Fraction(11)),
+    ("mars-order", "MARS", Fraction(10)),
+]
+
+
+def simple(prompt: int, *decodes: int, id: str = "A", arrival: int = 0, duration: int = 3, **call: object) -> Request:
+    """A request with calls of 3 ticks between its segments."""
+    calls = [Call(duration=duration, **call) for _ in decodes[1:]]  # type: ignore[arg-type]
+    segments = tuple(Segment(decode=d, call=c) for d, c in zip(decodes, [*calls, None], strict=True))
+    return Request(id=id, arrival=arrival, prompt=prompt, segments=segments)
+
+
+# --- the worked example ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "published", "mean"), FIGURE_1)
+def test_figure_1_slot_by_slot(name: str, published: str, mean: Fraction) -> None:
+    trace, paper = trace_policy(mars(), get_policy(name)), PUBLISHED[published]
+    assert completions(trace) == paper.completions
+    assert Fraction(objective_value(trace, "total-flow-time"), 3) == mean
+    assert trace.schedule == paper.schedule(mars())  # who runs in which slot, and every move
+    held = dict(trace.memory_curve())
+    row = [0] * len(paper.memory)
+    for slot in range(len(row)):
+        row[slot] = held.get(slot, row[slot - 1] if slot else 0)
+    assert "".join(map(str, row)) == paper.memory
+
+
+def test_the_order_of_mars_is_its_key_and_can_be_given() -> None:
+    class Seen(MarsOrder):
+        areas: dict[str, int]
+
+        def decide(self, view: View, plan: Plan) -> None:
+            if view.batch == 0:
+                self.areas = {job.id: job.area for job in view.jobs}
+            super().decide(view, plan)
+
+    seen = Seen()
+    run_policy(mars(), seen)
+    assert seen.areas == {"R1": 31, "R2": 9, "R3": 6}
+    assert run_policy(mars(), MarsOrder(["R3", "R2", "R1"])) == run_policy(mars(), get_policy("mars-order"))
+    assert completions(trace_policy(mars(), MarsOrder(["R1", "R2", "R3"]))) == PUBLISHED["FCFS"].completions
+    first = completions(trace_policy(mars(), MarsOrder(["R2"])))  # the others follow by their keys
+    assert (first["R2"], first["R3"]) == (10, 5)
+    with pytest.raises(BadInput, match="names a request twice: R1, R1"):
+        MarsOrder(["R1", "R1"])
+
+
+def test_serial_is_one_after_another() -> None:
+    trace = trace_policy(mars(), get_policy("serial"))
+    assert completions(trace) == {"R1": 8, "R2": 8 + 10, "R3": 18 + 4}
+    assert [sorted(batch.work) for batch in trace.expanded().batches][:6] == [["R1"]] * 6
+
+
+# --- every instance ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [policy.name for policy in STARTERS])
+def test_every_policy_succeeds_on_every_instance(name: str) -> None:
+    """The referee passes each schedule: run_policy ends with it, and here it is asked once more."""
+    switches = set()
+    for seed in few(range(150)):
+        for instance in (random_instance(random.Random(seed)), crowded_instance(seed)):
+            verify_schedule(instance, run_policy(instance, get_policy(name)))
+            machine = instance.machine
+            switches.add((machine.hybrid, machine.chunked, machine.pause))
+    assert len(switches) == 8
+
+
+def test_a_context_that_no_batch_takes_any_more_declines_the_machine() -> None:
+    """Without chunks, a batch takes what each request has to prefill if nobody evicts it, and no more."""
+    declined: dict[str, str] = {}
+    for seed in (*range(55, 60), 82, 99):
+        given = crowded_instance(seed, 6)
+        refills = [
+            request.context_at_call(k) + 1 + call.returns
+            for request in given.requests for k, call in enumerate(request.calls) if call.handling == "discard"
+        ]  # fmt: skip
+        longest = max([*refills, *(request.prompt for request in given.requests)])
+        machine = given.machine.replace(
+            chunked=False, evict=True, pause=True, host_memory=None, batch_tokens=longest, prefill_tokens=longest
+        )
+        for name, policy in POLICIES.items():
+            if policy.why_not(machine) is None:
+                try:
+                    run_policy(given.replace(machine=machine), policy)
+                except Unsuited as error:
+                    declined[name] = str(error)
+    assert len(declined) == 23
+    assert not declined.keys() & {policy.name for policy in STARTERS}
+    assert all(re.search(r"prefill \d+ tokens as its KV is dropped, no batch takes", why) for why in declined.values())
+    whole = Instance(machine=Machine(memory=999, chunked=False, evict=True), requests=(simple(600, 2),))
+    with pytest.raises(Unsuited, match="A has to prefill 600 tokens, no batch takes more than 512, and the machine"):
+        run_policy(whole, get_policy("sarathi"))
+
+
+def test_leave_to_evict_and_to_move_parts_changes_nothing() -> None:
+    for seed in few(range(40)):
+        instance = crowded_instance(seed)
+        for name in [policy.name for policy in STARTERS]:
+            schedules = [
+                run_policy(
+                    instance.replace(machine=instance.machine.replace(evict=free, partial=free)), get_policy(name)
+                )
+                for free in (False, True)
+            ]
+            assert schedules[0].batches == schedules[1].batches
+
+
+def test_without_the_banker_two_requests_block_each_other() -> None:
+    instance = Instance(
+        machine=Machine(memory=6, batch_requests=1),
+        requests=(simple(1, 3, 2, id="A", handling="preserve"), simple(1, 3, 2, id="B", handling="preserve")),
+    )
+
+    class Greedy(Ranked):
+        name, rule, source = "greedy", "whoever fits", "this test"
+
+        def key(self, job: Job) -> int:
+            return job.index
+
+        def decide(self, view: View, plan: Plan) -> None:
+            for job in view.ready:
+                if plan.chunk(job) and plan.fits(job, plan.chunk(job)):
+                    plan.take(job)
+
+    with pytest.raises(PolicyError, match=r"greedy breaks R11 in batch 6: it waits .* and A, B are not done") as caught:
+        run_policy(instance, Greedy())
+    assert (caught.value.policy, caught.value.batch, caught.value.rule) == ("greedy", 6, 11)
+    assert completions(trace_policy(instance, get_policy("fcfs"))) == {"A": 8, "B": 15}
+
+
+def test_a_segment_that_does_not_fit_beside_the_others_is_not_started() -> None:
+    """Also where everyone could still finish: A holds 3 in its call and claims 4, B's segment needs 4 of 6."""
+    requests = (simple(1, 3, 1, id="A", duration=5, handling="preserve"), simple(1, 4, id="B"))
+    for memory, completion in ((6, 13), (7, 7)):
+        instance = Instance(machine=Machine(memory=memory, batch_requests=1), requests=requests)
+        assert completions(trace_policy(instance, get_policy("fcfs"))) == {"A": 9, "B": completion}
+
+
+def test_without_pause_running_requests_are_never_stopped() -> None:
+    instance = builtin_instance("hindsight:n=14,M=30,seed=14")
+    trace = trace_policy(instance, get_policy("sjf"))
+    for request in trace.requests:
+        worked = [step.batch for step in request.steps]
+        assert worked == list(range(worked[0], worked[0] + request.request.output))
+    assert max(batch.device for batch in trace.batches) > 20
+    assert max(batch.features.decode_requests for batch in trace.batches) > 2
+
+
+def test_without_hybrid_and_pause_prefills_in_parts_stay_alone() -> None:
+    machine = Machine(memory=40, batch_tokens=4, hybrid=False, pause=False)
+    requests = (simple(9, 3, id="A"), simple(2, 3, id="B"), simple(2, 3, id="C"))
+    works = [
+        batch.work for batch in run_policy(Instance(machine=machine, requests=requests), get_policy("sjf")).batches
+    ]
+    assert works[0] == {"B": 2, "C": 2}  # both are complete: afterwards both decode
+    assert works[3:6] == [{"A": 4}, {"A": 4}, {"A": 1}]
+
+
+def test_chunks_share_the_budgets() -> None:
+    machine = Machine(memory=None, batch_tokens=8, prefill_tokens=5, batch_requests=3)
+    requests = (simple(1, 9, id="A"), simple(4, 2, id="B"), simple(7, 2, id="C"), simple(3, 2, id="D"))
+    batches = run_policy(Instance(machine=machine, requests=requests), get_policy("fcfs")).batches
+    assert batches[0].work == {"A": 1, "B": 4}
+    assert batches[1].work == {"A": 1, "B": 1, "C": 5}
+    assert batches[2].work == {"A": 1, "C": 2, "D": 3}
+
+
+def test_a_returned_call_of_no_time_is_swapped_out_and_in_at_once() -> None:
+    request = simple(2, 2, 2, duration=0, returns=1, handling="swap")
+    instance = Instance(machine=Machine(memory=8, host_memory=3), requests=(request,))
+    batches = run_policy(instance, get_policy("sjf")).batches
+    assert batches[2] == Batch(start=2, work={"A": 2}, swap_out={"A": 3}, swap_in={"A": 3})
+
+
+# --- who knows what ----------------------------------------------------------------------------------------------
+
+
+def before(schedule_batches: tuple[Batch, ...], tick: int) -> list[Batch]:
+    return [batch for batch in schedule_batches if batch.start < tick]
+
+
+@pytest.mark.parametrize("name", [policy.name for policy in STARTERS if policy.knows != "clairvoyant"])
+def test_later_arrivals_do_not_change_earlier_decisions(name: str) -> None:
+    compared = 0
+    for seed in few(range(60)):
+        instance = crowded_instance(seed)
+        last = max(request.arrival for request in instance.requests)
+        others = tuple(
+            request if request.arrival < last
+            else request.replace(arrival=last + 3, prompt=1, segments=(Segment(decode=1),))
+            for request in instance.requests
+        )  # fmt: skip
+        now, then = (
+            trace_policy(i, get_policy(name)).expanded() for i in (instance, instance.replace(requests=others))
+        )
+        assert before(now.batches, last) == before(then.batches, last)
+        compared += len(before(now.batches, last))
+    assert compared > 30
+
+
+@pytest.mark.parametrize("name", [policy.name for policy in STARTERS if policy.knows == "online"])
+def test_outputs_to_come_do_not_change_what_an_online_policy_does(name: str) -> None:
+    compared = 0
+    for seed in few(range(60)):
+        instance = crowded_instance(seed)
+        machine = instance.machine.replace(memory=None, host_memory=None)
+        longer = tuple(
+            request.replace(segments=(*request.segments[:-1], Segment(decode=request.segments[-1].decode + 5)))
+            for request in instance.requests
+        )
+        now, then = (
+            trace_policy(instance.replace(machine=machine, requests=requests), get_policy(name), compress=False)
+            for requests in (instance.requests, longer)
+        )
+        first = min(completions(now).values())
+        assert before(now.schedule.batches, first) == before(then.schedule.batches, first)
+        compared += len(before(now.schedule.batches, first))
+    assert compared > 30
+
+
+class Online(Policy):
+    """An online policy that does what a test wants."""
+
+    name, rule, source, knows = "odd", "what a test wants", "this test", "online"
+
+    def __init__(self, act: Callable[[View, Plan], object]) -> None:
+        self.act = act
+
+    def decide(self, view: View, plan: Plan) -> None:
+        self.act(view, plan)
+
+
+@pytest.mark.parametrize("what", ["remaining", "peak", "work", "call_time", "area", "call_end", "demand"])
+def test_an_online_policy_does_not_see_what_lies_ahead(what: str) -> None:
+    with pytest.raises(PolicyError, match=r"NotKnown: an online policy does not know the demand of request R1"):
+        run_policy(mars(), Online(lambda view, plan: getattr(view.jobs[0], what)))
+
+
+def test_an_online_policy_has_no_admission_test() -> None:
+    with pytest.raises(PolicyError, match="NotKnown: the admission test needs the sizes") as caught:
+        run_policy(mars(), Online(lambda view, plan: plan.admits(view.jobs[0])))
+    assert isinstance(caught.value.__cause__, NotKnown)
+
+
+def test_wrong_predictions_change_the_order_and_never_feasibility() -> None:
+    instance = Instance(machine=Machine(memory=9, batch_requests=1), requests=(simple(1, 2), simple(1, 6, id="B")))
+    swapped = instance.replace(requests=(simple(1, 6), simple(1, 2, id="B")))
+    assert completions(trace_policy(instance, get_policy("sjf"))) == {"A": 2, "B": 8}
+    # A has generated 1 of 6 as B arrives .. but at tick 0 both are there: B, believed short, goes first and to its end
+    schedule = run_policy(instance, get_policy("sjf"), predictions=swapped)
+    assert completions(verify_schedule(instance, schedule)) == {"A": 8, "B": 6}
+    for seed in few(range(40)):
+        crowded, draw = crowded_instance(seed), random.Random(seed)
+        guesses = tuple(
+            request.replace(segments=tuple(s.replace(decode=draw.randint(1, 2 * s.decode)) for s in request.segments))
+            for request in crowded.requests
+        )
+        guess = crowded.replace(requests=guesses, machine=Machine(memory=None, host_memory=None))
+        for name in ("sjf-api", "mars-order"):
+            run_policy(crowded, get_policy(name), predictions=guess)
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        ((simple(1, 2, id="C"),), "the predictions have no request A"),
+        ((simple(1, 2, 1), simple(1, 6, id="B")), "the predictions give request A 1 calls, it makes 0"),
+    ],
+)
+def test_predictions_of_other_requests_are_refused(requests: tuple[Request, ...], message: str) -> None:
+    instance = Instance(machine=Machine(memory=9), requests=(simple(1, 2), simple(1, 6, id="B")))
+    with pytest.raises(BadInput, match=message):
+        run_policy(instance, get_policy("sjf"), predictions=instance.replace(requests=requests))
+
+
+# --- what goes wrong ---------------------------------------------------------------------------------------------
+
+
+def keep(view: View, plan: Plan) -> None:
+    """Serve the first request, and go on with it while it is in its call."""
+    plan.take(view.jobs[0], 1)
+
+
+def thrash(view: View, plan: Plan) -> None:
+    """Swap the first request out and in for ever."""
+    job = view.jobs[0]
+    if job.host:
+        plan.swap_in(job)
+    elif job.device:
+        plan.swap_out(job)
+    else:
+        plan.take(job)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (keep, "policy odd breaks R2 in batch 5: request R1: it works at 5, but it is in a call until 7"),
+        (lambda view, plan: plan.take(view.jobs[0], 3), "odd breaks R3 in batch 0: request R1: it processes 3 tokens"),
+        (lambda view, plan: [plan.take(job) for job in view.jobs], "odd breaks R5 in batch 0: it processes 3 tokens"),
+        (lambda view, plan: plan.drop(view.jobs[0], 0), "odd breaks R8 in batch 0: request R1: drop outside a call"),
+        (lambda view, plan: plan.work.update(ghost=1), "odd breaks R10 in batch 0: request ghost: .* no such request"),
+        (lambda view, plan: plan.work.update(R1=0.5), "odd fails in batch 0: TypeError: work.R1: 0.5 is no integer"),
+        (lambda view, plan: None, "odd breaks R11 in batch 0: it waits although nothing is to come, .* R3 are"),
+        (lambda view, plan: 1 // 0, "odd fails in batch 0: ZeroDivisionError: "),
+        (lambda view, plan: [plan.take(view.jobs[0]) for _ in "ab"], "odd fails .* request R1 has been taken into"),
+    ],
+)  # fmt: skip
+def test_a_wrong_policy_ends_with_one_clear_error(act: Callable[[View, Plan], object], message: str) -> None:
+    with pytest.raises(PolicyError, match=message) as caught:
+        run_policy(mars(), Online(act))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_policy_that_exceeds_the_memory() -> None:
+    instance = Instance(machine=Machine(memory=6), requests=(simple(4, 3), simple(4, 3, id="B")))
+    with pytest.raises(
+        PolicyError, match=r"odd breaks R6 in batch 0: the requests occupy 8 blocks of 1 = 8, memory is 6"
+    ):
+        run_policy(instance, Online(lambda view, plan: [plan.take(job) for job in view.ready]))
+
+
+def test_a_policy_that_pauses_where_the_machine_does_not() -> None:
+    instance = Instance(machine=Machine(memory=9, pause=False), requests=(simple(1, 3), simple(1, 3, id="B")))
+    with pytest.raises(PolicyError, match=r"odd breaks R5 in batch 1: request A: it pauses within a segment"):
+        run_policy(instance, Online(lambda view, plan: plan.take(view.jobs[view.batch % 2])))
+
+
+def test_a_policy_that_loops() -> None:
+    instance = Instance(machine=Machine(memory=9, host_memory=9, evict=True), requests=(simple(1, 3),))
+    with pytest.raises(PolicyError, match=r"odd breaks R11 in batch 129: it loops: the last 128 batches"):
+        run_policy(instance, Online(thrash))
+
+
+def test_an_error_while_it_starts() -> None:
+    class Unprepared(Serial):
+        def start(self, view: View) -> None:
+            raise RuntimeError(f"memory {view.machine.memory} is too small for me")
+
+    with pytest.raises(PolicyError, match="policy serial fails in batch 0: RuntimeError: memory 6 is too small"):
+        run_policy(mars(), Unprepared())
+
+
+# --- other policies fit in ---------------------------------------------------------------------------------------
+
+
+class LastIn(Policy):
+    """Serves the latest arrival, and drops the KV of the earliest ones for it."""
+
+    name, rule, source, knows = "last-in", "last come, first served, with eviction", "this test", "online"
+
+    def decide(self, view: View, plan: Plan) -> None:
+        victims = [job for job in view.ready if job.device]
+        for job in reversed(view.ready):
+            while plan.chunk(job) and not plan.fits(job, plan.chunk(job)) and victims and victims[0] is not job:
+                plan.drop(victims.pop(0))
+            if plan.chunk(job) and plan.fits(job, plan.chunk(job)):
+                plan.take(job)
+                victims = [victim for victim in victims if victim is not job]
+
+
+def test_a_policy_that_evicts() -> None:
+    requests = tuple(simple(3, 3, id=f"R{i}", arrival=i) for i in range(4))
+    instance = Instance(machine=Machine(memory=6, evict=True), requests=requests)
+    trace = trace_policy(instance, LastIn())
+    assert measures(trace)["tokens_recomputed"] > 0
+    assert min(completions(trace), key=completions(trace).__getitem__) != "R0"
+
+
+def test_a_policy_that_handles_free_calls_itself_and_sees_what_happens() -> None:
+    class DropsAtCalls(Policy):
+        name, rule, source, knows = "drops", "serial, dropping at calls", "this test", "online"
+        free_calls = "own"
+        events: list[tuple[int, str, str]]
+
+        def start(self, view: View) -> None:
+            assert not view.jobs
+            self.events = []
+
+        def decide(self, view: View, plan: Plan) -> None:
+            for what in ("arrived", "called", "returned"):
+                self.events += [(view.now, what, job.id) for job in getattr(view, what)]
+            job = view.jobs[0]
+            if job.calling:
+                assert (job.window, job.handling, job.call_start) == (True, "free", 2)
+            elif job.window and job.device:
+                plan.drop(job)
+            if not job.calling:
+                plan.take(job)
+
+    policy = DropsAtCalls()
+    instance = Instance(
+        machine=Machine(memory=9), requests=(simple(1, 2, 1, handling="free"), simple(1, 1, id="B", arrival=4))
+    )
+    trace = trace_policy(instance, policy)
+    assert policy.events == [(0, "arrived", "A"), (2, "called", "A"), (4, "arrived", "B"), (5, "returned", "A")]
+    assert trace.requests[0].calls[0].handling == "discard"
+    assert completions(trace) == {"A": 6, "B": 7}
+
+
+# --- the registry ------------------------------------------------------------------------------------------------
+
+
+def test_the_registry_says_what_each_policy_is() -> None:
+    assert [policy.name for policy in STARTERS] == ["fcfs", "sjf", "sjf-api", "mars-order", "serial"]
+    assert all(POLICIES[policy.name] is policy for policy in STARTERS)
+    for name, policy in POLICIES.items():
+        assert policy.name == name
+        assert "\n" not in policy.rule
+        assert policy.knows in ("online", "predictions", "clairvoyant")
+        assert all(word in (type(policy).__doc__ or "") for word in ("Guarantee", "Running time", "Source"))
+    files = {type(policy): type(policy).__module__ for policy in POLICIES.values()}
+    assert len(set(files.values())) == len(files)  # one a file
+    with pytest.raises(BadInput, match="no policy is called 'lifo'; there are fcfs, sjf, sjf-api, mars-order, serial"):
+        get_policy("lifo")
+
+
+def test_the_best_schedule_has_every_batch_written_out() -> None:
+    long = Instance(machine=Machine(memory=99), requests=(simple(1, 30), simple(1, 40, id="B")))
+    assert any(batch.repeat > 1 for batch in run_policy(long, get_policy("fcfs")).batches)
+    assert all(batch.repeat == 1 for batch in best_schedule(long, "makespan")[1].batches)
+
+
+def test_the_best_schedule() -> None:
+    name, schedule, trace = best_schedule(mars(), "total-flow-time")
+    assert (name, objective_value(trace, "total-flow-time"), trace.schedule) == ("mars-order", 30, schedule)
+    assert best_schedule(mars(), "total-flow-time", ["sjf", "serial"])[0] == "sjf"
+    assert best_schedule(mars(), "makespan")[0] == "sjf"  # 14 as well with mars-order, which comes later
+    wrong = Online(lambda view, plan: None)
+    assert best_schedule(mars(), "makespan", [wrong, "serial"])[0] == "serial"
+    with pytest.raises(PolicyError, match="policy odd breaks R11"):
+        best_schedule(mars(), "makespan", [wrong])
+    with pytest.raises(BadInput, match="no policy was given"):
+        best_schedule(mars(), "makespan", [])
+    with pytest.raises(BadInput, match="no objective is called 'speed'"):
+        best_schedule(mars(), "speed")
+
+
+def test_a_run_can_be_stopped_but_for_the_first_that_ends():
+    with pytest.raises(PolicyError, match="policy fcfs fails in batch 0: it was stopped"):
+        trace_policy(mars(), get_policy("fcfs"), go_on=lambda: False)
+    assert [name for name, _ in better_traces(mars(), "makespan", go_on=lambda: False)] == ["serial"]
+    assert len(list(better_traces(mars(), "makespan"))) > 1

@@ -1,0 +1,325 @@
+"""MARS, LAMPS and MARS as released: worked by hand from the equations, and what the papers say of them."""
+
+from __future__ import annotations
+
+import os
+import random
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from costmodels import GPT_J_6B, get_cost
+from heuristics import Job, Plan, Unsuited, View, get_policy, run_policy, trace_policy
+from heuristics.policies.lamps import Lamps
+from heuristics.policies.mars import Mars
+from heuristics.policies.mars_as_released import MarsAsReleased
+from heuristics.policies.mars_fcfs import MarsFcfs
+from heuristics.policies.score_queue import ITERATION, Row, ScoreQueue
+from heuristics.policies.starvation import StarvationTimers
+from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore.instance import LIMIT
+from kvcore.metrics import completions, flow_time, handlings, ttft
+from tests.heuristics.test_compression import serving
+from tests.support.few import few
+from tests.support.mars_schedules import PUBLISHED, mars
+from workloads.importers import read_infercept
+
+
+def simple(id: str, prompt: int, *decodes: int, arrival: int = 0, duration: int = 3, **call: object) -> Request:
+    """A request with calls of so many ticks between its segments."""
+    calls = [Call(duration=duration, **call) for _ in decodes[1:]]  # type: ignore[arg-type]
+    segments = tuple(Segment(decode=d, call=c) for d, c in zip(decodes, [*calls, None], strict=True))
+    return Request(id=id, arrival=arrival, prompt=prompt, segments=segments)
+
+
+# --- MARS --------------------------------------------------------------------------------------------------------
+
+
+class Scored(Mars):
+    """MARS, with the scores at the first batch."""
+
+    seen: dict[str, int]
+
+    def decide(self, view: View, plan: Plan) -> None:
+        if view.batch == 0:
+            self.seen = {job.id: self.score(job) for job in view.jobs}
+        super().decide(view, plan)
+
+
+def figure_1() -> Instance:
+    return mars().replace(machine=mars().machine.replace(evict=True))
+
+
+def test_figure_1_is_scored_and_scheduled_as_the_paper_prefers() -> None:
+    """Twice the memory-time of the first segment and the waste of its call, M = 6.
+
+    R1 preserves: 2 (1 + 2 + 3 + 4 + 5) + 2 x 2 ticks x 5 tokens = 50. R2 discards, prefills in chunks: 2 x 1 +
+    1 tick x (1 + 2 (6 - 1)) = 13. R3 swaps, which takes no time: 2 (1 + 2) = 6.
+    """
+    policy = Scored()
+    trace = trace_policy(figure_1(), policy)
+    assert policy.seen == {"R1": 50, "R2": 13, "R3": 6}
+    assert completions(trace) == PUBLISHED["MARS"].completions == {"R1": 12, "R2": 14, "R3": 4}
+    assert trace.expanded().batches == PUBLISHED["MARS"].schedule(mars()).batches
+
+
+def test_without_scheduling_figure_1_is_in_order_of_arrival() -> None:
+    """R1 to its call at 5, R2's first token meanwhile; R1 goes on at 7 and is done at 8."""
+    trace = trace_policy(figure_1(), MarsFcfs())
+    assert [batch.work for batch in trace.expanded().batches[:6]] == [{"R1": 1}] * 5 + [{"R2": 1}]
+    assert completions(trace)["R1"] == PUBLISHED["FCFS"].completions["R1"] == 8
+
+
+@pytest.mark.parametrize(
+    ("duration", "handling"),
+    [
+        (1, "preserve"),  # 2 x 1 x 5 = 10 against 1 tick x (5 + 2 (9 - 5)) = 13 of a discard
+        (2, "discard"),  # 20 against 13
+    ],
+)
+def test_a_free_call_is_handled_as_wastes_least(duration: int, handling: str) -> None:
+    machine = Machine(memory=9, host_memory=0, evict=True)
+    instance = Instance(machine=machine, requests=(simple("A", 4, 2, 1, duration=duration),))
+    for policy in (Mars(), MarsFcfs(), Lamps()):
+        assert handlings(trace_policy(instance, policy)) == {"A/1": handling}
+
+
+def test_the_handling_is_chosen_by_predictions_and_kept() -> None:
+    machine = Machine(memory=9, host_memory=0, evict=True)
+    long = Instance(machine=machine, requests=(simple("A", 4, 2, 1, duration=2),))
+    short = long.replace(requests=(simple("A", 4, 2, 1, duration=1),))
+    assert handlings(trace_policy(long, Mars(), predictions=short)) == {"A/1": "preserve"}
+    assert handlings(trace_policy(short, Mars(), predictions=long)) == {"A/1": "discard"}
+
+
+def stream_of_small_ones() -> Instance:
+    """One at a time fits. A small one is worth 2 (3 + 4) = 14, the big one 2 (4 + 5) = 18, and small ones never end."""
+    small = [simple(f"s{k}", 3, 2, arrival=2 * k) for k in range(10)]
+    return Instance(machine=Machine(memory=5, evict=True), requests=(simple("big", 4, 2), *small))
+
+
+@pytest.mark.parametrize(
+    ("policy", "done"),
+    [
+        (Mars(threshold=10**6), 22),  # behind ten small ones of two batches each
+        (Mars(threshold=4), 6),  # it waits in batches 0 to 3, and goes first in batch 4, when s1 is done
+        (Mars(threshold=5), 8),  # in batch 5 s2 runs and goes on; it starts in batch 6
+        (Lamps(threshold=4), 22),  # it has never run, and is not protected
+        (MarsFcfs(), 2),  # at equal arrivals the earlier in the list
+    ],
+)
+def test_who_waits_for_too_long_goes_first(policy: Mars, done: int) -> None:
+    trace = trace_policy(stream_of_small_ones(), policy)
+    assert completions(trace)["big"] == done
+
+
+def test_a_starving_request_stays_first_until_it_is_done() -> None:
+    """Its call discards, so it waits again, and would lose against every small one by its score."""
+    requests = stream_of_small_ones().requests[1:]
+    big = simple("big", 3, 2, 1, duration=1, handling="discard")  # it comes back with 5 tokens to refill: 10 > 6
+    instance = Instance(machine=Machine(memory=5, evict=True), requests=(big, *requests))
+    done = {limit: completions(trace_policy(instance, Mars(threshold=limit)))["big"] for limit in (1, 10**6)}
+    # starving from batch 1 on: it runs in batches 2 and 3, returns at 5, and refills when s1 is done
+    assert done[1] < 10 < done[10**6]
+
+
+def test_a_request_that_lacks_memory_evicts_the_largest_score() -> None:
+    """A and B hold 5 each after tick 2. B has more to do, and is evicted although A stands after it.
+
+    It has generated 3 tokens, and goes on with the 4th when A is done: 4 + 3 = 7. In order of arrival A is evicted, and
+    goes on with its 4th token when B is done: 6 + 1 = 7.
+    """
+    machine = Machine(memory=10, evict=True)
+    instance = Instance(machine=machine, requests=(simple("B", 3, 6), simple("A", 3, 4)))
+    assert completions(trace_policy(instance, Mars())) == {"A": 4, "B": 7}
+    assert completions(trace_policy(instance, MarsFcfs())) == {"B": 6, "A": 7}
+
+
+def test_patience() -> None:
+    timers = StarvationTimers()
+    assert timers.next_expiry() == LIMIT
+    timers.start(1, 5)
+    timers.start(2, 3)
+    timers.start(1, 7)
+    assert timers.next_expiry() == 3
+    assert timers.expired(6) == [2]  # not 1, whose timer began anew
+    timers.start(3, 6)
+    timers.cancel(3)
+    assert (timers.next_expiry(), timers.expired(7), timers.next_expiry()) == (7, [1], LIMIT)
+
+
+def crowd(seed: int) -> Instance:
+    """Twelve requests of up to 500 tokens in blocks of 64, which the released constants are made for."""
+    draw = random.Random(seed)
+    requests = []
+    for i in range(12):
+        calls = [Call(duration=draw.randint(0, 80), returns=draw.randint(0, 30)) for _ in range(draw.choice([0, 1, 2]))]
+        segments = [Segment(decode=draw.randint(1, 60), call=call) for call in calls]
+        requests.append(
+            Request(
+                id=f"r-{i}",
+                arrival=draw.randint(0, 100),
+                prompt=draw.choice([10, 60, draw.randint(1, 500)]),
+                segments=(*segments, Segment(decode=draw.randint(1, 80))),
+            )
+        )
+    largest = -(-max(request.peak for request in requests) // 64) * 64
+    machine = Machine(memory=largest + 64 * draw.randint(0, 6), block=64, host_memory=0, batch_tokens=384, evict=True)
+    return Instance(tick_seconds=Fraction(1, 1000), machine=machine, requests=tuple(requests))
+
+
+VARIANTS = [
+    Mars(threshold=3), Mars(refresh=2), Mars(refresh=7, threshold=5), Lamps(threshold=4), MarsAsReleased(skip=2),
+    MarsAsReleased(threshold=4), MarsAsReleased(skip=4, threshold=6),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", VARIANTS, ids=lambda policy: f"{policy.name} {vars(policy)}"[:40])
+def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy: Mars | MarsAsReleased) -> None:
+    parameters = {name: value for name, value in vars(policy).items() if name in ("threshold", "refresh", "skip")}
+    for seed in few(range(40)):
+        for instance in (serving(seed), crowd(seed)):
+            long, short = (trace_policy(instance, type(policy)(**parameters), compress=c) for c in (False, True))
+            assert short.expanded().batches == long.schedule.batches, seed
+
+
+@pytest.mark.parametrize("name", ["mars", "mars-fcfs", "lamps", "mars-as-released", "augserve"])
+def test_a_machine_that_lacks_what_it_needs_is_refused(name: str) -> None:
+    with pytest.raises(Unsuited, match=r"it needs a machine with evict$"):
+        run_policy(mars(), get_policy(name))
+    machine = Machine(memory=9, evict=True, pause=False, chunked=False)
+    lacking = Instance(machine=machine, requests=(simple("A", 3, 2),))
+    with pytest.raises(Unsuited, match=r"it needs a machine with pause and chunked$"):
+        run_policy(lacking, get_policy(name))
+
+
+# --- as released -------------------------------------------------------------------------------------------------
+
+UNIT = Fraction(1, 10**7)
+
+
+class Classified(MarsAsReleased):
+    """The released code, with what it chose for each call."""
+
+    def start(self, view: View) -> None:
+        super().start(view)
+        self.chosen: list[tuple[str, Fraction, bool]] = []
+
+    def at_call(self, job: Job, plan: Plan) -> None:
+        self.chosen.append((job.id, *self.wastes[job.index]))
+        super().at_call(job, plan)
+
+
+def released(*requests: Request, memory: int = 6400) -> Instance:
+    machine = Machine(memory=memory, block=64, host_memory=0, evict=True)
+    return Instance(tick_seconds=UNIT, machine=machine, requests=requests)
+
+
+@pytest.mark.parametrize(
+    ("duration", "waste", "recompute"),
+    [
+        (52_224, 6_684_672, False),  # 100 + 20 tokens are 128 in blocks; an empty machine: 408 x 128 x 128
+        (52_225, 6_684_672, True),  # 128 x 52,225 is more
+    ],
+)
+def test_released_waste(duration: int, waste: int, recompute: bool) -> None:
+    policy = Classified()
+    trace = trace_policy(released(simple("A", 100, 20, 1, duration=duration)), policy)
+    assert policy.chosen == [("A", waste, recompute)]
+    assert handlings(trace) == {"A/1": "preserve"}  # the only paused one is never dropped without need
+
+
+def test_released_waste_with_others_running() -> None:
+    """B comes when A decodes: c = 383 tokens. 500 + 12 tokens are 512: ceil(512 / 383) - 1 = 1 chunk and 129 left.
+
+    A holds 64 x 2 tokens. A batch is 408 x 384 + 169,200 = 325,872; so 325,872 x 1 x 383 + 408 x 383 x 1 x 128 +
+    408 x 129 x (128 + 129) = 158,337,240 ... as summed below.
+    """
+    policy = Classified()
+    run_policy(released(simple("A", 100, 20), simple("B", 500, 12, 1, arrival=1, duration=10**9)), policy)
+    assert policy.chosen == [("B", 325_872 * 383 + 408 * 383 * 128 + 408 * 129 * 257, True)]
+
+
+def test_released_pause_drops_all_but_the_largest_waste() -> None:
+    requests = (simple("A", 100, 20, 1, duration=10**9), simple("B", 300, 20, 1, duration=10**9))
+    assert handlings(trace_policy(released(*requests), MarsAsReleased())) == {"A/1": "discard", "B/1": "preserve"}
+
+
+def test_the_paused_request_of_the_largest_waste_gives_way_as_a_whole() -> None:
+    """B holds 5 blocks of 8 in its call; C needs 4 from batch 20 on."""
+    requests = (simple("B", 300, 5, 1, duration=10**9), simple("C", 190, 40, arrival=10))
+    trace = trace_policy(released(*requests, memory=8 * 64), MarsAsReleased())
+    assert handlings(trace) == {"B/1": "discard"}
+    assert completions(trace)["C"] < completions(trace)["B"]
+
+
+def test_released_scores() -> None:
+    """c = 384: n = 1 up to 6 blocks, and M = 484,000 x 384; 7 blocks are two chunks, and M is three times that."""
+    queue = ScoreQueue()
+    rows = {7: Row(7, 1, 0.0), 2: Row(2, 1, 0.0), 900: Row(2, 1, 1000.0)}
+    for arrival, (index, row) in enumerate(rows.items()):
+        queue.put(index, row)
+        queue.add(index, arrival)
+    queue.refresh(0)
+    least = ITERATION * 384 * 2
+    assert [queue._scores[index] for index in rows] == [2 * least, least, least + 1000]
+    assert queue.places[queue.first()][1] == 2
+    queue.refresh(383)  # c = 1: 64 chunks of a token a block
+    assert queue._scores[2] == ITERATION * (128 * 129 // 2 + 64 * 65 // 2)
+    queue.promote(7)
+    assert queue.places[queue.first()][1] == 7
+    queue.put(3, Row(1, 1, 0.0))
+    queue.add(3, 9)
+    queue.promote(7, False)
+    assert queue.places[queue.first()][1] == 3  # not scored yet: -1
+
+
+def test_released_order_is_by_time_held_and_new_ones_jump_ahead_with_skips() -> None:
+    """One at a time fits. `held` is preserved over its call, which outweighs everything; `plain` makes no call."""
+    first = simple("first", 100, 10)
+    held = simple("held", 110, 2, 1, arrival=1, duration=40_000)
+    plain = simple("plain", 120, 2, arrival=2)
+    instance = released(first, held, plain, memory=128)
+    # scores are computed for each batch, or in batches 0 and 100 only: then both are new, and the earlier goes first
+    for policy, order in ((MarsAsReleased(), ["plain", "held"]), (MarsAsReleased(skip=99), ["held", "plain"])):
+        requests = trace_policy(instance, policy).requests[1:]
+        first = {request.request.id: request.request.arrival + ttft(request) for request in requests}
+        assert sorted(first, key=first.__getitem__) == order
+
+
+def test_released_starvation_protects_only_who_has_run() -> None:
+    done = completions(trace_policy(stream_of_small_ones(), MarsAsReleased(threshold=1)))
+    assert done == completions(trace_policy(stream_of_small_ones(), MarsAsReleased(threshold=10**6)))
+
+
+# --- on the mixture ----------------------------------------------------------------------------------------------
+
+DATA = Path(os.environ.get("KVBOUND_DATA", "")) / "infercept" / "merged_exp_uniform_lengths.csv"
+
+
+@pytest.fixture(scope="module")
+def mixture() -> Instance:
+    if not DATA.is_file():
+        pytest.skip("KVBOUND_DATA has no InferCept mixture")
+    cost = get_cost("infercept-6b")
+    return read_infercept(
+        DATA, rate=Fraction(9), minutes=Fraction(2), seed=2, cost=cost.make(), tick=cost.tick,
+        machine=GPT_J_6B.replace(memory=GPT_J_6B.memory // 4 // 64 * 64),
+    )  # fmt: skip
+
+
+@pytest.mark.data
+def test_ranking_lowers_the_mean_where_memory_is_short(mixture: Instance) -> None:
+    traces = {name: trace_policy(mixture, get_policy(name)) for name in ("mars", "mars-fcfs", "vllm")}
+    mean = {name: sum(map(flow_time, trace.requests)) for name, trace in traces.items()}
+    assert mean["mars"] < mean["mars-fcfs"] < mean["vllm"]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["mars", "lamps", "mars-as-released", "augserve", "augserve-batching"])
+def test_what_is_repeated_is_what_would_be_decided_on_the_mixture(mixture: Instance, name: str) -> None:
+    short = mixture.replace(requests=mixture.requests[:150])
+    one, other = (trace_policy(short, get_policy(name), compress=compress) for compress in (False, True))
+    assert other.expanded().batches == one.schedule.batches
+    assert len(other.schedule.batches) < 0.95 * len(one.schedule.batches)

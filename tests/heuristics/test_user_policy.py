@@ -1,0 +1,79 @@
+"""A user's own policy: from a file, by name, and with one clear line for whatever is wrong with it."""
+
+import json
+
+import pytest
+
+from heuristics import PolicyError, get_policy, run_policy
+from heuristics.engine import run
+from kvcore.errors import BadInput
+from tests.support.commands import kvbound
+from workloads.builtin import builtin_instance
+
+MINE = '''
+from heuristics import Unified
+
+class Smallest(Unified):
+    """Shortest prompt first."""
+    name, rule, source = "smallest", "shortest prompt first", "here"
+
+    def key(self, job):
+        return job.prompt
+'''
+OTHER = """
+class Other(Smallest):
+    name = "other"
+"""
+
+
+def test_a_policy_from_a_file_runs(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    both = f"{tmp_path / 'mine.py'},sarathi"
+    rows = json.loads(kvbound("simulate", "infermax-figure15:I=4", "--policy", both, "--json", "-").stdout)["rows"]
+    assert [row["policy"] for row in rows] == ["smallest", "sarathi"]
+    assert all(row["verified"] for row in rows)
+
+
+def test_one_of_several_is_named(tmp_path) -> None:
+    file = tmp_path / "both.py"
+    file.write_text(MINE + OTHER)
+    assert get_policy(f"{file}:Other").name == "other"
+    with pytest.raises(BadInput, match=r"has 2 policy classes; name one as .*both.py:CLASS \(Other, Smallest\)"):
+        get_policy(str(file))
+    with pytest.raises(BadInput, match="has no policy class 'Third'; it has Other, Smallest"):
+        get_policy(f"{file}:Third")
+
+
+ENDLESS = """
+    def decide(self, view, plan):
+        while True:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "there is no file .*mine.py"),
+        ("1 // 0", "mine.py fails: ZeroDivisionError"),
+        ("x = (", "mine.py fails: SyntaxError"),
+        ("x = 1", "has 0 policy classes"),
+        (MINE.replace("name, rule, source", "title, rule, source"), "Smallest cannot be made: AttributeError"),
+        (MINE + "\n    def __init__(self, more):\n        pass\n", "Smallest cannot be made: TypeError"),
+    ],
+)
+def test_a_file_that_is_no_policy(text: str | None, message: str, tmp_path) -> None:
+    if text is not None:
+        (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(BadInput, match=message) as caught:
+        get_policy(str(tmp_path / "mine.py"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_decision_that_does_not_return_is_ended(monkeypatch, tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(
+        MINE + "\n    def decide(self, view, plan):\n        while True:\n            pass\n"
+    )
+    monkeypatch.setattr(run, "DECISION_SECONDS", 0.1)
+    with pytest.raises(PolicyError, match="policy smallest fails in batch 0: TimeoutError: it has not decided within"):
+        run_policy(builtin_instance("infermax-figure15:I=4"), get_policy(str(tmp_path / "mine.py")))

@@ -1,0 +1,262 @@
+"""Hypotheses: verdicts, their exit codes and records, and every shipped one with its counterexample."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from hypotheses import Case, Fails, Family, Hypothesis, Undecided, check, enumerated, listed, load, shipped
+from hypotheses.files import COUNTEREXAMPLES, save
+from hypotheses.instances import best_starts_in_order, earliest_starts, flow_time, plain, starting_at
+from hypotheses.page import PAGE, kept, page, read_records
+from kvcore.certificates import read_certificate, verify_certificate
+from kvcore.errors import BadInput
+from kvcore.files import read_instance, read_schedule
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from tests.support.clock import Clock
+from tests.support.commands import kvbound
+from workloads.builtin import builtin_instance
+
+QUICK = (
+    "mars-figure1-order", "mars-figure1-free", "mars-rank", "restarting-gains-nothing", "fcfs-unbounded",
+    "online-adversary", "recompute-crossing-elsewhere", "break-even-contention", "shortest-paused-eviction",
+)  # fmt: skip
+SMALL = enumerated("three instances", lambda: [plain([(1, n)], 9) for n in (3, 1, 2)])
+
+
+def hypothesis(predicate, family: Family = SMALL, states: str = "proved") -> Hypothesis:
+    return Hypothesis("a claim", "a test", states, family, predicate)
+
+
+def test_a_whole_family_that_holds_is_a_proof() -> None:
+    verdict = check("x", hypothesis(lambda case: Fraction(case.instance.requests[0].output)))
+    assert (verdict.verdict, verdict.held, verdict.largest, verdict.as_stated) == ("proved", 3, 3, True)
+
+
+def test_a_part_of_a_family_proves_nothing() -> None:
+    verdict = check("x", hypothesis(lambda case: None), take=2)
+    assert (verdict.verdict, verdict.held, verdict.as_stated) == ("no counterexample", 2, True)
+
+
+def test_a_drawn_family_proves_nothing() -> None:
+    family = Family("two", lambda: [plain([(1, 1)], 9), plain([(1, 2)], 9)])
+    assert check("x", hypothesis(lambda case: None, family, "no counterexample")).verdict == "no counterexample"
+
+
+def test_the_smallest_counterexample_is_found_wherever_it_is_listed() -> None:
+    verdict = check("x", hypothesis(lambda case: Fails("bad") if case.instance.requests[0].output > 1 else None))
+    assert (verdict.verdict, verdict.held, verdict.as_stated) == ("refuted", 1, False)
+    assert verdict.failing[0].requests[0].output == 2
+
+
+def test_what_is_not_decided_is_counted() -> None:
+    def one_is_open(case: Case) -> None:
+        if case.instance.requests[0].output == 2:
+            raise Undecided("open")
+
+    verdict = check("x", hypothesis(one_is_open))
+    assert (verdict.verdict, verdict.held, verdict.undecided, verdict.as_stated) == ("undecided", 2, 1, False)
+
+
+def test_a_limit_leaves_it_undecided() -> None:
+    assert check("x", hypothesis(lambda case: None), time_limit=-1).verdict == "undecided"
+    with pytest.raises(Undecided, match="not solved within 0 s"):
+        Case((plain([(1, 2)], 9),), deadline=0).optimum()
+
+
+def test_what_the_search_cannot_finish_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    hard = listed("hindsight:n=10,M=30,seed=3")
+    monkeypatch.setattr(sys.modules["solvers.search.search"], "time", Clock())
+    monkeypatch.setattr("hypotheses.case.search", sys.modules["solvers.search"].search)
+    verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard))
+    assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
+
+
+def test_absent_data_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KVBOUND_DATA", raising=False)
+    family = Family("real", lambda: pytest.fail("it was read"), data=True)
+    verdict = check("x", hypothesis(lambda case: None, family, "no counterexample"))
+    assert (verdict.verdict, verdict.as_stated) == ("skipped", True)
+    assert "KVBOUND_DATA names no folder" in verdict.row()["why"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"states": "true"}, "states is one of proved, no counterexample, refuted, undecided, not 'true'"),
+        ({"source": " "}, "a hypothesis needs a source"),
+        ({"family": Family("drawn", list)}, "only a family of which all instances are listed can prove"),
+    ],
+)
+def test_a_bad_hypothesis_is_refused(changes: dict[str, object], message: str) -> None:
+    good = {"statement": "a", "source": "b", "states": "proved", "family": SMALL, "predicate": lambda case: None}
+    with pytest.raises(BadInput, match=message):
+        Hypothesis(**(good | changes))
+
+
+def test_policies_that_cannot_run_have_no_value() -> None:
+    case = Case((plain([(1, 2)], 9),))
+    assert case.policy("infermax") is None
+    assert case.policy("fcfs").value == case.optimum().value == 2
+
+
+def test_list_schedules_are_what_the_referee_says() -> None:
+    instance = plain([(1, 2), (2, 2), (2, 5), (2, 5)], 6)
+    for starts in (earliest_starts(instance, (3, 1, 0, 2)), best_starts_in_order(instance, 0)):
+        trace = verify_schedule(instance, starting_at(instance, starts))
+        assert objective_value(trace, "total-flow-time") == flow_time(instance, starts)
+    assert earliest_starts(instance, (3, 1, 0, 2), in_order=True) == [5, 0, 5, 0]
+
+
+def test_a_counterexample_is_saved_so_that_verify_accepts_it(tmp_path: Path) -> None:
+    verdict = check("mars-figure1-free", shipped()["mars-figure1-free"])
+    save(verdict, tmp_path)
+    shown = json.loads((tmp_path / "mars-figure1-free" / "counterexample.json").read_text())["shown_by"]
+    assert [(one["value"], one["certificate"] is None) for one in shown] == [("30", True), ("27", False)]
+    for one in shown:
+        place = tmp_path / "mars-figure1-free"
+        kvbound("verify", place / one["instance"], "--schedule", place / one["schedule"])
+    kvbound("verify", place / one["instance"], "--certificate", place / one["certificate"])
+
+
+def test_every_shipped_hypothesis_has_a_source_and_a_record() -> None:
+    rows = {row["hypothesis"]: row for row in read_records()}
+    assert list(rows) == list(shipped())
+    assert len(rows) >= 24
+    for name, loaded in shipped().items():
+        assert rows[name]["source"] == loaded.source
+        assert rows[name]["statement"] == loaded.statement
+        assert rows[name]["verdict"] == rows[name]["stated"] == loaded.states
+
+
+def test_the_page_is_what_the_records_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(read_records())
+
+
+def test_refuted_ones_and_only_they_have_a_counterexample() -> None:
+    refuted = [row["hypothesis"] for row in read_records() if row["verdict"] == "refuted"]
+    assert sorted(refuted) == sorted(folder.name for folder in COUNTEREXAMPLES.iterdir() if folder.is_dir())
+
+
+@pytest.mark.parametrize("folder", sorted(f.name for f in COUNTEREXAMPLES.iterdir() if f.is_dir()))
+def test_counterexamples_are_accepted_by_referee_and_checker(folder: str) -> None:
+    place = COUNTEREXAMPLES / folder
+    shown = json.loads((place / "counterexample.json").read_text(encoding="utf-8"))["shown_by"]
+    assert shown
+    for one in shown:
+        instance = read_instance(place / one["instance"])
+        trace = verify_schedule(instance, read_schedule(place / one["schedule"]))
+        assert str(objective_value(trace, one["objective"])) == one["value"]
+        if one["certificate"] is not None:
+            certificate = read_certificate(place / one["certificate"])
+            assert str(verify_certificate(instance, certificate)) == one["value"]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_quick_ones_give_their_records_again(name: str) -> None:
+    assert_as_recorded(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in shipped() if name not in QUICK])
+def test_the_others_give_their_records_again(name: str) -> None:
+    assert_as_recorded(name)
+
+
+def assert_as_recorded(name: str) -> None:
+    record = next(row for row in read_records() if row["hypothesis"] == name)
+    assert kept(check(name, shipped()[name]).row()) == record
+
+
+def write(path: Path, states: str, predicate: str) -> Path:
+    path.write_text(
+        "from hypotheses import Fails, Hypothesis, listed\n"
+        f"HYPOTHESIS = Hypothesis('a claim', 'a test', {states!r}, listed('mars-figure1'), lambda case: {predicate})\n"
+    )
+    return path
+
+
+def test_the_command_says_whether_the_verdict_is_the_stated_one(tmp_path: Path) -> None:
+    held = write(tmp_path / "held.py", "proved", "None")
+    assert "held" in kvbound("check", held).stdout
+    wrong = write(tmp_path / "wrong.py", "refuted", "None")
+    assert "refuted (differs)" in kvbound("check", wrong, code=1).stdout
+
+
+def test_the_record_of_the_command(tmp_path: Path) -> None:
+    failing = write(tmp_path / "it_fails.py", "refuted", "Fails('no', [case.policy('fcfs'), case.optimum()])")
+    rows = json.loads(kvbound("check", failing, "--out", tmp_path / "out", "--json", "-").stdout)["rows"]
+    assert len(rows) == 1
+    row = rows[0]
+    assert (row["hypothesis"], row["verdict"], row["stated"], row["why"]) == ("it-fails", "refuted", "refuted", "no")
+    assert "it-fails/optimum.certificate.json" in row["files"]
+    assert all((tmp_path / "out" / file).is_file() for file in row["files"])
+    assert row["versions"]["kvbound"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "there is no hypothesis file"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("x = (", "SyntaxError"),
+        ("HYPOTHESIS = 3", "it defines no HYPOTHESIS"),
+        ("HYPOTHESES = {}", "it defines no HYPOTHESIS"),
+    ],
+)
+def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.py"
+    if text is not None:
+        file.write_text(text)
+    error = kvbound("check", file, code=2).stderr
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_file_may_hold_several_claims(tmp_path: Path) -> None:
+    file = write(tmp_path / "both.py", "proved", "None")
+    file.write_text(file.read_text() + "HYPOTHESES = {'one': HYPOTHESIS, 'two': HYPOTHESIS}\n")
+    rows = json.loads(kvbound("check", file, "--json", "-").stdout)["rows"]
+    assert [(row["hypothesis"], row["verdict"]) for row in rows] == [("one", "proved"), ("two", "proved")]
+    with pytest.raises(BadInput, match=r"both\.py: it defines 2 hypotheses; load_all gives them by their names"):
+        load(file)
+
+
+def test_ctrl_c_writes_what_was_found(tmp_path: Path) -> None:
+    stopped = tmp_path / "stopped.py"
+    write(stopped, "proved", "stop()")
+    stopped.write_text("def stop():\n    raise KeyboardInterrupt\n" + stopped.read_text())
+    row = json.loads(kvbound("check", stopped, "--json", "-", code=130).stdout)["rows"][0]
+    assert (row["verdict"], row["interrupted"]) == ("undecided", True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_search_runs_ends_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The search answers it with what it has found; that is not an answer to the hypothesis, nor a reason to go on."""
+    running = sys.modules["solvers.search.search"]._Passes
+    monkeypatch.setattr(running, "passes", lambda self: signal.raise_signal(number))
+    monkeypatch.setattr("hypotheses.case._FOUND", {})
+    asking = tmp_path / "asking.py"
+    write(asking, "proved", "case.optimum() and None")
+    row = json.loads(kvbound("check", asking, "--json", "-", code=130).stdout)["rows"][0]
+    assert (row["undecided"], row["interrupted"]) == (0, True)
+
+
+def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "not a folder" in kvbound("check", "mars-rank", "--out", tmp_path / "file", code=2).stderr
+
+
+def test_figure_1_is_what_the_record_says() -> None:
+    record = next(row for row in read_records() if row["hypothesis"] == "mars-figure1-order")
+    case = Case((builtin_instance("mars-figure1"),))
+    assert (case.policy("mars-order").value, case.optimum().value) == (30, 29)
+    assert "29" in record["why"]

@@ -1,0 +1,243 @@
+"""The command line as scripts use it: exit codes, one-line errors, JSON keys, nothing else on standard output."""
+
+import io
+import json
+import os
+import re
+import signal
+import sys
+
+import pytest
+
+import solvers
+from kvbound.cli import about, main
+from kvcore.result import Result
+from solvers.ways import SOLVERS, Solver
+from workloads.builtin import builtin_instance
+
+INTERFACE_KEYS = {
+    "instance", "instance_sha256", "objective", "tick_seconds", "status", "value", "mean", "bound", "gap", "bound_kind",
+    "horizon", "verified", "formulation", "solver", "seconds", "handling", "completion", "policy",
+}  # fmt: skip
+
+
+@pytest.fixture
+def kvbound(monkeypatch, capsys):
+    """Run the command line in this process: (exit code, standard output, standard error)."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["kvbound", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def rows_of(kvbound, *arguments):
+    code, out, _ = kvbound(*arguments, "--json", "-")
+    assert code == 0
+    return json.loads(out)
+
+
+def test_solve_mars_gives_the_interface_keys_and_a_proved_optimum(kvbound):
+    row = rows_of(kvbound, "solve", "mars-figure1")
+    assert row.keys() >= INTERFACE_KEYS
+    assert row["status"] == "optimal"
+    assert row["value"] == row["bound"] <= 30
+    assert row["gap"] == 0.0
+    assert row["verified"] is True
+    assert row["horizon"]["sufficient"] is True
+    assert row["instance_sha256"] == builtin_instance("mars-figure1").sha256
+
+
+def test_free_handling_is_never_worse_and_its_schedule_verifies(kvbound, tmp_path):
+    given = rows_of(kvbound, "solve", "mars-figure1")
+    free = rows_of(kvbound, "solve", "mars-figure1", "--handling", "free", "--schedule", tmp_path / "s.json")
+    assert free["value"] <= given["value"]
+    verified = rows_of(kvbound, "verify", "mars-figure1", "--schedule", tmp_path / "s.json")
+    assert verified["valid"] is True
+    assert verified["total-flow-time"] == free["value"]
+
+
+def test_simulate_reproduces_the_published_averages(kvbound):
+    rows = rows_of(kvbound, "simulate", "mars-figure1", "--policy", "fcfs,sjf,sjf-api,mars-order")["rows"]
+    assert [row["mean"] for row in rows] == ["35/3", "31/3", "11", "10"]
+    assert all(row["verified"] and row.keys() >= INTERFACE_KEYS for row in rows)
+
+
+def test_compare_gives_ratios_and_draws(kvbound, tmp_path):
+    code, out, _ = kvbound("compare", "mars-figure1", "--plot", tmp_path / "c.svg", "--json", tmp_path / "c.json")
+    assert code == 0
+    rows = {row["label"]: row for row in json.loads((tmp_path / "c.json").read_text())["rows"]}
+    best = rows["optimum, as given"]
+    assert best["ratio_to_bound"]["as-given"] == "1"
+    assert rows["fcfs"]["ratio_to_bound"]["as-given"] == f"{35}/{best['value']}"
+    assert "proved optimal" in out
+    assert "<svg" in (tmp_path / "c.svg").read_text()
+
+
+def test_an_invalid_schedule_is_exit_1_and_names_the_rule(kvbound, tmp_path):
+    kvbound("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", tmp_path / "s.json")
+    schedule = json.loads((tmp_path / "s.json").read_text())
+    schedule["batches"][3]["start"] -= 1
+    (tmp_path / "s.json").write_text(json.dumps(schedule))
+    code, out, _ = kvbound("verify", "mars-figure1", "--schedule", tmp_path / "s.json", "--json", "-")
+    assert code == 1
+    assert json.loads(out) == {
+        "valid": False, "instance": "mars-figure1", "rule": "R1", "batch": 3, "request": None,
+        "detail": "it starts at 2, but the batch before it ends at 3",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["solve", "no-such"], "no file 'no-such'"),
+        (["solve", "infermax-figure15:J=3"], "'J=3' is no parameter"),
+        (["solve", "mars-figure1", "--objective", "profit"], "no objective is called 'profit'"),
+        (["solve", "mars-figure1", "--formulation", "magic"], "no formulation is called 'magic'"),
+        (["solve", "mars-figure1", "--solver", "magic"], "no solver is called 'magic'"),
+        (["solve", "mars-figure1", "--handling", "fixed"], "handling is as-given or free"),
+        (["solve", "mars-figure1", "--time-limit", "soon"], "--time-limit"),
+        (["solve", "mars-figure1", "--better-than", "lots"], "--better-than lots"),
+        (["solve", "mars-figure1", "--better-than", "10%:nobody"], "nobody"),
+        (["solve", "mars-figure1", "--warm-start", "nobody"], "nobody"),
+        (["simulate", "mars-figure1", "--policy", "nobody"], "nobody"),
+        (["simulate", "mars-figure1", "--policy", "all", "--schedule", "s.json"], "schedule of one policy"),
+        (["simulate", "mars-figure1"], "--policy"),
+        (["compare", "mars-figure1", "--plot", "picture.xyz"], "xyz"),
+        (
+            ["solve", "mars-figure1", "--json", "nowhere/r.json"],
+            "nowhere/r.json: cannot be written: there is no folder",
+        ),
+        (["solve", "mars-figure1", "--plot", "nowhere/p.svg"], "nowhere/p.svg: cannot be written"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
+def test_bad_usage_is_exit_2_with_one_line(kvbound, arguments, complaint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = kvbound(*arguments)
+    assert code == 2
+    assert complaint in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["import"], ["solve", "--help"]])
+def test_help_is_help(kvbound, arguments):
+    code, out, err = kvbound(*arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: ")
+    assert out.count("\n") > 5
+
+
+def test_a_request_that_can_never_fit_is_exit_2(kvbound, tmp_path):
+    facts = builtin_instance("mars-figure1").model_dump(mode="json")
+    facts["machine"]["memory"] = 5
+    (tmp_path / "i.json").write_text(json.dumps(facts))
+    code, _, err = kvbound("solve", tmp_path / "i.json")
+    assert code == 2
+    assert "request R1 can never fit" in err
+
+
+def test_a_broken_file_is_exit_2(kvbound, tmp_path):
+    (tmp_path / "i.json").write_text('{"format": "kvbound-instance"')
+    code, _, err = kvbound("show", tmp_path / "i.json")
+    assert code == 2
+    assert "not JSON" in err
+
+
+def test_the_tables_for_people_say_what_scripts_get(kvbound, monkeypatch):
+    monkeypatch.setattr(Solver, "try_it", lambda solver: None)  # takes seconds
+    assert "infermax-figure15:I=32" in kvbound("instances")[1]
+    assert "highs" in kvbound("solvers")[1]
+    assert "mars-order" in kvbound("policies")[1]
+    assert "3 requests with 3 calls" in kvbound("show", "mars-figure1")[1]
+    assert {row["name"] for row in rows_of(kvbound, "solvers")["rows"]} >= {"search", "highs", "gurobi"}
+    assert rows_of(kvbound, "show", "mars-figure1")["sizes"]["largest_peak"] == 6
+
+
+@pytest.mark.parametrize(("solver", "package"), [("cp-sat", "ortools"), ("highs", "highspy"), ("gurobi", "gurobipy")])
+def test_a_solver_that_is_installed_but_broken_is_not_available(monkeypatch, tmp_path, solver, package):
+    (tmp_path / f"{package}.py").write_text("raise ImportError('libmissing.so: no such file')")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    row = about._solver(SOLVERS[solver])
+    assert (row["available"], row["version"]) == (False, None)
+    assert re.match(f"{solver} (cannot be loaded although .*libmissing.so|is not installed)", row["install"])
+
+
+def test_better_than_answers_yes_and_no(kvbound):
+    best = rows_of(kvbound, "solve", "mars-figure1")["value"]
+    yes = rows_of(kvbound, "solve", "mars-figure1", "--better-than", str(best + 1))
+    no = rows_of(kvbound, "solve", "mars-figure1", "--better-than", str(best))
+    share = rows_of(kvbound, "solve", "mars-figure1", "--better-than", "10%:fcfs")
+    assert yes["better_than"]["answer"] == "yes"
+    assert no["better_than"]["answer"] == "no"
+    assert share["better_than"] == {"target": "63/2", "answer": "yes"}
+
+
+def test_a_limit_that_leaves_the_gap_open_is_exit_3(kvbound):
+    code, out, _ = kvbound("solve", "hindsight-benchmark:seed=2", "--time-limit", 0.1, "--gap", 0.000001, "--json", "-")
+    row = json.loads(out)
+    assert code == 3
+    assert row["status"] == "feasible"
+    assert row["bound"] is None or row["bound"] < row["value"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, number):
+    """Exit 130, and what was found so far is written; here of an instance from standard input."""
+    given = builtin_instance("hindsight-benchmark:seed=2").to_json().encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    monkeypatch.setattr("solvers.driver._Solve.report", lambda self: signal.raise_signal(number))
+    assert kvbound("solve", "-", "--json", tmp_path / "r.json")[0] == 130
+    row = json.loads((tmp_path / "r.json").read_text())
+    assert row["stopped"] == "interrupted"
+    assert row["verified"] is True
+    assert 0 < row["bound"] < row["value"]
+
+
+def test_a_second_sigterm_does_not_disturb_what_the_first_has_ended(kvbound, monkeypatch):
+    """timeout sends it to the process, and at once to its group."""
+    finish = solvers.driver._Solve.result
+
+    def disturbed(*arguments, **options):
+        signal.raise_signal(signal.SIGTERM)
+        return finish(*arguments, **options)
+
+    monkeypatch.setattr("solvers.driver.race", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("solvers.driver._Solve.result", disturbed)
+    code, out, _ = kvbound("solve", "mars-figure1", "--json", "-")
+    assert (code, json.loads(out)["stopped"]) == (130, "interrupted")
+
+
+def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
+    def second_is_interrupted(instance, policy, *arguments, **options):
+        if policy == "sjf":
+            signal.raise_signal(signal.SIGTERM)
+        return solvers.driver.simulate_policy(instance, policy, *arguments, **options)
+
+    monkeypatch.setattr("kvbound.simulation.simulate_policy", second_is_interrupted)
+    for command in (["simulate", "mars-figure1", "--policy"], ["compare", "mars-figure1", "--policies"]):
+        code, out, _ = kvbound(*command, "fcfs,sjf,serial", "--json", "-")
+        assert code == 130
+        assert [row["policy"] for row in json.loads(out)["rows"]] == ["fcfs"]
+
+
+def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(kvbound, monkeypatch, tmp_path):
+    monkeypatch.setattr("bounds.climb", lambda *_, **__: iter(lambda: signal.raise_signal(signal.SIGTERM), 0))
+    files = ["--certificate", tmp_path / "c.json", "--schedule", tmp_path / "s.json"]
+    assert kvbound("solve", "mars-figure1", *files)[0] == 130
+    assert (tmp_path / "s.json").exists()
+
+
+def test_an_interrupted_solve_is_not_replayed(monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed (extra engine)")
+    from kvbound.cli.replay import named
+
+    mars = builtin_instance("mars-figure1")
+    monkeypatch.setattr(solvers, "solve", lambda *_, **__: Result(mars, "makespan", stopped="interrupted"))
+    with pytest.raises(KeyboardInterrupt):
+        named("optimum", mars, mars, "makespan", "as-given", 1.0)

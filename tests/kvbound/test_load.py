@@ -1,0 +1,108 @@
+"""Load sweeps: the same requests at several rates, as rows, CSV and a picture."""
+
+import csv
+import io
+import json
+import signal
+from fractions import Fraction
+
+import pytest
+
+from heuristics import trace_policy
+from heuristics.load import load_rows, rate, scaled
+from kvcore.errors import BadInput
+from kvcore.instance import Machine
+from tests.support.commands import kvbound
+from workloads.builtin import builtin_instance
+from workloads.generators import generate
+
+
+def workload():
+    return generate("fixed", n=40, rate=Fraction(2), prompt=3, output=5, seed=1)
+
+
+def test_a_load_moves_arrivals_and_nothing_else() -> None:
+    instance = workload()
+    twice = scaled(instance, Fraction(2))
+    assert [request.arrival for request in twice.requests] == [request.arrival // 2 for request in instance.requests]
+    assert [r.replace(arrival=0) for r in twice.requests] == [r.replace(arrival=0) for r in instance.requests]
+    assert twice.machine == instance.machine
+    assert scaled(instance, Fraction(1)) is instance
+
+
+def test_the_rate_is_requests_over_the_last_arrival() -> None:
+    instance = workload()
+    last = instance.requests[-1].arrival * instance.tick_seconds
+    assert rate(instance) == 40 / last
+    assert rate(builtin_instance("mars-figure1")) is None
+
+
+@pytest.mark.parametrize("factor", [Fraction(0), Fraction(-1), Fraction(1, 10**15)])
+def test_a_load_that_makes_no_sense(factor: Fraction) -> None:
+    with pytest.raises(BadInput, match=r"above 0|beyond tick"):
+        scaled(workload(), factor)
+
+
+def test_rows_are_the_same_in_one_process_and_in_two() -> None:
+    factors = [Fraction(1), Fraction(8)]
+    one = list(load_rows(workload(), ["fcfs", "serial"], factors))
+    assert one == list(load_rows(workload(), ["fcfs", "serial"], factors, jobs=2))
+    assert [(row["factor"], row["policy"]) for row in one] == [
+        ("1", "fcfs"), ("1", "serial"), ("8", "fcfs"), ("8", "serial"),
+    ]  # fmt: skip
+    latency = [row["measures"]["latency"]["mean"] for row in one]
+    assert latency[1] < latency[3], "one request at a time: the faster they come, the longer they wait"
+
+
+def test_a_policy_that_cannot_run_has_a_row_that_says_so() -> None:
+    instance = builtin_instance("hindsight").replace(machine=Machine(memory=30, pause=False, chunked=False))
+    rows = list(load_rows(instance, ["fcfs", "vllm"], [Fraction(1)]))
+    assert "measures" in rows[0]
+    assert "needs a machine with evict and pause" in rows[1]["error"]
+
+
+def test_the_command_writes_a_table_a_csv_and_a_picture(tmp_path) -> None:
+    (tmp_path / "w.json").write_text(workload().to_json())
+    done = kvbound(
+        "load", tmp_path / "w.json", "--policies", "fcfs,serial", "--factors", "1,4", "--window", "30",
+        "--csv", tmp_path / "l.csv", "--plot", tmp_path / "l.svg", "--json", tmp_path / "l.json",
+    )  # fmt: skip
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "l.csv").read_text())))
+    assert [(row["factor"], row["policy"]) for row in rows] == [
+        ("1", "fcfs"), ("1", "serial"), ("4", "fcfs"), ("4", "serial"),
+    ]  # fmt: skip
+    given = json.loads((tmp_path / "l.json").read_text())["rows"]
+    assert [float(row["latency_p99"]) for row in rows] == [row["measures"]["latency"]["p99"] for row in given]
+    assert [int(row["unfinished"]) for row in rows] == [row["measures"]["unfinished"] for row in given]
+    picture = (tmp_path / "l.svg").read_text()
+    assert "arrivals per second" in picture
+    assert "serial" in picture
+    assert "goodput" in picture
+    assert done.stdout.count("serial") == 2
+
+
+def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path) -> None:
+    def second_is_interrupted(instance, policy, **options):
+        if policy.name == "serial":
+            signal.raise_signal(signal.SIGTERM)
+        return trace_policy(instance, policy, **options)
+
+    monkeypatch.setattr("heuristics.load.trace_policy", second_is_interrupted)
+    out = tmp_path / "l.csv"
+    kvbound("load", "mars-figure1", "--policies", "fcfs,serial", "--factors", "1", "--csv", out, code=130)
+    assert [row["policy"] for row in csv.DictReader(io.StringIO(out.read_text()))] == ["fcfs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--policies", "nobody"], "no policy is called 'nobody'"),
+        (["--policies", "fcfs", "--factors", "1,zero"], "--factors zero"),
+        (["--policies", "fcfs", "--window", "-1"], "--window -1"),
+        (["--policies", "fcfs", "--csv", "nowhere/l.csv"], "nowhere/l.csv: cannot be written"),
+    ],
+)
+def test_bad_usage(arguments: list[str], message: str) -> None:
+    error = kvbound("load", "mars-figure1", *arguments, code=2).stderr
+    assert message in error
+    assert len(error.strip().splitlines()) == 1

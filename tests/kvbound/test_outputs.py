@@ -1,0 +1,185 @@
+"""Outputs: whole or not at all, through links and into what is no regular file; nothing printed is a command."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+from unittest import mock
+
+import pytest
+from matplotlib.figure import Figure
+
+from kvbound.cli import main
+from kvbound.cli.common import people_console, table
+from kvbound.plots import style
+from kvcore.errors import BadInput
+from kvcore.files import check_database, check_writable, write_bytes, write_text, writing
+from tests.support.commands import kvbound
+from workloads.builtin import builtin_instance
+
+LONGEST = "n" * 255
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    (tmp_path / "folder").mkdir()
+    real.write_text("old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to("folder/new")
+    check_writable(link, dangling)
+    write_text(link, "new")
+    write_text(dangling, "new")
+    assert (real.read_text(), stat.S_IMODE(real.stat().st_mode)) == ("new\n", 0o640)
+    assert (tmp_path / "folder" / "new").read_text() == "new\n"
+    assert link.is_symlink()
+    assert dangling.is_symlink()
+    assert names(tmp_path) == ["dangling", "folder", "link", "real"]
+
+
+def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(BadInput, match="cannot be written"):
+        write_text(tmp_path / "a" / "file", "x")
+
+
+def test_a_pipe_is_written_through(tmp_path: Path) -> None:
+    pipe, got = tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
+    reader.start()
+    kvbound("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", pipe)
+    reader.join(30)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert got[0].startswith('{"format": "kvbound-schedule"')
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_a_device_is_written_through(tmp_path: Path) -> None:
+    """On copies of /dev/null and /dev/full, so that a mistake here harms nobody."""
+    null, full = tmp_path / "null", tmp_path / "full"
+    try:
+        os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        os.mknod(full, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        null.write_text("x")
+    except OSError:
+        pytest.skip("this user may make no devices here")
+    check_writable(null, full)
+    write_text(null, "{}")
+    with pytest.raises(BadInput, match="full: cannot be written: No space left on device"):
+        write_bytes(full, b"{}")
+    assert stat.S_ISCHR(null.stat().st_mode)
+    assert stat.S_ISCHR(full.stat().st_mode)
+    assert names(tmp_path) == ["full", "null"]
+
+
+@pytest.mark.parametrize("length", [245, 255])
+def test_names_as_long_as_a_name_may_be(tmp_path: Path, length: int) -> None:
+    write_text(tmp_path / LONGEST[:length], "x")
+    style.save(Figure(), tmp_path / f"{LONGEST[: length - 4]}.svg")
+    assert [len(name) for name in names(tmp_path)] == [length, length]
+
+
+def test_a_name_too_long_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be written: File name too long"):
+        write_text(tmp_path / f"{LONGEST}n", "x")
+    check_writable(tmp_path / f"{LONGEST}n")
+    assert names(tmp_path) == []
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = tmp_path / "a.svg"
+    style.save(Figure(), picture)
+    before = picture.read_bytes()
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with suppress(ZeroDivisionError), writing(picture) as file:
+        file.write("half of it")
+        raise ZeroDivisionError
+    monkeypatch.setattr("pathlib.Path.replace", fails)
+    with pytest.raises(BadInput, match=r"a.svg: cannot be written: No space left on device"):
+        style.save(Figure(), picture)
+    assert picture.read_bytes() == before
+    assert names(tmp_path) == ["a.svg"]
+
+
+def test_a_database_is_a_regular_file(tmp_path: Path) -> None:
+    (tmp_path / "real").touch()
+    (tmp_path / "link").symlink_to("real")
+    check_database(tmp_path / "real", tmp_path / "link", tmp_path / "none")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/null")):
+        with pytest.raises(BadInput, match=f"^{path}: a database is a regular file, and this is none"):
+            check_database(path)
+
+
+# --- standard output
+
+
+def printed(out: TextIO | None, *arguments: str) -> int:
+    """Run `kvbound ARGUMENTS` in this process with that standard output; return its exit code."""
+    with (
+        mock.patch.object(sys, "argv", ["kvbound", *arguments]),
+        mock.patch.object(sys, "stdout", out),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    return int(str(ended.value.code))
+
+
+def test_standard_output_that_takes_nothing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (("show", "mars-figure1"), ("show", "mars-figure1", "--json", "-")):
+        with Path("/dev/full").open("w") as full:
+            assert printed(full, *arguments) == 2
+        assert capsys.readouterr().err == "kvbound: standard output: No space left on device\n"
+        assert printed(None, *arguments) == 2
+        assert capsys.readouterr().err == "kvbound: standard output: Bad file descriptor\n"
+
+
+def test_whoever_stops_reading_has_seen_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    reading, writing_end = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing_end, "w") as out:
+        assert printed(out, "policies") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_standard_input_that_is_closed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    said = kvbound("show", "-", code=2).stderr
+    assert said == "kvbound: standard input: cannot be read: Bad file descriptor\n"
+
+
+def test_standard_output_by_another_name(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as out:
+        arguments = ("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", f"/dev/fd/{out.fileno()}")
+        assert printed(out, *arguments) == 0
+    text = (tmp_path / "out").read_text()
+    assert text.startswith('{"format": "kvbound-schedule"')
+    assert "fcfs" in text, "the table comes after it"
+
+
+def test_nothing_printed_is_a_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    console = people_console()
+    console.print("\x1b[31mred\x07 [/bold] :smile: [red]")
+    console.print(table(("\x1b[1mhead",), [("\x9b2J\x1b]0;title\x07[/x]",)]))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["?[31mred? [/bold] :smile: [red]", "?[1mhead", "?2J?]0;title?[/x]"]
+    instance = tmp_path / "i.json"
+    instance.write_text(builtin_instance("mars-figure1").replace(name="[/bold] :x: [red]").to_json())
+    assert kvbound("show", instance).stdout.startswith("[/bold] :x: [red]")
+    assert kvbound("show", "\x1b[31m", code=2).stderr.isascii()
+    assert "\x1b" not in kvbound("sweep", "\x1b[31m.toml", code=2).stderr

@@ -1,0 +1,378 @@
+"""The report of `kvbound compare --html`: what it shows, that it is whole and harmless, and that a browser shows it."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from kvbound.comparison import Comparison
+from kvbound.comparison import compare as compare_policies
+from kvbound.report import bars, chart, page
+from kvbound.report.bars import WORK, Bar, bars_of
+from kvbound.timeline import Interval, timeline
+from kvcore import Trace, verify_schedule
+from tests.support.browser import Browser, find_browser
+from tests.support.build import batch, instance, request, schedule
+from tests.support.commands import kvbound
+from tests.support.mars_schedules import PUBLISHED, mars
+from tests.support.random_schedules import random_instance, random_schedule
+from workloads.builtin import builtin_instance
+
+HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style></svg>&amp;", "ünï '\"` ${1}")
+
+
+class Reader(HTMLParser):
+    """The elements of a page with their attributes, its text, and the elements that were never closed."""
+
+    VOID = ("meta", "br", "hr", "img", "link", "input")
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def all(self, tag: str, kind: str | None = None) -> list[dict[str, str | None]]:
+        return [a for name, a in self.elements if name == tag and (kind is None or a.get("class") == kind)]
+
+    def tips(self) -> list[str]:
+        return [attributes["data-tip"] or "" for attributes in self.all("rect") if "data-tip" in attributes]
+
+
+@cache
+def compared() -> Comparison:
+    return compare_policies(mars(), ["fcfs", "mars-order"], "total-flow-time", "as-given", 30)
+
+
+@cache
+def html() -> str:
+    return compared().report().html()
+
+
+def hostile() -> Comparison:
+    made = instance(*(request(id, 2, 3) for id in HOSTILE), memory=12, batch_tokens=4)
+    made = made.replace(name="<script>alert('name')</script>")
+    return compare_policies(made, ["fcfs"], "total-flow-time", "as-given", 30, against=None)
+
+
+def random_traces() -> Iterator[Trace]:
+    for seed in range(40):
+        draw = random.Random(seed)
+        drawn = random_instance(draw)
+        yield verify_schedule(drawn, random_schedule(draw, drawn))
+
+
+# --- bars ------------------------------------------------------------------------------------------------------------
+
+
+def joined(lane: list[Bar]) -> list[Interval]:
+    """The bars as intervals, those of the same kind that follow each other as one."""
+    made: list[Interval] = []
+    for bar in lane:
+        if made and made[-1].kind == bar.kind and made[-1].end == bar.start:
+            made[-1] = made[-1]._replace(end=bar.end)
+        else:
+            made.append(Interval(bar.start, bar.end, bar.kind))
+    return made
+
+
+@pytest.mark.parametrize("cells", [0, 10**6])
+def test_bars_are_the_timeline_and_hold_all_the_work(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bars, "CELLS", cells)
+    several = Counter[bool]()
+    for trace in random_traces():
+        lanes = bars_of(trace)
+        assert {id: joined(lane) for id, lane in lanes.items()} == timeline(trace)
+        for done in trace.requests:
+            work = [bar for bar in lanes[done.request.id] if bar.kind in WORK]
+            assert sum(bar.tokens for bar in work) == sum(step.tokens for step in done.steps)
+            assert sum(bar.recomputed for bar in work) == sum(step.recomputed for step in done.steps)
+            several.update(bar.batches[0] < bar.batches[1] for bar in work)
+    assert several[False] > 0
+    assert (several[True] > 0) == (cells == 0)
+
+
+def test_the_kv_of_a_bar_is_that_of_the_trace() -> None:
+    seen = Counter[str]()
+    for trace in random_traces():
+        boundary = {batch.start: j for j, batch in enumerate(trace.batches)}
+        for id, lane in bars_of(trace).items():
+            for bar in lane:
+                seen[bar.kind] += 1
+                if bar.kind not in WORK and bar.start in boundary and not trace_moves(trace, boundary[bar.start]):
+                    state = trace.states(boundary[bar.start])[id]
+                    assert (bar.device, bar.host) == (state.device, state.host), (id, bar)
+    assert {"paused", "call-preserved", "waiting", "decode", "prefill"} <= set(seen)
+
+
+def trace_moves(trace: Trace, j: int) -> bool:
+    return any(move.batch == j for done in trace.requests for move in done.moves)
+
+
+def test_the_bars_of_a_published_schedule() -> None:
+    trace = verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars()))
+    assert bars_of(trace)["R3"] == [
+        Bar(0, 1, "waiting", 0, 0, 0),
+        Bar(1, 2, "prefill", 1, 0, 1, (1, 1), 1),
+        Bar(2, 3, "decode", 2, 0, 2, (2, 2), 1),
+        Bar(3, 4, "call-swapped", 0, 2, 0, call=1),
+        Bar(4, 5, "decode", 3, 0, 3, (4, 4), 1),
+    ]
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_every_request_schedule_and_proof() -> None:
+    found = Reader(html())
+    assert found.open == []
+    words = "\n".join(found.words)
+    lanes = Counter((attributes["aria-label"] or "").split(":")[0] for attributes in found.all("g", "lane"))
+    assert lanes == {"R1": 4, "R2": 4, "R3": 4}  # two policies and two optima
+    for text in ("fcfs", "mars-order", "optimum, as given", "optimum, free", "29 is proved optimal", "max-flow-time",
+                 "latency p99", "recomputation", "whatever the number of batches", mars().sha256):  # fmt: skip
+        assert text in words
+    assert len(found.all("path", "device")) == len(found.all("line", "limit")) == 4
+    assert len(found.all("svg", "ladder")) == 1
+
+
+def test_a_bar_says_what_it_is() -> None:
+    trace = next(run.trace for run in compared().policies if run.row["policy"] == "fcfs")
+    prefill = next(bar for bar in bars_of(trace)["R1"] if bar.kind == "prefill")
+    tip = next(tip for tip in Reader(html()).tips() if tip.startswith("R1: prefill"))
+    assert tip.splitlines() == [
+        "R1: prefill", "batch 0: 1 token", f"its KV: {prefill.device} on the device, 0 on the host",
+        "device memory: 1 of 6", "ticks 0 to 1",
+    ]  # fmt: skip
+
+
+def test_times_are_in_seconds_too_where_a_tick_is_none() -> None:
+    trace = verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars()))
+    assert chart.span_in_words(2, 5, trace) == "ticks 2 to 5"
+    slow = replace(trace, instance=trace.instance.replace(tick_seconds="1/1000"))
+    assert chart.span_in_words(2, 5, slow) == "ticks 2 to 5 (0.002 to 0.005 s)"
+
+
+def test_the_page_is_whole_and_asks_for_nothing() -> None:
+    found = Reader(html())
+    ids = Counter(attributes["id"] for _, attributes in found.elements if "id" in attributes)
+    assert ids
+    assert max(ids.values()) == 1
+    used = set(re.findall(r"(?:url\(|href=\")#([^\")]+)", html()))
+    assert used
+    assert used <= set(ids)
+    assert re.findall(r"https?://|//[a-z]|@import|\bsrc=", html()) == []
+    assert "default-src 'none'" in str(found.all("meta"))
+
+
+def test_the_page_is_the_same_whenever_it_is_made() -> None:
+    slower = {kind: replace(optimum, seconds=optimum.seconds + 1) for kind, optimum in compared().optima.items()}
+    assert html() == replace(compared(), optima=slower).report().html()
+
+
+@pytest.mark.slow
+def test_two_runs_of_the_command_write_the_same_bytes(tmp_path: Path) -> None:
+    written = []
+    for seed in ("1", "2"):
+        out = tmp_path / f"{seed}.html"
+        command = [sys.executable, "-m", "kvbound", "compare", "mars-figure1", "--policies", "fcfs", "--html", out]
+        subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONHASHSEED": seed})
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+
+
+def test_names_stay_names() -> None:
+    found = Reader(hostile().report().html())
+    assert found.open == []
+    assert len(found.all("script")) == 1
+    assert found.all("img") == []
+    assert not any(name.startswith("on") for _, attributes in found.elements for name in attributes)
+    words = "\n".join(found.words)
+    for id in (*HOSTILE, "<script>alert('name')</script>"):
+        assert id in words
+        assert id in HOSTILE or words.count(id) == 2  # the title and the heading
+    assert {tip.split(": ")[0] for tip in found.tips()} >= set(HOSTILE)
+
+
+def test_many_requests_are_a_summary() -> None:
+    comparison = compare_policies(
+        builtin_instance("hindsight:n=300,M=300,P=10,seed=1"), ["fcfs"], "total-flow-time", "as-given", 1, against=None
+    )
+    found = Reader(comparison.report().html())
+    assert any("up to 200 requests are drawn, and here are 300" in words for words in found.words)
+    assert any("the first 200, of 300" in words for words in found.words)
+    assert found.all("g", "lane") == []
+
+
+def test_a_schedule_of_too_many_bars_is_named_but_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = [sum(map(len, bars_of(trace).values())) for _, trace in compared().schedules()]
+    most = max(numbers) - 1
+    monkeypatch.setattr(chart, "MOST_BARS", most)
+    found = Reader(compared().report().html())
+    assert f"Not drawn: {max(numbers)} bars, and up to {most} are." in found.words
+    assert len(found.all("svg", "chart")) == sum(number <= most for number in numbers) > 0
+
+
+def test_thousands_of_batches_are_drawn_as_their_runs() -> None:
+    made = instance(*(request(f"R{k}", 5, 3000) for k in range(5)), memory=20_000)
+    found = compare_policies(made, ["fcfs"], "total-flow-time", "as-given", 1, against=None).report().html()
+    assert len(found) < 200_000
+    assert any("batches 1 to 2,999: 2,999 tokens" in tip for tip in Reader(found).tips())
+
+
+def test_a_step_curve_ends_where_the_last_request_does() -> None:
+    made = instance(request("R1", 1, 2), memory=4)
+    trace = verify_schedule(made, schedule(made, batch(0, R1=1), batch(1, R1=1)))
+    drawn = chart.chart("one", trace, bars_of(trace), page.Frame.of([trace]))
+    path = next(element for element in drawn.iter("path") if element.get("class") == "device").get("d")
+    assert path is not None
+    assert path.endswith("H1010.00V128Z")
+
+
+@pytest.mark.parametrize(
+    ("end", "most", "expected"),
+    [(18, 10, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]), (3, 3, [0, 1, 2, 3]), (1, 1, [0, 1]), (0.3, 3, [0, 0.1, 0.2, 0.3]),
+     (1234, 10, [0, 200, 400, 600, 800, 1000, 1200])],
+)  # fmt: skip
+def test_numbers_at_an_axis_are_round(end: float, most: float, expected: list[float]) -> None:
+    assert chart.steps(end, most) == expected
+
+
+def test_the_command_writes_the_page(tmp_path: Path) -> None:
+    kvbound("compare", "mars-figure1", "--policies", "fcfs", "--no-optimum", "--html", tmp_path / "report.html")
+    written = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert written.startswith('<!doctype html>\n<html lang="en">')
+    assert "nothing to measure against was looked for" in written
+    failed = kvbound("compare", "mars-figure1", "--html", tmp_path / "no" / "report.html", code=2)
+    assert "report.html" in failed.stderr
+
+
+# --- in a browser ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = find_browser()
+    if program is None:
+        pytest.skip("no Chromium is installed, and KVBOUND_BROWSER names none")
+    started = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Browser:
+    (tmp_path / "report.html").write_text(html(), encoding="utf-8")
+    browser.open(tmp_path / "report.html")
+    return browser
+
+
+TIP = "document.getElementById('tip')"
+
+
+@pytest.mark.slow
+def test_a_browser_loads_it_from_disk_without_a_complaint(opened: Browser) -> None:
+    assert opened.value("document.querySelectorAll('svg.chart').length") == 4
+    assert opened.value("document.querySelector('svg.chart').getBoundingClientRect().height") > 100
+    assert [url for url in opened.requests() if not url.startswith("file://")] == []
+    assert len(opened.requests()) == 1
+    assert opened.complaints() == []
+
+
+@pytest.mark.slow
+def test_a_browser_would_complain(opened: Browser) -> None:
+    opened.value("console.error('on purpose')")
+    opened.value("void fetch('http://127.0.0.1:9/').catch(() => {})")
+    assert "on purpose" in str(opened.complaints())
+    assert "Content Security Policy" in str(opened.complaints())
+
+
+@pytest.mark.slow
+def test_pointing_at_a_bar_shows_what_it_is(opened: Browser) -> None:
+    assert opened.value(f"{TIP}.hidden") is True
+    opened.point("rect.call-swapped[data-tip]")
+    assert opened.value(f"{TIP}.hidden") is False
+    shown = opened.value(f"{TIP}.innerText").splitlines()
+    assert shown[0] == "R3: call, KV on host"
+    assert shown[1] == "call 1"
+    assert opened.value("document.querySelectorAll('.cursor[visibility=visible]').length") == 4
+    opened.point("rect.strip")
+    assert opened.value(f"{TIP}.innerText").startswith("memory\ndevice 1 of 6 tokens")
+    opened.point("h1")
+    assert opened.value(f"{TIP}.hidden") is True
+    assert opened.complaints() == []
+
+
+@pytest.mark.slow
+def test_the_arrow_keys_go_from_bar_to_bar(opened: Browser) -> None:
+    opened.value("document.querySelector('svg.chart').focus()")
+    opened.press("ArrowRight")
+    first = opened.value(f"{TIP}.innerText")
+    opened.press("ArrowRight")
+    assert opened.value(f"{TIP}.innerText") != first
+    opened.press("ArrowLeft")
+    assert opened.value(f"{TIP}.innerText") == first
+    opened.press("Escape")
+    assert opened.value(f"{TIP}.hidden") is True
+
+
+@pytest.mark.slow
+def test_it_is_dark_where_the_reader_wants_that(opened: Browser) -> None:
+    colours = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    seen = {}
+    for scheme in ("light", "dark"):
+        opened.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        seen[scheme] = opened.value(colours)
+    opened.call("Emulation.setEmulatedMedia", features=[])
+    assert seen["light"] == ["rgb(255, 255, 255)", "rgb(26, 26, 26)"]
+    assert seen["dark"] == ["rgb(22, 25, 29)", "rgb(232, 232, 232)"]
+
+
+@pytest.mark.slow
+def test_it_prints(opened: Browser) -> None:
+    printed = opened.pdf()
+    assert printed.startswith(b"%PDF-")
+    assert printed.rstrip().endswith(b"%%EOF")
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) >= 2
+    opened.call("Emulation.setDeviceMetricsOverride", width=718, height=1000, deviceScaleFactor=1, mobile=False)
+    opened.call("Emulation.setEmulatedMedia", media="print")
+    cut = "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth).length"
+    wide = opened.value(cut)
+    opened.call("Emulation.setEmulatedMedia", media="")
+    assert (wide, opened.value(cut) > 0) == (0, True)  # on the screen of a phone they scroll
+    opened.call("Emulation.clearDeviceMetricsOverride")
+    assert opened.complaints() == []
+
+
+@pytest.mark.slow
+def test_a_browser_runs_no_name(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "hostile.html").write_text(hostile().report().html(), encoding="utf-8")
+    browser.open(tmp_path / "hostile.html")
+    browser.point("rect.prefill[data-tip]")
+    assert browser.value(f"{TIP}.innerText").startswith(f"{HOSTILE[0]}: prefill")
+    assert browser.value("document.querySelectorAll('img, #tip *').length") == 0
+    assert browser.complaints() == []

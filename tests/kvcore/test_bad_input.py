@@ -1,0 +1,698 @@
+"""Whatever is wrong with a file is said in one clear line; what is written is read back equal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import random
+import re
+import tracemalloc
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from kvcore import BadInput, Batch, Instance, Machine, Request, Schedule, Segment, Slo, verify_schedule
+from kvcore.certificates import Certificate
+from kvcore.csv_table import read_rows
+from kvcore.files import MAX_BYTES, parse, read_instance, read_schedule, read_text, write_text
+from kvcore.instance import LIMIT
+from tests.support.mars_schedules import MARS, mars
+from tests.support.random_schedules import random_instance, random_schedule
+from workloads.builtin import builtin_instance
+
+DELETE = object()
+
+
+def mars_json() -> Any:
+    return json.loads(mars().to_json())
+
+
+def changed(*path: Any, to: Any) -> str:
+    """The text of the MARS instance with the value at `path` replaced, added or deleted."""
+    document = mars_json()
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    if to is DELETE:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = to
+    return json.dumps(document)
+
+
+def bad(text: str, message: str, model: type[BaseModel] = Instance) -> str:
+    """Assert that reading the text fails with one short line that holds the message (taken literally)."""
+    with pytest.raises(BadInput, match=re.escape(message)) as caught:
+        parse(model, text, "file.json")
+    return one_line(str(caught.value))
+
+
+def one_line(line: str) -> str:
+    assert line.startswith("file.json: ")
+    assert line.isprintable(), line
+    assert len(line) < 500, len(line)
+    return line
+
+
+# --- types and ranges --------------------------------------------------------------------------------------------
+
+COUNTS = [
+    ("requests", 0, "arrival"),
+    ("requests", 0, "segments", 0, "call", "duration"),
+    ("requests", 0, "segments", 0, "call", "returns"),
+    ("machine", "host_memory"),
+    ("cost", 0, "busy"),
+    ("cost", 0, "decode_kv"),
+]
+POSITIVES = [
+    ("machine", "memory"),
+    ("machine", "block"),
+    ("machine", "batch_tokens"),
+    ("machine", "prefill_tokens"),
+    ("machine", "batch_requests"),
+    ("cost", 0, "divisor"),
+    ("requests", 0, "prompt"),
+    ("requests", 0, "weight"),
+    ("requests", 0, "segments", 0, "decode"),
+    ("version",),
+]
+
+
+@pytest.mark.parametrize("path", COUNTS + POSITIVES, ids=lambda path: str(path[-1]))
+def test_integers_are_integers(path: tuple[Any, ...]) -> None:
+    for value, shown in (
+        (True, "true"), (1.0, "1.0"), ("1", '"1"'), (1.5, "1.5"), (1e400, None), (float("nan"), None),
+    ):  # fmt: skip
+        expected = f"Input should be a valid integer (it is {shown})" if shown else "is not a number that a file"
+        bad(changed(*path, to=value), expected)
+    bad(changed(*path, to=[]), f"{path[-1]}: Input should be a valid integer")
+
+
+@pytest.mark.parametrize("path", COUNTS + POSITIVES, ids=lambda path: str(path[-1]))
+def test_integers_are_in_their_range(path: tuple[Any, ...]) -> None:
+    least = 0 if path in COUNTS else 1
+    bad(changed(*path, to=least - 1), f"Input should be greater than or equal to {least} (it is {least - 1})")
+    for huge in (LIMIT + 1, 10**19, 10**400):
+        bad(changed(*path, to=huge), "Input should be less than or equal to")
+
+
+@pytest.mark.parametrize("switch", ["hybrid", "chunked", "evict", "partial", "pause"])
+def test_switches_are_booleans(switch: str) -> None:
+    for value in (0, 1, "true", None):
+        bad(changed("machine", switch, to=value), f"machine.{switch}: Input should be a valid boolean")
+
+
+def test_limits_may_be_null_and_nothing_else_may() -> None:
+    for limit in ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests"):
+        assert getattr(parse(Instance, changed("machine", limit, to=None), "x").machine, limit) is None
+    for path in (("machine", "block"), ("requests", 0, "prompt"), ("name",), ("requests",), ("cost",)):
+        bad(changed(*path, to=None), "(it is null)")
+
+
+def test_words_are_among_those_known() -> None:
+    bad(changed("format", to="kvbound-schedule"), "format: Input should be 'kvbound-instance'")
+    bad(changed("version", to=2), "version: Input should be less than or equal to 1 (it is 2)")
+    bad(changed("requests", 0, "segments", 0, "call", "handling", to="keep"), "or 'free' (it is \"keep\")")
+
+
+def test_lists_are_not_empty_and_are_lists() -> None:
+    bad(changed("requests", to=[]), "requests: Tuple should have at least 1 item")
+    bad(changed("requests", 0, "segments", to=[]), "requests[0].segments: Tuple should have at least 1 item")
+    bad(changed("cost", to=[]), "cost: Tuple should have at least 1 item")
+    bad(changed("requests", to={}), "requests: Input should be a valid array")
+    bad(changed("machine", to=[]), "machine: Input should be an object")
+
+
+# --- keys and names ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [(), ("machine",), ("requests", 0), ("requests", 0, "segments", 0), ("cost", 0)])
+def test_an_unknown_key(place: tuple[Any, ...]) -> None:
+    bad(changed(*place, "colour", to=1), "colour: unknown key (it is 1)")
+
+
+@pytest.mark.parametrize(
+    "path", [("machine",), ("machine", "memory"), ("requests",), ("requests", 0, "id"), ("requests", 0, "prompt"),
+             ("requests", 0, "segments"), ("requests", 0, "segments", 0, "decode")],
+)  # fmt: skip
+def test_a_missing_key(path: tuple[Any, ...]) -> None:
+    bad(changed(*path, to=DELETE), f"{path[-1]}: this key is missing")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("[{}, {}]", "file.json: Input should be an object"), ('{"x": [{}, {}]}', "file.json: x: unknown key")],
+)
+def test_pydantic_is_not_shown_what_it_would_refuse_whole_of_a_large_file(
+    text: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes objects of what it refuses: 50 bytes for each byte of a file of empty objects."""
+    monkeypatch.setattr("kvcore.files.LARGE", 0)
+    monkeypatch.setattr(Schedule, "model_validate_json", None)
+    with pytest.raises(BadInput, match=f"^{re.escape(why)}$"):
+        parse(Schedule, text, "file.json")
+
+
+def test_a_duplicate_key() -> None:
+    text = changed("machine", "memory", to=6)
+    bad(text.replace('"memory": 6', '"memory": 6, "memory": 7'), "the key 'memory' stands twice in one object")
+    many = ",".join(f'"k{i}":1' for i in range(100_000))
+    bad("{" + many + ',"k99999":2}', "the key 'k99999' stands twice")
+
+
+def test_names_are_short_and_printable() -> None:
+    bad(changed("requests", 0, "id", to=""), "requests[0].id: String should have at least 1 character")
+    bad(changed("requests", 0, "id", to="x" * 201), "requests[0].id: String should have at most 200 characters")
+    bad(changed("requests", 0, "id", to=5), "requests[0].id: Input should be a valid string (it is 5)")
+    for text in ("a\nb", "a\tb", "\x1b[31m", "a\u2028b", "\x00"):
+        bad(changed("requests", 0, "id", to=text), "requests[0].id: only printable characters")
+        bad(changed("name", to=text), "name: only printable characters")
+    assert parse(Instance, changed("requests", 0, "id", to="Anfrage 1 für Zoë"), "x").requests[0].id[-3:] == "Zoë"
+
+
+def test_a_key_or_value_that_would_break_the_line() -> None:
+    bad(changed("a\nb\x1b[31m" + "x" * 10_000, to=1), "a b?[31mxxx")
+    bad(changed("machine", "memory", to="a\nb\x1b" + "x" * 10_000), "machine.memory: Input should be a valid integer")
+    bad('{"a\\nb": 1, "a\\nb": 2}', "stands twice")
+
+
+# --- what the instance forbids -----------------------------------------------------------------------------------
+
+
+def test_two_requests_of_one_id() -> None:
+    bad(changed("requests", 0, "id", to="R2"), "two requests have the id R2")
+
+
+def test_calls_stand_between_segments() -> None:
+    bad(changed("requests", 1, "segments", 1, "call", to={"duration": 1}),
+        "requests[1]: request R2: the last segment must not end with a call")  # fmt: skip
+    bad(changed("requests", 1, "segments", 0, "call", to=None),
+        "request R2: segment 1 must end with a call (only the last has none)")  # fmt: skip
+
+
+def test_prefill_tokens_exceed_batch_tokens() -> None:
+    bad(changed("machine", "prefill_tokens", to=2), "machine: prefill_tokens 2 exceeds batch_tokens 1")
+    assert parse(Instance, changed("machine", "batch_tokens", to=2), "x").machine.prefill_limit == 1
+
+
+def one_request(machine: dict[str, Any], **request: Any) -> str:
+    request = {"id": "A", "prompt": 4, "segments": [{"decode": 1}]} | request
+    return json.dumps({"machine": {"memory": None} | machine, "requests": [request]})
+
+
+def test_a_request_that_never_fits_the_device() -> None:
+    three = {"segments": [{"decode": 3}]}
+    parse(Instance, one_request({"memory": 6}, **three), "x")
+    bad(one_request({"memory": 5}, **three), "request A can never fit: its last token needs 6 tokens of KV (6 blocks")
+    parse(Instance, one_request({"memory": 8, "block": 4}, **three), "x")
+    bad(one_request({"memory": 7, "block": 4}, **three), "6 tokens of KV (2 blocks of 4), memory is 7")
+    bad(one_request({"memory": 3, "block": 4}, prompt=1), "1 tokens of KV (1 blocks of 4), memory is 3")
+
+
+def test_a_prompt_that_never_fits_a_batch() -> None:
+    parse(Instance, one_request({"batch_tokens": 4, "chunked": False}), "x")
+    parse(Instance, one_request({"batch_tokens": 3, "chunked": True}), "x")
+    bad(one_request({"batch_tokens": 3, "chunked": False}),
+        "request A can never fit: its prompt is a prefill of 4 tokens, a batch takes 3 and prefills are not chunked",
+        )  # fmt: skip
+    bad(one_request({"batch_tokens": 9, "prefill_tokens": 3, "chunked": False}), "a batch takes 3")
+
+
+def calling(handling: str, returns: int = 2) -> list[dict[str, Any]]:
+    return [{"decode": 2, "call": {"duration": 1, "returns": returns, "handling": handling}}, {"decode": 1}]
+
+
+def test_a_refill_that_never_fits_a_batch() -> None:
+    """At the call 4 + 2 - 1 tokens are held; the refill is of these, the last generated one, and the 2 returned."""
+    parse(Instance, one_request({"batch_tokens": 8, "chunked": False}, segments=calling("discard")), "x")
+    text = one_request({"batch_tokens": 7, "chunked": False}, segments=calling("discard"))
+    bad(text, "the refill after call 1 is a prefill of 8 tokens, a batch takes 7")
+    for handling in ("preserve", "swap", "free"):
+        machine = {"batch_tokens": 7, "chunked": False, "host_memory": None}
+        parse(Instance, one_request(machine, segments=calling(handling)), "x")
+
+
+def test_returned_tokens_that_never_fit_a_batch() -> None:
+    for handling in ("preserve", "free"):
+        machine = {"batch_tokens": 4, "chunked": False}
+        parse(Instance, one_request(machine, segments=calling(handling, returns=3)), "x")
+        text = one_request(machine, segments=calling(handling, returns=4))
+        bad(text, "what call 1 returns is a prefill of 5 tokens, a batch takes 4")
+
+
+def test_a_swap_that_never_fits_the_host() -> None:
+    parse(Instance, one_request({"host_memory": 5}, segments=calling("swap")), "x")
+    text = one_request({"host_memory": 4}, segments=calling("swap"))
+    bad(text, "request A can never fit: call 1 swaps out 5 tokens, host_memory is 4")
+    parse(Instance, one_request({"host_memory": 4}, segments=calling("free")), "x")
+
+
+@pytest.mark.parametrize(
+    ("machine", "segments", "rules", "repair"),
+    [
+        ({"memory": 5}, [{"decode": 3}], r"\(rule R6\); it takes a memory of 6$", {"memory": 6}),
+        ({"memory": 7, "block": 4}, [{"decode": 3}], r"\(rule R6\); it takes a memory of 8$", {"memory": 8}),
+        (
+            {"prefill_tokens": 3, "chunked": False},
+            [{"decode": 1}],
+            r"\(rules R3 and R5\); it takes a prefill budget of 4, or chunked$",
+            {"prefill_tokens": 4},
+        ),
+        (
+            {"batch_tokens": 7, "chunked": False},
+            calling("discard"),
+            r"refill after call 1 .*\(rules R3 and R5\); it takes a prefill budget of 8, or chunked$",
+            {"chunked": True},
+        ),
+        (
+            {"batch_tokens": 4, "chunked": False},
+            calling("preserve", returns=4),
+            r"what call 1 returns .*\(rules R3 and R5\); it takes a prefill budget of 5, or chunked$",
+            {"batch_tokens": 5},
+        ),
+        (
+            {"host_memory": 4},
+            calling("swap"),
+            r"call 1 swaps out 5 tokens.*\(rules R7 and R9\); it takes a host_memory of 5, or another handling$",
+            {"host_memory": 5},
+        ),
+    ],
+)
+def test_what_can_never_fit_names_its_rules_and_the_least_repair(machine, segments, rules, repair) -> None:
+    text = one_request(machine, segments=segments)
+    with pytest.raises(BadInput, match=rules):
+        parse(Instance, text, "x")
+    parse(Instance, one_request(machine | repair, segments=segments), "x")
+
+
+def test_the_smallest_conflict_is_one_request_or_one_call_of_it() -> None:
+    """Of several requests and calls, the line names the one to blame; with another handling, all is well."""
+    calls = [*calling("free")[:1], *calling("swap")]
+    fine = {"id": "B", "prompt": 1, "segments": [{"decode": 1}]}
+    blamed = {"id": "A", "prompt": 4, "segments": calls}
+    machine = {"memory": None, "host_memory": 8}
+    bad(json.dumps({"machine": machine, "requests": [fine, blamed]}), "request A can never fit: call 2 swaps out 9")
+    calls[1]["call"]["handling"] = "preserve"
+    parse(Instance, json.dumps({"machine": machine, "requests": [fine, blamed]}), "x")
+
+
+# --- fractions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("0", 'must be above 0 (it is "0")'),
+        (0, "must be above 0"),
+        (-1, "must be above 0"),
+        ("-1/2", "give an integer or a fraction in text"),
+        ("1/0", "not a fraction: '1/0'"),
+        ("1.5", "give an integer or a fraction in text"),
+        (1.5, 'give an integer or a fraction in text, such as "3/2" (it is 1.5)'),
+        (1.0, "give an integer or a fraction in text"),
+        (True, "give an integer or a fraction in text"),
+        (None, "give an integer or a fraction in text"),
+        ("x", "give an integer or a fraction in text"),
+        ("", "give an integer or a fraction in text"),
+        (" 1/2", "give an integer or a fraction in text"),
+        ("1/2/3", "give an integer or a fraction in text"),
+        ("1_0", "give an integer or a fraction in text"),
+        ("1e3", "give an integer or a fraction in text"),
+        ("1" * 41, "a fraction in text has at most 40 characters"),
+        ("1" * 10**6, "a fraction in text has at most 40 characters"),
+        (10**400, f"its numerator and denominator are at most {LIMIT}"),
+        (f"1/{LIMIT + 1}", f"its numerator and denominator are at most {LIMIT}"),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_what_is_no_positive_fraction(value: Any, message: str) -> None:
+    bad(changed("tick_seconds", to=value), f"tick_seconds: {message}")
+    if value is not None:
+        bad(changed("requests", 0, "slo", to={"tpot": value}), f"requests[0].slo.tpot: {message}")
+
+
+def test_fractions_in_text_are_exact() -> None:
+    for text, value in (("3/2", Fraction(3, 2)), ("6/4", Fraction(3, 2)), ("2", Fraction(2)), (2, Fraction(2))):
+        assert parse(Instance, changed("tick_seconds", to=text), "x").tick_seconds == value
+    assert parse(Instance, changed("tick_seconds", to=f"{LIMIT}/{LIMIT - 1}"), "x").tick_seconds > 1
+
+
+# --- what is no JSON ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [Instance, Schedule])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON: Expecting value (line 1, column 1)"),
+        ("  \n\n", "not JSON: Expecting value"),
+        ("{'a': 1}", "not JSON: Expecting property name"),
+        ('{"a": 1} x', "not JSON: Extra data (line 1, column 10)"),
+        ("\ufeff{}", "not JSON: Unexpected UTF-8 BOM"),
+        ("null", "Input should be an object"),
+        ("[1, 2]", "Input should be an object"),
+        ("1e400", "Input should be an object"),
+        ('{"version": NaN}', "NaN is not a number that a file may hold"),
+        ('{"version": -Infinity}', "-Infinity is not a number that a file may hold"),
+        ('{"version": ' + "1" * 5000 + "}", "Exceeds the limit (4300 digits)"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        ('{"name":' + "[" * 300 + "]" * 300 + "}", "recursion limit exceeded"),
+        ('{"name": "\\ud800"}', "Invalid JSON: unexpected end of hex escape"),
+        ('{"name": "a\nb"}', "not JSON: Invalid control character"),
+    ],
+    ids=lambda value: value[:14] if isinstance(value, str) else value.__name__,
+)
+def test_what_is_no_json_object(model: type[BaseModel], text: str, message: str) -> None:
+    assert "sys." not in bad(text, message, model)
+
+
+def test_a_number_beyond_floating_point() -> None:
+    text = changed("machine", "memory", to=6)
+    bad(text.replace('"memory": 6', '"memory": 1e400'), "machine.memory: Input should be a valid integer")
+
+
+def test_every_truncation_of_a_file() -> None:
+    text = mars().to_json(indent=None)
+    for length in range(0, len(text), 7):
+        bad(text[:length], "not JSON")
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def refused(path: Path, message: str) -> None:
+    for reader in (read_instance, read_schedule):
+        with pytest.raises(BadInput, match=re.escape(message)) as caught:
+            reader(path)
+        one_line(str(caught.value).replace(str(path), "file.json"))
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    refused(tmp_path / "none.json", "cannot be read: No such file or directory")
+    refused(tmp_path, "cannot be read: Is a directory")
+
+
+def test_files_that_hold_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    refused(path, "not JSON: Expecting value")
+    path.write_bytes(b"\x7fELF\x02\x01\xff\xfe")
+    refused(path, "not UTF-8 text (byte 6)")
+    path.write_bytes(b"PK\x03\x04")
+    refused(path, "not JSON")
+
+
+def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "huge.json"
+    path.touch()
+    os.truncate(path, 2**30)
+    tracemalloc.start()
+    try:
+        refused(path, "larger than 256 MiB")
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_of_exactly_the_limit_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvcore.files.MAX_BYTES", 2**20)
+    path = tmp_path / "file.json"
+    path.write_text(" " * 2**20)
+    assert len(read_text(path)) == 2**20
+    path.write_text(" " * (2**20 + 1))
+    refused(path, "larger than 1 MiB")
+    assert MAX_BYTES == 256 * 2**20
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(mars().to_json())
+    with path.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert read_instance("-") == mars()
+    with path.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        monkeypatch.setattr("kvcore.files.MAX_BYTES", 100)
+        with pytest.raises(BadInput, match="standard input: larger than"):
+            read_instance("-")
+
+
+def test_writing_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    write_text(target, "{}")
+    assert target.read_text() == "{}\n"
+    with pytest.raises(BadInput, match="cannot be written: No such file or directory"):
+        write_text(tmp_path / "none" / "out.json", "{}")
+    with pytest.raises(BadInput, match="cannot be written"):
+        write_text(tmp_path, "{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+# --- schedules ---------------------------------------------------------------------------------------------------
+
+
+UNITS = {
+    "empty batches": "{},",
+    "lists for batches": "[],",
+    "numbers for batches": "0,",
+    "texts for batches": '"",',
+    "wrong starts": '{"start":""},',
+    "unknown keys": '{"start":0,"a":0},',
+    "good batches": '{"start":0,"work":{"R1":1}},',
+    "good batches of many requests": '{"start":0,"work":{"R1":1,"R2":1,"R3":1}},',
+}
+"""What a schedule is full of."""
+
+
+@pytest.mark.parametrize("what", [*UNITS, "entries of one batch", "keys of one file", "digits"])
+def test_reading_takes_memory_in_proportion_to_the_file(what: str) -> None:
+    """About 20 bytes for a byte of the file."""
+    if what in UNITS:
+        text = (UNITS[what] * (2**18 // len(UNITS[what])))[:-1]
+    elif what == "entries of one batch":
+        text = '{"start":0,"work":{' + ",".join(f'"{k:x}":""' for k in range(2**15)) + "}}"
+    else:
+        text = "" if what == "keys of one file" else "1" * 2**18
+    more = "".join(f',"{k:x}":0' for k in range(2**15)) if what == "keys of one file" else ""
+    text = f'{{"instance_sha256":"x","batches":[{text}]{more}}}'
+    tracemalloc.start()
+    try:
+        if what.startswith("good"):
+            parse(Schedule, text, "x")
+        else:
+            with pytest.raises(BadInput):
+                parse(Schedule, text, "x")
+        assert tracemalloc.get_traced_memory()[1] < (20 if what.startswith("good") else 30) * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("header", "row"), [("a,b", "1,2"), ("a,b,c,d", ",,,1"), ("a,b", "12.5,tool")])
+def test_reading_a_table_takes_memory_in_proportion_to_the_file(tmp_path: Path, header: str, row: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(header + "\n" + f"{row}\n" * 20_000)
+    tracemalloc.start()
+    try:
+        rows = read_rows(path, header.split(","))
+        assert tracemalloc.get_traced_memory()[1] < 20 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+    assert [(last.line, last.text("b")) for last in rows][-1] == (20_001, row.split(",")[1])
+
+
+def test_a_part_of_a_batch_that_is_left_out_stays_empty() -> None:
+    batch = Batch(start=0, work={"R1": 1})
+    with pytest.raises(TypeError, match="a batch is not changed: make another one"):
+        batch.drop["R1"] = 1
+    assert batch == Batch(start=0, work={"R1": 1}, drop={}, swap_out={}, swap_in={})
+    assert pickle.loads(pickle.dumps(batch)) == batch
+
+
+def test_a_small_file_takes_no_memory_for_a_large_one(tmp_path: Path) -> None:
+    write_text(tmp_path / "i.json", mars().to_json())
+    tracemalloc.start()
+    try:
+        read_instance(tmp_path / "i.json")
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_bound_is_no_division_by_zero() -> None:
+    proof = {"kind": "alone"}
+    text = json.dumps({"instance_sha256": "0" * 64, "objective": "makespan", "bound": "5/0", "proof": proof})
+    bad(text, "bound: String should match pattern '^-?[0-9]+(/0*[1-9][0-9]*)?$' (it is \"5/0\")", Certificate)
+
+
+def test_the_first_of_thousands_of_unknown_keys_is_named() -> None:
+    keys = "".join(f',"k{k}":0' for k in range(2000))
+    bad('{"instance_sha256":"x","batches":[]' + keys + "}", "k0: unknown key", Schedule)
+
+
+def schedule_json(**batch: Any) -> str:
+    batches = [{"start": 0, "work": {"R1": 1}} | batch]
+    return json.dumps({"instance_sha256": mars().sha256, "batches": batches})
+
+
+@pytest.mark.parametrize("what", ["work", "drop", "swap_out", "swap_in"])
+def test_bad_tokens_in_a_schedule(what: str) -> None:
+    for value in (True, 1.0, "1", None, [1]):
+        bad(schedule_json(**{what: {"R1": value}}), f"batches[0].{what}.R1: Input should be a valid integer", Schedule)
+    bad(schedule_json(**{what: {"R1": 10**16}}), f"batches[0].{what}.R1: Input should be less than", Schedule)
+    bad(schedule_json(**{what: [["R1", 1]]}), f"batches[0].{what}: Input should be an object", Schedule)
+    bad(schedule_json(**{what: {"a\nb": 1}}), "only printable characters", Schedule)
+    bad(schedule_json(**{what: {"x" * 201: 1}}), "String should have at most 200 characters", Schedule)
+
+
+def test_bad_batches_in_a_schedule() -> None:
+    bad(schedule_json(start=0.5), "batches[0].start: Input should be a valid integer (it is 0.5)", Schedule)
+    bad(schedule_json(start=None), "batches[0].start: Input should be a valid integer (it is null)", Schedule)
+    bad(schedule_json(end=1), "batches[0].end: unknown key", Schedule)
+    bad('{"batches": []}', "instance_sha256: this key is missing", Schedule)
+    bad('{"instance_sha256": ""}', "batches: this key is missing", Schedule)
+    bad(schedule_json().replace('{"R1": 1}', '{"R1": 1, "R1": 1}'), "the key 'R1' stands twice", Schedule)
+    bad(mars().to_json(), "format: Input should be 'kvbound-schedule'", Schedule)
+
+
+def test_negative_numbers_in_a_schedule_are_for_the_referee() -> None:
+    assert parse(Schedule, schedule_json(start=-1, work={"R1": -3}), "x").batches[0].work == {"R1": -3}
+
+
+def test_a_schedule_for_another_instance() -> None:
+    other = builtin_instance("hindsight:n=3,M=10,seed=1")
+    with pytest.raises(BadInput, match=r"the schedule is for another instance \(its instance_sha256 is [0-9a-f]{12}"):
+        verify_schedule(other, MARS.schedule(mars()))
+    same_but_for_a_name = mars().replace(name="renamed")
+    with pytest.raises(BadInput, match=r"that of renamed is [0-9a-f]{12}\.\.\)"):
+        verify_schedule(same_but_for_a_name, MARS.schedule(mars()))
+
+
+# --- round trips and the hash ------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    for seed in range(40):
+        draw = random.Random(seed)
+        instance = random_instance(draw)
+        write_text(path, instance.to_json(indent=draw.choice([None, 1])))
+        again = read_instance(path)
+        assert (again, again.sha256) == (instance, instance.sha256)
+        schedule = random_schedule(draw, instance)
+        write_text(path, schedule.to_json())
+        assert read_schedule(path) == schedule
+
+
+def test_names_beyond_ascii_are_read_back_equal(tmp_path: Path) -> None:
+    instance = Instance(
+        name="größer ≥ 1 😀",
+        tick_seconds=Fraction(1, 3),
+        machine=Machine(memory=None),
+        requests=(Request(id='"quoted" \\ É', prompt=1, segments=(Segment(decode=1),), slo=Slo(tpot=Fraction(7, 3))),),
+    )
+    write_text(tmp_path / "file.json", instance.to_json())
+    assert read_instance(tmp_path / "file.json") == instance
+
+
+def reordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: reordered(value[key]) for key in reversed(value)}
+    return [reordered(item) for item in value] if isinstance(value, list) else value
+
+
+def without_defaults(value: Any) -> Any:
+    """Leave out every null, false or zero and the other defaults of the MARS instance (not what has no default)."""
+    defaults = {"hybrid": True, "chunked": True, "pause": True, "block": 1, "weight": 1, "divisor": 1, "version": 1,
+                "tick_seconds": "1", "format": "kvbound-instance"}  # fmt: skip
+    if isinstance(value, list):
+        return [without_defaults(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {k: v for k, v in value.items() if v not in (None, 0, False) and defaults.get(k) != v}
+    return {key: without_defaults(item) for key, item in kept.items()}
+
+
+def test_the_hash_does_not_depend_on_how_the_file_is_written() -> None:
+    document = mars_json()
+    shorter = without_defaults(document)
+    assert len(json.dumps(shorter)) < len(json.dumps(document)) / 2
+    for variant in (
+        json.dumps(reordered(document)),
+        json.dumps(document, indent=7),
+        json.dumps(document, separators=(",", ":")),
+        json.dumps(shorter),
+        json.dumps(document | {"tick_seconds": 1}),
+        json.dumps(document | {"tick_seconds": "2/2"}),
+    ):
+        assert parse(Instance, variant, "x").sha256 == mars().sha256
+
+
+def test_the_hash_is_that_of_the_canonical_json() -> None:
+    for instance in (mars(), *(random_instance(random.Random(seed)) for seed in range(5))):
+        document = json.loads(instance.to_json())
+        canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        assert instance.sha256 == hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, (*path, key))
+    else:
+        yield path, value
+
+
+def another(document: Any, path: tuple[Any, ...], value: Any) -> Instance:
+    """The instance with the value at `path` replaced by another one that is valid there."""
+    for other in (7, 2, True, False, None, "free", "other", {"ttft": 3}, {"knee": 1, "coefficient": 1}):
+        place = copy = json.loads(json.dumps(document))
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = other
+        if str(other) != str(value):
+            try:
+                return parse(Instance, json.dumps(copy), "x")
+            except BadInput:
+                continue
+    raise AssertionError(f"nothing else is valid at {path}")
+
+
+def test_the_hash_changes_with_any_value() -> None:
+    roomy = {"memory": 60, "host_memory": 60, "batch_tokens": 9, "prefill_tokens": 8}
+    document = mars_json() | {"machine": mars_json()["machine"] | roomy}
+    fixed = ("format", "version", "call", "coarsening")
+    hashes = [parse(Instance, json.dumps(document), "x").sha256]
+    for path, value in leaves(document):
+        if path[-1] not in fixed:
+            hashes.append(another(document, path, value).sha256)
+    assert len(set(hashes)) == len(hashes) > 50
+
+
+# --- the nouns in Python -----------------------------------------------------------------------------------------
+
+
+def test_nouns_made_in_python_are_checked_alike() -> None:
+    with pytest.raises(ValidationError, match="valid integer"):
+        Machine(memory=6.0)
+    with pytest.raises(ValidationError, match="valid integer"):
+        Segment(decode=True)
+    with pytest.raises(ValidationError, match="frozen"):
+        mars().machine.memory = 7
+    with pytest.raises(ValidationError, match="can never fit"):
+        mars().replace(machine=mars().machine.replace(memory=5))
+    with pytest.raises(ValidationError, match="valid integer"):
+        Batch(start="0")
+
+
+def test_replace_forgets_what_was_cached() -> None:
+    before = mars()
+    assert before.sha256 != before.replace(name="other").sha256
+    assert before.replace(requests=before.requests[:1]).index == {"R1": 0}
+    assert {call.handling for request in before.with_free_calls().requests for call in request.calls} == {"free"}

@@ -1,0 +1,360 @@
+"""The checker of certificates: what it proves is true, whatever the file says; and the commands that use it."""
+
+import json
+import random
+from fractions import Fraction
+from types import SimpleNamespace
+
+import pytest
+
+import bounds
+import solvers
+from formulations.chains import chains, least_times
+from kvcore import OBJECTIVES, BadInput, Call, Instance, Machine, Request, Segment
+from kvcore.certificates import (
+    Alone,
+    Certificate,
+    Coarse,
+    InvalidCertificate,
+    Parts,
+    Prices,
+    certify,
+    read_certificate,
+    verify_certificate,
+)
+from kvcore.certificates.kinds import Part
+from kvcore.certificates.least import least_batches, needs
+from kvcore.files import parse
+from solvers.ladder import climb, stronger
+from tests.support.commands import kvbound
+from tests.support.few import few
+from tests.support.optima import optima
+from tests.support.random_proofs import PRICEABLE, random_prices
+from tests.support.tiny_instances import PROFILES, tiny_instance
+from workloads import builtin
+
+NEVER = float("inf")
+MARS = builtin.builtin_instance("mars-figure1")
+
+
+def read(text):
+    return parse(Certificate, text, "c.json")
+
+
+def test_a_certificate_is_read_back_and_verified():
+    for objective in OBJECTIVES:
+        rung = bounds.bound(MARS, objective, time_limit=NEVER)
+        again = read(rung.certificate.to_json())
+        assert again == rung.certificate
+        assert verify_certificate(MARS, again) == rung.bound
+
+
+def test_a_weaker_claim_is_verified_and_a_stronger_one_refused():
+    rung = bounds.bound(MARS, "total-flow-time", method="prices")
+    assert rung.bound == 28
+    assert verify_certificate(MARS, rung.certificate.replace(bound="27")) == 28
+    with pytest.raises(InvalidCertificate, match="claims 29, but proves 28 only"):
+        verify_certificate(MARS, rung.certificate.replace(bound="29"))
+    with pytest.raises(InvalidCertificate, match="claims 57/2, but proves 28 only"):
+        verify_certificate(MARS, rung.certificate.replace(bound="57/2"))
+
+
+def test_it_is_of_one_instance():
+    certificate = bounds.bound(MARS).certificate
+    with pytest.raises(InvalidCertificate, match="of another instance"):
+        verify_certificate(MARS.with_free_calls(), certificate)
+
+
+def test_the_objective_is_one():
+    with pytest.raises(BadInput, match="no objective is called"):
+        verify_certificate(MARS, bounds.bound(MARS).certificate.replace(objective="beauty"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"proof": {"kind": "belief"}}, "belief"),
+        ({"proof": {"kind": "alone", "why": "trust me"}}, "unknown key"),
+        ({"bound": "28.0"}, "pattern"),
+        ({"bound": 28}, "string"),
+        ({"version": 2}, "less than or equal to 1"),
+        ({"instance_sha256": "no"}, "pattern"),
+        ({"proof": {"kind": "prices", "scale": 0, "slots": 5}}, "greater than or equal to 1"),
+        ({"proof": {"kind": "prices", "scale": 1, "slots": 10**12}}, "less than or equal to"),
+        ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [-1]}}, "greater than or equal to 0"),
+        ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [0.5]}}, "integer"),
+        ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [True]}}, "integer"),
+        ({"proof": {"kind": "parts", "parts": []}}, "at least 1 item"),
+        ({"proof": {"kind": "exhaustive", "states": 0}}, "greater than or equal to 1"),
+        ({"proof": {"kind": "exhaustive", "states": 10**6}}, "less than or equal to 100000"),
+    ],
+)
+def test_what_is_no_certificate_file(changes, message):
+    document = json.loads(bounds.bound(MARS).certificate.to_json()) | changes
+    with pytest.raises(BadInput, match=message) as caught:
+        read(json.dumps(document))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_proof_may_be_nested_but_not_too_deeply():
+    proof = {"kind": "alone"}
+    for _ in range(5):
+        proof = {"kind": "parts", "parts": [{"requests": [0], "proof": proof}]}
+    document = json.loads(bounds.bound(MARS).certificate.to_json()) | {"proof": proof, "bound": "8"}
+    assert verify_certificate(MARS, read(json.dumps(document))) == 8
+    for _ in range(2000):
+        proof = {"kind": "parts", "parts": [{"requests": [0], "proof": proof}]}
+    text = certify(MARS, "makespan", Alone()).to_json().replace('{"kind":"alone"}', nested(2000))
+    with pytest.raises((BadInput, InvalidCertificate), match=r"deep|recurs"):
+        verify_certificate(MARS, read(text))
+
+
+def nested(depth):
+    inner = '{"kind":"alone"}'
+    return '{"kind":"parts","parts":[{"requests":[0],"proof":' * depth + inner + "}]}" * depth
+
+
+@pytest.mark.parametrize("chosen", [((0, 0),), ((0, 1), (1, 2)), ((0, 3),)])
+def test_parts_are_disjoint_and_there(chosen):
+    parts = Parts(parts=tuple(Part(requests=requests, proof=Alone()) for requests in chosen))
+    with pytest.raises(InvalidCertificate, match="different requests of the instance"):
+        parts.value(MARS, "total-flow-time")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_alone_counts_as_chains_do(profile):
+    for seed in range(30):
+        instance = tiny_instance(seed, **PROFILES[profile])
+        for chain in chains(instance):
+            assert least_batches(instance.machine, chain.request) == (chain.steps[1], chain.batches)
+            assert needs(instance.machine, chain.request) == (chain.context, chain.steps, chain.waits, chain.ends)
+        times = [least_times(instance, chain) for chain in chains(instance)]
+        assert Alone().value(instance, "max-flow-time") == max(time[-1] for time in times)
+        assert Alone().value(instance, "total-ttft") == sum(time[1] for time in times)
+
+
+def test_sums_of_thousands_of_fractions_are_rounded_down():
+    draw = random.Random(0)
+    requests = [Request(id=f"R{i}", prompt=2, segments=(Segment(decode=draw.randint(1, 2000)),)) for i in range(1500)]
+    many = Instance(name="many", machine=Machine(memory=5000, chunked=False), requests=tuple(requests))
+    certificate = certify(many, "normalized-latency", Alone())
+    exact = Alone().value(many, "normalized-latency")
+    assert exact - Fraction(1, 10**17) < certificate.value <= exact
+    assert verify_certificate(many, certificate) == certificate.value
+
+
+def test_sums_of_fractions_stay_short():
+    """One after another, 100 tokens-a-request counts of 50 bits would make a denominator of 5,000."""
+    segments = [(Segment(decode=10**15 - 2 - i, call=Call(duration=1)), Segment(decode=1)) for i in range(100)]
+    requests = tuple(Request(id=f"R{i}", prompt=1, segments=each) for i, each in enumerate(segments))
+    many = Instance(machine=Machine(memory=None), requests=requests)
+    for proof in (Alone(), Parts(parts=tuple(Part(requests=(i,), proof=Alone()) for i in range(100)))):
+        found = proof.value(many, "normalized-latency")
+        assert found.denominator <= 10**40
+        assert 100 < found < 100 + Fraction(101, 10**15)
+
+
+def test_parts_add_up_or_the_largest_counts():
+    parts = Parts(parts=tuple(Part(requests=(i,), proof=Alone()) for i in range(3)))
+    for objective in OBJECTIVES:
+        if objective != "busy-time":
+            assert parts.value(MARS, objective) == Alone().value(MARS, objective)
+
+
+def test_parts_are_not_proved_with_evictions():
+    evicting = MARS.replace(machine=MARS.machine.replace(evict=True))
+    with pytest.raises(InvalidCertificate, match="evicts outside calls"):
+        Parts(parts=(Part(requests=(0,), proof=Alone()),)).value(evicting, "makespan")
+
+
+def test_coarse_is_what_relax_proves():
+    sample = builtin.builtin_instance("infercept-sample:k=3").replace(coarsening=None)
+    proof = Coarse(block_tokens=2, slot_ticks=2, proof=Alone())
+    assert 0 < proof.value(sample, "total-flow-time") <= Alone().value(sample, "total-flow-time")
+    with pytest.raises(InvalidCertificate, match="no bound on total-ttft carries over"):
+        proof.value(sample, "total-ttft")
+    with pytest.raises(InvalidCertificate, match="coarse already"):
+        Coarse(block_tokens=2, slot_ticks=2, proof=proof).value(sample, "total-flow-time")
+
+
+def questions(profile, seeds):
+    """Tiny instances, all objectives in turn, and the optimum."""
+    for _, instance, objective, optimum in optima(profile, seeds, list(OBJECTIVES), max_states=1000):
+        yield instance, objective, optimum
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_method_proves_more_than_the_optimum(profile):
+    asked = 0
+    for instance, objective, optimum in questions(profile, few(range(8), 4)):
+        for rung in bounds.climb(instance, objective, time_limit=NEVER):
+            assert rung.bound is None or rung.bound <= optimum, (instance.name, objective, rung.method)
+            asked += rung.bound is not None
+    assert asked >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_method_proves_more_than_the_optimum_at_length(profile):
+    for instance, objective, optimum in questions(profile, range(8, 160)):
+        for rung in bounds.climb(instance, objective, time_limit=NEVER):
+            assert rung.bound is None or rung.bound <= optimum, (instance.name, objective, rung.method)
+
+
+def mutate(draw, node):
+    """Change one random number or list in a document of lists and dictionaries."""
+    spots = []
+
+    def walk(at):
+        items = at.items() if isinstance(at, dict) else enumerate(at)
+        for key, value in items:
+            if isinstance(value, dict | list):
+                walk(value)
+            if not isinstance(value, dict | str):
+                spots.append((at, key))
+
+    walk(node)
+    at, key = draw.choice([*spots, ({"none": 0}, "none")])
+    if isinstance(at[key], list):
+        at[key] = draw.choice([[], at[key][1:], at[key] * 2, at[key] + [0], at[key][::-1]])
+    elif isinstance(at[key], int):
+        at[key] = draw.choice([0, 1, at[key] + 1, at[key] - 1, at[key] * 2, at[key] // 2, -at[key], 2**40, 2**70])
+
+
+def judged(instance, text):
+    """What a certificate file proves, or None and why not."""
+    try:
+        return verify_certificate(instance, read(text)), ""
+    except (BadInput, InvalidCertificate) as reason:
+        return None, str(reason)
+
+
+def fuzz(seeds, rounds):
+    """Mutate certificates of tiny instances; return how many still verified, and how many were refused."""
+    verified = refused = 0
+    for instance, objective, optimum in questions("any", seeds):
+        made = [rung.certificate for rung in bounds.climb(instance, objective, time_limit=NEVER) if rung.certificate]
+        for k in range(rounds):
+            draw = random.Random(k)
+            document = json.loads(draw.choice(made).to_json())
+            for _ in range(draw.choice([1, 1, 2, 5])):
+                mutate(draw, document["proof"])
+            document["bound"] = str(draw.choice([0, 1, optimum if isinstance(optimum, int) else 1]))
+            proved, reason = judged(instance, json.dumps(document))
+            assert proved is None or proved <= optimum, document
+            assert len(reason.splitlines()) == (proved is None)
+            verified, refused = verified + (proved is not None), refused + (proved is None)
+    return verified, refused
+
+
+def test_a_mutated_certificate_proves_nothing_false():
+    verified, refused = fuzz(few(range(12)), 60)
+    assert verified > 30
+    assert refused > 15
+
+
+@pytest.mark.slow
+def test_a_mutated_certificate_proves_nothing_false_at_length():
+    verified, refused = fuzz(range(12, 150), 300)
+    assert min(verified, refused) > 3000
+
+
+def test_prices_of_parts_prove_as_much_as_their_parts():
+    instance = tiny_instance(3, **PROFILES["no-calls"] | PRICEABLE)
+    draw = random.Random(1)
+    whole = range(len(instance.requests))
+    parts = [Part(requests=(i,), proof=random_prices(draw, instance)) for i in whole]
+    total = sum(part.proof.value(part.instance(instance), "total-flow-time") for part in parts)
+    assert Parts(parts=tuple(parts)).value(instance, "total-flow-time") == total
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_bound_writes_a_certificate_that_verify_accepts(tmp_path):
+    file = tmp_path / "c.json"
+    shown = kvbound("bound", "mars-figure1", "--certificate", file)
+    assert "the best, 29, is by exhaustive" in shown.stdout
+    assert (
+        "valid: total-flow-time of mars-figure1 is at least 29"
+        in kvbound("verify", "mars-figure1", "--certificate", file).stdout
+    )
+    answer = json.loads(kvbound("verify", "mars-figure1", "--certificate", file, "--json", "-").stdout)
+    assert (answer["valid"], answer["bound"], answer["kind"]) == (True, "29", "exhaustive")
+
+
+def test_bound_as_json():
+    row = json.loads(kvbound("bound", "mars-figure1", "--handling", "free", "--json", "-").stdout)
+    assert (row["status"], row["bound"], row["bound_kind"]) == ("bound-only", 27, "certificate")
+    assert row["horizon"]["sufficient"]
+    assert [rung["method"] for rung in row["ladder"]] == list(bounds.METHODS)
+
+
+def test_a_certificate_of_free_calls_is_recognised(tmp_path):
+    file = tmp_path / "c.json"
+    kvbound("bound", "mars-figure1", "--handling", "free", "--certificate", file)
+    assert "at least 27" in kvbound("verify", "mars-figure1", "--certificate", file).stdout
+
+
+def test_a_false_certificate_fails(tmp_path):
+    file = tmp_path / "c.json"
+    kvbound("bound", "mars-figure1", "--method", "prices", "--certificate", file)
+    file.write_text(read_certificate(file).replace(bound="30").to_json())
+    failed = kvbound("verify", "mars-figure1", "--certificate", file, code=1)
+    assert failed.stdout == "invalid: it claims 30, but proves 28 only\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["verify", "mars-figure1"], "--schedule S.json or --certificate C.json, one of them"),
+        (["verify", "mars-figure1", "--certificate", "no.json"], "no.json: cannot be read"),
+        (["bound", "mars-figure1", "--method", "magic"], "no bound is called 'magic'; there are auto, alone"),
+        (["bound", "mars-figure1", "--method", "windows"], "more than half of the memory"),
+        (["bound", "mars-figure1", "--objective", "beauty"], "no objective is called"),
+    ],
+)
+def test_bad_usage(arguments, message):
+    done = kvbound(*arguments, code=2)
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def test_values_of_certificates_are_exact():
+    rung = bounds.bound(MARS, "normalized-latency", time_limit=NEVER)
+    assert isinstance(rung.bound, Fraction)
+    assert isinstance(bounds.bound(MARS, method="prices").certificate.proof, Prices)
+
+
+def test_compare_measures_large_instances_against_the_ladder(tmp_path, monkeypatch):
+    monkeypatch.setattr("kvbound.cli.compare.SOLVABLE", 2)
+    name, file, made = "hindsight:n=9,M=18,seed=1", tmp_path / "ladder.svg", tmp_path / "rows.json"
+    shown = kvbound(
+        "compare", name, "--policies", "mc-sf", "--time-limit", 1e6, "--ladder", file, "--json", made
+    ).stdout
+    assert "lower bound, as given" in shown
+    assert "no schedule is below" in shown
+    assert "bound: prices" in file.read_text()
+    rows = json.loads(made.read_text())["rows"]
+    assert [row["label"] for row in rows] == ["mc-sf", "lower bound, as given"]
+    assert 1 <= Fraction(rows[0]["ratio_to_bound"]["as-given"]) < 1.5
+    nothing = kvbound("compare", name, "--policies", "mc-sf", "--no-optimum").stdout
+    assert "nothing to measure against was looked for" in nothing
+
+
+def test_solve_writes_a_certificate_that_may_prove_less(tmp_path):
+    file = tmp_path / "c.json"
+    row = json.loads(kvbound("solve", "hindsight:n=9,M=18,seed=3", "--certificate", file, "--json", "-").stdout)
+    proved = verify_certificate(builtin.builtin_instance("hindsight:n=9,M=18,seed=3"), read_certificate(file))
+    assert row["status"] == "optimal"
+    assert 0.8 * row["value"] < proved <= row["value"]
+
+
+def test_a_certificate_above_a_schedule_is_never_passed_on():
+    instance = tiny_instance(3, **PROFILES["no-calls"] | PRICEABLE)
+    result = solvers.solve(instance, "total-flow-time")
+    climbed = climb(instance, "total-flow-time", time_limit=NEVER, upper=result.value)
+    assert stronger(result, climbed).bound == result.value
+    below = SimpleNamespace(value=climbed.certificate.value - 1, certificate=None, extra={})
+    with pytest.raises(RuntimeError, match="contradict: please report"):
+        stronger(below, climbed)

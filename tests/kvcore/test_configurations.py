@@ -1,0 +1,179 @@
+"""Certificates of configurations: never above the optimum, equal to the solver's network, and refused where wrong."""
+
+import random
+
+import numpy as np
+import pytest
+
+from kvcore.certificates import (
+    Certificate,
+    Configurations,
+    InvalidCertificate,
+    certify,
+    configurations,
+    verify_certificate,
+)
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.running import Running, TooMany
+from kvcore.rigid import OBJECTIVES, kinds_of, memory_of
+from solvers.start_time.configurations import Configurations as SolversConfigurations
+from solvers.start_time.multipliers import Multipliers
+from solvers.start_time.network import Network
+from solvers.start_time.prices import SCALE, Columns
+from solvers.start_time.problem import Problem
+from tests.solvers.test_start_time import RIGID, rigid, running_sets
+from tests.support.build import instance as make
+from tests.support.build import request
+from tests.support.exhaustive import exhaustive_optimum
+from workloads.builtin import builtin_instance
+
+FLOW = "total-flow-time"
+
+
+def random_proof(instance, objective, draw):
+    """Return random prices in quarters: requests in or out of the network, memory dear at some ticks."""
+    price = {
+        kind.ids[0]: draw.choice((None, draw.randint(-4, 60) * kind.rate)) for kind in kinds_of(instance, objective)
+    }
+    first = {id: kind.ids[0] for kind in kinds_of(instance, objective) for id in kind.ids}
+    return Configurations(
+        scale=4,
+        memory=tuple(draw.choice((0, 0, 1, 3)) for _ in range(draw.randint(0, 12))),
+        starts=tuple(price[first[r.id]] for r in instance.requests),
+    )
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_no_prices_prove_more_than_the_optimum(online):
+    draw = random.Random(1)
+    close = 0
+    for seed in range(60):
+        objective = OBJECTIVES[seed % (2 if online else 3)]
+        instance = rigid(seed, online=online)
+        optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
+        bounds = [random_proof(instance, objective, draw).value(instance, objective) for _ in range(30)]
+        assert max(bounds) <= optimum
+        close += max(bounds) >= 0.8 * optimum
+    assert close > 30
+
+
+def test_it_equals_the_solvers_network():
+    draw = np.random.default_rng(3)
+    for seed in range(20):
+        objective = OBJECTIVES[seed % 3]
+        instance = rigid(seed, requests=(2, 4), budgets=False)
+        problem = Problem(instance, objective)
+        columns = Columns(problem, 40)
+        network = Network(SolversConfigurations(problem, 100_000), 40)
+        multipliers = Multipliers(columns, columns.possible)
+        for _ in range(5):
+            assign = draw.integers(-SCALE, 30 * SCALE, len(problem.kinds))
+            expected = multipliers.price(network, assign).bound
+            of = {id: int(y) for kind, y in zip(problem.kinds, assign, strict=True) for id in kind.ids}
+            proof = Configurations(scale=SCALE, memory=(), starts=tuple(of[r.id] for r in instance.requests))
+            assert proof.value(instance, objective) == -(-expected // SCALE)
+
+
+def test_the_configurations_are_those_that_can_run_at_once():
+    for seed in range(40):
+        problem = Problem(rigid(seed, requests=(2, 4), budgets=False), FLOW)
+        running = Running(problem.kinds, problem.memory, 10_000, Budget())
+        expected = sum(1 for _ in running_sets(problem))
+        assert len(running.base) + len(running.later) == expected
+        with pytest.raises(TooMany):
+            Running(problem.kinds, problem.memory, expected - 1, Budget())
+
+
+def test_a_bound_solved_by_hand():
+    # Two requests of prompt 2 and output 2 need 2 and 3 tokens; with 4 they can never overlap: 2 + 4 ticks.
+    instance = make(request("A", 2, 2), request("B", 2, 2), memory=4, **RIGID)
+    assert Configurations(memory=(), starts=(2, 2)).value(instance, FLOW) == 4
+    assert Configurations(memory=(), starts=(4, 4)).value(instance, FLOW) == 8 - 2
+    assert Configurations(memory=(), starts=(None, None)).value(instance, FLOW) == 4
+
+
+def test_memory_prices_are_paid_by_requests_outside():
+    instance = make(request("A", 2, 1), request("B", 2, 1), request("C", 1, 1), memory=2, **RIGID)
+    proof = Configurations(scale=2, memory=(2, 1), starts=(None, None, None))
+    # In halves: A and B pay 2 + 4, 4 + 2 or 6 at least 6; C pays 2 + 2 at least; all memory costs 2 * 3.
+    assert proof.value(instance, FLOW) == (6 + 6 + 4 - 6) // 2
+    assert exhaustive_optimum(instance, FLOW)[0] == 6
+
+
+def test_a_mutated_certificate_never_verifies_above_the_optimum():
+    draw = random.Random(5)
+    refused = 0
+    for seed in range(12):
+        instance = rigid(seed, requests=(2, 4))
+        optimum = exhaustive_optimum(instance, FLOW, max_states=300_000)[0]
+        good = certify(instance, FLOW, random_proof(instance, FLOW, draw))
+        assert verify_certificate(instance, Certificate.model_validate_json(good.to_json())) == good.value
+        for _ in range(20):
+            data = good.model_dump(mode="json")
+            field = draw.choice(("memory", "starts", "scale", "bound"))
+            if field == "bound":
+                data["bound"] = str(int(data["bound"]) + draw.randint(1, 9))
+            elif field == "scale":
+                data["proof"]["scale"] = draw.randint(1, 9)
+            else:
+                data["proof"][field] = [draw.choice((v, 0, draw.randint(0, 99))) for v in data["proof"][field]]
+            try:
+                assert verify_certificate(instance, Certificate.model_validate(data, strict=False)) <= optimum
+            except InvalidCertificate:
+                refused += 1
+    assert 40 < refused < 240
+
+
+@pytest.mark.parametrize(
+    ("proof", "why"),
+    [
+        ({"starts": (3,)}, "prices for 1 requests, not 3"),
+        ({"starts": (3, 4, 0)}, "alike must have the same price; A has another"),
+        ({"starts": (3, None, 0)}, "alike must have the same price"),
+        ({"starts": (10**15, 10**15, 0)}, "too large"),
+        ({"starts": (0, 0, 0), "memory": (10**15,), "scale": 10**6}, None),
+        ({"starts": (10**9, 10**9, 0)}, "too many to look at"),
+    ],
+)
+def test_prices_that_make_no_sense_are_refused(proof, why):
+    instance = make(request("A", 2, 2), request("B", 2, 2), request("C", 1, 1), memory=4, **RIGID)
+    made = Configurations(**({"memory": ()} | proof))
+    if why is None:
+        assert made.value(instance, FLOW) < 0
+        return
+    with pytest.raises(InvalidCertificate, match=why):
+        made.value(instance, FLOW)
+
+
+def test_instances_that_are_not_rigid_or_too_large_are_refused(monkeypatch):
+    chunked = make(request("A", 2, 2), memory=4, **(RIGID | {"chunked": True}))
+    with pytest.raises(InvalidCertificate, match="from start to end: prefills may be split"):
+        Configurations(memory=(), starts=(None,)).value(chunked, FLOW)
+    monkeypatch.setattr(configurations, "MOST", 100_000)
+    large = builtin_instance("hindsight:n=60,M=200,P=50,seed=0")
+    with pytest.raises(InvalidCertificate, match="too much can run together"):
+        Configurations(memory=(), starts=(100,) * 60).value(large, FLOW)
+
+
+@pytest.mark.parametrize("price", [20, 10_000])
+def test_an_instance_made_to_take_long_is_refused(price):
+    # 60 requests of one token each, that fit together in millions of ways, all of which start at once.
+    many = make(*[request(f"R{i}", 1 + i % 30, 1) for i in range(60)], memory=150, **RIGID)
+    with pytest.raises(InvalidCertificate, match="too much can run together"):
+        Configurations(memory=(), starts=(price,) * 60).value(many, FLOW)
+
+
+@pytest.mark.parametrize("lacking", [{"work": 10**6}, {"memory": 3000}])
+def test_a_network_ends_with_its_budget(lacking):
+    problem = Problem(rigid(1, requests=(4, 4), budgets=False), FLOW)
+    assert len(Running(problem.kinds, problem.memory, 10_000, Budget()).base)
+    with pytest.raises(InvalidCertificate, match=r"what can run together would take too (long|much memory) to check"):
+        Running(problem.kinds, problem.memory, 10_000, Budget(**lacking)).cheapest(np.zeros((99, len(problem.kinds))))
+
+
+def test_requests_in_and_out_of_the_network_share_the_memory():
+    instance = builtin_instance("hindsight:n=8,M=14,seed=3")
+    kinds = kinds_of(instance, FLOW)
+    assert memory_of(instance, kinds) == 14
+    out = Configurations(memory=(), starts=(None,) * 8).value(instance, FLOW)
+    assert out == sum(r.output for r in instance.requests)

@@ -1,0 +1,282 @@
+"""Objectives and measures against values worked out by hand, and the published schedules of MARS."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from kvcore import (
+    OBJECTIVES,
+    BadInput,
+    CostFunction,
+    Instance,
+    Slo,
+    Trace,
+    handlings,
+    measures,
+    objective_value,
+    verify_schedule,
+)
+from kvcore.instance import Request, Segment, alike
+from kvcore.metrics import is_late
+from kvcore.trace import RequestTrace
+from tests.support.build import batch, instance, request, schedule
+from tests.support.mars_schedules import PUBLISHED, mars
+
+# Two requests, blocks of 2, D = the larger of 2 (if anybody works) and the tokens swapped. What each tick holds:
+#
+#   batch  start  end   what                     A                     B
+#     0      0     2    A prefills 3             4 works
+#     1      2     4    B prefills 2             4 in a call [2, 6)    2 works
+#    gap     4     5                             4 in the call         2 queued
+#     2      5     8    A swaps out 3            0                     2 queued
+#     3      8    11    A swaps in 3             4 in transfer         2 queued
+#     4     11    13    A 2 more, B dropped      6 works, done at 13   0
+#    gap    13    14                                                   0
+#     5     14    16    B refills 2 of its 3                           4 recomputes, done at 16
+WASTE = {
+    "calls": 2 * 4 + 1 * 4,
+    "queued": 1 * 2 + 3 * 2 + 3 * 2,
+    "transfer": 3 * 4,
+    "recomputation": 2 * 4,
+}
+
+
+def by_hand(slo_a: Slo | None = None, slo_b: Slo | None = None) -> Trace:
+    a = request("A", 3, (1, 4, 1, "free"), 1, slo=slo_a)
+    b = request("B", 2, 2, arrival=1, weight=3, slo=slo_b)
+    cost = CostFunction(busy=2), CostFunction(swap_out_tokens=1, swap_in_tokens=1)
+    two = instance(a, b, cost=cost, memory=6, block=2, evict=True)
+    steps = (
+        batch(0, A=3),
+        batch(2, B=2),
+        batch(5, out={"A": 3}),
+        batch(8, back={"A": 3}),
+        batch(11, drop={"B": 2}, A=2),
+        batch(14, B=3),
+    )
+    return verify_schedule(two, schedule(two, *steps))
+
+
+def test_objectives_by_hand() -> None:
+    values = {name: objective_value(by_hand(), name) for name in OBJECTIVES}
+    assert values == {
+        "makespan": 16,
+        "busy-time": 2 + 2 + 3 + 3 + 2 + 2,
+        "total-flow-time": 13 + 15,
+        "weighted-flow-time": 1 * 13 + 3 * 15,
+        "max-flow-time": 15,
+        "total-ttft": 2 + (4 - 1),
+        "late-requests": 0,
+        "normalized-latency": Fraction(13, 2) + Fraction(15, 2),
+    }
+
+
+def test_measures_of_each_request_by_hand() -> None:
+    assert measures(by_hand())["requests"] == {
+        "A": {
+            "completion": 13,
+            "flow_time": 13,
+            "flow_time_without_calls": 9,
+            "ttft": 2,
+            "tpot": "11",
+            "tpot_without_calls": "7",
+            "normalized_latency": "13/2",
+            "normalized_latency_without_calls": "9/2",
+            "late": False,
+        },
+        "B": {
+            "completion": 16,
+            "flow_time": 15,
+            "flow_time_without_calls": 15,
+            "ttft": 3,
+            "tpot": "12",
+            "tpot_without_calls": "12",
+            "normalized_latency": "15/2",
+            "normalized_latency_without_calls": "15/2",
+            "late": False,
+        },
+    }
+
+
+def test_measures_of_the_whole_by_hand() -> None:
+    report = measures(by_hand(slo_b=Slo(latency=14)))
+    assert report["waste"] == WASTE | {"total": 12 + 14 + 12 + 8}
+    assert (report["throughput"], report["goodput"]) == ("1/4", "1/16")
+    assert (report["batches"], report["peak_memory"]) == (6, 6)
+    assert (report["tokens_processed"], report["tokens_recomputed"]) == (3 + 2 + 2 + 3, 2)
+    assert (report["tokens_swapped_out"], report["tokens_swapped_in"]) == (3, 3)
+    assert handlings(by_hand()) == {"A/1": "swap"}
+
+
+def test_memory_curve_by_hand() -> None:
+    curve = [(0, 4), (2, 6), (4, 6), (5, 2), (8, 6), (11, 6), (13, 0), (14, 4), (16, 0)]
+    assert by_hand().memory_curve() == curve
+
+
+@pytest.mark.parametrize(
+    ("slo", "at", "below"),
+    [
+        ("ttft", 2, 1),
+        ("latency", 13, 12),
+        ("tpot", Fraction(11), Fraction(109, 10)),
+        ("normalized_latency", Fraction(13, 2), Fraction(6499, 1000)),
+    ],
+)
+def test_a_request_at_its_slo_is_not_late_and_one_above_it_is(slo: str, at: int, below: int) -> None:
+    assert objective_value(by_hand(Slo(**{slo: at})), "late-requests") == 0
+    assert objective_value(by_hand(Slo(**{slo: below})), "late-requests") == 1
+    late = measures(by_hand(Slo(**{slo: below}), Slo(latency=0)))
+    assert late["late-requests"] == 2
+    assert late["goodput"] == "0"
+
+
+def test_a_request_that_misses_two_slos_is_late_once() -> None:
+    assert objective_value(by_hand(Slo(ttft=0, latency=0)), "late-requests") == 1
+
+
+def test_a_single_output_has_no_time_per_output_token() -> None:
+    one = instance(request("A", 2, 1, slo=Slo(tpot=Fraction(1, 1000))))
+    trace = verify_schedule(one, schedule(one, batch(0, A=2)))
+    assert measures(trace)["requests"]["A"]["tpot"] is None
+    assert objective_value(trace, "late-requests") == 0
+
+
+def test_the_first_token_is_that_of_the_last_chunk_of_the_prompt() -> None:
+    one = instance(request("A", 3, 2))
+    trace = verify_schedule(one, schedule(one, batch(0, A=1), batch(5, A=2), batch(6, A=1)))
+    assert objective_value(trace, "total-ttft") == 6
+
+
+def calling(handling: str, cost: CostFunction) -> Instance:
+    a, b = request("A", 3, (1, 2, 0, handling), 1), request("B", 2, 2)
+    return instance(a, b, cost=(cost,), partial=True)
+
+
+def test_waste_of_a_call_that_ends_within_a_batch() -> None:
+    """D = 4; A's call is [4, 6), B works in [4, 8): A's 3 tokens are in the call for 2 ticks, then queued for 2."""
+    two = calling("preserve", CostFunction(busy=4))
+    trace = verify_schedule(two, schedule(two, batch(0, A=3), batch(4, B=2), batch(8, A=1, B=1)))
+    waste = trace.waste
+    assert (waste.calls, waste.queued, waste.transfer, waste.recomputation) == (2 * 3, 2 * 3, 0, 0)
+
+
+def test_waste_of_a_call_that_ends_within_a_gap() -> None:
+    """A's call is [1, 3) and nothing runs until 7; B's prompt, processed in [0, 1), waits from 1 to 7 as well."""
+    two = calling("preserve", CostFunction(busy=1))
+    trace = verify_schedule(two, schedule(two, batch(0, A=3, B=2), batch(7, A=1, B=1)))
+    waste = trace.waste
+    assert (waste.calls, waste.queued, waste.transfer, waste.recomputation) == (2 * 3, 4 * 3 + 6 * 2, 0, 0)
+
+
+def test_waste_of_a_transfer_together_with_work_is_none() -> None:
+    """A returns at 6 and is swapped in and works in one batch; what is on the host wastes no device memory."""
+    two = calling("swap", CostFunction(busy=4, swap_in_tokens=1))
+    steps = batch(0, A=3), batch(4, out={"A": 3}, B=2), batch(8, back={"A": 3}, A=1, B=1)
+    trace = verify_schedule(two, schedule(two, *steps))
+    assert [b.duration for b in trace.batches] == [4, 4, 7]
+    assert trace.waste.total == 0
+
+
+def test_waste_of_a_refill_counts_all_kv_of_the_request_and_only_while_it_recomputes() -> None:
+    """Of 3 tokens, 2 are dropped; the refill in two chunks holds 2 and 3 (recomputing), and then 4 (the new token)."""
+    two = calling("free", CostFunction(busy=1))
+    steps = batch(0, A=3), batch(1, drop={"A": 2}, B=2), batch(3, A=1), batch(4, A=1), batch(5, A=1), batch(6, B=1)
+    trace = verify_schedule(two, schedule(two, *steps))
+    waste = trace.waste
+    # A's one token in the call, ticks 1 and 2; B's two tokens in tick 2 (idle) and while A works, ticks 3 to 5
+    assert (waste.calls, waste.queued, waste.transfer, waste.recomputation) == (2 * 1, 4 * 2, 0, 2 + 3)
+    assert [(step.recomputed, step.phase) for step in trace.requests[0].steps[1:]] == [
+        (1, "prefill"),
+        (1, "prefill"),
+        (0, "decode"),
+    ]
+
+
+def test_swapped_tokens_are_counted_each_time() -> None:
+    one = instance(request("A", 4, (1, 9, 0, "free"), 1), partial=True)
+    steps = batch(0, A=4), batch(1, out={"A": 3}), batch(2, back={"A": 1}), batch(3, out={"A": 2})
+    trace = verify_schedule(one, schedule(one, *steps, batch(10, back={"A": 4}, A=1)))
+    report = measures(trace)
+    assert (report["tokens_swapped_out"], report["tokens_swapped_in"]) == (3 + 2, 1 + 4)
+    assert report["tokens_recomputed"] == 0
+
+
+def test_an_unknown_objective_is_refused() -> None:
+    with pytest.raises(BadInput, match="no objective is called 'speed'; there are makespan, busy-time"):
+        objective_value(by_hand(), "speed")
+
+
+def test_the_states_at_a_boundary_that_is_none() -> None:
+    with pytest.raises(IndexError, match=r"boundary 7 is not in 0\.\.6"):
+        by_hand().states(7)
+    with pytest.raises(IndexError, match="boundary -1"):
+        by_hand().states(-1)
+
+
+# --- MARS, Figure 1 ----------------------------------------------------------------------------------------------
+
+
+def memory_per_tick(trace: Trace) -> list[int]:
+    curve = dict(trace.memory_curve())
+    memory: list[int] = []
+    for tick in range(max(curve)):
+        memory.append(curve.get(tick, memory[-1] if memory else 0))
+    return memory
+
+
+@pytest.mark.parametrize("strategy", list(PUBLISHED))
+def test_the_published_schedules_of_mars(strategy: str) -> None:
+    published = PUBLISHED[strategy]
+    trace = verify_schedule(mars(), published.schedule(mars()))
+    assert {request.request.id: request.completion for request in trace.requests} == published.completions
+    assert memory_per_tick(trace) == [int(tokens) for tokens in published.memory]
+    assert handlings(trace) == {"R1/1": "preserve", "R2/1": "discard", "R3/1": "swap"}
+
+
+def test_the_published_averages_of_mars() -> None:
+    means = {
+        strategy: Fraction(objective_value(verify_schedule(mars(), p.schedule(mars())), "total-flow-time"), 3)
+        for strategy, p in PUBLISHED.items()
+    }
+    assert means == {"FCFS": Fraction(35, 3), "SJF": Fraction(31, 3), "SJF+API": 11, "MARS": 10}
+
+
+def test_the_memory_rows_differ_from_the_published_ones_only_where_a_drop_waits() -> None:
+    def differences(strategy: str) -> list[int]:
+        pairs = zip(PUBLISHED[strategy].published_memory, PUBLISHED[strategy].memory, strict=True)
+        return [tick for tick, (theirs, ours) in enumerate(pairs) if theirs != ours]
+
+    assert {strategy: differences(strategy) for strategy in PUBLISHED} == {
+        "FCFS": [6],
+        "SJF": [],
+        "SJF+API": [9],
+        "MARS": [],
+    }
+    mars_row = [1, 2, 1, 3, 1, 2, 3, 4, 5, 5, 5, 6, 1, 2]
+    assert [int(tokens) for tokens in PUBLISHED["MARS"].published_memory] == mars_row
+
+
+@pytest.mark.parametrize("output", [1, 2, 5])
+def test_a_request_is_late_exactly_if_it_exceeds_its_ticks(output: int) -> None:
+    averages = (None, Fraction(1, 3), Fraction(3, 2), Fraction(7))
+    late = 0
+    for ttft, latency, tpot, normalized in product((None, 0, 4), (None, 6), averages, averages):
+        slo = Slo(ttft=ttft, latency=latency, tpot=tpot, normalized_latency=normalized)
+        request = Request(id="R", arrival=3, prompt=1, slo=slo, segments=(Segment(decode=output),))
+        for first, between in product((1, 4, 5), (0, 1, 2, 6, 28) if output > 1 else (0,)):
+            trace = RequestTrace(request, first_token=3 + first, completion=3 + first + between)
+            taken = zip((first, first + between, between), request.slo_ticks, strict=True)
+            exceeds = any(most is not None and ticks > most for ticks, most in taken)
+            assert exceeds == is_late(trace), (slo, first, between)
+            late += exceeds
+    assert late
+
+
+def test_requests_of_one_shape_differ_in_their_ids_only() -> None:
+    one = Request(id="A", prompt=2, segments=(Segment(decode=1),))
+    requests = [one, one.replace(id="B", weight=2), one.replace(id="C")]
+    assert alike(requests) == [[0, 2], [1]]
+    assert one.shape == requests[2].shape != requests[1].shape

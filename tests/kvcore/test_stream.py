@@ -1,0 +1,66 @@
+"""Decodes that go on together: they pause, leave and come back, and everything is as if each were executed alone."""
+
+from kvcore import Batch, Call, Instance, Machine, Request, Schedule, Segment, verify_schedule
+from tests.kvcore.test_properties import agree
+from tests.support.naive_executor import naive_verify
+
+
+def instance(decodes: dict[str, int], **machine) -> Instance:
+    requests = tuple(Request(id=id, prompt=2, segments=(Segment(decode=n),)) for id, n in decodes.items())
+    return Instance(machine=Machine(memory=100, host_memory=100, evict=True, **machine), requests=requests)
+
+
+def schedule(of: Instance, *batches: Batch) -> Schedule:
+    return Schedule(instance_sha256=of.sha256, batches=batches)
+
+
+def test_one_that_leaves_and_comes_back_between_two_steps() -> None:
+    """R joins the stream with one token to go, leaves it for the host, calls, and joins it again with two to go."""
+    segments = (Segment(decode=2, call=Call(duration=0, returns=0, handling="preserve")), Segment(decode=3))
+    requests = (Request(id="R", prompt=2, segments=segments), Request(id="C", prompt=2, segments=(Segment(decode=1),)))
+    both = Instance(machine=Machine(memory=100, host_memory=100, evict=True), requests=requests)
+    made = schedule(
+        both,
+        Batch(start=0, work={"R": 2}),
+        Batch(start=1, work={"C": 2}, swap_out={"R": 2}),
+        Batch(start=2, work={"R": 1}, swap_in={"R": 2}),
+        Batch(start=3, work={"R": 1}),
+        Batch(start=4, work={"R": 1}, repeat=2),
+    )
+    assert agree(both, made) == 0
+    assert [request.completion for request in verify_schedule(both, made).requests] == [6, 2]
+
+
+def test_a_pause_of_all_is_in_the_trace() -> None:
+    """A decodes in batches 1, 2, 4, 5: batch 3 is C's."""
+    both = instance({"A": 5, "C": 1}, hybrid=False)
+    made = schedule(
+        both,
+        Batch(start=0, work={"A": 2}),
+        Batch(start=1, work={"A": 1}, repeat=2),
+        Batch(start=3, work={"C": 2}),
+        Batch(start=4, work={"A": 1}, repeat=2),
+    )
+    assert agree(both, made) == 0
+    trace = verify_schedule(both, made)
+    assert [step.batch for step in trace.requests[0].steps] == [0, 1, 2, 4, 5]
+    assert [(span.batch, span.length, span.last) for span in trace.requests[0].spans] == [(0, 1, 0), (1, 4, 5)]
+    assert trace.waste.queued == 4  # in batch 3, A holds its prompt and two of its tokens
+
+
+def test_a_repeat_ends_where_a_segment_does() -> None:
+    """The batch after the last token of A is one too many."""
+    one = instance({"A": 4})
+    good = schedule(one, Batch(start=0, work={"A": 2}), Batch(start=1, work={"A": 1}, repeat=3))
+    assert agree(one, good) == 0
+    bad = schedule(one, Batch(start=0, work={"A": 2}), Batch(start=1, work={"A": 1}, repeat=4))
+    assert naive_verify(one, bad).batch == 4
+    assert agree(one, bad) == 2
+
+
+def test_a_repeat_that_lacks_memory_names_the_batch() -> None:
+    """Two requests of two tokens grow by one each: four batches after the prompts they hold twelve of eleven."""
+    two = instance({"A": 9, "B": 9}).replace(machine=Machine(memory=11))
+    made = schedule(two, Batch(start=0, work={"A": 2, "B": 2}), Batch(start=1, work={"A": 1, "B": 1}, repeat=8))
+    assert naive_verify(two, made).batch == 4
+    assert agree(two, made) == 6

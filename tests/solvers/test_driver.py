@@ -1,0 +1,265 @@
+"""The driver: limits, crashes, lies of a solver, and what may be called optimal."""
+
+import math
+import pickle
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+
+import solvers
+from heuristics import best_schedule, better_traces, get_policy, trace_policy
+from kvcore import BadInput, MissingTool, objective_value
+from kvcore.result import Horizon, Result
+from solvers import driver, pool
+from solvers.process import Process
+from solvers.task import Bound, Done, Failed, Found, Task
+from solvers.ways import SOLVERS, Solver
+from workloads.builtin import builtin_instance
+
+MARS = builtin_instance("mars-figure1")
+BIG = builtin_instance("hindsight-benchmark:seed=2")
+
+
+def task(instance, formulation="search", **changes):
+    facts = {
+        "instance": instance, "objective": "total-flow-time", "formulation": formulation, "solver": "search",
+        "batches": None, "upper_bound": None, "start": None, "time_limit": 60.0, "memory_limit": 4000, "threads": 1,
+        "seed": 0,
+    }  # fmt: skip
+    return Task(**(facts | changes))
+
+
+@pytest.mark.parametrize("formulation", ["search", "batch-bigm"])
+def test_each_way_proves_the_worked_example(formulation):
+    result = solvers.solve(MARS, formulation=formulation)
+    assert result.status == "optimal"
+    assert result.value == result.bound
+    assert result.bound_kind == ("exhaustive" if formulation == "search" else "solver")
+
+
+@pytest.mark.gurobi
+def test_gurobi_solves_what_its_licence_allows_and_says_what_it_does_not():
+    pytest.importorskip("gurobipy")
+    small = MARS.replace(requests=MARS.requests[1:])
+    result = solvers.solve(small, formulation="batch-bigm", solver="gurobi")
+    assert result.value == solvers.solve(small).value
+    assert result.solver.name == "gurobi"
+    if SOLVERS["gurobi"].licence() == "full":
+        pytest.skip("a full Gurobi licence is here, so there is no limit to report")
+    with pytest.raises(MissingTool, match=r"limited to 2000 variables .* use --solver highs"):
+        solvers.solve(MARS, formulation="batch-bigm", handling="free", solver="gurobi")
+
+
+def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypatch):
+    monkeypatch.setattr(driver, "POLICIES", 0.0)
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    result = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6)
+    assert result.value == objective_value(trace_policy(BIG, get_policy("serial")), "total-flow-time")
+    assert result.extra["failed"] == ["mars-order did not end in its part of the time limit: serial stands in for it"]
+    monkeypatch.setattr(driver, "POLICIES", 1.0)
+    named = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6)
+    assert named.value == objective_value(trace_policy(BIG, get_policy("mars-order")), "total-flow-time")
+    assert "failed" not in named.extra
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_a_worker_starts_comes_when_it_can_be_ended(monkeypatch, number):
+    started = []
+
+    class Slow(Process):
+        def __init__(self, *arguments):
+            signal.raise_signal(number)
+            super().__init__(*arguments)
+            started.append(self)
+
+    monkeypatch.setattr(pool, "Process", Slow)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        assert pool.race([task(MARS)], lambda *_: None, lambda: None) == [Done("interrupted", "")]
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert started[0].has_ended()
+
+
+def test_ctrl_c_before_any_worker_started_leaves_the_bound_and_the_policies_schedule(monkeypatch):
+    monkeypatch.setattr(driver._Solve, "decided", mock.Mock(side_effect=[KeyboardInterrupt, None]))
+    result = solvers.solve(MARS)
+    assert result.stopped == "interrupted"
+    assert 0 < result.bound <= result.value
+
+
+def test_time_limit_keeps_schedule_and_bound(monkeypatch):
+    """The clock of the driver stands still until there is both, and then the time is over."""
+    now = [0.0]
+
+    def skip(value, bound, seconds):
+        if value is not None and bound is not None:
+            now[0] = 2e6
+
+    monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    result = solvers.solve(BIG, time_limit=1e6, progress=skip)
+    assert result.stopped == "time limit"
+    assert result.status == "feasible"
+    assert 0 < result.bound < result.value
+
+
+def test_value_and_bound_are_there_before_any_worker(monkeypatch):
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    result = solvers.solve(BIG, formulation="batch-bigm")
+    assert result.stopped == "time limit"
+    assert result.value == objective_value(best_schedule(BIG, "total-flow-time")[2], "total-flow-time")
+    assert (result.bound, result.bound_kind, result.formulation) == (result.certificate.value, "certificate", "alone")
+    assert 0 < result.bound < result.value
+    assert result.horizon.sufficient
+    one = solvers.solve(BIG.replace(requests=BIG.requests[:1]), warm_start="serial")
+    assert (one.status, one.stopped) == ("optimal", "proved")
+
+
+def test_ctrl_c_while_policies_run_keeps_the_best_of_them(monkeypatch):
+    def interrupted(*arguments):
+        yield next(better_traces(*arguments))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "better_traces", interrupted)
+    result = solvers.solve(BIG)
+    assert result.stopped == "interrupted"
+    assert 0 < result.bound < result.value
+
+
+def test_the_first_bound_says_where_it_would_take_long(monkeypatch):
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    monkeypatch.setattr(driver, "SEGMENTS", 1)
+    result = solvers.solve(MARS)
+    assert result.bound is None
+    assert "segments are more than 1" in result.extra["failed"][0]
+
+
+def test_a_long_schedule_to_start_from_is_not_written_out(monkeypatch):
+    monkeypatch.setattr(driver, "WRITTEN_OUT", 1)
+    result = solvers.solve(MARS, warm_start="serial", time_limit=600)
+    assert result.status == "optimal"
+    monkeypatch.setattr(driver, "race", lambda tasks, *_, **__: [Failed(str(tasks[0].start))])
+    held = solvers.solve(BIG, warm_start="serial")
+    assert any(batch.repeat > 1 for batch in held.schedule.batches)
+    assert held.extra["failed"] == ["None"]
+
+
+def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
+    """Not what was left when it started, counted from the start of the race: it ended seconds after it began."""
+    now, began = [0.0], []
+
+    def start(task, inbox, ends):
+        began.append((task.time_limit, ends))
+        now[0] += 50.0
+        return pool.Worker(task, mock.Mock(), ends, Done("time limit", ""))
+
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(pool, "_start", start)
+    pool.race([task(MARS), task(MARS, delay=math.inf)], lambda *_: None, lambda: None)
+    assert began == [(60.0, 60.0 + pool.GRACE), (10.0, 60.0 + pool.GRACE)]
+
+
+def test_a_worker_that_the_kernel_ends_for_its_time_is_out_of_time(monkeypatch, tmp_path):
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\nkill -XCPU $$\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    assert pool.race([task(MARS)], lambda *_: None, lambda: None) == [Done("time limit", "")]
+
+
+def test_a_solver_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
+    (tmp_path / "broken_solver.py").write_text("raise ImportError('undefined symbol: Highs_run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingTool, match=r"although highspy [\d.]+ is installed: undefined symbol: Highs_run"):
+        SOLVERS["highs"].load("broken_solver")
+    with pytest.raises(MissingTool, match="highs is not installed; install it with: pip install highspy"):
+        Solver("highs", "", "no-such-package", "pip install highspy").load("broken_solver")
+
+
+def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
+    result = solvers.solve(BIG, memory_limit=100)
+    assert result.stopped == "memory limit"
+    assert result.verified
+
+
+def test_a_schedule_that_the_referee_refuses_is_never_held():
+    run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
+    asked = task(MARS)
+    run.horizons["search"] = Horizon(0, True, "")
+    good = solvers.solve(MARS).schedule
+    bad = good.model_copy(update={"batches": good.batches[:-1]})
+    run.receive(asked, Found(bad, 1))
+    assert run.schedule is None
+    assert "R11" in run.rejected[0]
+    run.receive(asked, Found(good, 1))
+    run.receive(asked, Bound(run.value))
+    run.tasks = [asked]
+    result = run.result([Done("proved", "0")], "")
+    assert result.claimed == 1 != result.value
+    assert not result.verified
+    assert result.status == "feasible"
+
+
+def test_a_bound_without_a_horizon_argument_is_not_an_optimum():
+    schedule = solvers.solve(MARS).schedule
+    result = Result(MARS, "total-flow-time", schedule=schedule, horizon=Horizon(5, False, "5 batches were tried"))
+    result.bound = result.value
+    assert result.gap == 0.0
+    assert result.status == "feasible"
+
+
+def test_statuses_keep_unknown_bound_only_and_infeasible_apart():
+    assert Result(MARS, "makespan").status == "unknown"
+    assert Result(MARS, "makespan", bound=3).status == "bound-only"
+    assert Result(MARS, "makespan", infeasible=True).status == "infeasible"
+    assert Result(MARS, "makespan").to_json()["value"] is None
+
+
+def test_a_crashing_worker_is_one_clear_line(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    ends = pool.race([task(MARS)], lambda *_: None, lambda: None)
+    assert isinstance(ends[0], Failed)
+    assert "its process ended with code 1" in ends[0].message
+
+
+def test_options_that_make_no_sense_are_refused():
+    with pytest.raises(BadInput, match="highs does not solve search; search can"):
+        solvers.solve(MARS, formulation="search", solver="highs")
+    with pytest.raises(BadInput, match="no objective is called 'x'"):
+        solvers.solve(MARS, "x")
+
+
+def test_progress_is_reported_with_value_and_bound():
+    seen = []
+
+    def note(value, bound, seconds):
+        seen.append(seconds)
+        if len(seen) > 3 and value is not None and bound is not None:
+            raise KeyboardInterrupt
+
+    assert solvers.solve(BIG, progress=note).stopped == "interrupted"
+    assert seen == sorted(seen)
+
+
+def test_a_worker_ends_when_its_parent_is_gone():
+    """Otherwise it would go on without anybody who watches its time and memory; what it prints still has a reader."""
+    forever = Task(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "search", "search",
+                   None, None, None, 1e9, 1000, 1, 0)  # fmt: skip
+    worker = subprocess.Popen([sys.executable, "-m", "solvers.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        pickle.dump(forever, worker.stdin)
+        worker.stdin.flush()
+        assert isinstance(pickle.load(worker.stdout), Bound | Found)
+        worker.terminate()  # as Slurm does with all processes of a job: the parent decides
+        worker.stdin.close()  # as the kernel does when the parent is killed
+        worker.stdout.read()
+        assert worker.wait() == 1
+    finally:
+        worker.kill()

@@ -1,0 +1,238 @@
+"""Numbers that 64 bits might not hold: they are declined, or solved exactly; there always is a bound."""
+
+import math
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import solvers
+from kvcore import OBJECTIVES, BadInput, Machine
+from kvcore.certificates import Alone
+from kvcore.instance import Call, Instance, Request, Segment
+from solvers import choice, driver
+from solvers.choice import choose
+from solvers.lagrange.network import Network
+from solvers.lagrange.prices import SlotRelaxation
+from solvers.lagrange.scope import (
+    FAR,
+    MOST_OPTIONS,
+    MOST_SLOTS,
+    PATH,
+    UNIT,
+    most_slots,
+    options_at_least,
+    why_not,
+)
+from solvers.lagrange.solve import Lagrange
+from solvers.pool import race
+from solvers.task import Bound, Done, Failed, Task
+from solvers.ways import LAGRANGE, SEARCH
+from tests.support.clock import Clock
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import few
+from tests.support.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
+
+MARS = builtin_instance("mars-figure1")
+MANY = builtin_instance("mars-like:n=20")
+
+
+def weighing(instance, weight):
+    return instance.replace(requests=tuple(r.replace(weight=weight) for r in instance.requests))
+
+
+def waiting(instance, ticks):
+    def segments(request):
+        return tuple(s.replace(call=s.call and s.call.replace(duration=ticks)) for s in request.segments)
+
+    return instance.replace(requests=tuple(r.replace(segments=segments(r)) for r in instance.requests))
+
+
+def with_parts(n, prompt):
+    """Requests whose prompts may be split in very many ways, and are read anew after a call."""
+    segments = (Segment(decode=1, call=Call(duration=1, returns=0, handling="discard")), Segment(decode=1))
+    machine = Machine(memory=2 * prompt, host_memory=0, batch_tokens=300, prefill_tokens=300)
+    requests = tuple(Request(id=f"R{i}", prompt=prompt, segments=segments) for i in range(n))
+    return Instance(name="with-parts", machine=machine, requests=requests)
+
+
+@pytest.fixture(autouse=True)
+def _two_cores(monkeypatch):
+    monkeypatch.setattr(choice, "cores", lambda: 2)
+
+
+# --- what is declined ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("instance", "reason"),
+    [
+        (weighing(MANY, 10**15), "weights of at most"),
+        (waiting(MARS, 10**12), f"at most {MOST_SLOTS} slots"),
+        (with_parts(2, 1500), f"at most {MOST_OPTIONS} options"),
+        (MANY.replace(requests=tuple(Request(id=f"R{i}", prompt=1, segments=(Segment(decode=1),))
+                                     for i in range(8193))), "at most 8192 requests"),
+        (MANY.replace(machine=Machine(memory=None, host_memory=0), requests=(
+            Request(id="R", prompt=2**27 + 1, segments=(Segment(decode=1),)),)), "at most 134217728 tokens"),
+    ],
+)  # fmt: skip
+def test_lagrange_declines_what_it_could_not_hold(instance, reason):
+    assert reason in why_not(instance, "weighted-flow-time")
+    with pytest.raises(BadInput, match=reason):
+        Network(instance, "weighted-flow-time")
+    ways = choose(instance, "weighted-flow-time", "auto", "auto")
+    assert all(way is SEARCH for way in ways.ways)
+
+
+def test_the_estimate_of_options_exceeds_none():
+    fixed = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
+    instances = [
+        with_parts(2, 60),
+        with_parts(2, 330),
+        *(tiny_instance(s, **PROFILES["any"] | fixed) for s in range(40)),
+    ]
+    with_limits = 0
+    for instance in instances:
+        try:
+            network = Network(instance, "total-flow-time", exact=True)
+        except BadInput:
+            continue
+        most, limit = network.setting.most_partial or 0, instance.machine.prefill_limit
+        for c in network.classes:
+            least = options_at_least(c.requests[0], limit, most)
+            assert least <= len(c.options)
+            with_limits += least > c.requests[0].output
+    assert with_limits >= 3
+
+
+def test_all_that_is_summed_stays_below_62_bits():
+    assert (2 * PATH, FAR // UNIT) == (2**43, 2**50)
+    for weight in (1, 10**6):
+        instance = weighing(MANY, weight)
+        network = Network(instance, "weighted-flow-time")
+        relaxation = SlotRelaxation(network, network.most_slots)
+        prices = np.broadcast_to(network.dearest * network.is_priced, (relaxation.slots, 5)).copy()
+        paid = sum(int(p) * int(limit) for row in prices for p, limit in zip(row, network.limits, strict=True))
+        assert 2**40 < paid < 2**56
+        for c in network.classes:
+            bill = relaxation.bill(c, relaxation.costs(c, prices)[0])
+            ahead = relaxation.ahead(c, bill)
+            assert 0 <= bill.max() <= PATH
+            assert ahead[:, 0].max() <= 2 * PATH
+        assert -(2**56) < relaxation.relax(prices).bound < 2**56
+
+
+def test_prices_found_are_never_above_the_highest():
+    network = Network(MARS, "total-flow-time")
+    network.dearest = np.minimum(network.dearest, 700)
+    bound, prices = SlotRelaxation(network, 60).find_prices(29.0, 60)
+    assert prices.max() == 700
+    assert 0 < bound <= 29 * UNIT
+
+
+# --- what is solved --------------------------------------------------------------------------------------------------
+
+
+def test_lagrange_is_right_up_to_its_largest_weights(monkeypatch):
+    for module in ("lagrange.solve", "neighbourhoods.improve"):
+        monkeypatch.setattr(sys.modules[f"solvers.{module}"], "time", Clock())
+    answers = 0
+    for seed in range(30, 44):
+        fixed = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
+        instance = weighing(tiny_instance(seed, **PROFILES["calls-free"] | fixed), 1)
+        weight = PATH // (3 * most_slots(instance) * UNIT)
+        if why_not(instance, "weighted-flow-time") or len(instance.requests) > 3:
+            continue
+        assert "weights of at most" in why_not(weighing(instance, weight + 1), "weighted-flow-time")
+        optimum, _ = exhaustive_optimum(instance, "total-flow-time", max_states=20_000)
+        bounds = []
+        task = Task(weighing(instance, weight), "weighted-flow-time", "arc-flow", "lagrange",
+                    None, None, None, 1000, 4000, 1, 0)  # fmt: skip
+        lagrange = Lagrange(task, lambda message, bounds=bounds: bounds.append(message))
+        lagrange.run()
+        bound = max(m.value for m in bounds if isinstance(m, Bound))
+        assert 0.8 * optimum * weight < bound <= optimum * weight <= lagrange.cutoff
+        answers += 1
+    assert answers >= 5
+
+
+@pytest.mark.parametrize(
+    ("instance", "objective", "value"),
+    [
+        (weighing(MARS, 10**9), "weighted-flow-time", 29 * 10**9),
+        (waiting(MARS, 10**12), "total-flow-time", None),
+    ],
+)
+def test_auto_proves_what_the_search_alone_proves(instance, objective, value):
+    alone = solvers.solve(instance, objective, formulation="search")
+    result = solvers.solve(instance, objective)
+    assert (result.status, alone.status) == ("optimal", "optimal")
+    assert result.value == alone.value == (value or alone.value)
+
+
+@pytest.mark.parametrize(
+    ("instance", "objective"),
+    [
+        (weighing(MANY, 10**15), "weighted-flow-time"),
+        (weighing(MARS, 10**15), "weighted-flow-time"),
+        (waiting(MANY, 10**12), "total-flow-time"),
+        (with_parts(13, 1500), "total-flow-time"),
+    ],
+)
+def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objective):
+
+    def stop_after_a_while(value, bound, seconds):
+        if bound is not None and seconds > 2:
+            raise KeyboardInterrupt
+
+    result = solvers.solve(instance, objective, progress=stop_after_a_while)
+    assert Alone().value(instance, objective) <= result.bound <= result.value
+    assert not any("code" in line for line in result.extra.get("failed", []))
+
+
+def test_a_reserve_runs_if_all_others_decline():
+    instance, found = waiting(MARS, 10**12), []
+    tasks = [Task(instance, "total-flow-time", "arc-flow", solver, None, None, None, 1e9, 4000, 1, 0)
+             for solver in ("lagrange", "repair")]  # fmt: skip
+    tasks.append(replace(tasks[0], formulation="search", solver="search", delay=math.inf))
+    ends = race(tasks, lambda task, message: found.append((task.solver, message)), lambda: None)
+    assert [type(end) for end in ends] == [Failed, Failed, Done]
+    assert found[-1] == ("search", Bound(3 * 10**12 + 28))
+
+
+@pytest.mark.slow
+def test_the_search_runs_if_all_others_decline(monkeypatch):
+    """Only the network, made in the worker, sees how many options there are after the call."""
+    instance = with_parts(13, 700)
+    assert why_not(instance, "total-flow-time") is None
+    chosen = choose(instance, "total-flow-time", "auto", "auto")
+    assert (chosen.ways[0], chosen.reserve) == (LAGRANGE, (SEARCH,))
+    ends = []
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "race", lambda *args, **kwargs: ends.extend(race(*args, **kwargs)) or ends)
+        result = solvers.solve(instance, memory_limit=2000)
+    assert [type(end) for end in ends] == [Failed, Failed, Done]
+    assert len([line for line in result.extra["failed"] if "options" in line]) == 2
+    assert Alone().value(instance, "total-flow-time") <= result.bound <= result.value
+    with pytest.raises(BadInput, match="options"):
+        solvers.solve(instance, formulation="arc-flow", solver="lagrange")
+
+
+def test_a_way_that_is_named_still_declines():
+    with pytest.raises(BadInput, match="too large for the exact search"):
+        solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="search")
+    with pytest.raises(BadInput, match="weights of at most"):
+        solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="arc-flow", solver="lagrange")
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_alone_nothing_is_better(objective):
+    for seed in few(range(12)):
+        instance = tiny_instance(seed, **PROFILES["any"])
+        try:
+            optimum, _ = exhaustive_optimum(instance, objective, max_states=1500)
+        except TooManyStates:
+            continue
+        assert Alone().value(instance, objective) <= optimum, instance.name

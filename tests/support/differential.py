@@ -1,0 +1,158 @@
+"""Questions for all exact methods: tiny instances that span every switch, each with an objective and its optimum."""
+
+import random
+from functools import cache
+from typing import NamedTuple
+
+from formulations.horizon import sufficient_batches
+from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment
+from kvcore.cost import CostFunction
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.tiny_instances import tiny_instance
+
+NAMES = list(OBJECTIVES)
+SIZES = {
+    "requests": (1, 2, 2, 3),
+    "prompt": (1, 2),
+    "decode": (1, 1, 2),
+    "calls": (0, 1),
+    "duration": (0, 1, 2),
+    "returns": (0, 1),
+    "arrival": (0, 0, 1, 2),
+    "partial": (False, True),
+}
+"""Smaller than the defaults, so that few batches are needed."""
+
+STRESSED = (
+    {"partial": True, "evict": True},
+    {"pause": False},
+    {"hybrid": False},
+    {"host_memory": "some", "handling": ("free", "swap")},
+    {"host_memory": "none", "evict": True},
+    {"chunked": True, "batch_tokens": (1, 2)},
+    {"chunked": False, "prefill_tokens": (1, 2)},
+    {"batch_requests": 1},
+    {"block": 2},
+    {"slo": True},
+)
+"""What the draw of a question fixes besides, up to two of them: corners that chance alone reaches seldom."""
+
+
+MADE = ("full host", "small host", "dear decodes", "refills", "phases")
+"""Questions made by hand."""
+COVERING = (
+    0, 1, 2, 3, 4, 7, 9, 10, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22, 23, 24, 25, 26, 28, 29, 31, 32, 33, 34, 35, 36,
+    37, 38, 39, 40, 42, 43, 45, 46, 47, 52, 53, 54, 56, 57, 70, 75, 82, 89, 91, 94, 140, 167, 169, 256, 324, 343,
+    473, 534, 598,
+)  # fmt: skip
+"""Seeds whose questions have every trait three times, for methods that decline nothing and for arc-flow."""
+
+
+class Question(NamedTuple):
+    """An instance, an objective, and what the exhaustive search answers; `batches` is a horizon that is enough."""
+
+    seed: int | str
+    instance: Instance
+    objective: str
+    optimum: object
+    schedule: Schedule
+    batches: int
+
+
+def made(name):
+    """Return an instance and an objective for a corner that chance reaches too seldom."""
+
+    def request(id, prompt, decode, handling=None, arrival=0):
+        call = None if handling is None else Call(duration=2, handling=handling)
+        segments = (Segment(decode=1, call=call),) if call else ()
+        return Request(id=id, arrival=arrival, prompt=prompt, segments=(*segments, Segment(decode=decode)))
+
+    swaps = (request("A", 1, 1, "swap"), request("B", 1, 1, "swap"), request("C", 2, 1))
+    frees = (request("A", 1, 1, "free"), request("B", 1, 1, "free"), request("C", 1, 1, arrival=3))
+    phases = {"hybrid": False, "chunked": True, "evict": False, "batch_tokens": None, "prefill_tokens": None}
+    sizes = {"requests": (2, 3, 3), "prompt": (1, 2, 3), "decode": (1, 2), "calls": (0, 0, 1), "partial": True}
+    reads = Cost((CostFunction(tokens=1, decode_kv=1),))
+    dear = Cost((CostFunction(any_decode=9, tokens=1),))
+    return {
+        "full host": (Instance(machine=Machine(memory=2, host_memory=1), requests=swaps), "total-flow-time"),
+        "small host": (Instance(machine=Machine(memory=2, host_memory=1), requests=frees), "total-flow-time"),
+        "dear decodes": (
+            Instance(machine=Machine(memory=9, evict=True), cost=dear, requests=(request("A", 1, 2),)), "busy-time",
+        ),
+        "refills": (
+            Instance(machine=Machine(memory=9, evict=True, partial=True), cost=reads, requests=(request("A", 3, 2),)),
+            "busy-time",
+        ),
+        "phases": (tiny_instance(10, **SIZES | phases | sizes, cost="unit"), "total-flow-time"),
+    }[name]  # fmt: skip
+
+
+def drawn(seed):
+    """Return the instance and the objective of a seed; objectives take turns, and so do unit and other costs."""
+    if isinstance(seed, str):
+        return made(seed)
+    draw = random.Random(seed)
+    fixed = dict(SIZES)
+    for stress in draw.sample(STRESSED, draw.choice((0, 1, 2))):
+        fixed |= stress
+    fixed["cost"] = ("linear", "two-functions") if seed // len(NAMES) % 2 else "unit"
+    instance, objective = tiny_instance(seed, **fixed), NAMES[seed % len(NAMES)]
+    if draw.random() < 0.1:
+        instance = instance.replace(machine=instance.machine.replace(memory=None))
+    return instance, objective
+
+
+@cache
+def question(seed, most_batches=6, max_states=400):
+    """Return the question of a seed; None where the exhaustive search, or the models, would take long.
+
+    The horizon is the optimum's number of batches and one more, or as many as are proved to be enough.
+    """
+    try:
+        instance, objective = drawn(seed)
+        value, schedule = exhaustive_optimum(instance, objective, max_states=3000 if seed in MADE else max_states)
+    except (TooManyStates, ValueError):
+        return None
+    needed = len(schedule.batches)
+    horizon = sufficient_batches(instance, objective, value)
+    assert needed <= horizon.batches or not horizon.sufficient, (seed, horizon)
+    batches = max(needed, min(horizon.batches, needed + 1))
+    small = seed in MADE or batches <= most_batches
+    return Question(seed, instance, objective, value, schedule, batches) if small else None
+
+
+def questions(seeds):
+    """Return the questions of the seeds that have one."""
+    return [found for found in map(question, seeds) if found is not None]
+
+
+def traits(asked):
+    """Return what a question exercises, in words: its objective, its cost, every switch and every handling."""
+    instance, machine = asked.instance, asked.instance.machine
+    cost = "unit" if instance.cost.always_one_tick else "other"
+    found = {asked.objective, f"{cost} cost", f"{asked.objective}, {cost} cost", f"block {machine.block}"}
+    found |= {f"{name} {getattr(machine, name)}" for name in ("hybrid", "chunked", "evict", "partial", "pause")}
+    for name in ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests"):
+        found.add(f"{name} {'unlimited' if getattr(machine, name) is None else 'limited'}")
+    if machine.host_memory == 0:
+        found.add("no host memory")
+    for request in instance.requests:
+        found |= {call.handling for call in request.calls}
+        found |= {"returns"} if any(call.returns for call in request.calls) else set()
+        found |= {"arrival"} if request.arrival else set()
+        if asked.objective == "late-requests" and request.slo is not None:
+            found |= {f"slo {name}" for name, value in request.slo if value is not None}
+    return found
+
+
+TRAITS = (
+    set(NAMES)
+    | {"unit cost", "other cost", "block 1", "block 2", "no host memory", "returns", "arrival"}
+    | {f"{name} {value}" for name in ("hybrid", "chunked", "evict", "partial", "pause") for value in (True, False)}
+    | {"memory limited", "memory unlimited", "host_memory limited", "host_memory unlimited"}
+    | {f"{n} {x}" for n in ("batch_tokens", "prefill_tokens", "batch_requests") for x in ("limited", "unlimited")}
+    | {"preserve", "discard", "swap", "free"}
+    | {f"slo {name}" for name in ("ttft", "latency", "tpot", "normalized_latency")}
+    | {f"{objective}, {cost} cost" for objective in NAMES for cost in ("unit", "other")}
+)
+"""What every method has to be asked about, unless it declines it."""

@@ -1,0 +1,1 @@
+"""Instances: built-in ones, generators, importers of traces, shipped samples."""

@@ -1,0 +1,56 @@
+"""Workloads drawn from what the papers publish of theirs; one file a kind, and `docs/data.md` says where from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from pydantic import ValidationError
+
+from kvcore.cost import Cost
+from kvcore.errors import BadInput
+from kvcore.files import first_error
+from kvcore.instance import Instance, Machine, Request
+from workloads.generators.workload import KINDS, TICK, Kind, Workload
+
+__all__ = ["KINDS", "Kind", "Workload", "generate", "instance_of"]
+
+
+def generate(
+    kind: str,
+    *,
+    n: int | None = None,
+    rate: Fraction | None = None,
+    cv: Fraction | None = None,
+    minutes: Fraction | None = None,
+    seed: int = 0,
+    slo_ttft: Fraction | None = None,
+    slo_normalized: Fraction | None = None,
+    machine: Machine | None = None,
+    cost: Cost = Cost.unit(),
+    tick: Fraction = TICK,
+    **parameters: Any,
+) -> Instance:
+    """Return an instance of drawn requests, every call of them `free`; the arguments are those of `Workload`.
+
+    `parameters` are those of the kind: `share`, `prompt` and `output`, `mix`. The machine is, unless given, that of
+    GPT-J-6B on an A100, which InferCept measured.
+
+    Raises:
+        BadInput: an argument is out of range or means nothing here, or a request does not fit the machine.
+    """
+    from costmodels import GPT_J_6B
+
+    workload = Workload(kind, n, rate, cv, minutes, seed, tick, slo_ttft, slo_normalized, parameters)
+    return instance_of(workload, machine or GPT_J_6B, cost, tuple(workload.requests()))
+
+
+def instance_of(workload: Workload, machine: Machine, cost: Cost, requests: Sequence[Request]) -> Instance:
+    """Return an instance of the workload with these of its requests; BadInput if one does not fit."""
+    try:
+        return Instance(
+            name=workload.name, tick_seconds=workload.tick, machine=machine, cost=cost, requests=tuple(requests)
+        )
+    except ValidationError as error:
+        raise BadInput(f"{workload.kind}: {first_error(error)}") from None

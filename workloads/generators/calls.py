@@ -1,0 +1,55 @@
+"""Requests with calls, from what a table says of a type: durations, number of calls, and contexts at the calls."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+
+from kvcore.instance import LIMIT, Call, Request, Segment
+from workloads.generators.draws import Moments, count, gamma, geometric, lognormal
+
+
+@dataclass(frozen=True)
+class CallType:
+    """A type of calls: seconds of a call, calls of a request, KV tokens held when one starts; tokens between."""
+
+    seconds: Moments
+    calls: Moments
+    context: Moments
+    decode: float
+    """Mean tokens generated before a call, or after the last one."""
+    returns: float
+    """Mean tokens that a call returns."""
+
+    def request(self, id: str, draw: random.Random, tick: Fraction) -> Request:
+        """Draw a request; its mean context over its calls is what is drawn from `context`.
+
+        Where that context is too short for what lies between the calls, these lengths are scaled down.
+        """
+        calls = count(draw, self.calls)
+        context = max(1, round(gamma(draw, self.context)))
+        decodes, returns = self._lengths(draw, calls, context)
+        durations = [min(LIMIT, math.ceil(Fraction(lognormal(draw, self.seconds)) / tick)) for _ in range(calls)]
+        ends = [Call(duration=d, returns=r, handling="free") for d, r in zip(durations, returns, strict=True)]
+        segments = [Segment(decode=d, call=end) for d, end in zip(decodes, [*ends, None], strict=True)]
+        prompt = max(1, round(context - _mean_growth(decodes, returns)))
+        return Request(id=id, prompt=prompt, segments=tuple(segments))
+
+    def _lengths(self, draw: random.Random, calls: int, context: int) -> tuple[list[int], list[int]]:
+        """Draw what is decoded before each call and after the last one, and what the calls return."""
+        decodes = [geometric(draw, self.decode) for _ in range(calls + 1)]
+        returns = [geometric(draw, self.returns + 1) - 1 for _ in range(calls)]
+        shorter = context / max(context, _mean_growth(decodes, returns))
+        if shorter < 1:
+            decodes[:-1] = [max(1, math.floor(length * shorter)) for length in decodes[:-1]]
+            returns = [math.floor(length * shorter) for length in returns]
+        return decodes, returns
+
+
+def _mean_growth(decodes: list[int], returns: list[int]) -> float:
+    """Return by how much the context at a call exceeds the prompt, on average over the calls."""
+    grown = accumulate(decode + back for decode, back in zip(decodes, [0, *returns], strict=True))
+    return sum(list(grown)[: len(returns)]) / len(returns) - 1

@@ -1,0 +1,120 @@
+"""A workload: which requests, how many, and when they arrive. Seeded, and drawn one request after another."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from inspect import Parameter, signature
+from itertools import islice
+from typing import Any
+
+from pydantic import ValidationError
+
+from kvcore.errors import BadInput
+from kvcore.files import first_error
+from kvcore.instance import Request, Slo
+from workloads.arrivals import arrivals
+from workloads.generators.fixed import fixed
+from workloads.generators.infercept import infercept
+from workloads.generators.infermax_mix import infermax_mix
+from workloads.generators.mixed import mixed
+from workloads.generators.toolbench import toolbench
+
+TICK = Fraction(1, 40)
+MOST = 10_000_000
+"""Requests that a workload may have."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of requests: `draw(random, tick, n, **parameters)` yields them; what they are, and from where."""
+
+    draw: Callable[..., Iterator[Request]]
+    what: str
+    source: str
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the kind, with their defaults."""
+        found = signature(self.draw).parameters.values()
+        return {given.name: given.default for given in found if given.kind is Parameter.KEYWORD_ONLY}
+
+
+KINDS = {
+    "infercept": Kind(infercept, "six types of calls", "InferCept, Table 1"),
+    "toolbench": Kind(toolbench, "calls of web services", "LAMPS, Table 2; MARS, Table 1"),
+    "mixed": Kind(mixed, "infercept, of which a share makes no calls", "MARS, Appendix C.2"),
+    "fixed": Kind(fixed, "like requests without calls", "INFERMAX, Sections 4.2 to 4.5"),
+    "infermax-mix": Kind(infermax_mix, "two groups without calls, shuffled", "INFERMAX, Section 4.6"),
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests of a kind: `n` of them, or those that arrive within `minutes`, or whichever ends first.
+
+    All arrive at tick 0, or at `rate` per second: a Poisson process, or with Gamma gaps of coefficient of variation
+    `cv`. Ticks are of `tick` seconds. Every request has the service-level objectives that are given: seconds to its
+    first token, and seconds of latency per token generated. What is drawn of the requests does not depend on the
+    arrivals: each has its own `random.Random`, made from the seed.
+    """
+
+    kind: str
+    n: int | None = None
+    rate: Fraction | None = None
+    cv: Fraction | None = None
+    minutes: Fraction | None = None
+    seed: int = 0
+    tick: Fraction = TICK
+    slo_ttft: Fraction | None = None
+    slo_normalized: Fraction | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise BadInput(f"no kind of requests is called {self.kind!r}; there are {', '.join(KINDS)}")
+        for name in self.parameters:
+            if name not in KINDS[self.kind].parameters:
+                takes = ", ".join(f"--{known}" for known in KINDS[self.kind].parameters) or "none of its own"
+                raise BadInput(f"--{name} means nothing for {self.kind}; its options are {takes}")
+        if self.n is None and self.minutes is None:
+            raise BadInput("give --n, the number of requests, or --rate and --minutes")
+        if self.n is not None and not 1 <= self.n <= MOST:
+            raise BadInput(f"--n is from 1 to {MOST} requests, not {self.n}")
+        if self.tick <= 0:
+            raise BadInput(f"a tick lasts more than 0 seconds, not {self.tick}")
+
+    @property
+    def name(self) -> str:
+        """The kind and everything that was given, as one word."""
+        given = {
+            **self.parameters, "n": self.n, "rate": self.rate, "cv": self.cv, "minutes": self.minutes,
+            "slo-ttft": self.slo_ttft, "slo-normalized": self.slo_normalized, "seed": self.seed,
+        }  # fmt: skip
+        return f"{self.kind}:" + ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
+
+    def requests(self) -> Iterator[Request]:
+        """Draw the requests in the order of arrival; the same each time. BadInput if there are none."""
+        drawn = KINDS[self.kind].draw(random.Random(f"{self.seed} requests"), self.tick, self.n, **self.parameters)
+        process = random.Random(f"{self.seed} arrivals")
+        times = arrivals(process, self.tick, rate=self.rate, cv=self.cv, minutes=self.minutes)
+        slo, some = self._slo(), False
+        for time, request in zip(islice(times, self.n), drawn, strict=False):
+            some = True
+            yield request.replace(arrival=time, slo=slo)
+        if not some:
+            raise BadInput("no request arrives within --minutes; give more minutes, or a higher --rate")
+
+    def _slo(self) -> Slo | None:
+        """Return the objectives in ticks; whole ticks round down, as a latency is late only above the limit."""
+        if self.slo_ttft is None and self.slo_normalized is None:
+            return None
+        ttft = None if self.slo_ttft is None else math.floor(self.slo_ttft / self.tick)
+        normalized = None if self.slo_normalized is None else Fraction(self.slo_normalized) / self.tick
+        try:
+            return Slo(ttft=ttft, normalized_latency=normalized)
+        except ValidationError as error:
+            raise BadInput(f"the objectives in ticks of {self.tick} s: {first_error(error)}") from None
