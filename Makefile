@@ -29,11 +29,11 @@ test: $(READY)-test
 
 # the engine, its kernels and the pages that use it: needs torch and triton
 test-engine: $(READY)-engine
-	$(BIN)/python -m pytest -n auto tests/gpu_validation
+	$(BIN)/python -m pytest -n auto -m "not slow" tests/gpu_validation
 
-# all but the engine: the slow tests too, and all that is drawn (KVBOUND_TESTS=all), of which make test draws a part
-test-all: $(READY)-test
-	KVBOUND_TESTS=all $(BIN)/python -m pytest -n auto --ignore tests/gpu_validation
+# everything: the slow tests and the engine's too, and all that is drawn (KVBOUND_TESTS=all), of which make test draws a part
+test-all: $(READY)-engine
+	KVBOUND_TESTS=all $(BIN)/python -m pytest -n auto
 
 lint: $(READY)-dev
 	$(BIN)/ruff check .
