@@ -103,6 +103,10 @@ def best_schedule(
     return name, trace.schedule, trace
 
 
+def _to_the_end() -> bool:
+    return True
+
+
 def better_traces(
     instance: Instance,
     objective: str,
@@ -123,7 +127,7 @@ def better_traces(
         if best is not None and not go_on():
             return
         try:
-            trace = trace_policy(instance, policy, go_on=lambda: True if best is None else go_on())  # noqa: B023
+            trace = trace_policy(instance, policy, go_on=_to_the_end if best is None else go_on)
         except (PolicyError, Unsuited) as error:
             failure = failure or error
             continue

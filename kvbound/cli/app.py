@@ -62,7 +62,8 @@ class LoadedWhenCalled(MutableMapping[str, Any]):
     def __setitem__(self, name: str, command: Any) -> None:
         raise TypeError("commands are listed in COMMANDS")
 
-    __delitem__ = None  # type: ignore[assignment]
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("commands are listed in COMMANDS")
 
 
 class Commands(TyperGroup):
