@@ -1,0 +1,292 @@
+"""Any trace as requests: rows, or sessions of rows with calls between them. `docs/data.md` says what is lost."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from kvcore.cost import Cost
+from kvcore.csv_table import MachineFor, Row, build_instance, check_tick, read_csv, refuse
+from kvcore.errors import BadInput
+from kvcore.files import first_error
+from kvcore.instance import LIMIT, Call, Instance, Machine, Request, Segment
+from workloads.arrivals import arrivals
+from workloads.importers.jsonl import read_jsonl
+from workloads.importers.layout import SHARED, Layout
+from workloads.importers.selection import Selection
+
+MOST = 10_000_000
+"""Rows that a trace may have."""
+
+
+class Turn(NamedTuple):
+    """What a row says: tokens, exact seconds, and ticks of the call (None: not said). `place` counts rows from 1."""
+
+    place: int
+    line: int
+    seconds: Fraction
+    prompt: int
+    decode: int
+    weight: int = 1
+    id: str = ""
+    order: int = 0
+    call: int | None = None
+    returns: int | None = None
+    latency: Fraction | None = None
+
+
+class Run(NamedTuple):
+    """The rows of a request, in order."""
+
+    id: str
+    turns: Sequence[Turn]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was taken of a trace: requests that are made as they are looked at, once, and what to tell about them."""
+
+    source: str
+    name: str
+    requests: Iterable[Request]
+    notes: Sequence[str] = ()
+
+    def instance(self, machine: Machine | MachineFor, tick: Fraction, cost: Cost) -> Instance:
+        """Return all requests as an instance; BadInput if one does not fit."""
+        requests = tuple(self.requests)
+        return build_instance(self.source, requests, machine, name=self.name, tick_seconds=tick, cost=cost)
+
+
+def read_trace(
+    path: str | Path,
+    layout: Layout,
+    *,
+    kind: str = "csv",
+    selection: Selection = Selection(),
+    tick: Fraction,
+    rate: Fraction | None = None,
+    machine: Machine | None = None,
+) -> Imported:
+    """Read a trace (`kind`: `jsonl`, or whatever is a CSV file) and return what is selected of it.
+
+    A request without an id in the file is `R` and the number of its row, or the name of its session, with the number of
+    its first row there where a session may be cut into several. With `rate` (per second) the requests selected arrive
+    as a Poisson process. With `machine`, those whose last token does not fit its memory are left out.
+
+    Raises:
+        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    """
+    return _Reader(str(path), layout, kind, check_tick(tick)).read(selection, rate, machine)
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, source: str, layout: Layout, kind: str, tick: Fraction) -> None:
+        self.source, self.layout, self.kind, self.tick = source, layout, kind, tick
+        self.explicit = "returns" in layout.columns
+        self.empty = 0
+
+    def read(self, selection: Selection, rate: Fraction | None, machine: Machine | None) -> Imported:
+        """Read the file and select."""
+        timed = "arrival" in self.layout.columns
+        check_meaning(selection, timed, rate)
+        names, runs = self._runs()
+        all_of_them = len(runs)
+        if machine is not None and machine.block_limit is not None:
+            runs = [run for run in runs if machine.blocks(self._peak(run)) <= machine.block_limit]
+        if not runs:
+            least = "" if machine is None else f" fits a memory of {machine.memory} tokens"
+            raise BadInput(f"{self.source}: no request is left: none with output{least}")
+        kept = selection.pick([run.turns[0].seconds for run in runs])
+        ticks: Iterable[int]
+        if timed:
+            begin, unit = runs[kept[0]].turns[0].seconds, selection.load * self.tick
+            ticks = (math.ceil((runs[k].turns[0].seconds - begin) / unit) for k in kept)
+        else:
+            draw = random.Random(selection.seed)
+            ticks = arrivals(draw, self.tick, rate=None if rate is None else rate * selection.load)
+        name = f"{self.kind}:{Path(self.source).name}{selection.words}" + ("" if rate is None else f",rate={rate}")
+        name += "" if machine is None else f", {all_of_them - len(runs)} too long left out"
+        requests = self._requests((runs[k] for k in kept), ticks, selection)
+        return Imported(self.source, name, requests, self._notes(names))
+
+    def _notes(self, names: Sequence[str]) -> list[str]:
+        shared = [name for name in names if SHARED.search(name) and name not in self.layout.names]
+        keys = self.layout.columns
+        notes = []
+        if self.empty:
+            notes.append(f"{self.empty} rows without output are left out")
+        if shared:
+            notes.append(f"{', '.join(shared[:4])} not used: prefixes that requests share are computed for each")
+        if self.layout.sessions and not {"call", "latency"} & keys.keys():
+            notes.append("calls last from arrival to arrival, the answer included; map latency or call")
+        return notes
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _runs(self) -> tuple[Sequence[str], list[Run]]:
+        """Return the names of the columns, and the rows of each request, in the order of the file."""
+        layout = self.layout
+        if self.kind == "jsonl":
+            table = read_jsonl(self.source, layout.names, layout.needed)
+        else:
+            table = read_csv(self.source, layout.names)
+        sessions: dict[str, list[Turn]] = {}
+        groups: list[tuple[str, list[Turn]]] = []
+        for place, row in enumerate(table.rows, 1):
+            if place > MOST:
+                raise BadInput(f"{self.source}: more than {MOST} rows")
+            label = layout.session(row) if layout.sessions else ""
+            turn = self._turn(row, place, bool(label))
+            self.empty += not turn.decode
+            if label in sessions:
+                sessions[label].append(turn)
+            elif label or turn.decode:
+                groups.append((label, [turn]))
+                if label:
+                    sessions[label] = groups[-1][1]
+        return table.names, [run for label, turns in groups for run in self._cut(label, turns)]
+
+    def _turn(self, row: Row, place: int, in_session: bool) -> Turn:
+        layout, keys = self.layout, self.layout.columns
+        decode, prompt = keys["decode"].name, keys["prompt"].name
+        explicit = self.explicit and in_session
+        output = row.whole(decode, 1 if explicit else 0) if explicit or row.text(decode) else 0
+        needs_prompt = output and not (explicit and not row.text(prompt))
+        turn = Turn(
+            place=place,
+            line=row.line,
+            seconds=layout.seconds(row, "arrival") or Fraction(0),
+            prompt=row.whole(prompt, 1) if needs_prompt else 0,
+            decode=output,
+            weight=row.whole(keys["weight"].name, 1) if "weight" in keys else 1,
+            id=row.label(keys["id"].name) if "id" in keys else "",
+        )
+        if not in_session:
+            return turn
+        call = layout.seconds(row, "call")
+        returns = keys["returns"].name if self.explicit and row.text(keys["returns"].name) else None
+        return turn._replace(
+            order=row.whole(layout.order, 0) if layout.order else 0,
+            call=None if call is None else row.ticks(keys["call"].name, call, self.tick),
+            returns=None if returns is None else row.whole(returns, layout.least_returns),
+            latency=layout.seconds(row, "latency"),
+        )
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def _cut(self, label: str, turns: list[Turn]) -> Iterator[Run]:
+        """Yield the requests of a session: it is cut at rows without output, and where the input shrank."""
+        if not label:
+            yield Run(turns[0].id or f"R{turns[0].place}", tuple(turns))
+            return
+        if self.layout.order:
+            self._check_order(label, turns)
+        else:
+            turns.sort(key=lambda turn: turn.seconds)
+        begin = 0
+        for k, turn in enumerate([*turns, None]):
+            shrank = turn and k > begin and not self.explicit and turn.prompt < turns[k - 1].prompt
+            if turn and turn.decode and not shrank:
+                continue
+            if k > begin:
+                name = label if self.explicit else f"{label}/{begin}"
+                yield Run(turns[begin].id or name, tuple(turns[begin:k]))
+            begin = k if turn and turn.decode else k + 1
+
+    def _check_order(self, label: str, turns: list[Turn]) -> None:
+        """Put the rows of a session in their order, which counts 0, 1, .."""
+        order, lines = self.layout.order or "", dict[int, int]()
+        for turn in turns:
+            if turn.order in lines:
+                wanted = f"another: line {lines[turn.order]} has the same one of that session"
+                self._refuse(turn, order, wanted, turn.order)
+            lines[turn.order] = turn.line
+        turns.sort(key=lambda turn: turn.order)
+        for k, turn in enumerate(turns):
+            if turn.order != k:
+                self._refuse(turn, order, f"{k}, the next one of session {label}", turn.order)
+            if k and turn.seconds < turns[k - 1].seconds:
+                wanted = f"no earlier than that of line {turns[k - 1].line}, the row of the session before it"
+                self._refuse(turn, self.layout.columns["arrival"].name, wanted, float(turn.seconds))
+
+    def _shape(self, run: Run) -> Iterator[tuple[int, int]]:
+        """Yield what each row generates and what its call returns: what the next input has above the context held."""
+        held = run.turns[0].prompt
+        for turn, after in zip(run.turns, [*run.turns[1:], None], strict=True):
+            held += turn.decode
+            returns = 0 if after is None else (max(0, turn.returns or 0 if self.explicit else after.prompt - held))
+            held += returns
+            yield turn.decode, returns
+
+    def _peak(self, run: Run) -> int:
+        """Return the tokens of KV when the last token is generated."""
+        return run.turns[0].prompt + sum(decode + returns for decode, returns in self._shape(run)) - 1
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _requests(self, runs: Iterable[Run], ticks: Iterable[int], selection: Selection) -> Iterator[Request]:
+        slo, known = selection.slo(self.tick), set[str]()
+        unique = not self.layout.sessions and "id" not in self.layout.columns
+        for run, arrival in zip(runs, ticks, strict=False):
+            first = run.turns[0]
+            if not first.prompt:
+                self._refuse(first, self.layout.columns["prompt"].name, "a whole number", "")
+            if not unique and run.id in known:
+                raise BadInput(f"{self.source}, line {first.line}: another request has the id {run.id}")
+            if not unique:
+                known.add(run.id)
+            try:
+                yield Request(
+                    id=run.id, arrival=arrival, prompt=first.prompt, weight=first.weight, slo=slo,
+                    segments=self._segments(run),
+                )  # fmt: skip
+            except ValidationError as error:
+                raise BadInput(f"{self.source}, line {first.line}: {first_error(error)}") from None
+
+    def _segments(self, run: Run) -> tuple[Segment, ...]:
+        *before, (last, _) = self._shape(run)
+        pairs = zip(before, run.turns, run.turns[1:], strict=False)
+        calls = [
+            Segment(decode=decode, call=Call(duration=self._pause(turn, after), returns=returns))
+            for (decode, returns), turn, after in pairs
+        ]
+        return (*calls, Segment(decode=last))
+
+    def _pause(self, turn: Turn, after: Turn) -> int:
+        """Return the ticks of the call between two rows; where it is not said, the gap less the time of the answer."""
+        keys = self.layout.columns
+        if self.explicit and turn.returns is None:
+            self._refuse(turn, keys["returns"].name, "a whole number", "")
+        call = after.call if self.layout.call_before else turn.call
+        if call is not None:
+            return call
+        if "arrival" not in keys:
+            name = keys["call"].name if "call" in keys else "call"
+            self._refuse(turn, name, "a decimal number", "")
+        gap = max(Fraction(0), after.seconds - turn.seconds - (turn.latency or 0))
+        ticks = math.ceil(gap / self.tick)
+        if ticks > LIMIT:
+            self._refuse(after, keys["arrival"].name, f"within {LIMIT} ticks of the row before", float(after.seconds))
+        return ticks
+
+    def _refuse(self, turn: Turn, column: str, wanted: str, value: object) -> Any:
+        refuse(self.source, turn.line, column, wanted, str(value))
+
+
+def check_meaning(selection: Selection, timed: bool, rate: Fraction | None) -> None:
+    """Refuse what means nothing for a trace with arrivals (`timed`), or without."""
+    if timed and rate is not None:
+        raise BadInput("--rate is for a trace without arrivals; leave arrival out of --map, or give --load")
+    if not timed and (selection.since is not None or selection.until is not None):
+        raise BadInput("--from and --until mean nothing without arrivals (arrival=COLUMN in --map)")
+    if not timed and rate is None and selection.load != 1:
+        raise BadInput("--load means nothing where all requests arrive at once; map arrival=COLUMN, or give --rate")
