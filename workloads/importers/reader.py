@@ -35,18 +35,15 @@ class Turn(NamedTuple):
     prompt: int
     decode: int
     weight: int = 1
-    id: str = ""
+    id: str | None = None
     order: int = 0
     call: int | None = None
     returns: int | None = None
     latency: Fraction | None = None
 
 
-class Run(NamedTuple):
-    """The rows of a request, in order."""
-
-    id: str
-    turns: Sequence[Turn]
+Run = Turn | list[Turn]
+"""The rows of a request, in order; one that is alone stands for itself, as a trace may have millions."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +102,11 @@ class _Reader:
         if not runs:
             least = "" if machine is None else f" fits a memory of {machine.memory} tokens"
             raise BadInput(f"{self.source}: no request is left: none with output{least}")
-        kept = selection.pick([run.turns[0].seconds for run in runs])
+        kept = selection.pick([_first(run).seconds for run in runs])
         ticks: Iterable[int]
         if timed:
-            begin, unit = runs[kept[0]].turns[0].seconds, selection.load * self.tick
-            ticks = (math.ceil((runs[k].turns[0].seconds - begin) / unit) for k in kept)
+            begin, unit = _first(runs[kept[0]]).seconds, selection.load * self.tick
+            ticks = (math.ceil((_first(runs[k]).seconds - begin) / unit) for k in kept)
         else:
             draw = random.Random(selection.seed)
             ticks = arrivals(draw, self.tick, rate=None if rate is None else rate * selection.load)
@@ -140,20 +137,21 @@ class _Reader:
         else:
             table = read_csv(self.source, layout.names)
         sessions: dict[str, list[Turn]] = {}
-        groups: list[tuple[str, list[Turn]]] = []
+        runs: list[Run] = []
         for place, row in enumerate(table.rows, 1):
             if place > MOST:
                 raise BadInput(f"{self.source}: more than {MOST} rows")
             label = layout.session(row) if layout.sessions else ""
             turn = self._turn(row, place, bool(label))
             self.empty += not turn.decode
-            if label in sessions:
-                sessions[label].append(turn)
-            elif label or turn.decode:
-                groups.append((label, [turn]))
-                if label:
-                    sessions[label] = groups[-1][1]
-        return table.names, [run for label, turns in groups for run in self._cut(label, turns)]
+            if label:
+                sessions.setdefault(label, []).append(turn)
+            elif turn.decode:
+                runs.append(turn)
+        if sessions:
+            runs += (run for label, turns in sessions.items() for run in self._cut(label, turns))
+            runs.sort(key=lambda run: _first(run).place)
+        return table.names, runs
 
     def _turn(self, row: Row, place: int, in_session: bool) -> Turn:
         layout, keys = self.layout, self.layout.columns
@@ -168,7 +166,7 @@ class _Reader:
             prompt=row.whole(prompt, 1) if needs_prompt else 0,
             decode=output,
             weight=row.whole(keys["weight"].name, 1) if "weight" in keys else 1,
-            id=row.label(keys["id"].name) if "id" in keys else "",
+            id=row.label(keys["id"].name) if "id" in keys else None,
         )
         if not in_session:
             return turn
@@ -183,11 +181,8 @@ class _Reader:
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    def _cut(self, label: str, turns: list[Turn]) -> Iterator[Run]:
+    def _cut(self, label: str, turns: list[Turn]) -> Iterator[list[Turn]]:
         """Yield the requests of a session: it is cut at rows without output, and where the input shrank."""
-        if not label:
-            yield Run(turns[0].id or f"R{turns[0].place}", tuple(turns))
-            return
         if self.layout.order:
             self._check_order(label, turns)
         else:
@@ -198,8 +193,8 @@ class _Reader:
             if turn and turn.decode and not shrank:
                 continue
             if k > begin:
-                name = label if self.explicit else f"{label}/{begin}"
-                yield Run(turns[begin].id or name, tuple(turns[begin:k]))
+                first, name = turns[begin], label if self.explicit else f"{label}/{begin}"
+                yield [first._replace(id=first.id or name), *turns[begin + 1 : k]]
             begin = k if turn and turn.decode else k + 1
 
     def _check_order(self, label: str, turns: list[Turn]) -> None:
@@ -218,10 +213,10 @@ class _Reader:
                 wanted = f"no earlier than that of line {turns[k - 1].line}, the row of the session before it"
                 self._refuse(turn, self.layout.columns["arrival"].name, wanted, float(turn.seconds))
 
-    def _shape(self, run: Run) -> Iterator[tuple[int, int]]:
+    def _shape(self, turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
         """Yield what each row generates and what its call returns: what the next input has above the context held."""
-        held = run.turns[0].prompt
-        for turn, after in zip(run.turns, [*run.turns[1:], None], strict=True):
+        held = turns[0].prompt
+        for turn, after in zip(turns, [*turns[1:], None], strict=True):
             held += turn.decode
             returns = 0 if after is None else (max(0, turn.returns or 0 if self.explicit else after.prompt - held))
             held += returns
@@ -229,7 +224,7 @@ class _Reader:
 
     def _peak(self, run: Run) -> int:
         """Return the tokens of KV when the last token is generated."""
-        return run.turns[0].prompt + sum(decode + returns for decode, returns in self._shape(run)) - 1
+        return _first(run).prompt + sum(decode + returns for decode, returns in self._shape(_turns(run))) - 1
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -237,27 +232,27 @@ class _Reader:
         slo, known = selection.slo(self.tick), set[str]()
         unique = not self.layout.sessions and "id" not in self.layout.columns
         for run, arrival in zip(runs, ticks, strict=False):
-            first = run.turns[0]
+            first = _first(run)
+            name = first.id or f"R{first.place}"
             if not first.prompt:
                 self._refuse(first, self.layout.columns["prompt"].name, "a whole number", "")
-            if not unique and run.id in known:
-                raise BadInput(f"{self.source}, line {first.line}: another request has the id {run.id}")
             if not unique:
-                known.add(run.id)
+                if name in known:
+                    raise BadInput(f"{self.source}, line {first.line}: another request has the id {name}")
+                known.add(name)
             try:
                 yield Request(
-                    id=run.id, arrival=arrival, prompt=first.prompt, weight=first.weight, slo=slo,
-                    segments=self._segments(run),
+                    id=name, arrival=arrival, prompt=first.prompt, weight=first.weight, slo=slo,
+                    segments=self._segments(_turns(run)),
                 )  # fmt: skip
             except ValidationError as error:
                 raise BadInput(f"{self.source}, line {first.line}: {first_error(error)}") from None
 
-    def _segments(self, run: Run) -> tuple[Segment, ...]:
-        *before, (last, _) = self._shape(run)
-        pairs = zip(before, run.turns, run.turns[1:], strict=False)
+    def _segments(self, turns: Sequence[Turn]) -> tuple[Segment, ...]:
+        *before, (last, _) = self._shape(turns)
         calls = [
             Segment(decode=decode, call=Call(duration=self._pause(turn, after), returns=returns))
-            for (decode, returns), turn, after in pairs
+            for (decode, returns), turn, after in zip(before, turns, turns[1:], strict=False)
         ]
         return (*calls, Segment(decode=last))
 
@@ -280,6 +275,14 @@ class _Reader:
 
     def _refuse(self, turn: Turn, column: str, wanted: str, value: object) -> Any:
         refuse(self.source, turn.line, column, wanted, str(value))
+
+
+def _first(run: Run) -> Turn:
+    return run if isinstance(run, Turn) else run[0]
+
+
+def _turns(run: Run) -> Sequence[Turn]:
+    return [run] if isinstance(run, Turn) else run
 
 
 def check_meaning(selection: Selection, timed: bool, rate: Fraction | None) -> None:
