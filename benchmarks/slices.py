@@ -41,7 +41,8 @@ def run() -> list[dict[str, Any]]:
 def infercept_slots(k: int, seed: int, rate: str | None) -> Instance:
     """Return `k` drawn requests in blocks and slots, each length rounded up."""
     arrivals = {} if rate is None else {"rate": Fraction(rate)}
-    fine = read_infercept(data_file(FILE), take=k, seed=seed, machine=Machine(memory=None, batch_tokens=BLOCK), **arrivals)
+    roomy = Machine(memory=None, batch_tokens=BLOCK)
+    fine = read_infercept(data_file(FILE), take=k, seed=seed, machine=roomy, **arrivals)
     requests = tuple(_coarse(request) for request in fine.requests)
     memory = 2 * max(request.peak for request in requests)
     return Instance(

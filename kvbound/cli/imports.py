@@ -28,10 +28,10 @@ from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine
 from kvcore.parameters import optional_fraction
-from workloads.importers import Imported, Selection, contended_machine, infercept_requests, read_map, read_trace
+from workloads.importers import Imported, Selection, contended_machine, infercept_requests, read_map, read_requests
 from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
 from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
-from workloads.importers.azure import LAYOUT as AZURE_LAYOUT
+from workloads.importers.azure import COLUMNS as AZURE
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.layout import KEYS, Layout
 
@@ -118,7 +118,7 @@ class Asked:
     def read(self, file: str, layout: Layout, machine: Machine, **options: Any) -> tuple[Imported, Machine]:
         """Read a trace for a machine, unless the cost has another."""
         options.setdefault("selection", self.selection())
-        trace = read_trace(file, layout, tick=self.setting.tick, machine=self.fitting(machine), **options)
+        trace = read_requests(file, layout, tick=self.setting.tick, machine=self.fitting(machine), **options)
         return trace, self.setting.machine(machine)
 
 
@@ -164,7 +164,7 @@ def jsonl(file: FileArgument, map: MapOption, asked: Asked, rate: RateOption = N
 @_imports("azure")
 def azure(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
     """Read an Azure LLM inference trace: arrivals, prompt and output lengths."""
-    return asked.read(file, AZURE_LAYOUT, TRACE_MACHINE, kind="azure")
+    return asked.read(file, read_map(AZURE), TRACE_MACHINE, kind="azure")
 
 
 @_imports("agent-traces")

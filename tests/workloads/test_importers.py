@@ -312,7 +312,9 @@ def test_some_sessions_are_drawn_and_keep_their_order(file) -> None:
     ]
     assert len(set(drawn)) == 6
     assert all(order.index(one) < order.index(other) for one, other in drawn)
-    with pytest.raises(BadInput, match=r"--sample \(--take\) is from 1 to 4, the number of requests that are left, not 5"):
+    with pytest.raises(
+        BadInput, match=r"--sample \(--take\) is from 1 to 4, the number of requests that are left, not 5"
+    ):
         read_agent_traces(path, machine=ROOMY, take=5)
 
 

@@ -12,10 +12,9 @@ from kvcore.cost import Cost
 from kvcore.csv_table import Row
 from kvcore.instance import Instance, Machine
 from workloads.importers.layout import Column, Layout
-from workloads.importers.reader import read_trace
+from workloads.importers.reader import TICK, read_requests
 from workloads.importers.selection import Selection
 
-TICK = Fraction(1, 40)
 MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512)
 """What the command starts from; its memory has to be named."""
 
@@ -61,5 +60,5 @@ def read_agent_traces(
     """
     drawn = Selection(sample=take, seed=seed)
     fitting = machine if drop_too_long else None
-    trace = read_trace(path, LAYOUT, kind="agent-traces", selection=drawn, tick=tick, machine=fitting)
+    trace = read_requests(path, LAYOUT, kind="agent-traces", selection=drawn, tick=tick, machine=fitting)
     return trace.instance(machine, tick, cost)

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from kvcore.cost import Cost
 from kvcore.instance import Instance, Machine
-from workloads.importers.layout import read_map
-from workloads.importers.reader import read_trace
+from workloads.importers.reader import TICK, read_trace
 from workloads.importers.selection import Selection
 
-LAYOUT = read_map("arrival=TIMESTAMP,prompt=ContextTokens,decode=GeneratedTokens")
-TICK = Fraction(1, 40)
+COLUMNS = "arrival=TIMESTAMP,prompt=ContextTokens,decode=GeneratedTokens"
 MACHINE = Machine(memory=118_784, host_memory=0, batch_tokens=512)
 """KV of Llama-2-7B on an A100 with 80 GB: 29 requests of 4,096 tokens, as Vidur plans it; chunks of 512 tokens."""
 
@@ -36,5 +34,4 @@ def read_azure(
     Raises:
         BadInput: the file is not such a table (with line and column), or an argument is out of range.
     """
-    trace = read_trace(path, LAYOUT, kind="azure", selection=Selection(take=take), tick=tick)
-    return trace.instance(machine, tick, cost)
+    return read_trace(path, COLUMNS, machine=machine, selection=Selection(take=take), tick=tick, cost=cost)

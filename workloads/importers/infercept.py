@@ -19,7 +19,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request
 from workloads.arrivals import arrivals
 from workloads.importers.layout import Column, Layout
-from workloads.importers.reader import Imported, check_meaning, read_trace
+from workloads.importers.reader import Imported, check_meaning, read_requests
 from workloads.importers.selection import Selection
 
 TICK = Fraction(1, 40)
@@ -85,7 +85,7 @@ def infercept_requests(
         label=key, others=("request_key", "augmentation"), order="segment", least_returns=-2,
     )  # fmt: skip
     check_meaning(selection, timed=False, rate=rate)
-    known = list(read_trace(path, layout, kind="infercept", tick=tick, machine=machine).requests)
+    known = list(read_requests(path, layout, kind="infercept", tick=tick, machine=machine).requests)
     if augmentation is not None and augmentation not in kinds.values():
         there = ", ".join(sorted(set(kinds.values())))
         raise BadInput(f"no request has the augmentation {augmentation!r}; there are {there}")

@@ -55,7 +55,8 @@ class Layout:
     @property
     def needed(self) -> list[str]:
         """The columns that the first object of a JSONL file must have."""
-        return [self.columns[key].name for key in ("arrival", "prompt", "decode") if key in self.columns]
+        keys = ("arrival", "prompt", "decode", "weight", "id")
+        return [self.columns[key].name for key in keys if key in self.columns]
 
     def session(self, row: Row) -> str:
         """Return the session of a row (empty: none)."""

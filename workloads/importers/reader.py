@@ -19,9 +19,10 @@ from kvcore.files import first_error
 from kvcore.instance import LIMIT, Call, Instance, Machine, Request, Segment
 from workloads.arrivals import arrivals
 from workloads.importers.jsonl import read_jsonl
-from workloads.importers.layout import SHARED, Layout
+from workloads.importers.layout import SHARED, Layout, read_map
 from workloads.importers.selection import Selection
 
+TICK = Fraction(1, 40)
 MOST = 10_000_000
 """Rows that a trace may have."""
 
@@ -62,6 +63,35 @@ class Imported:
 
 
 def read_trace(
+    path: str | Path,
+    columns: str,
+    *,
+    machine: Machine,
+    jsonl: bool = False,
+    selection: Selection = Selection(),
+    rate: Fraction | None = None,
+    drop_too_long: bool = False,
+    tick: Fraction = TICK,
+    cost: Cost = Cost.unit(),
+) -> Instance:
+    """Return what is selected of any trace as an instance with free calls, in ticks of `tick` seconds.
+
+    The file is CSV with a header, or JSONL, plain or in gzip. `columns` says which column is what, as `--map` does:
+    `arrival=timestamp:ms,prompt=input_length,decode=output_length`. With `rate` (per second) requests without arrivals
+    come as a Poisson process. With `drop_too_long`, those whose last token does not fit the memory are left out.
+
+    Raises:
+        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    """
+    fitting = machine if drop_too_long else None
+    trace = read_requests(
+        path, read_map(columns), kind="jsonl" if jsonl else "csv", selection=selection, rate=rate, tick=tick,
+        machine=fitting,
+    )  # fmt: skip
+    return trace.instance(machine, tick, cost)
+
+
+def read_requests(
     path: str | Path,
     layout: Layout,
     *,
@@ -111,7 +141,7 @@ class _Reader:
             draw = random.Random(selection.seed)
             ticks = arrivals(draw, self.tick, rate=None if rate is None else rate * selection.load)
         name = f"{self.kind}:{Path(self.source).name}{selection.words}" + ("" if rate is None else f",rate={rate}")
-        name += "" if machine is None else f", {all_of_them - len(runs)} too long left out"
+        name += "" if machine is None or machine.memory is None else f", {all_of_them - len(runs)} too long left out"
         requests = self._requests((runs[k] for k in kept), ticks, selection)
         return Imported(self.source, name, requests, self._notes(names))
 

@@ -16,7 +16,7 @@ from kvcore.csv_table import check_take
 from kvcore.errors import BadInput
 from kvcore.files import first_error
 from kvcore.instance import Slo
-from kvcore.parameters import fraction
+from kvcore.parameters import NUMBER, fraction
 
 ISO = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d)?)(\.\d{1,18})?)? ?(Z|UTC|[+-]\d\d(?::?\d\d)?)?", re.ASCII
@@ -118,4 +118,6 @@ def _moment(option: str, text: str, first: Fraction) -> Fraction:
         at = iso_seconds(text)
     except ValueError as error:
         raise BadInput(f"{option} {text}: {error}") from None
+    if at is None and not NUMBER.fullmatch(text):
+        raise BadInput(f"{option} {text}: write seconds, such as 90, or a time such as 2023-11-16 18:20")
     return first + fraction(option, text, zero=True) if at is None else at
