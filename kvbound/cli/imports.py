@@ -27,7 +27,7 @@ from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine
-from kvcore.parameters import optional_fraction
+from kvcore.parameters import fraction, optional_fraction
 from workloads.importers import Imported, Selection, contended_machine, infercept_requests, read_map, read_requests
 from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
 from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
@@ -62,11 +62,11 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "since": (_text("--from", "T", "seconds after the first arrival, or a time of day"), None),
     "until": (_text("--until", "T", "the same; requests that arrive then are left out"), None),
-    "skip": (_number("--skip", 0, "leave out so many first requests"), None),
+    "skip": (_number("--skip", 0, "leave out so many first requests"), 0),
     "take": (_number("--take", 1, "so many requests (default: all)"), None),
     "sample": (_number("--sample", 1, "draw so many of them"), None),
     "seed": (SeedOption, 0),
-    "load": (_text("--load", "FACTOR", "arrivals come so many times as fast"), None),
+    "load": (_text("--load", "FACTOR", "arrivals come so many times as fast"), "1"),
     "slo_latency": (_text("--slo-latency", "S", "every request: seconds to its last token"), None),
     "slo_ttft": (_text("--slo-ttft", "S", "every request: seconds to its first token"), None),
     "slo_tpot": (_text("--slo-tpot", "S", "every request: seconds a token after the first"), None),
@@ -102,13 +102,10 @@ class Asked:
             if sample is not None:
                 raise BadInput("--take draws here as --sample does; give one of them")
             take, sample = None, take
-        numbers = {
-            name: optional_fraction("--" + name.replace("_", "-"), given[name])
-            for name in ("load", "slo_latency", "slo_ttft", "slo_tpot")
-        }
+        slos = (optional_fraction(f"--slo-{name}", given[f"slo_{name}"]) for name in ("latency", "ttft", "tpot"))
         return Selection(
-            since=given["since"], until=given["until"], skip=given["skip"] or 0, take=take, sample=sample,
-            seed=given["seed"], **numbers | {"load": numbers["load"] or Fraction(1)},
+            given["since"], given["until"], given["skip"], take, sample, given["seed"],
+            fraction("--load", given["load"]), *slos,
         )  # fmt: skip
 
     def fitting(self, machine: Machine) -> Machine | None:

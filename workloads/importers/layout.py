@@ -102,6 +102,8 @@ def read_map(text: str) -> Layout:
     for key in ("call", "returns", "latency"):
         if key in columns and "session" not in columns:
             raise BadInput(f"--map: {key} means nothing without session, whose rows have a call between them")
+    if "session" in columns and not {"arrival", "call"} & columns.keys():
+        raise BadInput("--map: session needs arrival or call, from which the time between its rows is known")
     return Layout(columns)
 
 

@@ -136,6 +136,10 @@ class _Reader:
         ticks: Iterable[int]
         if timed:
             begin, unit = _first(runs[kept[0]]).seconds, selection.load * self.tick
+            last = _first(runs[kept[-1]])
+            if last.seconds - begin > LIMIT * unit:
+                wanted = f"within {LIMIT} ticks of {self.tick} s after the first (--until leaves out later ones)"
+                self._refuse(last, self.layout.columns["arrival"].name, wanted, float(last.seconds))
             ticks = (math.ceil((_first(runs[k]).seconds - begin) / unit) for k in kept)
         else:
             draw = random.Random(selection.seed)
@@ -320,6 +324,8 @@ def check_meaning(selection: Selection, timed: bool, rate: Fraction | None) -> N
     if timed and rate is not None:
         raise BadInput("--rate is for a trace without arrivals; leave arrival out of --map, or give --load")
     if not timed and (selection.since is not None or selection.until is not None):
-        raise BadInput("--from and --until mean nothing without arrivals (arrival=COLUMN in --map)")
+        raise BadInput("--from and --until mean nothing for a trace without a column of arrivals")
     if not timed and rate is None and selection.load != 1:
-        raise BadInput("--load means nothing where all requests arrive at once; map arrival=COLUMN, or give --rate")
+        raise BadInput(
+            "--load means nothing where all requests arrive at once; give --rate, or map a column of arrivals"
+        )

@@ -89,12 +89,9 @@ class Selection:
         """Return the objectives in ticks; whole ticks round down, as a request is late only above the limit."""
         if self.slo_latency is self.slo_ttft is self.slo_tpot is None:
             return None
-        whole = {
-            name: None if seconds is None else math.floor(seconds / tick)
-            for name, seconds in (("latency", self.slo_latency), ("ttft", self.slo_ttft))
-        }
+        latency, ttft = (None if s is None else math.floor(s / tick) for s in (self.slo_latency, self.slo_ttft))
         try:
-            return Slo(**whole, tpot=None if self.slo_tpot is None else Fraction(self.slo_tpot / tick))
+            return Slo(latency=latency, ttft=ttft, tpot=None if self.slo_tpot is None else self.slo_tpot / tick)
         except ValidationError as error:
             raise BadInput(f"the objectives in ticks of {tick} s: {first_error(error)}") from None
 
