@@ -42,7 +42,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="the trace; docs/data.md describes it")]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="docs/data.md describes it")]
 SeedOption = Annotated[int, typer.Option(min=0, metavar="N", help="of all that is drawn")]
 RateOption = Annotated[str | None, typer.Option(metavar="R", help="Poisson arrivals a second (default: all at 0)")]
 
@@ -114,9 +114,8 @@ class Asked:
 
     def read(self, file: str, layout: Layout, machine: Machine, **options: Any) -> tuple[Imported, Machine]:
         """Read a trace for a machine, unless the cost has another."""
-        options.setdefault("selection", self.selection())
-        trace = read_requests(file, layout, tick=self.setting.tick, machine=self.fitting(machine), **options)
-        return trace, self.setting.machine(machine)
+        given = {"selection": self.selection(), "machine": self.fitting(machine)} | options
+        return read_requests(file, layout, tick=self.setting.tick, **given), self.setting.machine(machine)
 
 
 def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | MachineFor]]], None]:
@@ -126,6 +125,8 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
         def command(*, setting: Setting, **given: Any) -> None:
             asked = Asked(setting, {option: given.pop(option) for option in OPTIONS})
             check_writable(asked.given["out"], asked.given["json"])
+            if asked.given["round"] not in ("relax", "restrict"):
+                raise BadInput(f"--round is relax or restrict, not {asked.given['round']!r}")
             _write(*read(asked=asked, **given), asked)
 
         own = inspect.signature(read, eval_str=True).parameters
@@ -228,8 +229,6 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
     """Coarsen if asked to, choose the handling of calls, and write; what is lost is said in one line."""
     given, setting = asked.given, asked.setting
     out, json, size = given["out"], given["json"], given["block"] or given["slot"]
-    if given["round"] not in ("relax", "restrict"):
-        raise BadInput(f"--round is relax or restrict, not {given['round']!r}")
     if size is None and json is None and isinstance(machine, Machine):  # nothing needs all requests at once
         build = partial(build_instance, trace.source, machine=machine, name=trace.name, tick_seconds=setting.tick,
                         cost=setting.cost)  # fmt: skip
