@@ -165,7 +165,9 @@ def test_without_an_answer_time_the_gap_is_the_call_and_it_is_said(file, tmp_pat
     assert [call.duration for call in read(path, TALKS).requests[0].calls] == [10, 10]
     done = kvbound("import", "csv", path, "--map", TALKS, "--out", tmp_path / "i.json")
     assert done.stderr.count("\n") == 1
-    assert "1 rows without output are left out; calls last from arrival to arrival, the answer included" in done.stderr
+    assert (
+        "1 rows without output are left out; 2 calls last from arrival to arrival, the answer included" in done.stderr
+    )
     assert kvbound("import", "csv", path, "--map", TALKS + ",latency=answer", "--out", "-").stderr.count("calls") == 0
 
 
@@ -302,8 +304,10 @@ def test_a_bad_map_is_answered_in_one_line(file, tmp_path: Path, map: str, messa
         (PLAIN.replace("20,2", "many,2"), "line 3: in must be a whole number, it is 'many'"),
         (PLAIN.replace("20,2", ",2"), "line 3: in must be a whole number, it is empty"),
         (PLAIN.replace("2.5", "soon"), "line 3: t must be a time such as 2023-11-16 .*, or seconds, it is 'soon'"),
+        (PLAIN.replace("2.5", "2024-02-28"), "line 3: t must be a number, as before, it is '2024-02-28'"),
+        (PLAIN.replace("\n0,", "\n2024-02-28,"), "line 3: t must be a time of day, as before, it is '2.5'"),
         (PLAIN.replace("2.5", ""), "line 3: t must be a time such as .*, or seconds, it is empty"),
-        (PLAIN.replace("2.5", "2024-02-30 10:00"), "line 3: t must be a date and a time of day"),
+        (PLAIN.replace("\n0,", "\n2024-02-30 10:00,"), "line 2: t must be a date and a time of day"),
         (PLAIN.replace("2.5", "-1"), "line 3: t must be a time such as"),
         (PLAIN.replace(",1\n", ",0\n").replace(",2\n", ",\n").replace(",3\n", ",0\n"), "no request is left: none with"),
         (gzip.compress(PLAIN.encode())[:-9], "cannot be read: Compressed file ended before"),

@@ -49,7 +49,7 @@ Run = Turn | list[Turn]
 
 @dataclass(frozen=True)
 class Imported:
-    """What was taken of a trace: requests that are made as they are looked at, once, and what to tell about them."""
+    """What was taken of a trace: requests, made as they are looked at, once, and after that what to tell of them."""
 
     source: str
     name: str
@@ -119,7 +119,9 @@ class _Reader:
     def __init__(self, source: str, layout: Layout, kind: str, tick: Fraction) -> None:
         self.source, self.layout, self.kind, self.tick = source, layout, kind, tick
         self.explicit = "returns" in layout.columns
-        self.empty = 0
+        self.empty = self.gaps = 0
+        self.clock: bool | None = None
+        self.notes: list[str] = []
 
     def read(self, selection: Selection, rate: Fraction | None, machine: Machine | None) -> Imported:
         """Read the file and select."""
@@ -146,20 +148,12 @@ class _Reader:
             ticks = arrivals(draw, self.tick, rate=None if rate is None else rate * selection.load)
         name = f"{self.kind}:{Path(self.source).name}{selection.words}" + ("" if rate is None else f",rate={rate}")
         name += "" if machine is None or machine.memory is None else f", {all_of_them - len(runs)} too long left out"
-        requests = self._requests((runs[k] for k in kept), ticks, selection)
-        return Imported(self.source, name, requests, self._notes(names))
-
-    def _notes(self, names: Sequence[str]) -> list[str]:
         shared = [name for name in names if SHARED.search(name) and name not in self.layout.names]
-        keys = self.layout.columns
-        notes = []
         if self.empty:
-            notes.append(f"{self.empty} rows without output are left out")
+            self.notes.append(f"{self.empty} rows without output are left out")
         if shared:
-            notes.append(f"{', '.join(shared[:4])} not used: prefixes that requests share are computed for each")
-        if self.layout.sessions and not {"call", "latency"} & keys.keys():
-            notes.append("calls last from arrival to arrival, the answer included; map latency or call")
-        return notes
+            self.notes.append(f"{', '.join(shared[:4])} not used: prefixes that requests share are computed for each")
+        return Imported(self.source, name, self._requests((runs[k] for k in kept), ticks, selection), self.notes)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -196,7 +190,7 @@ class _Reader:
         turn = Turn(
             place=place,
             line=row.line,
-            seconds=layout.seconds(row, "arrival") or Fraction(0),
+            seconds=self._arrival(row),
             prompt=row.whole(prompt, 1) if needs_prompt else 0,
             decode=output,
             weight=row.whole(keys["weight"].name, 1) if "weight" in keys else 1,
@@ -212,6 +206,18 @@ class _Reader:
             returns=None if returns is None else row.whole(returns, layout.least_returns),
             latency=layout.seconds(row, "latency"),
         )
+
+    def _arrival(self, row: Row) -> Fraction:
+        """Return the exact seconds of an arrival, all of which are times of day or none is."""
+        seconds = self.layout.seconds(row, "arrival")
+        if seconds is None:
+            return Fraction(0)
+        name = self.layout.columns["arrival"].name
+        clock = row.text(name)[4:8:3] == "--"
+        if self.clock not in (None, clock):
+            row.refuse(name, "a time of day, as before" if self.clock else "a number, as before")
+        self.clock = clock
+        return seconds
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -281,6 +287,8 @@ class _Reader:
                 )  # fmt: skip
             except ValidationError as error:
                 raise BadInput(f"{self.source}, line {first.line}: {first_error(error)}") from None
+        if self.gaps:
+            self.notes.append(f"{self.gaps} calls last from arrival to arrival, the answer included: no pause is given")
 
     def _segments(self, turns: Sequence[Turn]) -> tuple[Segment, ...]:
         *before, (last, _) = self._shape(turns)
@@ -301,6 +309,7 @@ class _Reader:
         if "arrival" not in keys:
             name = keys["call"].name if "call" in keys else "call"
             self._refuse(turn, name, "a decimal number", "")
+        self.gaps += turn.latency is None
         gap = max(Fraction(0), after.seconds - turn.seconds - (turn.latency or 0))
         ticks = math.ceil(gap / self.tick)
         if ticks > LIMIT:
