@@ -6,13 +6,12 @@ largest peak; 64 blocks a slot. Delay is the flow time above what each request t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import solvers
+from benchmarks.data import data_file
 from benchmarks.record import timed
 from formulations.chains import chains, least_times
 from kvcore.errors import BadInput
@@ -34,15 +33,16 @@ SEEDS = (0, 1, 2)
 
 def run() -> list[dict[str, Any]]:
     """Solve every case by `auto` and, up to 16 requests, by the arc flow on HiGHS."""
-    if not _path().exists():
-        return [{"case": "slices", "status": "not run", "why": f"{_path()} is not there; set KVBOUND_DATA"}]
+    if not data_file(FILE).exists():
+        return [{"case": "slices", "status": "not run", "why": f"{data_file(FILE)} is not there; set KVBOUND_DATA"}]
     return list(_rows())
 
 
 def infercept_slots(k: int, seed: int, rate: str | None) -> Instance:
     """Return `k` drawn requests in blocks and slots, each length rounded up."""
     arrivals = {} if rate is None else {"rate": Fraction(rate)}
-    fine = read_infercept(_path(), take=k, seed=seed, machine=Machine(memory=None, batch_tokens=BLOCK), **arrivals)
+    roomy = Machine(memory=None, batch_tokens=BLOCK)
+    fine = read_infercept(data_file(FILE), take=k, seed=seed, machine=roomy, **arrivals)
     requests = tuple(_coarse(request) for request in fine.requests)
     memory = 2 * max(request.peak for request in requests)
     return Instance(
@@ -97,8 +97,3 @@ def _coarse_call(call: Call) -> Call:
 
 def _up(amount: int, unit: int) -> int:
     return -(-amount // unit)
-
-
-def _path() -> Path:
-    default = Path(__file__).parents[2] / "shared" / "data"
-    return Path(os.environ.get("KVBOUND_DATA", default)) / FILE

@@ -38,6 +38,8 @@ from workloads.generators import generate as generate
 from workloads.importers import read_agent_traces as read_agent_traces
 from workloads.importers import read_azure as read_azure
 from workloads.importers import read_infercept as read_infercept
+from workloads.importers import read_trace as read_trace
+from workloads.importers import Selection as Selection
 from kvcore.files import read_instance as read_instance
 from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text

@@ -1,6 +1,5 @@
 """The shipped samples are what the documented commands make of the public data, and are what the demo promises."""
 
-import os
 import random
 import re
 import shlex
@@ -10,14 +9,15 @@ from pathlib import Path
 import pytest
 
 import solvers
+from benchmarks.data import data_file
 from heuristics import get_policy, trace_policy
 from kvbound.cli import main
 from kvcore import BadInput, handlings, objective_value
+from tests.support.data import MIXTURE
 from workloads.builtin import BUILTIN, SAMPLES, VE_SAMPLES, builtin_instance
 
 ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("KVBOUND_DATA", ROOT.parent / "shared" / "data"))
-CSV = DATA / "infercept" / "merged_exp_uniform_lengths.csv"
+CSV = data_file(MIXTURE)
 COMMANDS = re.findall(r"^\$ (kvbound import .*)$", (ROOT / "workloads" / "samples" / "README.md").read_text(), re.M)
 
 
@@ -67,7 +67,7 @@ def test_slices_are_drawn_where_the_data_is_at_hand(monkeypatch):
     with pytest.raises(BadInput, match="infercept-slice needs the data: set KVBOUND_DATA"):
         builtin_instance("infercept-slice:k=3,seed=1")
     if CSV.exists():
-        monkeypatch.setenv("KVBOUND_DATA", str(DATA))
+        monkeypatch.setenv("KVBOUND_DATA", str(CSV.parents[1]))
         assert len(builtin_instance("infercept-slice:k=3,seed=1").requests) == 3
 
 
