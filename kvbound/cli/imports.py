@@ -14,6 +14,7 @@ from costmodels.vidur import read_vidur
 from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.costs import show_cost
 from kvbound.cli.handling import HANDLINGS, with_handling
+from kvbound.cli.import_run import run
 from kvbound.cli.setting import Setting, takes_setting
 from kvcore.coarsen import coarsen
 from kvcore.errors import BadInput
@@ -143,6 +144,9 @@ def vidur(
     write_cost(made, out)
     if out != "-":
         show_cost(out, as_model(made, str(file)), made.fit, json)
+
+
+app.command("run")(run)
 
 
 def _coarsen(instance: Instance, block: int | None, slot: int | None, direction: str) -> Instance:

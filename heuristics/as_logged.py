@@ -1,0 +1,316 @@
+"""What another scheduler did, as a schedule: on the log's clock, or on the model's with differences counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Policy
+from heuristics.engine.run import PolicyError, trace_policy
+from heuristics.engine.view import View
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Request
+from kvcore.referee import Execution, InvalidSchedule
+from kvcore.schedule import Batch, Schedule
+from kvcore.state import RequestState
+from kvcore.trace import Trace
+from workloads.importers.run_log import MOVES, LoggedBatch, RunLog, read_log
+
+TOLERATED = {
+    "early": "batches that start before the cost model says that the one before ends (R1)",
+    "late": "batches that start later than the schedule's, which waits for nothing but arrivals and calls",
+    "arrival": "work before the instance says that the request arrives: it waits (R2)",
+    "done": "work on a request that has generated all its tokens: left out (R2)",
+    "tokens": "work of more tokens than are to be processed: cut (R3)",
+    "moves": "moves of more KV than is there: cut or left out (R10)",
+    "empty": "batches with neither work nor a transfer: left out (R10)",
+    "unfinished": "requests that are not done when the log ends: finished after it (R11)",
+}
+"""What may differ between a log and the schedule made of it. What breaks a limit or switch of the machine may not."""
+
+
+@dataclass
+class Difference:
+    """How often something differs, in which batch of the log first, and the most ticks or tokens of one."""
+
+    count: int
+    first_batch: int
+    largest: int = 0
+
+
+@dataclass
+class Run:
+    """What a scheduler did: the schedule, its trace, the evictions read from the log, the differences by kind."""
+
+    instance: Instance
+    trace: Trace
+    restarts: int
+    """Evictions that the log does not name, read from requests that start again from their whole context."""
+    differences: dict[str, Difference] = field(default_factory=dict)
+    start_differences: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
+    """By how many seconds the starts of log and schedule differ, counted from the first batch: at most, and the last
+    of the log minus its own in the schedule."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule, which the referee has passed."""
+        return self.trace.schedule
+
+
+def read_run(instance: Instance, path: str | Path, preset: str | None = None, *, tolerate: bool = False) -> Run:
+    """Read the log of another scheduler's run on `instance` as a schedule.
+
+    Otherwise starts are those of the log, to the nearest tick. With `tolerate` the batches are those of the log in its
+    order, each as early as the one before, arrivals and calls let it start on the model's clock; what differs is
+    counted (`TOLERATED`). A log without evictions shows them as restarts, and then the KV was dropped right after the
+    request's last work; the moves that a call's handling orders are then made, too.
+
+    Raises:
+        InvalidSchedule: the first rule that it breaks; with `tolerate`, the first of those that are not tolerated.
+        BadInput: the log is none, does not say enough, or names requests that the instance does not have.
+    """
+    log = _of_instance(instance, read_log(path, preset))
+    batches, restarts = (list(log.batches), 0) if log.moves else _with_restarts(instance, log.batches)
+    if not tolerate:
+        return Run(instance, _execute(instance, batches, log.moves), restarts)
+    replayed = AsLogged(instance, batches)
+    try:
+        trace = trace_policy(instance, replayed)
+    except PolicyError as error:
+        raise error.__cause__ if isinstance(error.__cause__, InvalidSchedule) else error from None
+    starts = replayed.note_times(trace)
+    return Run(instance, trace, restarts, replayed.differences, starts)
+
+
+def _of_instance(instance: Instance, log: RunLog) -> RunLog:
+    """Return the log with the ids of the instance; BadInput for a request that is none of it."""
+    ids = [request.id for request in instance.requests]
+    names = {str(k): id for k, id in enumerate(ids)} if log.numbered else {id: id for id in ids}
+    batches = []
+    for j, batch in enumerate(log.batches):
+        parts = {name: getattr(batch, name) for name in ("work", *MOVES)}
+        for part in parts.values():
+            if not part.keys() <= names.keys():
+                unknown = next(id for id in part if id not in names)
+                known = ", ".join(list(names)[:3])
+                raise BadInput(
+                    f"{log.source}: batch {j} has a request {unknown!r} that {instance.name} does not have; its "
+                    f"{len(ids)} requests are {known}, .."
+                )
+        named = {name: {names[id]: tokens for id, tokens in part.items()} for name, part in parts.items()}
+        batches.append(batch.replace(**named) if log.numbered else batch)
+    return log.replace(batches=tuple(batches))
+
+
+# --- evictions that the log does not name ----------------------------------------------------------------------------
+
+
+class _Reading(NamedTuple):
+    """What a reading of a request's work has come to: what it takes on trust, and where KV was dropped."""
+
+    cuts: int
+    """Times that it had more tokens than were to be processed."""
+    drops: int
+    places: tuple[Any, ...] = ()
+    """The batches after which it was dropped, as a linked list: the last one, and the list before it."""
+
+
+def restarts(request: Request, steps: list[tuple[int, int]]) -> list[int]:
+    """Return the batches right after which all KV of a request was dropped, from its work (batch, tokens) in order.
+
+    Only where it sat out a batch or more, or in a call that leaves the handling free, can it have been. Of all readings
+    it is the one with the fewest tokens that cannot be, then the most generated, then the fewest evictions.
+    """
+    known, orders = _contexts(request)
+    readings = {(0, 0): _Reading(0, 0)}  # by tokens generated and KV held
+    for k, (batch, tokens) in enumerate(steps):
+        before = steps[k - 1][0] if k else batch
+        following: dict[tuple[int, int], _Reading] = {}
+        for (generated, device), reading in readings.items():
+            for start, dropped in _starts(device, orders.get(generated), batch > before + 1):
+                missing = known[generated] - start
+                count = min(tokens, missing)
+                places = (before, reading.places) if dropped else reading.places
+                made = _Reading(reading.cuts + (count < tokens), reading.drops + dropped, places)
+                key = (generated + (count == missing and generated < request.output), start + count)
+                if key not in following or made[:2] < following[key][:2]:
+                    following[key] = made
+        readings = following
+    _, best = min(readings.items(), key=lambda found: (found[1].cuts, -found[0][0], found[1].drops))
+    dropped_after, places = [], best.places
+    while places:
+        batch, places = places
+        dropped_after.append(batch)
+    return dropped_after[::-1]
+
+
+def _contexts(request: Request) -> tuple[list[int], dict[int, str]]:
+    """Return S by the number of tokens generated, what calls return included, and the handlings of those calls."""
+    known, handlings = [request.prompt], {}
+    for segment in request.segments:
+        known += [known[-1] + k for k in range(1, segment.decode + 1)]
+        if segment.call is not None:
+            known[-1] += segment.call.returns
+            handlings[len(known) - 1] = segment.call.handling
+    return known, handlings
+
+
+def _starts(device: int, handling: str | None, sat_out: bool) -> Iterator[tuple[int, bool]]:
+    """Yield the KV that a request may start from, and whether some was dropped for it that no call has ordered."""
+    if handling == "discard":
+        yield 0, False
+        return
+    yield device, False
+    if device and (sat_out or handling == "free") and handling not in ("preserve", "swap"):
+        yield 0, True
+
+
+def _with_restarts(instance: Instance, batches: tuple[LoggedBatch, ...]) -> tuple[list[LoggedBatch], int]:
+    """Return the batches with the evictions in them that restarts show, and how many those are."""
+    steps: dict[str, list[tuple[int, int]]] = {request.id: [] for request in instance.requests}
+    for j, batch in enumerate(batches):
+        for id, tokens in batch.work.items():
+            steps[id].append((j, tokens))
+    drops: dict[int, list[str]] = {}
+    for request in instance.requests:
+        for batch in restarts(request, steps[request.id]):
+            drops.setdefault(batch + 1, []).append(request.id)
+    made = [batch.replace(drop=dict.fromkeys(drops[j])) if j in drops else batch for j, batch in enumerate(batches)]
+    return made, sum(map(len, drops.values()))
+
+
+# --- on the log's clock ----------------------------------------------------------------------------------------------
+
+
+def _execute(instance: Instance, batches: list[LoggedBatch], moves: bool) -> Trace:
+    """Execute the log as it stands; the moves that calls order are added where the log has none (not `moves`)."""
+    execution, made = Execution(instance), []
+    for logged in batches:
+        asked = {name: dict(getattr(logged, name)) for name in MOVES}
+        for state in () if moves else execution.due:
+            asked["drop" if state.handling == "discard" else "swap_out"].setdefault(state.request.id, None)
+        for id in () if moves else logged.work:
+            if execution.states[id].host:
+                asked["swap_in"].setdefault(id, None)
+        amounts = {
+            name: {id: _held(execution, execution.states[id], name) if k is None else k for id, k in part.items()}
+            for name, part in asked.items()
+        }
+        start = round(logged.start / instance.tick_seconds)
+        made.append(Batch(start=start, work=logged.work, **amounts))
+        execution.execute(made[-1])
+    return execution.trace(Schedule(instance_sha256=instance.sha256, batches=tuple(made)))
+
+
+def _held(execution: Execution, state: RequestState, move: str) -> int:
+    decoded = 0 if state.joined < 0 else execution.stream.steps - state.joined
+    device = state.device + decoded
+    return {"drop": device + state.host, "swap_out": device, "swap_in": state.host}[move]
+
+
+# --- on the model's clock --------------------------------------------------------------------------------------------
+
+
+class AsLogged(Policy):
+    """The batches of a log, in its order; what is not done then is finished without further evictions where it can be.
+
+    Guarantee: none; it is what the log says. Running time: O(k) for a batch of k requests.
+    """
+
+    name = "as logged"
+    rule = "the batches of a log, in its order"
+    source = "kvbound import run"
+    knows = "clairvoyant"
+    free_calls = "own"
+
+    def __init__(self, instance: Instance, batches: list[LoggedBatch]) -> None:
+        self.instance, self.batches = instance, batches
+        self.to_come = {request.id for request in instance.requests}
+        self.jobs: dict[str, Job] = {}
+        self.next = 0
+        self.places: dict[int, int] = {}
+        """The batch of the schedule that each batch of the log became."""
+        self.differences: dict[str, Difference] = {}
+
+    def differ(self, kind: str, batch: int, size: int = 0, count: int = 1) -> None:
+        """Count a difference."""
+        found = self.differences.setdefault(kind, Difference(0, batch))
+        found.count += count
+        found.largest = max(found.largest, size)
+
+    def decide(self, view: View, plan: Plan) -> None:
+        """Take the next batch of the log, once all its requests have arrived and returned."""
+        self.jobs.update((job.id, job) for job in view.arrived)
+        self.to_come.difference_update(job.id for job in view.arrived)
+        for job in view.ended:
+            del self.jobs[job.id]
+        while self.next < len(self.batches):
+            logged = self.batches[self.next]
+            if any(id in self.to_come or (id in self.jobs and self.jobs[id].calling) for id in logged.work):
+                return
+            self.next += 1
+            self.take(logged, plan)
+            if plan.work or plan.swapped_out or plan.swapped_in:
+                self.places[self.next - 1] = view.batch
+                return
+            self.differ("empty", self.next - 1)
+        self.finish(view, plan)
+
+    def take(self, logged: LoggedBatch, plan: Plan) -> None:
+        """Make the moves of a batch of the log and let its requests work, as far as that can be."""
+        j = self.next - 1
+        ordered = set(plan.dropped) | set(plan.swapped_out)  # by the handling of a call, whatever the log says
+        for name, move in (("drop", plan.drop), ("swap_out", plan.swap_out), ("swap_in", plan.swap_in)):
+            for id, tokens in getattr(logged, name).items():
+                if name != "swap_in" and id in ordered:
+                    continue
+                job = self.jobs.get(id)
+                parts = (0, 0) if job is None else (job.device, job.host)
+                there = {"drop": sum(parts), "swap_out": parts[0], "swap_in": parts[1]}[name]
+                if there < (tokens or 1):
+                    self.differ("moves", j, (tokens or 0) - there)
+                if job is not None and there:
+                    move(job, min(there, tokens or there))
+        for id, tokens in logged.work.items():
+            job = self.jobs.get(id)
+            if job is None:
+                self.differ("done", j, tokens)
+                continue
+            if tokens > job.missing:
+                self.differ("tokens", j, tokens - job.missing)
+            if logged.start < job.arrival * self.instance.tick_seconds:
+                self.differ("arrival", j)
+            plan.take(job, min(tokens, job.missing))
+
+    def finish(self, view: View, plan: Plan) -> None:
+        """Let those that are left work, in order of arrival; where none is admitted, the last that holds KV gives way."""
+        if "unfinished" not in self.differences:
+            self.differ("unfinished", self.next, count=len(self.jobs) + len(self.to_come))
+        plan.fill(view.ready)
+        holders = [job for job in view.ready if job.device or job.host]
+        while not plan.work and len(holders) > 1 and not any(job.calling for job in view.jobs):
+            plan.drop(holders.pop())
+            plan.fill(job for job in view.ready if job.id not in plan.dropped)
+
+    def note_times(self, trace: Trace) -> tuple[Fraction, Fraction]:
+        """Count the batches that the log starts early or late; return `Run.start_differences`."""
+        tick, largest, last = self.instance.tick_seconds, Fraction(0), Fraction(0)
+        places, starts = list(self.places.items()), [batch.start for batch in trace.batches]
+        for (i, a), (j, b) in zip(places, places[1:], strict=False):
+            logged = round(self.batches[j].start / tick) - round(self.batches[i].start / tick)
+            lasts, passes = trace.batches[b - 1].end - starts[a], starts[b] - starts[a]
+            if logged < lasts:
+                self.differ("early", j, lasts - logged)
+            elif logged > passes:
+                self.differ("late", j, logged - passes)
+        if places:
+            i, a = places[0]
+            for j, b in places:
+                last = (self.batches[j].start - self.batches[i].start) - (starts[b] - starts[a]) * tick
+                largest = max(largest, abs(last))
+        return largest, last

@@ -1,0 +1,179 @@
+"""Reading the log of what a scheduler did, iteration by iteration: ours as CSV or JSON lines, Vidur's, vLLM's.
+
+A preset makes ours of what an engine writes. Where that does not say which request processed how many tokens in which
+iteration, it cannot become a schedule, and the error says so; nothing is made up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from kvcore.csv_table import Row, read_rows
+from kvcore.errors import BadInput
+from kvcore.files import first_error, read_text
+from kvcore.instance import Name, Noun, Positive
+
+MOVES = ("drop", "swap_out", "swap_in")
+Held = dict[Name, Positive | None]
+"""Tokens of KV that each request moves; None: all that it has there."""
+
+
+class LoggedBatch(Noun):
+    """One iteration: when it started, the tokens that each request processed, and the moves made before that."""
+
+    start: Fraction
+    """Seconds."""
+    work: dict[Name, Positive] = {}
+    drop: Held = {}
+    swap_out: Held = {}
+    swap_in: Held = {}
+
+
+class RunLog(Noun):
+    """The iterations in order; where `moves` is false it does not say which KV was evicted."""
+
+    source: str
+    batches: Annotated[tuple[LoggedBatch, ...], Field(min_length=1)]
+    moves: bool
+    numbered: bool = False
+    """Its requests are numbers from 0, in the order of the instance."""
+
+
+def read_log(path: str | Path, preset: str | None = None) -> RunLog:
+    """Read a log: CSV or JSON lines (docs/runs.md), or what an engine wrote (`PRESETS`); `.gz` is unpacked.
+
+    Raises:
+        BadInput: it is none, with the line and what is wrong, or it does not say enough.
+    """
+    if preset is not None and preset not in PRESETS:
+        raise BadInput(f"--preset is one of {', '.join(PRESETS)}, not {preset!r}")
+    log = PRESETS[preset](str(path)) if preset is not None else _ours(str(path))
+    for k, (one, other) in enumerate(zip(log.batches, log.batches[1:], strict=False), 1):
+        if other.start < one.start:
+            raise BadInput(
+                f"{path}: batch {k} starts at {float(other.start):g} s, before batch {k - 1} ({float(one.start):g} s): "
+                "the iterations of one device come in order"
+            )
+    return log
+
+
+def _ours(path: str) -> RunLog:
+    text = read_text(path).removeprefix("\ufeff")
+    if text.lstrip().startswith("{"):
+        lines = list(_lines(path, text))
+        batches = [_batch(place, line.pop("start_s", None), **line) for place, line in lines]
+        return _log(path, batches, any(move in line for _, line in lines for move in MOVES))
+    given = [name for name in MOVES if name in text.partition("\n")[0].strip().split(",")]
+    rows = read_rows(path, ["start_s", "work", *given])
+    return _log(path, [_row(row, given) for row in rows], bool(given))
+
+
+def _row(row: Row, given: Iterable[str]) -> LoggedBatch:
+    """Read `request:tokens request:tokens ..`; in a move a request alone moves all that it has there."""
+    cells: dict[str, dict[str, Any]] = {}
+    for name in ("work", *given):
+        cells[name] = {}
+        for part in row.text(name).split():
+            id, colon, tokens = part.rpartition(":") if ":" in part or name == "work" else (part, "", "")
+            if not id or id in cells[name] or (colon and not (tokens.isascii() and tokens.isdecimal())):
+                row.refuse(name, "request:tokens, one for each request, with spaces between them")
+            cells[name][id] = int(tokens) if colon else None
+    return _batch(f"{row.source}, line {row.line}", str(row.seconds("start_s")), **cells)
+
+
+def _lines(path: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            try:
+                found = json.loads(line, parse_float=str)
+            except (ValueError, RecursionError):
+                found = None
+            if not isinstance(found, dict):
+                raise BadInput(f"{place}: not a JSON object; a log has one on each line")
+            yield place, found
+
+
+def _batch(place: str, start: Any, **parts: Any) -> LoggedBatch:
+    try:
+        seconds = Fraction(start if isinstance(start, str) and len(start) <= 60 else int(start))
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        raise BadInput(f"{place}: its start must be in seconds, it is {str(start)[:40]!r}") from None
+    try:
+        return LoggedBatch(start=seconds, **parts)
+    except ValidationError as error:
+        raise BadInput(f"{place}: {first_error(error)}") from None
+
+
+def _log(path: str, batches: list[LoggedBatch], moves: bool, numbered: bool = False) -> RunLog:
+    if not batches:
+        raise BadInput(f"{path}: it has no iterations")
+    return RunLog(source=path, batches=tuple(batches), moves=moves, numbered=numbered)
+
+
+# --- presets ---------------------------------------------------------------------------------------------------------
+
+
+def _vidur(path: str) -> RunLog:
+    """Read Vidur's `chrome_trace.json`: an event for each batch, with request ids and tokens; no evictions."""
+    try:
+        events = json.loads(read_text(path), parse_float=str)["traceEvents"]
+        found = [(event["pid"], event["tid"], event["ts"], event["args"]) for event in events]
+        batches = [
+            _batch(
+                f"{path}, event {k}", str(Fraction(ts) / 10**6),
+                work={str(id): tokens for id, tokens in zip(args["request_ids"], args["num_tokens"], strict=True)},
+            )
+            for k, (_, _, ts, args) in enumerate(found)
+        ]  # fmt: skip
+    except BadInput:
+        raise
+    except (ValueError, TypeError, LookupError):
+        raise BadInput(
+            f"{path}: not Vidur's chrome_trace.json, which alone says which request processed how many tokens in which "
+            "batch (its request_metrics.csv and batch metrics do not); have it written with enable_chrome_trace"
+        ) from None
+    places = {(replica, stage) for replica, stage, _, _ in found}
+    if len(places) > 1:
+        raise BadInput(f"{path}: {len(places)} replicas and pipeline stages; a run here is that of one device")
+    return _log(path, sorted(batches, key=lambda batch: batch.start), moves=False, numbered=True)
+
+
+def _vllm(path: str) -> RunLog:
+    """Read lines of vLLM's `SchedulerOutput` (docs/runs.md); its own logs and metrics do not name requests."""
+    text = read_text(path)
+    if not text.lstrip().startswith("{"):
+        raise BadInput(
+            f"{path}: not JSON lines of vLLM's SchedulerOutput; what vLLM logs of an iteration itself "
+            "(--enable-logging-iteration-details, metrics) does not say which requests work, so that it cannot become "
+            "a schedule: docs/runs.md has the lines of code that log it"
+        )
+    lines = list(_lines(path, text))
+    batches = []
+    for place, line in lines:
+        for key, why in NOT_MODELLED.items():
+            if line.get(key):
+                raise BadInput(f"{place}: {key} is not empty: {why}")
+        preempted = line.get("preempted_req_ids") or []
+        if not isinstance(preempted, list) or not all(isinstance(id, str) for id in preempted):
+            raise BadInput(f"{place}: preempted_req_ids must be a list of names")
+        batches.append(
+            _batch(place, line.get("time"), work=line.get("num_scheduled_tokens"), drop=dict.fromkeys(preempted))
+        )
+    first = batches[0].start if batches else 0
+    batches = [batch.replace(start=batch.start - first) for batch in batches]
+    return _log(path, batches, moves=all(line.get("preempted_req_ids") is not None for _, line in lines))
+
+
+NOT_MODELLED = {
+    "scheduled_spec_decode_tokens": "speculative decoding has no counterpart here",
+    "num_cached_tokens": "prefixes shared between requests have no counterpart here (--no-enable-prefix-caching)",
+}
+"""What vLLM does that no schedule here says."""
+PRESETS: dict[str, Callable[[str], RunLog]] = {"vidur": _vidur, "vllm": _vllm}
