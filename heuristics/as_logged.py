@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -288,7 +289,7 @@ class AsLogged(Policy):
             plan.take(job, min(tokens, job.missing))
 
     def finish(self, view: View, plan: Plan) -> None:
-        """Let those that are left work, in order of arrival; where none is admitted, the last that holds KV gives way."""
+        """Let those that are left work, in order of arrival; if none is admitted, the last holder of KV gives way."""
         if "unfinished" not in self.differences:
             self.differ("unfinished", self.next, count=len(self.jobs) + len(self.to_come))
         plan.fill(view.ready)
@@ -301,7 +302,7 @@ class AsLogged(Policy):
         """Count the batches that the log starts early or late; return `Run.start_differences`."""
         tick, largest, last = self.instance.tick_seconds, Fraction(0), Fraction(0)
         places, starts = list(self.places.items()), [batch.start for batch in trace.batches]
-        for (i, a), (j, b) in zip(places, places[1:], strict=False):
+        for (i, a), (j, b) in pairwise(places):
             logged = round(self.batches[j].start / tick) - round(self.batches[i].start / tick)
             lasts, passes = trace.batches[b - 1].end - starts[a], starts[b] - starts[a]
             if logged < lasts:

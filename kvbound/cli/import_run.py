@@ -10,7 +10,7 @@ from rich.console import Console
 
 from heuristics.as_logged import TOLERATED, Run, read_run
 from kvbound.cli.common import JsonOption, emit, table
-from kvbound.cli.verify import match_handling, show_invalid
+from kvbound.cli.verify import show_invalid
 from kvbound.tables import in_seconds
 from kvcore.files import check_writable, write_text
 from kvcore.metrics import makespan, measures, total_flow_time
@@ -36,7 +36,7 @@ def run(
     ] = False,
     json: JsonOption = None,
 ) -> int:
-    """Read what another scheduler did, iteration by iteration, as a schedule; exit code 1 names the first rule broken."""
+    """Read what another scheduler did, iteration by iteration, as a schedule; or name the first rule that is broken."""
     check_writable(out, json)
     loaded = load_instance(instance)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from kvcore.instance import Name, Noun, Positive
 MOVES = ("drop", "swap_out", "swap_in")
 Held = dict[Name, Positive | None]
 """Tokens of KV that each request moves; None: all that it has there."""
+_EMPTY: Any = Field(default_factory=dict)
 
 
 class LoggedBatch(Noun):
@@ -29,10 +31,10 @@ class LoggedBatch(Noun):
 
     start: Fraction
     """Seconds."""
-    work: dict[Name, Positive] = {}
-    drop: Held = {}
-    swap_out: Held = {}
-    swap_in: Held = {}
+    work: dict[Name, Positive] = _EMPTY
+    drop: Held = _EMPTY
+    swap_out: Held = _EMPTY
+    swap_in: Held = _EMPTY
 
 
 class RunLog(Noun):
@@ -54,7 +56,7 @@ def read_log(path: str | Path, preset: str | None = None) -> RunLog:
     if preset is not None and preset not in PRESETS:
         raise BadInput(f"--preset is one of {', '.join(PRESETS)}, not {preset!r}")
     log = PRESETS[preset](str(path)) if preset is not None else _ours(str(path))
-    for k, (one, other) in enumerate(zip(log.batches, log.batches[1:], strict=False), 1):
+    for k, (one, other) in enumerate(pairwise(log.batches), 1):
         if other.start < one.start:
             raise BadInput(
                 f"{path}: batch {k} starts at {float(other.start):g} s, before batch {k - 1} ({float(one.start):g} s): "
