@@ -45,7 +45,7 @@ class Difference:
 
 
 @dataclass
-class Run:
+class LoggedRun:
     """What a scheduler did: the schedule, its trace, the evictions read from the log, the differences by kind."""
 
     instance: Instance
@@ -63,7 +63,7 @@ class Run:
         return self.trace.schedule
 
 
-def read_run(instance: Instance, path: str | Path, preset: str | None = None, *, tolerate: bool = False) -> Run:
+def read_run(instance: Instance, path: str | Path, preset: str | None = None, *, tolerate: bool = False) -> LoggedRun:
     """Read the log of another scheduler's run on `instance` as a schedule.
 
     Otherwise starts are those of the log, to the nearest tick. With `tolerate` the batches are those of the log in its
@@ -78,14 +78,14 @@ def read_run(instance: Instance, path: str | Path, preset: str | None = None, *,
     log = _of_instance(instance, read_log(path, preset))
     batches, restarts = (list(log.batches), 0) if log.moves else _with_restarts(instance, log.batches)
     if not tolerate:
-        return Run(instance, _execute(instance, batches, log.moves), restarts)
+        return LoggedRun(instance, _execute(instance, batches, log.moves), restarts)
     replayed = AsLogged(instance, batches)
     try:
         trace = trace_policy(instance, replayed)
     except PolicyError as error:
         raise error.__cause__ if isinstance(error.__cause__, InvalidSchedule) else error from None
     starts = replayed.note_times(trace)
-    return Run(instance, trace, restarts, replayed.differences, starts)
+    return LoggedRun(instance, trace, restarts, replayed.differences, starts)
 
 
 def _of_instance(instance: Instance, log: RunLog) -> RunLog:
@@ -299,7 +299,7 @@ class AsLogged(Policy):
             plan.fill(job for job in view.ready if job.id not in plan.dropped)
 
     def note_times(self, trace: Trace) -> tuple[Fraction, Fraction]:
-        """Count the batches that the log starts early or late; return `Run.start_differences`."""
+        """Count the batches that the log starts early or late; return `LoggedRun.start_differences`."""
         tick, largest, last = self.instance.tick_seconds, Fraction(0), Fraction(0)
         places, starts = list(self.places.items()), [batch.start for batch in trace.batches]
         for (i, a), (j, b) in pairwise(places):

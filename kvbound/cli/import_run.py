@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from heuristics.as_logged import TOLERATED, Run, read_run
+from heuristics.as_logged import TOLERATED, LoggedRun, read_run
 from kvbound.cli.common import JsonOption, emit, table
 from kvbound.cli.verify import show_invalid
 from kvbound.tables import in_seconds
@@ -57,12 +57,11 @@ def run(
     return 0
 
 
-def _show(found: Run, console: Console) -> None:
+def _show(found: LoggedRun, console: Console) -> None:
     instance, trace = found.instance, found.trace
-    read = f" ({found.restarts} of them read from restarts)" if found.restarts else ""
-    console.print(
-        f"{instance.name}: {len(trace.batches)} batches, {evictions(trace)} evictions{read}, every request done"
-    )
+    read = f", read from restarts: {found.restarts}" if found.restarts else ""
+    done = f"{len(trace.batches)} batches, every request done; evictions: {evictions(trace)}"
+    console.print(f"{instance.name}: {done}{read}", soft_wrap=True)
     row = {"objective": "", "tick_seconds": str(instance.tick_seconds)}
     mean = in_seconds(f"{total_flow_time(trace)}/{len(instance.requests)}", row)
     console.print(f"mean latency {mean} s, makespan {in_seconds(makespan(trace), row)} s")
