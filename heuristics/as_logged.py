@@ -69,23 +69,25 @@ def read_run(instance: Instance, path: str | Path, preset: str | None = None, *,
     Otherwise starts are those of the log, to the nearest tick. With `tolerate` the batches are those of the log in its
     order, each as early as the one before, arrivals and calls let it start on the model's clock; what differs is
     counted (`TOLERATED`). A log without evictions shows them as restarts, and then the KV was dropped right after the
-    request's last work; the moves that a call's handling orders are then made, too.
+    request's last work, or the end of a call that keeps it; the moves that a call's handling orders are then made, too.
 
     Raises:
         InvalidSchedule: the first rule that it breaks; with `tolerate`, the first of those that are not tolerated.
         BadInput: the log is none, does not say enough, or names requests that the instance does not have.
     """
     log = _of_instance(instance, read_log(path, preset))
-    batches, restarts = (list(log.batches), 0) if log.moves else _with_restarts(instance, log.batches)
+    dropped = {} if log.moves else _dropped(instance, log.batches)
+    count = sum(map(len, dropped.values()))
     if not tolerate:
-        return LoggedRun(instance, _execute(instance, batches, log.moves), restarts)
-    replayed = AsLogged(instance, batches)
+        return LoggedRun(instance, _execute(instance, log, dropped), count)
+    replayed = AsLogged(instance, log.batches, dropped)
     try:
         trace = trace_policy(instance, replayed)
     except PolicyError as error:
         raise error.__cause__ if isinstance(error.__cause__, InvalidSchedule) else error from None
+    replayed.note_rest()
     starts = replayed.note_times(trace)
-    return LoggedRun(instance, trace, restarts, replayed.differences, starts)
+    return LoggedRun(instance, trace, count, replayed.differences, starts)
 
 
 def _of_instance(instance: Instance, log: RunLog) -> RunLog:
@@ -122,23 +124,26 @@ class _Reading(NamedTuple):
 
 
 def restarts(request: Request, steps: list[tuple[int, int]]) -> list[int]:
-    """Return the batches right after which all KV of a request was dropped, from its work (batch, tokens) in order.
+    """Return the batches after whose work all KV of a request was dropped, from its work (batch, tokens) in order.
 
     Only where it sat out a batch or more, or in a call that leaves the handling free, can it have been. Of all readings
     it is the one with the fewest tokens that cannot be, then the most generated, then the fewest evictions.
     """
-    known, orders = _contexts(request)
-    readings = {(0, 0): _Reading(0, 0)}  # by tokens generated and KV held
+    known, handlings = _contexts(request)
+    readings = {(0, 0, False): _Reading(0, 0)}  # by tokens generated, KV held, and whether the latest work generated
     for k, (batch, tokens) in enumerate(steps):
         before = steps[k - 1][0] if k else batch
-        following: dict[tuple[int, int], _Reading] = {}
-        for (generated, device), reading in readings.items():
-            for start, dropped in _starts(device, orders.get(generated), batch > before + 1):
-                missing = known[generated] - start
+        following: dict[tuple[int, int, bool], _Reading] = {}
+        for (generated, device, fresh), reading in readings.items():
+            done = generated == request.output
+            handling = handlings.get(generated) if fresh else None
+            for start, dropped in _starts(device, handling, batch > before + 1 and not done):
+                missing = 0 if done else known[generated] - start
                 count = min(tokens, missing)
                 places = (before, reading.places) if dropped else reading.places
                 made = _Reading(reading.cuts + (count < tokens), reading.drops + dropped, places)
-                key = (generated + (count == missing and generated < request.output), start + count)
+                generates = count == missing and not done
+                key = (generated + generates, start + count, generates)
                 if key not in following or made[:2] < following[key][:2]:
                     following[key] = made
         readings = following
@@ -167,12 +172,12 @@ def _starts(device: int, handling: str | None, sat_out: bool) -> Iterator[tuple[
         yield 0, False
         return
     yield device, False
-    if device and (sat_out or handling == "free") and handling not in ("preserve", "swap"):
+    if device and (sat_out or handling == "free"):
         yield 0, True
 
 
-def _with_restarts(instance: Instance, batches: tuple[LoggedBatch, ...]) -> tuple[list[LoggedBatch], int]:
-    """Return the batches with the evictions in them that restarts show, and how many those are."""
+def _dropped(instance: Instance, batches: tuple[LoggedBatch, ...]) -> dict[int, list[str]]:
+    """Return the requests whose restarts show that KV was dropped, by the first batch in which that can have been."""
     steps: dict[str, list[tuple[int, int]]] = {request.id: [] for request in instance.requests}
     for j, batch in enumerate(batches):
         for id, tokens in batch.work.items():
@@ -181,37 +186,49 @@ def _with_restarts(instance: Instance, batches: tuple[LoggedBatch, ...]) -> tupl
     for request in instance.requests:
         for batch in restarts(request, steps[request.id]):
             drops.setdefault(batch + 1, []).append(request.id)
-    made = [batch.replace(drop=dict.fromkeys(drops[j])) if j in drops else batch for j, batch in enumerate(batches)]
-    return made, sum(map(len, drops.values()))
+    return drops
 
 
 # --- on the log's clock ----------------------------------------------------------------------------------------------
 
 
-def _execute(instance: Instance, batches: list[LoggedBatch], moves: bool) -> Trace:
-    """Execute the log as it stands; the moves that calls order are added where the log has none (not `moves`)."""
-    execution, made = Execution(instance), []
-    for logged in batches:
-        asked = {name: dict(getattr(logged, name)) for name in MOVES}
-        for state in () if moves else execution.due:
-            asked["drop" if state.handling == "discard" else "swap_out"].setdefault(state.request.id, None)
-        for id in () if moves else logged.work:
-            if execution.states[id].host:
-                asked["swap_in"].setdefault(id, None)
+def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> Trace:
+    """Execute the log as it stands; where it has no moves, with those that restarts show and those that calls order."""
+    execution, made, pending = Execution(instance), [], set()
+    for j, logged in enumerate(log.batches):
+        start = round(logged.start / instance.tick_seconds)
+        asked: dict[str, dict[str, int | None]] = {name: dict(getattr(logged, name)) for name in MOVES}
+        if not log.moves:
+            states, due = execution.states, execution.due
+            pending.update(dropped.get(j, ()))
+            gone = {id for id in pending if not _kept(states[id], start, due)}
+            pending -= gone
+            asked["drop"] = dict.fromkeys(sorted(gone))
+            for state in due:
+                asked["drop" if state.handling == "discard" else "swap_out"][state.request.id] = None
+            returning = {state.request.id for state in due if state.handling == "swap"}
+            asked["swap_in"] = dict.fromkeys(id for id in logged.work if states[id].host or id in returning)
         amounts = {
             name: {id: _held(execution, execution.states[id], name) if k is None else k for id, k in part.items()}
             for name, part in asked.items()
         }
-        start = round(logged.start / instance.tick_seconds)
         made.append(Batch(start=start, work=logged.work, **amounts))
         execution.execute(made[-1])
     return execution.trace(Schedule(instance_sha256=instance.sha256, batches=tuple(made)))
 
 
+def _kept(state: RequestState, start: int, due: list[RequestState]) -> bool:
+    """Whether the handling of its latest call keeps a restarting request's KV until after `start`."""
+    if not state.window or state.handling == "free":
+        return False
+    return state in due or (state.call is not None and state.call.end > start)
+
+
 def _held(execution: Execution, state: RequestState, move: str) -> int:
     decoded = 0 if state.joined < 0 else execution.stream.steps - state.joined
     device = state.device + decoded
-    return {"drop": device + state.host, "swap_out": device, "swap_in": state.host}[move]
+    back = device if state in execution.due and state.handling == "swap" else state.host  # out and in again
+    return {"drop": device + state.host, "swap_out": device, "swap_in": back}[move]
 
 
 # --- on the model's clock --------------------------------------------------------------------------------------------
@@ -229,10 +246,14 @@ class AsLogged(Policy):
     knows = "clairvoyant"
     free_calls = "own"
 
-    def __init__(self, instance: Instance, batches: list[LoggedBatch]) -> None:
-        self.instance, self.batches = instance, batches
+    def __init__(self, instance: Instance, batches: tuple[LoggedBatch, ...], dropped: dict[int, list[str]]) -> None:
+        self.instance, self.batches, self.dropped = instance, batches, dropped
+        self.pending: set[str] = set()
+        """Those whose KV, as their restart shows, is dropped before they work again."""
         self.to_come = {request.id for request in instance.requests}
         self.jobs: dict[str, Job] = {}
+        self.ahead = Fraction(0)  # seconds by which the log's clock is ahead of the model's
+        self.returns: dict[str, Fraction] = {}  # of the latest calls, in seconds on the log's clock
         self.next = 0
         self.places: dict[int, int] = {}
         """The batch of the schedule that each batch of the log became."""
@@ -250,11 +271,15 @@ class AsLogged(Policy):
         self.to_come.difference_update(job.id for job in view.arrived)
         for job in view.ended:
             del self.jobs[job.id]
+        tick = self.instance.tick_seconds
+        self.returns.update((job.id, (job.call_end or 0) * tick + self.ahead) for job in view.called)
         while self.next < len(self.batches):
             logged = self.batches[self.next]
-            if any(id in self.to_come or (id in self.jobs and self.jobs[id].calling) for id in logged.work):
+            self.pending.update(self.dropped.get(self.next, ()))
+            if self.waits(logged, plan):
                 return
             self.next += 1
+            self.ahead = logged.start - view.now * tick
             self.take(logged, plan)
             if plan.work or plan.swapped_out or plan.swapped_in:
                 self.places[self.next - 1] = view.batch
@@ -262,10 +287,28 @@ class AsLogged(Policy):
             self.differ("empty", self.next - 1)
         self.finish(view, plan)
 
+    def waits(self, logged: LoggedBatch, plan: Plan) -> bool:
+        """Whether one that works is to arrive or to return, or one that is evicted had returned on the log's clock."""
+        if not self.to_come.isdisjoint(logged.work):
+            return True
+        evicted = {*logged.drop, *logged.swap_out, *self.pending} - {*plan.dropped, *plan.swapped_out}
+        jobs = [self.jobs[id] for id in evicted.union(logged.work) if id in self.jobs]
+        slack = self.instance.tick_seconds  # the log's times are rounded
+        return any(
+            job.calling
+            and (job.id in logged.work or (job.handling != "free" and self.returns[job.id] <= logged.start + slack))
+            for job in jobs
+        )
+
     def take(self, logged: LoggedBatch, plan: Plan) -> None:
         """Make the moves of a batch of the log and let its requests work, as far as that can be."""
         j = self.next - 1
         ordered = set(plan.dropped) | set(plan.swapped_out)  # by the handling of a call, whatever the log says
+        for id in sorted(self.pending - ordered):
+            job = self.jobs[id]
+            if not job.calling or job.handling == "free":
+                plan.drop(job)
+                self.pending.remove(id)
         for name, move in (("drop", plan.drop), ("swap_out", plan.swap_out), ("swap_in", plan.swap_in)):
             for id, tokens in getattr(logged, name).items():
                 if name != "swap_in" and id in ordered:
@@ -297,6 +340,13 @@ class AsLogged(Policy):
         while not plan.work and len(holders) > 1 and not any(job.calling for job in view.jobs):
             plan.drop(holders.pop())
             plan.fill(job for job in view.ready if job.id not in plan.dropped)
+
+    def note_rest(self) -> None:
+        """Count what the log still does when every request is done."""
+        for j in range(self.next, len(self.batches)):
+            for tokens in self.batches[j].work.values():
+                self.differ("done", j, tokens)
+            self.differ("empty", j)
 
     def note_times(self, trace: Trace) -> tuple[Fraction, Fraction]:
         """Count the batches that the log starts early or late; return `LoggedRun.start_differences`."""
