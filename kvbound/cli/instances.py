@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, table
 from kvbound.cli.verify import match_handling, show_invalid
-from kvbound.wasted import wasted, wasted_cells
+from kvbound.waste import wasted, wasted_cells
 from kvbound.words import facts_in_words, segments_in_words
 from kvcore.files import read_schedule
 from kvcore.instance import Instance
