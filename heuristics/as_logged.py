@@ -15,7 +15,7 @@ from heuristics.engine.policy import Policy
 from heuristics.engine.run import PolicyError, trace_policy
 from heuristics.engine.view import View
 from kvcore.errors import BadInput
-from kvcore.instance import Instance, Request
+from kvcore.instance import Handling, Instance, Request
 from kvcore.referee import Execution, InvalidSchedule
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import RequestState
@@ -155,9 +155,9 @@ def restarts(request: Request, steps: list[tuple[int, int]]) -> list[int]:
     return dropped_after[::-1]
 
 
-def _contexts(request: Request) -> tuple[list[int], dict[int, str]]:
+def _contexts(request: Request) -> tuple[list[int], dict[int, Handling]]:
     """Return S by the number of tokens generated, what calls return included, and the handlings of those calls."""
-    known, handlings = [request.prompt], {}
+    known, handlings = [request.prompt], dict[int, Handling]()
     for segment in request.segments:
         known += [known[-1] + k for k in range(1, segment.decode + 1)]
         if segment.call is not None:
@@ -184,8 +184,8 @@ def _dropped(instance: Instance, batches: tuple[LoggedBatch, ...]) -> dict[int, 
             steps[id].append((j, tokens))
     drops: dict[int, list[str]] = {}
     for request in instance.requests:
-        for batch in restarts(request, steps[request.id]):
-            drops.setdefault(batch + 1, []).append(request.id)
+        for last in restarts(request, steps[request.id]):
+            drops.setdefault(last + 1, []).append(request.id)
     return drops
 
 
@@ -194,9 +194,9 @@ def _dropped(instance: Instance, batches: tuple[LoggedBatch, ...]) -> dict[int, 
 
 def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> Trace:
     """Execute the log as it stands; where it has no moves, with those that restarts show and those that calls order."""
-    execution, made, pending = Execution(instance), [], set()
+    execution, made, pending = Execution(instance), list[Batch](), set[str]()
     for j, logged in enumerate(log.batches):
-        start = round(logged.start / instance.tick_seconds)
+        start = round(logged.start_s / instance.tick_seconds)
         asked: dict[str, dict[str, int | None]] = {name: dict(getattr(logged, name)) for name in MOVES}
         if not log.moves:
             states, due = execution.states, execution.due
@@ -208,7 +208,7 @@ def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> 
                 asked["drop" if state.handling == "discard" else "swap_out"][state.request.id] = None
             returning = {state.request.id for state in due if state.handling == "swap"}
             asked["swap_in"] = dict.fromkeys(id for id in logged.work if states[id].host or id in returning)
-        amounts = {
+        amounts: dict[str, Any] = {
             name: {id: _held(execution, execution.states[id], name) if k is None else k for id, k in part.items()}
             for name, part in asked.items()
         }
@@ -279,7 +279,7 @@ class AsLogged(Policy):
             if self.waits(logged, plan):
                 return
             self.next += 1
-            self.ahead = logged.start - view.now * tick
+            self.ahead = logged.start_s - view.now * tick
             self.take(logged, plan)
             if plan.work or plan.swapped_out or plan.swapped_in:
                 self.places[self.next - 1] = view.batch
@@ -296,7 +296,7 @@ class AsLogged(Policy):
         slack = self.instance.tick_seconds  # the log's times are rounded
         return any(
             job.calling
-            and (job.id in logged.work or (job.handling != "free" and self.returns[job.id] <= logged.start + slack))
+            and (job.id in logged.work or (job.handling != "free" and self.returns[job.id] <= logged.start_s + slack))
             for job in jobs
         )
 
@@ -310,24 +310,24 @@ class AsLogged(Policy):
                 plan.drop(job)
                 self.pending.remove(id)
         for name, move in (("drop", plan.drop), ("swap_out", plan.swap_out), ("swap_in", plan.swap_in)):
-            for id, tokens in getattr(logged, name).items():
+            for id, asked in getattr(logged, name).items():
                 if name != "swap_in" and id in ordered:
                     continue
-                job = self.jobs.get(id)
-                parts = (0, 0) if job is None else (job.device, job.host)
+                held = self.jobs.get(id)
+                parts = (0, 0) if held is None else (held.device, held.host)
                 there = {"drop": sum(parts), "swap_out": parts[0], "swap_in": parts[1]}[name]
-                if there < (tokens or 1):
-                    self.differ("moves", j, (tokens or 0) - there)
-                if job is not None and there:
-                    move(job, min(there, tokens or there))
+                if there < (asked or 1):
+                    self.differ("moves", j, (asked or 0) - there)
+                if held is not None and there:
+                    move(held, min(there, asked or there))
         for id, tokens in logged.work.items():
-            job = self.jobs.get(id)
-            if job is None:
+            if id not in self.jobs:
                 self.differ("done", j, tokens)
                 continue
+            job = self.jobs[id]
             if tokens > job.missing:
                 self.differ("tokens", j, tokens - job.missing)
-            if logged.start < job.arrival * self.instance.tick_seconds:
+            if logged.start_s < job.arrival * self.instance.tick_seconds:
                 self.differ("arrival", j)
             plan.take(job, min(tokens, job.missing))
 
@@ -353,7 +353,7 @@ class AsLogged(Policy):
         tick, largest, last = self.instance.tick_seconds, Fraction(0), Fraction(0)
         places, starts = list(self.places.items()), [batch.start for batch in trace.batches]
         for (i, a), (j, b) in pairwise(places):
-            logged = round(self.batches[j].start / tick) - round(self.batches[i].start / tick)
+            logged = round(self.batches[j].start_s / tick) - round(self.batches[i].start_s / tick)
             lasts, passes = trace.batches[b - 1].end - starts[a], starts[b] - starts[a]
             if logged < lasts:
                 self.differ("early", j, lasts - logged)
@@ -362,6 +362,6 @@ class AsLogged(Policy):
         if places:
             i, a = places[0]
             for j, b in places:
-                last = (self.batches[j].start - self.batches[i].start) - (starts[b] - starts[a]) * tick
+                last = (self.batches[j].start_s - self.batches[i].start_s) - (starts[b] - starts[a]) * tick
                 largest = max(largest, abs(last))
         return largest, last

@@ -147,7 +147,7 @@ def read_text(source: str | Path, most: int | None = None) -> str:
         raise BadInput(f"{name}: not UTF-8 text (byte {error.start})") from None
 
 
-def _pieces(file: IO[bytes], most: int) -> bytearray:
+def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
     """Read a file up to just above `most` bytes; what is not there takes no memory."""
     data = bytearray()
     while len(data) <= most and (piece := file.read(2**16)):

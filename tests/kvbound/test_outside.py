@@ -51,7 +51,7 @@ def test_import_compare_and_show(run: tuple[Path, Path], tmp_path: Path) -> None
 
     options = ("compare", instance, "--schedule", out, "--policies", "vllm", "--no-optimum")
     files = ("--html", tmp_path / "c.html", "--json", tmp_path / "c.json")
-    assert kvbound(*options, *files).stdout.splitlines()[2].split()[:2] == ["run", "18"]
+    assert kvbound(*options, *files).stdout.splitlines()[2].startswith("run ")
     rows = json.loads((tmp_path / "c.json").read_text())["rows"]
     assert [(row["label"], row["policy"], row.get("schedule"), row["value"]) for row in rows] == [
         ("run", None, "run", 18), ("vllm", "vllm", None, 18),

@@ -6,8 +6,10 @@ iteration, it cannot become a schedule, and the error says so; nothing is made u
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from kvcore.csv_table import Row, read_rows
+from kvcore.csv_table import DECIMAL, WHOLE
 from kvcore.errors import BadInput
 from kvcore.files import first_error, read_text
 from kvcore.instance import Name, Noun, Positive
@@ -29,7 +31,7 @@ _EMPTY: Any = Field(default_factory=dict)
 class LoggedBatch(Noun):
     """One iteration: when it started, the tokens that each request processed, and the moves made before that."""
 
-    start: Fraction
+    start_s: Fraction
     """Seconds."""
     work: dict[Name, Positive] = _EMPTY
     drop: Held = _EMPTY
@@ -57,36 +59,52 @@ def read_log(path: str | Path, preset: str | None = None) -> RunLog:
         raise BadInput(f"--preset is one of {', '.join(PRESETS)}, not {preset!r}")
     log = PRESETS[preset](str(path)) if preset is not None else _ours(str(path))
     for k, (one, other) in enumerate(pairwise(log.batches), 1):
-        if other.start < one.start:
+        if other.start_s < one.start_s:
             raise BadInput(
-                f"{path}: batch {k} starts at {float(other.start):g} s, before batch {k - 1} ({float(one.start):g} s): "
-                "the iterations of one device come in order"
+                f"{path}: batch {k} starts at {float(other.start_s):g} s, before batch {k - 1} "
+                f"({float(one.start_s):g} s): the iterations of one device come in order"
             )
     return log
 
 
 def _ours(path: str) -> RunLog:
     text = read_text(path).removeprefix("\ufeff")
-    if text.lstrip().startswith("{"):
-        lines = list(_lines(path, text))
-        batches = [_batch(place, line.pop("start_s", None), **line) for place, line in lines]
-        return _log(path, batches, any(move in line for _, line in lines for move in MOVES))
-    given = [name for name in MOVES if name in text.partition("\n")[0].strip().split(",")]
-    rows = read_rows(path, ["start_s", "work", *given])
-    return _log(path, [_row(row, given) for row in rows], bool(given))
+    if not text.lstrip().startswith("{"):
+        return _csv(path, text)
+    lines = list(_lines(path, text))
+    moves = any(move in line for _, line in lines for move in MOVES)
+    return _log(path, [_batch(place, _seconds(place, line.get("start_s")), line) for place, line in lines], moves)
 
 
-def _row(row: Row, given: Iterable[str]) -> LoggedBatch:
-    """Read `request:tokens request:tokens ..`; in a move a request alone moves all that it has there."""
-    cells: dict[str, dict[str, Any]] = {}
-    for name in ("work", *given):
-        cells[name] = {}
-        for part in row.text(name).split():
-            id, colon, tokens = part.rpartition(":") if ":" in part or name == "work" else (part, "", "")
-            if not id or id in cells[name] or (colon and not (tokens.isascii() and tokens.isdecimal())):
-                row.refuse(name, "request:tokens, one for each request, with spaces between them")
-            cells[name][id] = int(tokens) if colon else None
-    return _batch(f"{row.source}, line {row.line}", str(row.seconds("start_s")), **cells)
+def _csv(path: str, text: str) -> RunLog:
+    reader, batches = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True), []
+    given = {name: name in (reader.fieldnames or ()) for name in ("start_s", "work", *MOVES)}
+    for name in ("start_s", "work"):
+        if not given[name]:
+            raise BadInput(f"{path}, line 1: no column {name}; a log has the columns start_s and work (docs/runs.md)")
+    try:
+        for row in reader:
+            place = f"{path}, line {reader.line_num}"
+            if "" in row or None in row.values():
+                raise BadInput(f"{place}: it has other fields than the header, which names {len(given)} columns")
+            parts = {name: _cell(f"{place}: {name}", row[name]) for name in ("work", *MOVES) if given[name]}
+            batches.append(_batch(place, _seconds(place, row["start_s"]), parts))
+    except csv.Error as error:
+        raise BadInput(f"{path}, line {reader.line_num}: not a CSV file: {error}") from None
+    return _log(path, batches, any(given[name] for name in MOVES))
+
+
+def _cell(place: str, text: str) -> dict[str, int | None]:
+    """Read `request:tokens request:tokens ..`; a request alone has no tokens, which only moves allow."""
+    found: dict[str, int | None] = {}
+    for part in text.split():
+        id, colon, tokens = part.rpartition(":") if ":" in part else (part, "", "")
+        if not id or id in found or (colon and not WHOLE.fullmatch(tokens)):
+            raise BadInput(
+                f"{place} must be request:tokens, once for each request and with spaces between, not {part[:40]!r}"
+            )
+        found[id] = int(tokens) if colon else None
+    return found
 
 
 def _lines(path: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -94,21 +112,29 @@ def _lines(path: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if line.strip():
             place = f"{path}, line {number}"
             try:
-                found = json.loads(line, parse_float=str)
+                found = json.loads(line, parse_float=str, object_pairs_hook=_once)
             except (ValueError, RecursionError):
                 found = None
             if not isinstance(found, dict):
-                raise BadInput(f"{place}: not a JSON object; a log has one on each line")
+                raise BadInput(f"{place}: not a JSON object with each key once; a log has one on each line")
             yield place, found
 
 
-def _batch(place: str, start: Any, **parts: Any) -> LoggedBatch:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def _seconds(place: str, value: Any) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | str) or not DECIMAL.fullmatch(str(value).strip()):
+        raise BadInput(f"{place}: a start must be a decimal number of seconds, it is {str(value)[:40]!r}")
+    return Fraction(str(value).strip())
+
+
+def _batch(place: str, start: Fraction, parts: dict[str, Any]) -> LoggedBatch:
     try:
-        seconds = Fraction(start if isinstance(start, str) and len(start) <= 60 else int(start))
-    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
-        raise BadInput(f"{place}: its start must be in seconds, it is {str(start)[:40]!r}") from None
-    try:
-        return LoggedBatch(start=seconds, **parts)
+        return LoggedBatch(**parts | {"start_s": start})
     except ValidationError as error:
         raise BadInput(f"{place}: {first_error(error)}") from None
 
@@ -129,8 +155,8 @@ def _vidur(path: str) -> RunLog:
         found = [(event["pid"], event["tid"], event["ts"], event["args"]) for event in events]
         batches = [
             _batch(
-                f"{path}, event {k}", str(Fraction(ts) / 10**6),
-                work={str(id): tokens for id, tokens in zip(args["request_ids"], args["num_tokens"], strict=True)},
+                f"{path}, event {k}", _seconds(f"{path}, event {k}", ts) / 10**6,
+                {"work": {str(id): n for id, n in zip(args["request_ids"], args["num_tokens"], strict=True)}},
             )
             for k, (_, _, ts, args) in enumerate(found)
         ]  # fmt: skip
@@ -144,7 +170,7 @@ def _vidur(path: str) -> RunLog:
     places = {(replica, stage) for replica, stage, _, _ in found}
     if len(places) > 1:
         raise BadInput(f"{path}: {len(places)} replicas and pipeline stages; a run here is that of one device")
-    return _log(path, sorted(batches, key=lambda batch: batch.start), moves=False, numbered=True)
+    return _log(path, sorted(batches, key=lambda batch: batch.start_s), moves=False, numbered=True)
 
 
 def _vllm(path: str) -> RunLog:
@@ -165,11 +191,10 @@ def _vllm(path: str) -> RunLog:
         preempted = line.get("preempted_req_ids") or []
         if not isinstance(preempted, list) or not all(isinstance(id, str) for id in preempted):
             raise BadInput(f"{place}: preempted_req_ids must be a list of names")
-        batches.append(
-            _batch(place, line.get("time"), work=line.get("num_scheduled_tokens"), drop=dict.fromkeys(preempted))
-        )
-    first = batches[0].start if batches else 0
-    batches = [batch.replace(start=batch.start - first) for batch in batches]
+        parts = {"work": line.get("num_scheduled_tokens"), "drop": dict.fromkeys(preempted)}
+        batches.append(_batch(place, _seconds(place, line.get("time")), parts))
+    first = batches[0].start_s if batches else 0
+    batches = [batch.replace(start_s=batch.start_s - first) for batch in batches]
     return _log(path, batches, moves=all(line.get("preempted_req_ids") is not None for _, line in lines))
 
 
