@@ -76,11 +76,11 @@ def read_run(instance: Instance, path: str | Path, preset: str | None = None, *,
         BadInput: the log is none, does not say enough, or names requests that the instance does not have.
     """
     log = _of_instance(instance, read_log(path, preset))
-    dropped = {} if log.moves else _dropped(instance, log.batches)
-    count = sum(map(len, dropped.values()))
+    found = _Restarts({}, {}) if log.moves else _restarts(instance, log.batches)
+    count = sum(map(len, found.drops.values()))
     if not tolerate:
-        return LoggedRun(instance, _execute(instance, log, dropped), count)
-    replayed = AsLogged(instance, log.batches, dropped)
+        return LoggedRun(instance, _execute(instance, log, found.drops), count)
+    replayed = AsLogged(instance, log.batches, found)
     try:
         trace = trace_policy(instance, replayed)
     except PolicyError as error:
@@ -123,11 +123,12 @@ class _Reading(NamedTuple):
     """The batches after which it was dropped, as a linked list: the last one, and the list before it."""
 
 
-def restarts(request: Request, steps: list[tuple[int, int]]) -> list[int]:
+def restarts(request: Request, steps: list[tuple[int, int]]) -> tuple[list[int], bool]:
     """Return the batches after whose work all KV of a request was dropped, from its work (batch, tokens) in order.
 
     Only where it sat out a batch or more, or in a call that leaves the handling free, can it have been. Of all readings
-    it is the one with the fewest tokens that cannot be, then the most generated, then the fewest evictions.
+    it is the one with the fewest tokens that cannot be, then the most generated, then the fewest evictions. The second
+    is whether it is done in the end.
     """
     known, handlings = _contexts(request)
     readings = {(0, 0, False): _Reading(0, 0)}  # by tokens generated, KV held, and whether the latest work generated
@@ -147,12 +148,12 @@ def restarts(request: Request, steps: list[tuple[int, int]]) -> list[int]:
                 if key not in following or made[:2] < following[key][:2]:
                     following[key] = made
         readings = following
-    _, best = min(readings.items(), key=lambda found: (found[1].cuts, -found[0][0], found[1].drops))
+    (generated, _, _), best = min(readings.items(), key=lambda found: (found[1].cuts, -found[0][0], found[1].drops))
     dropped_after, places = [], best.places
     while places:
         batch, places = places
         dropped_after.append(batch)
-    return dropped_after[::-1]
+    return dropped_after[::-1], generated == request.output
 
 
 def _contexts(request: Request) -> tuple[list[int], dict[int, Handling]]:
@@ -176,17 +177,27 @@ def _starts(device: int, handling: str | None, sat_out: bool) -> Iterator[tuple[
         yield 0, True
 
 
-def _dropped(instance: Instance, batches: tuple[LoggedBatch, ...]) -> dict[int, list[str]]:
-    """Return the requests whose restarts show that KV was dropped, by the first batch in which that can have been."""
+class _Restarts(NamedTuple):
+    """What logs without evictions show: whose KV was dropped, by the first batch in which that can have been; and the
+    last batch of those that are not done at the end."""
+
+    drops: dict[int, list[str]]
+    left: dict[str, int]
+
+
+def _restarts(instance: Instance, batches: tuple[LoggedBatch, ...]) -> _Restarts:
     steps: dict[str, list[tuple[int, int]]] = {request.id: [] for request in instance.requests}
     for j, batch in enumerate(batches):
         for id, tokens in batch.work.items():
             steps[id].append((j, tokens))
-    drops: dict[int, list[str]] = {}
+    found = _Restarts({}, {})
     for request in instance.requests:
-        for last in restarts(request, steps[request.id]):
-            drops.setdefault(last + 1, []).append(request.id)
-    return drops
+        dropped_after, done = restarts(request, steps[request.id])
+        for last in dropped_after:
+            found.drops.setdefault(last + 1, []).append(request.id)
+        if steps[request.id] and not done:
+            found.left[request.id] = steps[request.id][-1][0]
+    return found
 
 
 # --- on the log's clock ----------------------------------------------------------------------------------------------
@@ -246,8 +257,8 @@ class AsLogged(Policy):
     knows = "clairvoyant"
     free_calls = "own"
 
-    def __init__(self, instance: Instance, batches: tuple[LoggedBatch, ...], dropped: dict[int, list[str]]) -> None:
-        self.instance, self.batches, self.dropped = instance, batches, dropped
+    def __init__(self, instance: Instance, batches: tuple[LoggedBatch, ...], found: _Restarts) -> None:
+        self.instance, self.batches, self.found = instance, batches, found
         self.pending: set[str] = set()
         """Those whose KV, as their restart shows, is dropped before they work again."""
         self.to_come = {request.id for request in instance.requests}
@@ -275,7 +286,7 @@ class AsLogged(Policy):
         self.returns.update((job.id, (job.call_end or 0) * tick + self.ahead) for job in view.called)
         while self.next < len(self.batches):
             logged = self.batches[self.next]
-            self.pending.update(self.dropped.get(self.next, ()))
+            self.pending.update(self.found.drops.get(self.next, ()))
             if self.waits(logged, plan):
                 return
             self.next += 1
@@ -320,6 +331,7 @@ class AsLogged(Policy):
                     self.differ("moves", j, (asked or 0) - there)
                 if held is not None and there:
                     move(held, min(there, asked or there))
+        self.make_room(logged, plan)
         for id, tokens in logged.work.items():
             if id not in self.jobs:
                 self.differ("done", j, tokens)
@@ -330,6 +342,19 @@ class AsLogged(Policy):
             if logged.start_s < job.arrival * self.instance.tick_seconds:
                 self.differ("arrival", j)
             plan.take(job, min(tokens, job.missing))
+
+    def make_room(self, logged: LoggedBatch, plan: Plan) -> None:
+        """Drop the KV of those that work no more and are not done, the last first, if the batch does not fit otherwise.
+
+        The log ends before they start again, which would show that they were evicted.
+        """
+        working = [(self.jobs[id], tokens) for id, tokens in logged.work.items() if id in self.jobs]
+        growth = sum(job.growth(min(tokens, job.missing)) for job, tokens in working)
+        left = [self.jobs[id] for id, last in self.found.left.items() if last < self.next - 1 and id in self.jobs]
+        while left and plan.free_blocks is not None and plan.free_blocks < growth:
+            job = left.pop()
+            if job.blocks and not job.calling:
+                plan.drop(job)
 
     def finish(self, view: View, plan: Plan) -> None:
         """Let those that are left work, in order of arrival; if none is admitted, the last holder of KV gives way."""

@@ -42,8 +42,8 @@ TraceOption = Annotated[
 def read_schedules(files: str | None) -> dict[str, Schedule]:
     """Return the schedules of a list of files by file name, without folders where that tells them apart."""
     names = [] if files is None else [name.strip() for name in files.split(",")]
-    stems = [Path(name).stem for name in names]
-    return dict(zip(stems if len(set(stems)) == len(stems) else names, map(read_schedule, names), strict=True))
+    short = [Path(name).name for name in names]
+    return dict(zip(short if len(set(short)) == len(short) else names, map(read_schedule, names), strict=True))
 
 
 def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> None:

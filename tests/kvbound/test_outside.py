@@ -51,12 +51,12 @@ def test_import_compare_and_show(run: tuple[Path, Path], tmp_path: Path) -> None
 
     options = ("compare", instance, "--schedule", out, "--policies", "vllm", "--no-optimum")
     files = ("--html", tmp_path / "c.html", "--json", tmp_path / "c.json")
-    assert kvbound(*options, *files).stdout.splitlines()[2].startswith("run ")
+    assert kvbound(*options, *files).stdout.splitlines()[2].startswith("run.json ")
     rows = json.loads((tmp_path / "c.json").read_text())["rows"]
     assert [(row["label"], row["policy"], row.get("schedule"), row["value"]) for row in rows] == [
-        ("run", None, "run", 18), ("vllm", "vllm", None, 18),
+        ("run.json", None, "run.json", 18), ("vllm", "vllm", None, 18),
     ]  # fmt: skip
-    assert ">run" in (tmp_path / "c.html").read_text()
+    assert ">run.json" in (tmp_path / "c.html").read_text()
 
     shown = kvbound("show", instance, "--schedule", out).stdout
     assert "tokens recomputed" in shown
