@@ -178,11 +178,12 @@ def _starts(device: int, handling: str | None, sat_out: bool) -> Iterator[tuple[
 
 
 class _Restarts(NamedTuple):
-    """What logs without evictions show: whose KV was dropped, by the first batch in which that can have been; and the
-    last batch of those that are not done at the end."""
+    """What a log without evictions shows of them."""
 
     drops: dict[int, list[str]]
+    """Whose KV was dropped, by the first batch in which that can have been."""
     left: dict[str, int]
+    """The last batch of each that works and is not done at the end."""
 
 
 def _restarts(instance: Instance, batches: tuple[LoggedBatch, ...]) -> _Restarts:

@@ -136,6 +136,7 @@ def test_what_is_tolerated_is_counted(tmp_path: Path) -> None:
         (PLAIN.replace("3,r0:1", "3,r0:3"), {"tokens": Difference(1, 3, 2)}),
         (PLAIN + "9,r2:1 r0:4\n", {"done": Difference(2, 9, 4), "empty": Difference(1, 9)}),
         (PLAIN[:-7], {"unfinished": Difference(1, 8)}),
+        (PLAIN[: PLAIN.index("4,r1")], {"unfinished": Difference(2, 4)}),  # r1 must have been evicted
         ("0,r0:8\n", {"unfinished": Difference(3, 1)}),
     ):
         run = read(tmp_path, made, log)
