@@ -66,10 +66,10 @@ class LoggedRun:
 def read_run(instance: Instance, path: str | Path, preset: str | None = None, *, tolerate: bool = False) -> LoggedRun:
     """Read the log of another scheduler's run on `instance` as a schedule.
 
-    Otherwise starts are those of the log, to the nearest tick. With `tolerate` the batches are those of the log in its
-    order, each as early as the one before, arrivals and calls let it start on the model's clock; what differs is
-    counted (`TOLERATED`). A log without evictions shows them as restarts, and then the KV was dropped right after the
-    request's last work, or the end of a call that keeps it; the moves that a call's handling orders are then made, too.
+    Starts are those of the log, to the nearest tick; with `tolerate`, each batch of the log starts as early as the one
+    before, arrivals and calls let it on the model's clock, and what differs is counted. In a log without evictions they
+    show as restarts: KV was then dropped right after the request's last work, or the end of a call that keeps it; and
+    the moves that a call's handling orders are made.
 
     Raises:
         InvalidSchedule: the first rule that it breaks; with `tolerate`, the first of those that are not tolerated.
