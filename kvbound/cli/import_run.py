@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Annotated
 
 import typer
@@ -11,7 +12,6 @@ from rich.console import Console
 from heuristics.as_logged import TOLERATED, LoggedRun, read_run
 from kvbound.cli.common import JsonOption, emit, table
 from kvbound.cli.verify import show_invalid
-from kvbound.tables import in_seconds
 from kvcore.files import check_writable, write_text
 from kvcore.metrics import makespan, measures, total_flow_time
 from kvcore.referee import InvalidSchedule
@@ -62,18 +62,20 @@ def _show(found: LoggedRun, console: Console) -> None:
     read = f", read from restarts: {found.restarts}" if found.restarts else ""
     done = f"{len(trace.batches)} batches, every request done; evictions: {evictions(trace)}"
     console.print(f"{instance.name}: {done}{read}", soft_wrap=True)
-    row = {"objective": "", "tick_seconds": str(instance.tick_seconds)}
-    mean = in_seconds(f"{total_flow_time(trace)}/{len(instance.requests)}", row)
-    console.print(f"mean latency {mean} s, makespan {in_seconds(makespan(trace), row)} s")
-    if found.differences:
-        cells = [
-            (
-                what, found.differences[kind].count, found.differences[kind].first_batch,
-                f"{in_seconds(found.differences[kind].largest, row)} s" if kind in IN_TICKS
-                else f"{found.differences[kind].largest or '-'}",
-            )
-            for kind, what in TOLERATED.items() if kind in found.differences
-        ]  # fmt: skip
-        console.print(table(("tolerated", "times", "first batch", "largest"), cells, right=(1, 2, 3)))
-        largest, last = map(float, found.start_differences)
-        console.print(f"starts in the log and the schedule are at most {largest:.3g} s apart, the last {last:.3g} s")
+    tick, mean = instance.tick_seconds, Fraction(total_flow_time(trace), len(instance.requests))
+    console.print(f"mean latency {float(mean * tick):.6g} s, makespan {float(makespan(trace) * tick):.6g} s")
+    if not found.differences:
+        return
+    rows = [
+        (
+            what,
+            one.count,
+            one.first_batch,
+            f"{float(one.largest * tick):.6g} s" if kind in IN_TICKS else one.largest or None,
+        )
+        for kind, what in TOLERATED.items()
+        if (one := found.differences.get(kind)) is not None
+    ]
+    console.print(table(("tolerated", "times", "first batch", "largest"), rows, right=(1, 2, 3)))
+    largest, last = map(float, found.start_differences)
+    console.print(f"starts in the log and the schedule are at most {largest:.3g} s apart, the last {last:.3g} s")
