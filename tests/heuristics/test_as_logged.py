@@ -14,7 +14,7 @@ import pytest
 
 from costmodels import infermax_7b
 from heuristics import get_policy, run_policy, trace_policy
-from heuristics.as_logged import Difference, LoggedRun, read_run, restarts
+from heuristics.as_logged import Difference, LoggedRun, read_run
 from kvcore import (
     BadInput,
     Batch,
@@ -29,6 +29,7 @@ from kvcore import (
 )
 from kvcore.metrics import makespan, objective_value
 from kvcore.summary import evictions
+from workloads.importers.restarts import restarts
 
 RELEASED = Path(os.environ.get("KVBOUND_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "released_runs"
 MACHINE = Machine(memory=20, host_memory=40, block=1, batch_tokens=16, evict=True)
