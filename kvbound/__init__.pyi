@@ -25,6 +25,7 @@ from kvcore.metrics import objective_value as objective_value
 from kvcore.metrics import measures as measures
 from kvcore.metrics import handlings as handlings
 from kvcore.summary import summary as summary
+from kvbound.waste import wasted as wasted
 from kvcore.certificates import verify_certificate as verify_certificate
 from kvcore.certificates import InvalidCertificate as InvalidCertificate
 from kvcore.certificates import Certificate as Certificate
@@ -40,6 +41,8 @@ from workloads.importers import read_azure as read_azure
 from workloads.importers import read_infercept as read_infercept
 from workloads.importers import read_trace as read_trace
 from workloads.importers import Selection as Selection
+from heuristics.as_logged import read_run as read_run
+from heuristics.as_logged import LoggedRun as LoggedRun
 from kvcore.files import read_instance as read_instance
 from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text

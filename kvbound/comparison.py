@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from kvbound.plots.frame import DRAWABLE
-from kvbound.simulation import Simulation, Watch, simulate_policies, unwatched
+from kvbound.simulation import Simulation, Watch, outside_schedules, simulate_policies, unwatched
 from kvbound.tables import Cells, between, decimal, handling_text, in_seconds
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.result import Result
+from kvcore.schedule import Schedule
 from kvcore.summary import summary
 from kvcore.trace import Trace
 from solvers import solve
@@ -51,15 +52,18 @@ def compare(
     against: Against = "optimum",
     window: Fraction | None = None,
     strict: bool = True,
+    schedules: Mapping[str, Schedule] | None = None,
     watch: Watch = unwatched,
 ) -> Comparison:
     """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
 
     `policies` are names (None: the usual ones). They are measured against the optimum (with the ladder of bounds where
     it stays open), the best lower bound, or nothing. `time_limit` is in seconds, for each optimum; `window` is what
-    `kvcore.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so.
+    `kvcore.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so. `schedules`, by
+    name, are those of others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     """
     names = usual_policies(instance) if policies is None else policies
+    outside = outside_schedules(instance, schedules or {}, objective, window)
     runs, interrupted = simulate_policies(
         instance, names, objective, handling, window=window, strict=strict, watch=watch
     )
@@ -74,7 +78,7 @@ def compare(
             else:
                 optima[kind] = _optimum(freed, objective, time_limit, threads, progress)
         interrupted = optima[kind].stopped == "interrupted"
-    return Comparison(instance, objective, runs, optima, interrupted)
+    return Comparison(instance, objective, outside + runs, optima, interrupted)
 
 
 def _optimum(instance: Instance, objective: str, time_limit: float, threads: int, progress: Progress | None) -> Result:
@@ -95,7 +99,7 @@ def _kinds(instance: Instance, handling: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Policies on one instance, and the optima or bounds that they are measured against, by handling."""
+    """Policies and outside schedules on one instance, and what they are measured against, by handling."""
 
     instance: Instance
     objective: str
@@ -105,7 +109,7 @@ class Comparison:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
-        rows = [(run.row["policy"], run.row) for run in self.policies]
+        rows = [(run.label, run.row) for run in self.policies]
         rows += [
             (f"{_name(optimum)}, {SHORT[kind]}", {**optimum.to_json(), **_measured(optimum)})
             for kind, optimum in self.optima.items()
@@ -164,7 +168,7 @@ class Comparison:
         """Return the rows of the ladder: policies, best schedules and all bounds, for each handling."""
         rows = []
         for kind, optimum in self.optima.items():
-            mine = [{**run.row, "label": run.row["policy"]} for run in self.policies]
+            mine = [{**run.row, "label": run.label} for run in self.policies]
             mine += [{**optimum.to_json(), "label": _name(optimum)}] if optimum.value is not None else []
             group = {"group": WORDS[kind], "instance_sha256": optimum.instance.sha256}
             rows += [{**row, **group} for row in mine + _rungs(optimum)]

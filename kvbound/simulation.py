@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,11 +27,34 @@ def unwatched(_: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Simulation:
-    """One policy on one instance: its row, and its schedule (None: it could not run)."""
+    """One policy (or outside schedule) on one instance: its row, and its schedule (None: it could not run)."""
 
     row: dict[str, Any]
     schedule: Schedule | None = None
     trace: Trace | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the policy, or that of the outside schedule."""
+        return str(self.row["policy"] or self.row["schedule"])
+
+
+def outside_schedules(
+    instance: Instance, schedules: Mapping[str, Schedule], objective: str, window: Fraction | None = None
+) -> list[Simulation]:
+    """Return schedules made elsewhere, by name, as the referee executes them, on the instance or on that of free calls.
+
+    Raises:
+        InvalidSchedule: one breaks a rule.
+        BadInput: one is for another instance.
+    """
+    runs, free = [], instance.with_free_calls()
+    for name, schedule in schedules.items():
+        judged = free if schedule.instance_sha256 == free.sha256 else instance
+        result = Result(judged, objective, schedule=schedule, stopped="given", extra={"schedule": name})
+        assert result.trace is not None  # for mypy
+        runs.append(Simulation({**result.to_json(), "measures": summary(result.trace, window)}, schedule, result.trace))
+    return runs
 
 
 def simulate_policies(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kvbound.tables import in_seconds
-from kvcore.files import printable, write_text
+from kvcore.files import printable, read_schedule, write_text
+from kvcore.schedule import Schedule
 
 InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a built-in name")
@@ -25,6 +27,9 @@ HandlingOption = Annotated[
 ]
 TimeLimitOption = Annotated[float | None, typer.Option(min=0.1, metavar="S", help="seconds that a solve may take")]
 ScheduleOption = Annotated[str | None, typer.Option(metavar="OUT.json", help="write the schedule there")]
+SchedulesOption = Annotated[
+    str | None, typer.Option("--schedule", metavar="S.json[,..]", help="schedules of others, as import run writes them")
+]
 CertificateOption = Annotated[
     str | None, typer.Option(metavar="OUT.json", help="write the certificate of the bound there")
 ]
@@ -32,6 +37,13 @@ PlotOption = Annotated[str | None, typer.Option(metavar="OUT.svg", help="draw it
 TraceOption = Annotated[
     str | None, typer.Option(metavar="OUT.json", help="write it for Perfetto and Chrome's trace viewer")
 ]
+
+
+def read_schedules(files: str | None) -> dict[str, Schedule]:
+    """Return the schedules of a list of files by file name, without folders where that tells them apart."""
+    names = [] if files is None else [name.strip() for name in files.split(",")]
+    short = [Path(name).name for name in names]
+    return dict(zip(short if len(set(short)) == len(short) else names, map(read_schedule, names), strict=True))
 
 
 def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> None:

@@ -14,13 +14,16 @@ from kvbound.cli.common import (
     JsonOption,
     ObjectiveOption,
     PlotOption,
+    SchedulesOption,
     TraceOption,
     emit,
+    read_schedules,
     table,
 )
 from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import SolveProgress
 from kvbound.cli.simulate import FEW
+from kvbound.cli.verify import show_invalid
 from kvbound.comparison import UNMEASURED, Against, Comparison, verdict
 from kvbound.comparison import compare as compare_policies
 from kvbound.simulation import policy_names
@@ -28,6 +31,7 @@ from kvbound.tables import OVER
 from kvbound.trace_events import write_trace_events
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
+from kvcore.referee import InvalidSchedule
 from workloads.builtin import load_instance
 
 SOLVABLE = 200
@@ -39,6 +43,7 @@ def compare(
     policies: Annotated[
         str, typer.Option(metavar="NAME[,NAME..]|usual|all", help="usual: some of each paper; docs/policies.md")
     ] = "usual",
+    schedule: SchedulesOption = None,
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 60,
@@ -69,10 +74,13 @@ def compare(
         against = "optimum" if optimum else None
     names = None if policies == "usual" else policy_names(policies)
     strict = policies not in ("usual", "all")
-    comparison = compare_policies(
-        loaded, names, objective, handling, time_limit, threads,
-        against=against, window=stop, strict=strict, watch=SolveProgress,
-    )  # fmt: skip
+    try:
+        comparison = compare_policies(
+            loaded, names, objective, handling, time_limit, threads, against=against, window=stop, strict=strict,
+            schedules=read_schedules(schedule), watch=SolveProgress,
+        )  # fmt: skip
+    except InvalidSchedule as broken:
+        return show_invalid(loaded, broken, json)
     if plot is not None:
         comparison.draw(plot)
     if ladder is not None:

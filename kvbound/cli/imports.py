@@ -20,6 +20,7 @@ from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.handling import HANDLINGS, with_handling
+from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
 from kvbound.cli.setting import Setting, takes_setting
 from kvcore.coarsen import coarsen
@@ -223,6 +224,9 @@ def vidur(
     write_cost(made, out)
     if out != "-":
         show_cost(out, as_model(made, str(file)), made.fit, json)
+
+
+app.command("run")(run)
 
 
 def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None:

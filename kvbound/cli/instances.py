@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, table
+from kvbound.cli.verify import match_handling, show_invalid
+from kvbound.waste import wasted, wasted_cells
 from kvbound.words import facts_in_words, segments_in_words
+from kvcore.files import read_schedule
 from kvcore.instance import Instance
+from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.stream import Sizes, sizes_of
+from kvcore.trace import Trace
 from workloads.builtin import BUILTIN, load_instance
 
 
@@ -24,10 +30,29 @@ def instances(json: JsonOption = None) -> None:
     emit(json, {"rows": rows}, lambda console: console.print(table(("instance", "what it is", "from"), cells)))
 
 
-def show(instance: InstanceArgument, json: JsonOption = None) -> None:
-    """Say what an instance is, in words and sizes."""
+def show(
+    instance: InstanceArgument,
+    schedule: Annotated[str | None, typer.Option(metavar="S.json", help="say what this schedule wasted")] = None,
+    json: JsonOption = None,
+) -> int:
+    """Say what an instance is, in words and sizes; or what a schedule wasted."""
     loaded = load_instance(instance)
-    emit(json, facts(loaded), lambda console: show_instance(loaded, console))
+    if schedule is None:
+        emit(json, facts(loaded), lambda console: show_instance(loaded, console))
+        return 0
+    judged = read_schedule(schedule)
+    loaded = match_handling(loaded, judged.instance_sha256)
+    try:
+        trace = verify_schedule(loaded, judged)
+    except InvalidSchedule as broken:
+        return show_invalid(loaded, broken, json)
+    emit(json, {**facts(loaded), "schedule": wasted(trace)}, lambda console: _show_wasted(trace, console))
+    return 0
+
+
+def _show_wasted(trace: Trace, console: Console) -> None:
+    columns, cells = wasted_cells(trace)
+    console.print(table(columns, cells, right=(1,)))
 
 
 def facts(instance: Instance) -> dict[str, Any]:

@@ -38,10 +38,7 @@ def verify(
     try:
         trace = verify_schedule(loaded, judged)
     except InvalidSchedule as broken:
-        facts = {"rule": f"R{broken.rule}", "batch": broken.batch, "request": broken.request, "detail": broken.detail}
-        line = f"invalid: {broken}"
-        emit(json, {"valid": False, "instance": loaded.name, **facts}, lambda console: console.print(line))
-        return EXIT_FAILED
+        return show_invalid(loaded, broken, json)
     if plot is not None:
         from kvbound.plots import compare_schedules
 
@@ -49,6 +46,16 @@ def verify(
     payload = {"valid": True, "instance": loaded.name, "instance_sha256": loaded.sha256, **measures(trace)}
     emit(json, {**payload, "handling": handlings(trace)}, lambda console: _show(trace, console))
     return 0
+
+
+def show_invalid(instance: Instance, broken: InvalidSchedule, json: str | None, hint: str = "") -> int:
+    """Say which rule a schedule breaks, and return the exit code; `hint` is for people only."""
+    facts = {"rule": f"R{broken.rule}", "batch": broken.batch, "request": broken.request, "detail": broken.detail}
+    line = f"invalid: {broken}{hint}"
+    emit(
+        json, {"valid": False, "instance": instance.name, **facts}, lambda console: console.print(line, soft_wrap=True)
+    )
+    return EXIT_FAILED
 
 
 def _certificate(instance: str, file: str, plot: str | None, json: str | None) -> int:

@@ -143,6 +143,7 @@ NOT_RUN = {
     "README.md": ["make, which sets up an environment", "a GPU"],
     "docs/data.md": ["public traces, which are not in the repository"],
     "docs/sweeps.md": ["a Dask cluster"],
+    "docs/runs.md": ["vLLM"],
     "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
 }
 """What each block marked notest needs that is not here, by page."""
