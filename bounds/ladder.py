@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from bounds.task import Proposal, Task
@@ -33,7 +33,7 @@ class Rung:
 
     method: str
     seconds: float
-    certificate: Certificate | None = None
+    certificate: Certificate | None = field(default=None, repr=False)
     bound: Value | None = None
     why_not: str = ""
 

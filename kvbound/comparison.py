@@ -103,6 +103,14 @@ class Comparison:
     optima: dict[str, Result]
     interrupted: bool = False
 
+    def __repr__(self) -> str:
+        """Return the best policy, and what it is measured against."""
+        runs = [run.row for run in self.policies if run.row["value"] is not None]
+        best = [min(runs, key=lambda row: Fraction(row["value"]))] if runs else []
+        known = [f"best of {len(runs)} policies {row['policy']} {row['value']}" for row in best]
+        known += [f"{_name(found)}, {SHORT[kind]} {found.value or found.bound}" for kind, found in self.optima.items()]
+        return f"Comparison({self.instance.name!r}, {self.objective}: {'; '.join(known)})"
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
         rows = [(run.row["policy"], run.row) for run in self.policies]

@@ -7,7 +7,9 @@ from functools import cached_property
 from itertools import count
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, RootModel
+from pydantic import ConfigDict, FailFast, Field, RootModel
+
+from kvcore.shown import Shown, brief
 
 Coefficient = Annotated[int, Field(ge=0, le=10**15)]
 
@@ -35,7 +37,7 @@ class Features(NamedTuple):
     swap_ins: int = 0
 
 
-class TokensAbove(BaseModel):
+class TokensAbove(Shown):
     """A hinge: `coefficient` for each token of the batch above `knee`."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -44,7 +46,7 @@ class TokensAbove(BaseModel):
     coefficient: Coefficient
 
 
-class CostFunction(BaseModel):
+class CostFunction(Shown):
     """One linear function of the features, divided by `divisor` and rounded up."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -83,6 +85,10 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1), Fa
     """The cost model of an instance: D = max(1, ceil(f/q) over its functions)."""
 
     model_config = ConfigDict(frozen=True, strict=True)
+
+    def __repr__(self) -> str:
+        """Return its functions."""
+        return f"Cost({brief(list(self.root))[1:-1]})"
 
     @classmethod
     def unit(cls) -> Cost:

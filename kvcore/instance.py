@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
@@ -28,6 +27,7 @@ from pydantic import (
 )
 
 from kvcore.cost import Cost
+from kvcore.shown import Shown
 
 LIMIT = 10**15
 """The largest token count or tick that an instance or a schedule may hold."""
@@ -92,7 +92,7 @@ def _fail_fast(schema: Any) -> None:
         _fail_fast(part)
 
 
-class Noun(BaseModel):
+class Noun(Shown):
     """What all nouns share: immutable, strict about types, no unknown key."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -304,6 +304,15 @@ class Instance(Noun):
         for request in self.requests:
             _check_fits(self.machine, request)
         return self
+
+    def __repr__(self) -> str:
+        """Return its name, sizes, machine and cost."""
+        requests = self.requests
+        calls, output = sum(len(each.calls) for each in requests), sum(each.output for each in requests)
+        return (
+            f"Instance({self.name!r}: {len(requests)} requests with {calls} calls, {output} tokens to generate, largest "
+            f"peak {max(each.peak for each in requests)}, a tick is {self.tick_seconds} s, {self.machine}, {self.cost!r})"
+        )
 
     def request(self, id: str) -> Request:
         """Return the request of that id (KeyError if there is none)."""

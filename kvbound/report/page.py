@@ -46,6 +46,10 @@ class Report:
     optima: Mapping[str, Result]
     ladder: Sequence[Mapping[str, Any]]
 
+    def __repr__(self) -> str:
+        """Return of what it is."""
+        return f"Report({self.instance.name!r}: {len(self.rows)} schedules; html() writes it)"
+
     @cached_property
     def schedules(self) -> list[tuple[str, Trace]]:
         """The labelled schedules."""
