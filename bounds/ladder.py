@@ -88,6 +88,7 @@ def climb(
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
     check_objective(objective)
+    instance.cost.check_linear()
     if method not in ("auto", *METHODS):
         raise BadInput(f"no bound is called {method!r}; there are auto, {', '.join(METHODS)}")
     chosen = list(METHODS.values()) if method == "auto" else [METHODS[method]]

@@ -20,6 +20,8 @@ from solvers.driver import Progress
 from solvers.ladder import climb, stronger
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from kvbound.report import Report
 
 Against = Literal["optimum", "bound"] | None
@@ -143,7 +145,18 @@ class Comparison:
             row.get("error") or handling_text(row),
         ]
 
+    def _repr_html_(self) -> str:
+        from kvbound.display import html
+
+        return html(self)
+
     def draw(self, path: str) -> None:
+        """Draw every schedule into a file."""
+        from kvbound.plots import save
+
+        save(self.figure(), path)
+
+    def figure(self) -> Figure:
         """Draw every schedule, one column each, on the same axes."""
         from kvbound.plots import compare_schedules
 
@@ -157,7 +170,7 @@ class Comparison:
             for trace, row in zip(self.traces(), self.rows(), strict=True)
             if trace is not None
         ]
-        compare_schedules(columns, path=path)
+        return compare_schedules(columns)
 
     def draw_ladder(self, path: str) -> None:
         """Draw policies, best schedules and all bounds on one axis, a group for each handling."""
@@ -175,7 +188,7 @@ class Comparison:
             mine = [{**run.row, "label": run.row["policy"]} for run in self.policies]
             mine += [{**optimum.to_json(), "label": _name(optimum)}] if optimum.value is not None else []
             group = {"group": WORDS[kind], "instance_sha256": optimum.instance.sha256}
-            rows += [{**row, **group} for row in mine + _rungs(optimum)]
+            rows += [{**row, **group} for row in mine + ladder_of(optimum)]
         return rows
 
     def traces(self) -> list[Trace | None]:
@@ -203,7 +216,7 @@ class Comparison:
         )
 
 
-def _rungs(optimum: Result) -> list[dict[str, Any]]:
+def ladder_of(optimum: Result) -> list[dict[str, Any]]:
     """Return a row for each bound of the ladder, the lowest first; without a ladder, for the bound that was proved."""
     row = {**optimum.to_json(), "value": None}
     rungs = [rung for rung in optimum.extra.get("ladder", []) if rung["bound"] is not None]

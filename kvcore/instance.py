@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from kvcore.cost import Cost
+from kvcore.cost import Cost, OwnCost
 from kvcore.shown import Shown
 
 LIMIT = 10**15
@@ -279,7 +279,10 @@ class Coarsening(Noun):
 
 
 class Instance(Noun):
-    """A machine, the cost of a batch, and the requests. `tick_seconds` only says how long a tick is."""
+    """A machine, the cost of a batch, and the requests. `tick_seconds` only says how long a tick is.
+
+    With an `OwnCost`, policies run on it, and it has no file, no optimum and no bound.
+    """
 
     format: Literal["kvbound-instance"] = "kvbound-instance"
     version: Annotated[int, Field(ge=1, le=1)] = 1
@@ -345,13 +348,15 @@ class Instance(Noun):
         return self.replace(requests=tuple(request.with_calls(change) for request in self.requests))
 
     def to_json(self, indent: int | None = 1) -> str:
-        """Return the instance file as text, every key written."""
+        """Return the instance file as text, every key written (BadInput: its cost is a function of one's own)."""
+        self.cost.check_linear()
         return json.dumps(self.model_dump(mode="json"), indent=indent, ensure_ascii=False)
 
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the canonical JSON: all keys, sorted, no white space, ASCII."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        own = {"cost": self.cost.name} if isinstance(self.cost, OwnCost) else {}
+        canonical = json.dumps(self.model_dump(mode="json") | own, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -14,6 +14,7 @@ from heuristics import PolicyError, Unsuited, better_traces, get_policy, run_pol
 from heuristics import predictions as believed
 from kvcore.certificates import Alone, Certificate, certify
 from kvcore.coarsen import fine_bound
+from kvcore.cost import Features, OwnCost
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
@@ -72,6 +73,7 @@ def solve(
     """
     started = time.monotonic()
     check_objective(objective)
+    instance.cost.check_linear()
     instance = free_calls(instance, handling)
     choice = choose(instance, objective, formulation, solver)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
@@ -98,14 +100,17 @@ def simulate_policy(
     handling: str = "as-given",
     predictions: str = "exact",
     seed: int = 0,
+    cost: Callable[[Features], float | Fraction] | None = None,
 ) -> Result:
     """Return the schedule of a policy as a result, executed by the referee (no bound).
 
-    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`.
+    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`, in
+    place of that of the instance, gives the ticks of a batch from its `Features`, rounded up and at least 1
+    (`OwnCost`); the instance of the result has it.
     """
     started = time.monotonic()
     check_objective(objective)
-    instance = free_calls(instance, handling)
+    instance = free_calls(instance if cost is None else instance.replace(cost=OwnCost(cost)), handling)
     chosen = get_policy(policy)
     schedule = run_policy(instance, chosen, believed(predictions, instance, seed))
     seconds = time.monotonic() - started
