@@ -21,8 +21,13 @@ _ORIGIN = {
 __all__ = list(_ORIGIN)
 
 
-_NOTEBOOK = {"kvcore.instance": "Instance", "kvcore.result": "Result", "hypotheses.verdict": "Verdict"}
-"""What lies below the roof and is shown in notebooks, by module; the roof knows how."""
+_NOTEBOOK = {
+    "kvcore.instance": "Instance",
+    "kvcore.result": "Result",
+    "kvbound.comparison": "Comparison",
+    "hypotheses.verdict": "Verdict",
+}
+"""What notebooks show as a table and a picture, by module: the ground knows neither."""
 
 
 def __getattr__(name: str) -> Any:

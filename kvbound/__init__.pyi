@@ -59,6 +59,11 @@ from solvers.ladder import climb as bound
 from kvbound.comparison import compare as compare
 from kvbound.comparison import Comparison as Comparison
 
+# The model to take elsewhere
+from formulations import make as make_model
+from formulations.horizon import sufficient_batches as sufficient_batches
+from solvers.matrix import MatrixModel as MatrixModel
+
 # Claims, counterexamples, sweeps
 from hypotheses import Hypothesis as Hypothesis
 from hypotheses import Verdict as Verdict

@@ -145,11 +145,6 @@ class Comparison:
             row.get("error") or handling_text(row),
         ]
 
-    def _repr_html_(self) -> str:
-        from kvbound.display import html
-
-        return html(self)
-
     def draw(self, path: str) -> None:
         """Draw every schedule into a file."""
         from kvbound.plots import save

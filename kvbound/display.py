@@ -99,6 +99,7 @@ def html(thing: Any) -> str:
 @singledispatch
 def _tables(thing: Any) -> Iterator[Element]:
     """Yield the tables of a thing."""
+    raise NotImplementedError
 
 
 @_tables.register(Instance)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
@@ -92,7 +93,7 @@ def _fail_fast(schema: Any) -> None:
         _fail_fast(part)
 
 
-class Noun(Shown):
+class Noun(Shown, BaseModel):
     """What all nouns share: immutable, strict about types, no unknown key."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -313,8 +314,9 @@ class Instance(Noun):
         requests = self.requests
         calls, output = sum(len(each.calls) for each in requests), sum(each.output for each in requests)
         return (
-            f"Instance({self.name!r}: {len(requests)} requests with {calls} calls, {output} tokens to generate, largest "
-            f"peak {max(each.peak for each in requests)}, a tick is {self.tick_seconds} s, {self.machine}, {self.cost!r})"
+            f"Instance({self.name!r}: {len(requests)} requests with {calls} calls, {output} tokens to generate, "
+            f"largest peak {max(each.peak for each in requests)}, a tick is {self.tick_seconds} s, {self.machine}, "
+            f"{self.cost})"
         )
 
     def request(self, id: str) -> Request:

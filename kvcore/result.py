@@ -82,8 +82,9 @@ class Result:
         """Return what is known, from what, and how it was found."""
         known = [self.status] if self.value is None else [self.status, f"value {self.value}"]
         known += [] if self.bound is None else [f"bound {self.bound} ({self.bound_kind})"]
-        by = self.policy or " on ".join(filter(None, [self.formulation, self.solver and self.solver.name]))
-        return f"Result({self.instance.name!r}, {self.objective}: {', '.join(known)}; by {by}, {self.stopped})"
+        by = self.policy or " on ".join(filter(None, [self.formulation, self.solver.name if self.solver else None]))
+        under = f", under {', '.join(self.extra['constraints'])}" if "constraints" in self.extra else ""
+        return f"Result({self.instance.name!r}, {self.objective}{under}: {', '.join(known)}; by {by}, {self.stopped})"
 
     @property
     def verified(self) -> bool:

@@ -59,7 +59,7 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure._repr_svg_ = partial(_svg, figure)  # what a notebook shows of it
+    setattr(figure, "_repr_svg_", partial(_svg, figure))  # noqa: B010 - what a notebook shows of it, for mypy
     return figure
 
 
