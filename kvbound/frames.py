@@ -46,7 +46,8 @@ def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | 
     frame = pandas.json_normalize(rows)
     for name in frame:
         cells = [row.get(name) for row in rows]
-        if None in cells and all(cell is None or (isinstance(cell, int) and abs(cell) < 2**63) for cell in cells):
+        whole = [isinstance(cell, int) and abs(cell) < 2**63 for cell in cells]
+        if any(whole) and cells.count(None) == whole.count(False) > 0:
             frame[name] = pandas.array(cells, dtype="Int64")  # where one is missing, the others would become floats
     return frame
 
