@@ -135,9 +135,11 @@ def add(model: BatchBigM, functions: Iterable[Constraint]) -> list[Any]:
                 for row in [given] if isinstance(given, bool) or hasattr(given, "is_relational") else given:
                     rows.add(row)
         except Exception as error:
+            file = getattr(getattr(function, "__code__", None), "co_filename", "")
             frames = traceback.extract_tb(error.__traceback__)
-            at = next((frame for frame in frames if frame.filename != __file__), frames[-1])
-            raise BadInput(f"{name}: {type(error).__name__}: {error} ({at.filename}, line {at.lineno})") from None
+            at = [f" ({file}, line {frame.lineno})" for frame in frames if frame.filename == file]
+            why = str(error).partition("\n")[0]
+            raise BadInput(f"{name}: {type(error).__name__}: {why}{''.join(at[-1:])}") from None
         if any(row.body.polynomial_degree() not in (0, 1) for row in _rows(pyomo) if id(row) not in before):
             raise BadInput(f"{name} is not linear")
     if [*pyomo.component_data_objects(pyo.Objective, active=True)] != [pyomo.objective] or (

@@ -74,9 +74,6 @@ def test_busy_time_and_a_cost() -> None:
     held = kv.solve(costly, "busy-time", constraints=[lambda model: model.g[1, 1] == 1])
     assert held.status == "optimal"
     assert held.value == optimum(costly, "busy-time")
-    late = kv.solve(costly, "makespan", constraints=[waits])
-    assert late.bound <= late.value
-    assert late.value > optimum(costly, "makespan")
 
 
 def test_what_says_no_more_than_a_guess_is_not_optimal() -> None:
@@ -94,7 +91,7 @@ def nonlinear(model: Any) -> Any:
     [
         (nonlinear, "constraint nonlinear is not linear"),
         (lambda model: model.c[7, 1] <= 1, r"constraint <lambda>: KeyError: .*test_constrained.py, line \d+"),
-        (lambda model: True, "constraint <lambda>: ValueError: "),
+        (lambda model: True, "constraint <lambda>: InvalidConstraintError: .* trivial Boolean"),
         (lambda model: model.objective.set_value(0), "constraints add rows: the objective stays as it is"),
     ],
 )
