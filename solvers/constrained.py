@@ -1,8 +1,8 @@
 """Solving `batch-bigm` with rows of the user's own, inside a worker process.
 
 What is proved is of the schedules that the model describes and that obey the rows. A policy's schedule may break them:
-it is not started from, its value bounds nothing, and the number of batches that it suggests is a guess. The best
-schedule that obeys then says how many batches are enough, and where they were fewer, the model is solved once more.
+it is not started from, and its value is a guess. The model with the batches and ticks of all schedules of that value
+either has the best that obeys, or it says that the best is worse; then it is solved for a larger value.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from solvers.milp import minimise
 from solvers.packing import Constraint, name_of, unpack
 from solvers.task import Bound, Done, Failed, Found, Send, Task
 
+DOUBLED = 4
+"""How often the value is doubled while no schedule obeys."""
+
 
 def run(task: Task, send: Send) -> Done | Failed:
     """Solve until the batches are enough for the best schedule found; schedules and bounds are sent as they come."""
@@ -34,7 +37,7 @@ def run(task: Task, send: Send) -> Done | Failed:
 
 
 class _Run:
-    """The best schedule that obeys, and the bound of the model that is being solved."""
+    """The best schedule that obeys so far, and why the latest one found does not."""
 
     def __init__(self, task: Task, send: Send) -> None:
         self.task, self.send = task, send
@@ -42,57 +45,50 @@ class _Run:
         self.ends = time.monotonic() + task.time_limit
         self.schedule: Schedule | None = None
         self.value: Value | None = None
-        self.bound: Value | None = None
         self.refused = ""
 
     def solve(self) -> Done | Failed:
-        """Solve with the batches that a policy needs, and then with those that the best schedule does."""
+        """Solve with the batches and ticks that schedules of some value have, until one of that value is found."""
         assert self.task.upper_bound is not None
-        guess = self.enough(self.task.upper_bound)
-        self.send(replace(guess, sufficient=False, why="a guess: what a policy's schedule needs, which may not obey"))
-        done = self.solve_with(guess.batches, None)
-        if done.infeasible:
-            names = ", ".join(map(name_of, self.functions))
-            raise BadInput(f"no schedule of at most {guess.batches} batches obeys the constraints: {names}")
-        if self.value is None:
-            return Failed(f"{self.task.label}: {self.refused}") if self.refused else done
-        horizon = self.enough(self.value)
-        if done.stop != "proved" or not horizon.sufficient:
-            return done
-        if horizon.batches > guess.batches:
+        limit = self.task.upper_bound
+        for _ in range(DOUBLED + 1):
+            horizon = self.enough(limit)
             self.send(horizon)
-            return self.solve_with(horizon.batches, self.value)
-        self.send(replace(horizon, batches=guess.batches))
-        self.prove(self.value)
-        return done
+            done = self.solve_with(horizon, limit)
+            if self.value is None and not done.infeasible:
+                return Failed(f"{self.task.label}: {self.refused}") if self.refused else done
+            if self.value is not None and (done.stop != "proved" or not horizon.sufficient or self.value <= limit):
+                return done
+            if self.value is None and horizon.sufficient:
+                self.send(Bound(limit))
+            limit = 2 * limit if self.value is None else self.value
+            if time.monotonic() > self.ends:
+                return Done("time limit", done.version)
+        names = ", ".join(map(name_of, self.functions))
+        raise BadInput(f"no schedule of {self.task.objective} {limit // 2} or less obeys the constraints: {names}")
 
-    def solve_with(self, batches: int, upper_bound: Value | None) -> Done:
-        """Solve the model of so many batches, enough for `upper_bound` if that is given: then its bounds are sent."""
+    def solve_with(self, horizon: Horizon, limit: Value) -> Done:
+        """Solve the model that has every schedule of at most `limit`; up to there its bounds hold for all."""
         task = self.task
         model = BatchBigM(
             task.instance,
             task.objective,
-            batches,
-            upper_bound=upper_bound,
+            horizon.batches,
+            upper_bound=limit,
             plain=task.formulation.endswith(":plain"),
             as_is=True,
         )
         rows = add(model, self.functions)
         if self.schedule is not None:
             model.warm_start(verify_schedule(task.instance, self.schedule))
-
-        def proved(bound: Value) -> None:
-            self.bound = bound
-            if upper_bound is not None:
-                self.prove(upper_bound)
-
         left = replace(task, time_limit=self.ends - time.monotonic())
-        return minimise(left, model, lambda: self.take(model, rows), proved, self.send)
-
-    def prove(self, upper_bound: Value) -> None:
-        """Send the bound of a model that has every schedule of at most `upper_bound`."""
-        if self.bound is not None:
-            self.send(Bound(min(self.bound, upper_bound)))
+        return minimise(
+            left,
+            model,
+            lambda: self.take(model, rows),
+            lambda bound: self.send(Bound(min(bound, limit))) if horizon.sufficient else None,
+            self.send,
+        )
 
     def take(self, model: BatchBigM, rows: list[Any]) -> None:
         """Keep the schedule that the variables describe if it obeys, as it is executed, and is the best."""
@@ -111,13 +107,13 @@ class _Run:
             self.send(Found(schedule, None))
 
     def enough(self, value: Value) -> Horizon:
-        """Return batches of which every schedule of at most `value` has fewer, if there is an argument."""
+        """Return the batches that every schedule of at most `value` has at most, if there is an argument."""
         instance, objective = self.task.instance, self.task.objective
         found = by_busy_time(instance, objective, value) or by_last_completion(instance, objective, value)
         if found is None:
             return replace(sufficient_batches(instance, objective, value), sufficient=False)
         names = ", ".join(map(name_of, self.functions))
-        return replace(found, batches=found.batches + 1, why=f"of schedules that obey {names}: {found.why}")
+        return replace(found, why=f"of schedules that obey {names}: {found.why}")
 
 
 def add(model: BatchBigM, functions: Iterable[Constraint]) -> list[Any]:
