@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from bounds.task import Proposal, Task
@@ -33,7 +33,7 @@ class Rung:
 
     method: str
     seconds: float
-    certificate: Certificate | None = None
+    certificate: Certificate | None = field(default=None, repr=False)
     bound: Value | None = None
     why_not: str = ""
 
@@ -88,6 +88,7 @@ def climb(
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
     check_objective(objective)
+    instance.cost.check_linear()
     if method not in ("auto", *METHODS):
         raise BadInput(f"no bound is called {method!r}; there are auto, {', '.join(METHODS)}")
     chosen = list(METHODS.values()) if method == "auto" else [METHODS[method]]

@@ -34,6 +34,7 @@ class BatchBigM(BatchVariables):
 
     `model` is a linear mixed-integer Pyomo model, minimised. `upper_bound` is the value of a known schedule: it
     tightens the model and cuts off no schedule of at most that value. `plain` leaves out everything that only tightens.
+    `as_is` is for rows of one's own: requests that are alike are not exchanged, and batches start when the model says.
 
     Raises BadInput for an objective that is not in OBJECTIVES.
     """
@@ -42,13 +43,20 @@ class BatchBigM(BatchVariables):
     OBJECTIVES = tuple(OBJECTIVES)
 
     def __init__(
-        self, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None, plain: bool = False
+        self,
+        instance: Instance,
+        objective: str,
+        batches: int,
+        *,
+        upper_bound: Value | None = None,
+        plain: bool = False,
+        as_is: bool = False,
     ) -> None:
         if objective not in self.OBJECTIVES:
             raise BadInput(f"{self.name} has no objective {objective!r}; it has {', '.join(self.OBJECTIVES)}")
         if batches < 1:
             raise BadInput(f"{self.name} needs at least 1 batch, not {batches}")
-        super().__init__(instance, objective, upper_bound, plain)
+        super().__init__(instance, objective, upper_bound, plain, as_is)
         self.clock = make_clock(self, batches)
         self.add_variables()
         self.moves = BatchMoves(self)
@@ -91,6 +99,13 @@ class BatchBigM(BatchVariables):
                 rows.add(self.model.used[1] >= 2)
             elif row is not True:
                 rows.add(row)
+
+    def name_as_the_paper(self) -> None:
+        """Let the model have INFERMAX's letters: S and g as expressions where they are no variables, as m and c are."""
+        every = list(product(self.requests, self.batches))
+        self.model.S = pyo.Expression(every, rule=lambda _, i, j: self.known(i, j))
+        if not self.plain:
+            self.model.g = pyo.Expression(every, rule=lambda _, i, j: self.generates(i, j))
 
     def at_work(self, j: int) -> Any:
         """1 if any request works in batch j, at least; a batch that only transfers is used, and need not count."""

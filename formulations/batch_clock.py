@@ -37,7 +37,7 @@ def latest_end(program: BatchVariables, batches: int) -> int:
     """Return a tick by which every schedule ends that is worth finding, started as early as it can be.
 
     Until its end, such a schedule waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus
-    all batches. The upper bound may say more.
+    all batches. The upper bound may say more; where rows of one's own may want to wait, it is all there is.
     """
     requests = program.instance.requests
     calls = sum(request.call_time for request in requests)
@@ -45,7 +45,7 @@ def latest_end(program: BatchVariables, batches: int) -> int:
     if program.upper_bound is None:
         return end
     known = latest_completions(program.instance, program.objective_name, program.upper_bound)
-    return end if known is None else min(end, max(known))
+    return end if known is None else max(known) if program.as_is else min(end, max(known))
 
 
 class Order(BatchClock):
@@ -66,7 +66,8 @@ class Slots(TickClock):
     def __init__(self, program: BatchVariables, batches: int) -> None:
         super().__init__(program, batches)
         requests = program.instance.requests
-        self.may_idle = any(request.calls or request.arrival > self.origin for request in requests)
+        waits = any(request.calls or request.arrival > self.origin for request in requests)
+        self.may_idle = waits or program.as_is
 
     def wait(self, i: int, q: int) -> int:
         """Return the slots until the arrival (q = 0), or of the call before token q."""

@@ -133,9 +133,9 @@ class BatchStart:
         return self._holds()
 
     def _fill(self, name: str, value: Any) -> None:
-        """Set a variable, if the model has it, to value(*index)."""
+        """Set a variable, if the model has it (of an expression of that name it has none), to value(*index)."""
         component = self.model.component(name)
-        for index in () if component is None else component:
+        for index in component if component is not None and component.ctype is pyo.Var else ():
             at = index if isinstance(index, tuple) else (index,)
             component[index].set_value(value(*at), skip_validation=True)
 

@@ -30,10 +30,10 @@ class BatchVariables:
     name: str
     clock: BatchClock
 
-    def __init__(self, instance: Instance, objective: str, upper_bound: Value | None, plain: bool) -> None:
+    def __init__(self, instance: Instance, objective: str, upper_bound: Value | None, plain: bool, as_is: bool) -> None:
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective
-        self.upper_bound, self.plain = upper_bound, plain
-        self.paced = is_paced(instance, objective)
+        self.upper_bound, self.plain, self.as_is = upper_bound, plain, as_is
+        self.paced = is_paced(instance, objective) or (as_is and objective != "busy-time")
         self.chains = chains(instance)
         self.requests = range(len(instance.requests))
         self.scale = time_scale(instance)
@@ -207,8 +207,8 @@ class BatchVariables:
 
     @cached_property
     def alike(self) -> list[list[int]]:
-        """Groups of requests that differ in their id only."""
-        return alike(chain.request for chain in self.chains)
+        """Groups of requests that differ in their id only, and may be exchanged."""
+        return [] if self.as_is else alike(chain.request for chain in self.chains)
 
 
 class BatchClock(ABC):

@@ -38,9 +38,9 @@ def find(source: str) -> dict[str, Hypothesis]:
     return load_all(path)
 
 
-def load(path: Path) -> Hypothesis:
+def load(path: str | Path) -> Hypothesis:
     """Return the HYPOTHESIS that a Python file defines. BadInput says in one line what is wrong with the file."""
-    found = list(load_all(path).values())
+    found = list(load_all(Path(path)).values())
     if len(found) > 1:
         raise BadInput(f"{path}: it defines {len(found)} hypotheses; load_all gives them by their names")
     return found[0]

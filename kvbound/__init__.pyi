@@ -5,6 +5,7 @@ from kvcore import __version__ as __version__
 from kvcore.cost import Cost as Cost
 from kvcore.cost import CostFunction as CostFunction
 from kvcore.cost import Features as Features
+from kvcore.cost import OwnCost as OwnCost
 from kvcore.errors import BadInput as BadInput
 from kvcore.errors import MissingTool as MissingTool
 from kvcore.instance import Instance as Instance
@@ -63,6 +64,11 @@ from solvers.ladder import climb as bound
 from kvbound.comparison import compare as compare
 from kvbound.comparison import Comparison as Comparison
 
+# The model to take elsewhere
+from formulations import make as make_model
+from formulations.horizon import sufficient_batches as sufficient_batches
+from solvers.matrix import MatrixModel as MatrixModel
+
 # Claims, counterexamples, sweeps
 from hypotheses import Hypothesis as Hypothesis
 from hypotheses import Verdict as Verdict
@@ -73,6 +79,8 @@ from hypotheses.search import search as search
 from sweeps import sweep as sweep
 
 # Pictures and reports
+from kvbound.display import plot as plot
+from kvbound.frames import to_dataframe as to_dataframe
 from kvbound.plots import compare_schedules as compare_schedules
 from kvbound.plots import gantt as gantt
 from kvbound.plots import memory as memory

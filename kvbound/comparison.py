@@ -21,6 +21,8 @@ from solvers.driver import Progress
 from solvers.ladder import climb, stronger
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from kvbound.report import Report
 
 Against = Literal["optimum", "bound"] | None
@@ -107,6 +109,14 @@ class Comparison:
     optima: dict[str, Result]
     interrupted: bool = False
 
+    def __repr__(self) -> str:
+        """Return the best policy, and what it is measured against."""
+        runs = [run.row for run in self.policies if run.row["value"] is not None]
+        best = [min(runs, key=lambda row: Fraction(row["value"]))] if runs else []
+        known = [f"best of {len(runs)} policies {row['policy']} {row['value']}" for row in best]
+        known += [f"{_name(found)}, {SHORT[kind]} {found.value or found.bound}" for kind, found in self.optima.items()]
+        return f"Comparison({self.instance.name!r}, {self.objective}: {'; '.join(known)})"
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
         rows = [(run.label, run.row) for run in self.policies]
@@ -140,6 +150,12 @@ class Comparison:
         ]
 
     def draw(self, path: str) -> None:
+        """Draw every schedule into a file."""
+        from kvbound.plots import save
+
+        save(self.figure(), path)
+
+    def figure(self) -> Figure:
         """Draw every schedule, one column each, on the same axes."""
         from kvbound.plots import compare_schedules
 
@@ -153,7 +169,7 @@ class Comparison:
             for trace, row in zip(self.traces(), self.rows(), strict=True)
             if trace is not None
         ]
-        compare_schedules(columns, path=path)
+        return compare_schedules(columns)
 
     def draw_ladder(self, path: str) -> None:
         """Draw policies, best schedules and all bounds on one axis, a group for each handling."""
@@ -171,7 +187,7 @@ class Comparison:
             mine = [{**run.row, "label": run.label} for run in self.policies]
             mine += [{**optimum.to_json(), "label": _name(optimum)}] if optimum.value is not None else []
             group = {"group": WORDS[kind], "instance_sha256": optimum.instance.sha256}
-            rows += [{**row, **group} for row in mine + _rungs(optimum)]
+            rows += [{**row, **group} for row in mine + ladder_of(optimum)]
         return rows
 
     def traces(self) -> list[Trace | None]:
@@ -199,7 +215,7 @@ class Comparison:
         )
 
 
-def _rungs(optimum: Result) -> list[dict[str, Any]]:
+def ladder_of(optimum: Result) -> list[dict[str, Any]]:
     """Return a row for each bound of the ladder, the lowest first; without a ladder, for the bound that was proved."""
     row = {**optimum.to_json(), "value": None}
     rungs = [rung for rung in optimum.extra.get("ladder", []) if rung["bound"] is not None]

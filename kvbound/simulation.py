@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +29,7 @@ def unwatched(_: str) -> AbstractContextManager[None]:
 class Simulation:
     """One policy (or outside schedule) on one instance: its row, and its schedule (None: it could not run)."""
 
-    row: dict[str, Any]
+    row: dict[str, Any] = field(repr=False)
     schedule: Schedule | None = None
     trace: Trace | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvcore.cost import Cost
+from kvcore.cost import Cost, OwnCost
 from kvcore.instance import Instance, Machine, Segment
 from kvcore.stream import Sizes
 
@@ -54,6 +54,8 @@ def _switches(machine: Machine) -> str:
 def _cost(cost: Cost) -> str:
     if cost.always_one_tick:
         return "one tick"
+    if isinstance(cost, OwnCost):
+        return f"what {cost.name} says"
     parts = []
     for function in cost.functions:
         facts = {k: v for k, v in function.model_dump(exclude_defaults=True).items() if k != "divisor"}

@@ -27,7 +27,8 @@ from pydantic import (
     model_validator,
 )
 
-from kvcore.cost import Cost
+from kvcore.cost import Cost, OwnCost
+from kvcore.shown import Shown
 
 LIMIT = 10**15
 """The largest token count or tick that an instance or a schedule may hold."""
@@ -92,7 +93,7 @@ def _fail_fast(schema: Any) -> None:
         _fail_fast(part)
 
 
-class Noun(BaseModel):
+class Noun(Shown, BaseModel):
     """What all nouns share: immutable, strict about types, no unknown key."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -279,7 +280,10 @@ class Coarsening(Noun):
 
 
 class Instance(Noun):
-    """A machine, the cost of a batch, and the requests. `tick_seconds` only says how long a tick is."""
+    """A machine, the cost of a batch, and the requests. `tick_seconds` only says how long a tick is.
+
+    With an `OwnCost`, policies run on it, and it has no file, no optimum and no bound.
+    """
 
     format: Literal["kvbound-instance"] = "kvbound-instance"
     version: Annotated[int, Field(ge=1, le=1)] = 1
@@ -304,6 +308,16 @@ class Instance(Noun):
         for request in self.requests:
             _check_fits(self.machine, request)
         return self
+
+    def __repr__(self) -> str:
+        """Return its name, sizes, machine and cost."""
+        requests = self.requests
+        calls, output = sum(len(each.calls) for each in requests), sum(each.output for each in requests)
+        return (
+            f"Instance({self.name!r}: {len(requests)} requests with {calls} calls, {output} tokens to generate, "
+            f"largest peak {max(each.peak for each in requests)}, a tick is {self.tick_seconds} s, {self.machine}, "
+            f"{self.cost})"
+        )
 
     def request(self, id: str) -> Request:
         """Return the request of that id (KeyError if there is none)."""
@@ -336,13 +350,15 @@ class Instance(Noun):
         return self.replace(requests=tuple(request.with_calls(change) for request in self.requests))
 
     def to_json(self, indent: int | None = 1) -> str:
-        """Return the instance file as text, every key written."""
+        """Return the instance file as text, every key written (BadInput: its cost is a function of one's own)."""
+        self.cost.check_linear()
         return json.dumps(self.model_dump(mode="json"), indent=indent, ensure_ascii=False)
 
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the canonical JSON: all keys, sorted, no white space, ASCII."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        own = {"cost": self.cost.name} if isinstance(self.cost, OwnCost) else {}
+        canonical = json.dumps(self.model_dump(mode="json") | own, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -78,6 +78,14 @@ class Result:
             self.trace = verify_schedule(self.instance, self.schedule)
             self.value = objective_value(self.trace, self.objective)
 
+    def __repr__(self) -> str:
+        """Return what is known, from what, and how it was found."""
+        known = [self.status] if self.value is None else [self.status, f"value {self.value}"]
+        known += [] if self.bound is None else [f"bound {self.bound} ({self.bound_kind})"]
+        by = self.policy or " on ".join(filter(None, [self.formulation, self.solver.name if self.solver else None]))
+        under = f", under {', '.join(self.extra['constraints'])}" if "constraints" in self.extra else ""
+        return f"Result({self.instance.name!r}, {self.objective}{under}: {', '.join(known)}; by {by}, {self.stopped})"
+
     @property
     def verified(self) -> bool:
         """Whether a schedule is held that passed the referee with the value that was claimed for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -14,6 +14,7 @@ from heuristics import PolicyError, Unsuited, better_traces, get_policy, run_pol
 from heuristics import predictions as believed
 from kvcore.certificates import Alone, Certificate, certify
 from kvcore.coarsen import fine_bound
+from kvcore.cost import Features, OwnCost
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
@@ -22,6 +23,7 @@ from kvcore.result import BoundKind, Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
+from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
 from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
 from solvers.ways import SOLVERS, WAYS
@@ -55,6 +57,7 @@ def solve(
     threads: int = 1,
     seed: int = 0,
     memory_limit: int = MEMORY_LIMIT,
+    constraints: Sequence[Callable[[Any], Any]] = (),
     progress: Progress | None = None,
 ) -> Result:
     """Return the best schedule found and the best bound proved, optimal if they meet.
@@ -68,15 +71,24 @@ def solve(
     The bound `alone` (see `bounds`) and a policy's schedule are there before any worker process is, so that a limit
     leaves both whatever becomes of the workers.
 
+    Each of `constraints` is called with the Pyomo model of `batch-bigm` and adds rows to it, or returns them; value and
+    bound are then those of the problem with these rows (docs/model.md). cloudpickle pickles them, lambdas too.
+
     Raises BadInput for an option that makes no sense and MissingTool for a solver that is not there.
     """
     started = time.monotonic()
     check_objective(objective)
+    instance.cost.check_linear()
     instance = free_calls(instance, handling)
+    if constraints and not formulation.startswith("batch-bigm"):
+        if formulation != "auto":
+            raise BadInput(f"constraints are added to batch-bigm, not to {formulation}")
+        formulation = "batch-bigm"
     choice = choose(instance, objective, formulation, solver)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
     run = _Solve(instance, objective, started, gap, target, progress)
-    task = Task(instance, objective, "", "", None, None, None, limit, memory_limit, threads, seed)
+    packed = pack(constraints) if constraints else b""
+    task = Task(instance, objective, "", "", None, None, None, limit, memory_limit, threads, seed, constraints=packed)
     run.tasks = [
         replace(task, formulation=way.formulation, solver=way.solver.name, delay=delay) for way, delay in choice.delays
     ]
@@ -98,14 +110,17 @@ def simulate_policy(
     handling: str = "as-given",
     predictions: str = "exact",
     seed: int = 0,
+    cost: Callable[[Features], float | Fraction] | None = None,
 ) -> Result:
     """Return the schedule of a policy as a result, executed by the referee (no bound).
 
-    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`.
+    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`, in
+    place of that of the instance, gives the ticks of a batch from its `Features`, rounded up and at least 1
+    (`OwnCost`); the instance of the result has it.
     """
     started = time.monotonic()
     check_objective(objective)
-    instance = free_calls(instance, handling)
+    instance = free_calls(instance if cost is None else instance.replace(cost=OwnCost(cost)), handling)
     chosen = get_policy(policy)
     schedule = run_policy(instance, chosen, believed(predictions, instance, seed))
     seconds = time.monotonic() - started
@@ -208,6 +223,8 @@ class _Solve:
 
     def accept(self, schedule: Schedule, claimed: Value | None = None, task: Task | None = None) -> None:
         """Let the referee execute a schedule and keep it if it is the best so far."""
+        if task is None and self.tasks[0].constraints:
+            return  # a policy knows nothing of them
         value = objective_value(verify_schedule(self.instance, schedule), self.objective)
         if self.value is None or value < self.value:
             self.schedule, self.claimed, self.value, self.found_by = schedule, claimed, value, task
@@ -311,7 +328,9 @@ class _Solve:
                 name: {"rows": size.rows, "columns": size.columns, "nonzeros": size.nonzeros}
                 for name, size in self.sizes.items()
             }
-        if self.instance.coarsening is not None and isinstance(self.bound, int) and self._bound_is_proved():
+        if self.tasks[0].constraints:
+            extra["constraints"] = [name_of(constraint) for constraint in unpack(self.tasks[0].constraints)]
+        elif self.instance.coarsening is not None and isinstance(self.bound, int) and self._bound_is_proved():
             extra["fine_bound"] = fine_bound(self.instance, self.objective, self.bound)
         if self.rejected:
             extra["rejected"] = self.rejected

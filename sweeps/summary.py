@@ -21,7 +21,7 @@ class Line:
     failed: int = 0
     optimal: int = 0
     """Cells whose value is the proved optimum, whatever proved it."""
-    ratios: list[Fraction] = field(default_factory=list)
+    ratios: list[Fraction] = field(default_factory=list, repr=False)
 
     @property
     def mean(self) -> Fraction | None:

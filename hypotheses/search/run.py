@@ -36,7 +36,7 @@ class Search:
     failure: PolicyError | None = None
     complete: list[int] = field(default_factory=list)
     """Sizes (requests) of which every member was judged, each with a proved optimum: no member is worse."""
-    unshrunk: Claim | None = None
+    unshrunk: Claim | None = field(default=None, repr=False)
     stopped: str = "ended"
     """Why the search ended: "ended" (steps, or nothing left), "time limit" or "interrupted"."""
 

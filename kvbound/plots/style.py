@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from fractions import Fraction
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,13 @@ def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of that many inches."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    setattr(figure, "_repr_svg_", partial(_svg, figure))  # noqa: B010 - what a notebook shows of it, for mypy
+    return figure
+
+
+def _svg(figure: Figure) -> str:
+    return render(figure).decode()
 
 
 def new_axes(width: float, height: float) -> Axes:

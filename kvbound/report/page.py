@@ -46,6 +46,10 @@ class Report:
     optima: Mapping[str, Result]
     ladder: Sequence[Mapping[str, Any]]
 
+    def __repr__(self) -> str:
+        """Return of what it is."""
+        return f"Report({self.instance.name!r}: {len(self.rows)} schedules; html() writes it)"
+
     @cached_property
     def schedules(self) -> list[tuple[str, Trace]]:
         """The labelled schedules."""
@@ -106,14 +110,7 @@ class Report:
         instance = self.instance
         for line in facts_in_words(instance, sizes_of(instance)):
             yield node("p", None, line)
-        columns = ("request", "arrival", "prompt", "decode and calls", "output", "peak", "weight")
-        cells = [
-            (r.id, r.arrival, r.prompt, segments_in_words(r.segments), r.output, r.peak, r.weight)
-            for r in instance.requests[:LISTED]
-        ]
-        more = len(instance.requests) - len(cells)
-        caption = "Requests" + (f": the first {LISTED}, of {len(instance.requests):,}" if more else "")
-        yield html_table(Cells(columns, cells), (1, 2, 4, 5, 6), caption)
+        yield request_table(instance, LISTED)
         yield node("p", {"class": "small"}, f"sha256 of the instance: {instance.sha256}")
 
     def _versions(self) -> str:
@@ -127,6 +124,18 @@ NOTE = (
     "(counted from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that "
     "is ready and waits."
 )
+
+
+def request_table(instance: Instance, most: int) -> Element:
+    """Return a table of the requests, up to so many of them."""
+    columns = ("request", "arrival", "prompt", "decode and calls", "output", "peak", "weight")
+    cells = [
+        (r.id, r.arrival, r.prompt, segments_in_words(r.segments), r.output, r.peak, r.weight)
+        for r in instance.requests[:most]
+    ]
+    more = len(instance.requests) - len(cells)
+    caption = "Requests" + (f": the first {most}, of {len(instance.requests):,}" if more else "")
+    return html_table(Cells(columns, cells), (1, 2, 4, 5, 6), caption)
 
 
 def _figure(label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:

@@ -36,6 +36,8 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
     yield "status", STATUS[optimum.status]
     yield "best schedule", "none" if row["value"] is None else f"{row['value']}, verified by the referee"
     yield "lower bound", "none" if row["bound"] is None else str(row["bound"])
+    if "constraints" in optimum.extra:
+        yield "only of schedules that obey", ", ".join(optimum.extra["constraints"])
     if optimum.bound_kind is not None:
         yield "the bound rests on", KINDS[optimum.bound_kind]
     if optimum.horizon is not None:
