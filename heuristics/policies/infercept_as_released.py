@@ -40,6 +40,7 @@ class InferceptAsReleased(InferceptBase):
     rule = "by original arrival; calls preserve, or discard if that wastes less; the worst is swapped out on demand"
     source = "InferCept (arXiv 2402.01869), the released code"
     knows = "predictions"
+    by_arrival = True
 
     def __init__(self, slope: Fraction = Fraction("0.00462"), offset: Fraction = Fraction("108.99")) -> None:
         """Take the line of the profiled budgets: tokens swapped for nothing beside a batch of so many tokens."""
@@ -109,19 +110,6 @@ class InferceptAsReleased(InferceptBase):
         return self.ticks(1 + tokens) - self.ticks(1)
 
     # --- memory on demand ----------------------------------------------------------------------------------------
-
-    def fill_decoding(self, plan: Plan) -> None:
-        """Let the running requests process what the budgets leave, in order of arrival whatever their phase."""
-        if not self.prefilling:
-            super().fill_decoding(plan)
-            return
-        for job in sorted([*self.decoding, *self.prefilling], key=first_come):
-            tokens = 0 if job.index in self._evicted else plan.chunk(job)
-            if tokens:
-                self._take_or_evict(job, tokens, (), plan)
-
-    def fill_prefilling(self, plan: Plan) -> None:
-        """Nothing: they are taken with the decodes."""
 
     def fill_waiting(self, plan: Plan) -> None:
         """Admit waiting requests, with memory of the targets if need be, up to the first that cannot get any."""
