@@ -39,11 +39,13 @@ from heuristics.policies.rank_org import RankOrg
 from heuristics.policies.sarathi import Sarathi
 from heuristics.policies.sarathi_serve import SarathiServe
 from heuristics.policies.serial import Serial
+from heuristics.policies.sglang import SGLang
 from heuristics.policies.sjf import Sjf
 from heuristics.policies.sjf_api import SjfApi
 from heuristics.policies.srpt import Srpt
 from heuristics.policies.swap import Swap
 from heuristics.policies.table_1 import table_1
+from heuristics.policies.trtllm import TensorRtLlm
 from heuristics.policies.vllm import Vllm
 from heuristics.policies.vllm_v1 import VllmV1
 from heuristics.policies.vllm_vidur import VllmVidur
@@ -61,7 +63,10 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     "the rule of Figure 1": STARTERS,
     "engines of today": (
         VllmV1("vllm-v1"), VllmV1("vllm-v1-cached", cached=True), VllmV1("vllm-v1-first-chunk", gate=False),
-        VllmV1("vllm-v1-priority", priority=True),
+        VllmV1("vllm-v1-priority", priority=True), SGLang("sglang"), SGLang("sglang-cached", cached=True),
+        TensorRtLlm("trtllm-no-evict", utilize=False), TensorRtLlm("trtllm-no-evict-cached", utilize=False, cached=True),
+        TensorRtLlm("trtllm-max-utilization", utilize=True),
+        TensorRtLlm("trtllm-max-utilization-cached", utilize=True, cached=True),
     ),
     "INFERMAX": (
         Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *table_1(), *eviction_free(), RankOrg(), RankI(), RankO(),

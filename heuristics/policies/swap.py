@@ -18,7 +18,9 @@ class Swap(ImprovedDiscard):
     """
 
     name = "swap"
-    rule = "as vllm; calls swap all out at once, or discard where the host is full; new ones wait for those to come back"
+    rule = (
+        "as vllm; calls swap all out at once, or discard where the host is full; new ones wait for those to come back"
+    )
     source = "InferCept (arXiv 2402.01869), Section 3.2: Swap"
     handling = "swap"
 

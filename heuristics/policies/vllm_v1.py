@@ -7,24 +7,23 @@ from typing import Any
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Policy
+from heuristics.engine.serving import ServingEngine
 from heuristics.engine.view import View
-from kvcore.instance import LIMIT, Machine
+from kvcore.instance import LIMIT
 
 
-class VllmV1(Policy):
+class VllmV1(ServingEngine):
     """Running requests in the order of their admission, then waiting ones, each with what is left of C tokens.
 
     There are no phases: a request owes the tokens that are known and not computed, and gets as many of them as the
     budget has left. A running request gets the blocks of these tokens only. Where they lack, the last of the running
-    requests is preempted: its KV is freed, and it goes to the front of the queue. A batch that preempts admits none.
+    requests is preempted: its KV is freed, and it goes to the front of the queue. A step that preempts admits none.
     Otherwise the head of the queue is admitted while there are tokens, fewer than `batch_requests` run, and all its
     known tokens fit in the blocks that are free now (`gate`; without it, its first chunk). Only the chunk is allocated;
     nothing is reserved. A call ends the request: it comes back as a new one, at the end of the queue.
 
-    With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end (as a whole
-    where the machine does not evict in part): the request finds what is left of it. Without, it is gone. With
-    `priority`, larger weights go first, in the queue and at the preemption, and then the order of arrival.
+    With `cached`, freed KV stays until its memory is needed (prefix caching, for the request itself); without, it is
+    gone. With `priority`, larger weights go first, in the queue and at the preemption, and then the order of arrival.
 
     Not modelled: KV shared between requests, and scheduling ahead of the tokens (asynchronous scheduling).
 
@@ -34,7 +33,7 @@ class VllmV1(Policy):
     """
 
     source = "vLLM V1, vllm/v1/core/sched/scheduler.py (b4622cf, 00024d3; the gate of 2026)"
-    free_calls = "own"
+    needs = ("hybrid", "chunked", "pause", "evict")
 
     def __init__(self, name: str, *, gate: bool = True, cached: bool = False, priority: bool = False) -> None:
         self.name = name
@@ -43,21 +42,6 @@ class VllmV1(Policy):
         admitted = "all its tokens are" if gate else "its first chunk is"
         freed = "freed KV stays until needed" if cached else "calls discard"
         self.rule = f"one token budget, running before waiting, {order}, admitted if {admitted} free; {freed}"
-
-    def start(self, view: View) -> None:
-        """Begin with empty queues."""
-        self.machine = view.machine
-        self.running: list[Job] = []  # in the order of their admission
-        self.waiting: list[Job] = []
-        self.unused: dict[int, Job] = {}  # hold KV that can be dropped, and do not run; the longest freed first
-        self._batch = 0
-        self._gone: dict[int, Job] = {}  # to be dropped in the batch being decided, should it take place
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: it mixes phases, splits prefills, evicts, and lets requests wait."""
-        needs = ("hybrid", "chunked", "pause", *(("evict",) if machine.memory is not None else ()))
-        missing = [name for name in needs if not getattr(machine, name)]
-        return f"it needs a machine with {' and '.join(missing)}" if missing else None
 
     def decide(self, view: View, plan: Plan) -> None:
         """Let the running requests go on, and if none was preempted, admit waiting ones."""
@@ -69,42 +53,12 @@ class VllmV1(Policy):
         """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay as they are."""
         return LIMIT
 
-    # --- the queues ----------------------------------------------------------------------------------------------
-
-    def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues up to what has happened."""
-        for job in view.ended:
-            self.running.remove(job)
-        if view.batch > self._batch:  # what was to be dropped then has been
-            self._gone.clear()
-        self._batch = view.batch
-        for job in view.called:
-            self.running.remove(job)
-            if job.handling == "free":
-                self.free(job)
-        for job in self._gone.values():
-            plan.drop(job)
-        for job in (*view.arrived, *view.returned):
-            if job.device and job.index not in self._gone:
-                self.unused.setdefault(job.index, job)
-            self.queue(job)
-
     def queue(self, job: Job, *, front: bool = False) -> None:
         """Put a request into the queue: by priority, or at its front or its end."""
         if self.priority:
-            insort(self.waiting, job, key=self.place)
+            insort(self.waiting, job, key=_place)
         else:
             self.waiting.insert(0 if front else len(self.waiting), job)
-
-    def place(self, job: Job) -> tuple[Any, ...]:
-        """Return the place in the order of priority."""
-        return -job.weight, job.arrival, job.index
-
-    def free(self, job: Job) -> None:
-        """Let go of its KV: at once, or when its memory is needed."""
-        (self.unused if self.cached else self._gone)[job.index] = job
-
-    # --- running requests ----------------------------------------------------------------------------------------
 
     def go_on(self, plan: Plan) -> bool:
         """Let the running requests go on in order, and preempt where memory lacks; return whether none was.
@@ -112,7 +66,7 @@ class VllmV1(Policy):
         What they do is decided first, and done if any works: a batch that only drops is none. A step in which all that
         happens is that the first preempts itself takes no time; the next one begins at once.
         """
-        room = LIMIT if plan.free_blocks is None else plan.free_blocks + sum(job.blocks for job in self.unused.values())
+        room = self.room(plan)
         victims, taken, before = dict[int, Job](), dict[Job, int](), 0  # victims of steps that took no time
         left = {"decode": plan.tokens_left, "prefill": plan.prefill_left}
         for job in self.running:
@@ -135,11 +89,8 @@ class VllmV1(Policy):
                 room -= job.growth(tokens)
         if not taken:
             return not self.running
-        self.running = [job for job in self.running if job.index not in victims]
         for job in victims.values():
-            self.unused[job.index] = job
-            if not self.cached:
-                self.drop(job, job.blocks, plan)
+            self.preempt(job, plan)
             self.queue(job, front=True)
         for job, tokens in taken.items():
             self.take(job, tokens, plan)
@@ -147,51 +98,23 @@ class VllmV1(Policy):
 
     def victim(self, running: list[Job]) -> Job:
         """Return whom to preempt."""
-        return max(running, key=self.place) if self.priority else running[-1]
-
-    # --- waiting requests ----------------------------------------------------------------------------------------
+        return max(running, key=_place) if self.priority else running[-1]
 
     def admit(self, plan: Plan) -> None:
         """Admit from the head of the queue up to the first that does not fit."""
         most = self.machine.batch_requests or LIMIT
         while self.waiting and len(self.running) < most:
             job = self.waiting[0]
-            tokens = plan.chunk(job)
-            if not tokens or not self.fits(job, job.missing if self.gate else tokens, plan):
+            tokens = plan.chunk(job) if self.may_join(job, plan) else 0
+            if not tokens or job.growth(job.missing if self.gate else tokens) > self.room(plan, job):
                 return
-            if job.id in plan.dropped and not (job.window and job.handling == "free"):
-                return  # R4: what loses KV in a batch does not work in it
-            del self.waiting[0]
-            self.unused.pop(job.index, None)
-            self.running.append(job)
+            self.running.append(self.waiting.pop(0))
             self.take(job, tokens, plan)
 
-    def fits(self, job: Job, tokens: int, plan: Plan) -> bool:
-        """Whether there are blocks for `tokens` more of a waiting request, free or with KV that nobody uses."""
-        if plan.free_blocks is None:
-            return True
-        others = sum(other.blocks for other in self.unused.values() if other is not job)
-        return job.growth(tokens) <= plan.free_blocks + others
 
-    # --- memory --------------------------------------------------------------------------------------------------
-
-    def take(self, job: Job, tokens: int, plan: Plan) -> None:
-        """Let a request process `tokens`, in the memory of unused KV if need be."""
-        if plan.free_blocks is not None:
-            lacking = job.growth(tokens) - plan.free_blocks
-            while lacking > 0:
-                lacking -= self.drop(next(iter(self.unused.values())), lacking, plan)
-        plan.take(job, tokens)
-
-    def drop(self, job: Job, lacking: int, plan: Plan) -> int:
-        """Drop so many blocks of unused KV from its end, or all where the machine evicts whole; return how many."""
-        before = job.blocks
-        if self.machine.partial and lacking < before:
-            plan.drop(job, job.device - (before - lacking) * self.machine.block + job.host)
-        else:
-            plan.drop(job)
-            del self.unused[job.index]
-        return before - job.blocks
+def _place(job: Job) -> tuple[Any, ...]:
+    """Return the place in the order of priority."""
+    return -job.weight, job.arrival, job.index
 
 
 def _pay(left: dict[str, int], job: Job, tokens: int) -> None:

@@ -31,7 +31,9 @@ def released_requests() -> Instance:
     """The 48 requests, on the machine of the runs."""
     with (RELEASED / "requests.csv").open() as file:
         requests = tuple(
-            Request(id=r["request"], prompt=int(r["prompt_tokens"]), segments=(Segment(decode=int(r["output_tokens"])),))
+            Request(
+                id=r["request"], prompt=int(r["prompt_tokens"]), segments=(Segment(decode=int(r["output_tokens"])),)
+            )
             for r in csv.DictReader(file)
         )
     machine = INFERMAX_7B.replace(memory=10_000)
@@ -158,5 +160,3 @@ def test_9_a_last_chunk_of_one_token_is_a_decode_here() -> None:
     """The phase is what the model says (docs/semantics.md): beside A's decode, B's last token takes none of P."""
     given = serving(None, request("A", 1, 4), request("B", 4, 1, 1), prefill_tokens=3)
     assert [work for work, _ in moves(given, "sarathi")][1:3] == [{"A": 1, "B": 3}, {"A": 1, "B": 1}]
-
-
