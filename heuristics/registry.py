@@ -64,9 +64,10 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     "engines of today": (
         VllmV1("vllm-v1"), VllmV1("vllm-v1-cached", cached=True), VllmV1("vllm-v1-first-chunk", gate=False),
         VllmV1("vllm-v1-priority", priority=True), SGLang("sglang"), SGLang("sglang-cached", cached=True),
-        TensorRtLlm("trtllm-no-evict", utilize=False), TensorRtLlm("trtllm-no-evict-cached", utilize=False, cached=True),
-        TensorRtLlm("trtllm-max-utilization", utilize=True),
-        TensorRtLlm("trtllm-max-utilization-cached", utilize=True, cached=True),
+        *(
+            TensorRtLlm(f"trtllm-{name}{suffix}", utilize=utilize, cached=bool(suffix))
+            for name, utilize in (("no-evict", False), ("max-utilization", True)) for suffix in ("", "-cached")
+        ),
     ),
     "INFERMAX": (
         Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *table_1(), *eviction_free(), RankOrg(), RankI(), RankO(),

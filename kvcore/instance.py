@@ -209,9 +209,7 @@ class Request(Noun):
     def _within_the_limit(self) -> Self:
         for k, segment in enumerate(self.segments, 1):
             if self.max_new is not None and segment.decode > self.max_new:
-                raise ValueError(
-                    f"request {self.id}: segment {k} decodes {segment.decode}, its max_new is {self.max_new}"
-                )
+                raise ValueError(f"request {self.id}: segment {k} decodes {segment.decode}, more than its max_new")
         return self
 
     @cached_property

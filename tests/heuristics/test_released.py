@@ -31,10 +31,8 @@ def released_requests() -> Instance:
     """The 48 requests, on the machine of the runs."""
     with (RELEASED / "requests.csv").open() as file:
         requests = tuple(
-            Request(
-                id=r["request"], prompt=int(r["prompt_tokens"]), segments=(Segment(decode=int(r["output_tokens"])),)
-            )
-            for r in csv.DictReader(file)
+            request(row["request"], int(row["prompt_tokens"]), int(row["output_tokens"]))
+            for row in csv.DictReader(file)
         )
     machine = INFERMAX_7B.replace(memory=10_000)
     return Instance(machine=machine, cost=infermax_7b(), tick_seconds=Fraction(1, 10**9), requests=requests)
