@@ -51,12 +51,14 @@ class TensorRtLlm(ServingEngine):
         """Begin with an empty list."""
         super().start(view)
         self.places: dict[int, int] = {}
+        self.started: set[int] = set()
         self.counter = count()
 
     def decide(self, view: View, plan: Plan) -> None:
         """Choose the requests that take part, and give out the tokens."""
         self.observe(view, plan)
         self.running.sort(key=self.place)
+        self.started = {job.index for job in self.running}
         if not self.waiting and plan.decode_on(self.running):
             return
         chosen, paused = self.walk(plan) if self.utilize else self.reserve(plan)
@@ -65,10 +67,13 @@ class TensorRtLlm(ServingEngine):
         for job in paused:
             self.preempt(job, plan)
             insort(self.waiting, job, key=self.place)
-        for phase in ("decode", "prefill"):
-            for job in chosen:
-                if job.phase == phase and job.id not in plan.work:
-                    self.give(job, plan)
+        decodes = [job for job in chosen if job.phase == "decode"]
+        if not plan.decode_on(decodes):
+            for job in decodes:
+                self.give(job, plan)
+        for job in chosen:
+            if job.id not in plan.work:
+                self.give(job, plan)
 
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay as they are."""
@@ -90,7 +95,7 @@ class TensorRtLlm(ServingEngine):
             tokens = tokens // self.machine.block * self.machine.block
         if not tokens:
             return
-        if job in self.waiting:
+        if job.index not in self.started:
             self.waiting.remove(job)
             self.running.append(job)
         self.take(job, tokens, plan)
@@ -103,27 +108,28 @@ class TensorRtLlm(ServingEngine):
 
     def walk(self, plan: Plan) -> tuple[list[Job], list[Job]]:
         """Return who takes part, and who pauses, with MAX_UTILIZATION."""
-        started = {job.index for job in self.running}
-        listed = list(merge(self.running, self.waiting, key=self.place))
-        room = self.room(plan) - sum(map(self.promised, self.running))
+        started = list(self.running)
+        room = self.room(plan) - sum(map(self.promised, started))
         chosen: list[Job] = []
         paused: list[Job] = []
-        while len(chosen) < min(len(listed), plan.requests_left):
-            job = listed[len(chosen)]
-            own = job.blocks if job.index in self.unused else 0
-            running = job.index in started
-            need = job.growth(job.missing) + own if not running else job.growth(1) if job.phase == "decode" else 0
-            if need <= room:
-                room -= need
-                chosen.append(job)
-                continue
-            last = next((k for k in reversed(range(len(chosen), len(listed))) if listed[k].index in started), None)
-            if last is None:
+        for job in merge(self.running, self.waiting, key=self.place):
+            if len(chosen) == plan.requests_left or (paused and self.place(job) >= self.place(paused[-1])):
                 break
-            paused.append(listed[last])
-            room += listed[last].blocks + self.promised(listed[last])
-            del listed[last:]
+            need = self.need(job)
+            while need > room and started and self.place(started[-1]) >= self.place(job):
+                paused.append(started.pop())
+                room += paused[-1].blocks + self.promised(paused[-1])
+            if need > room or job in paused:
+                break
+            room -= need
+            chosen.append(job)
         return chosen, paused
+
+    def need(self, job: Job) -> int:
+        """Return the blocks that a request needs to take part beside those that it has, or has been promised."""
+        if job.index in self.started:
+            return job.growth(1) if job.phase == "decode" else 0
+        return job.growth(job.missing) + (job.blocks if job.index in self.unused else 0)
 
     def reserve(self, plan: Plan) -> tuple[list[Job], list[Job]]:
         """Return who takes part, and who pauses, with GUARANTEED_NO_EVICT."""
