@@ -45,7 +45,7 @@ def test_the_last_admitted_is_preempted_to_the_front_and_none_is_admitted() -> N
 
 
 def test_freed_blocks_are_found_again_where_nobody_took_them() -> None:
-    """A calls with 4 tokens of KV. B, in the meantime, takes the memory of 2: by parts, or of all where KV goes whole."""
+    """A calls with 4 tokens of KV. B, meanwhile, takes the memory of 2: in part, or of all where KV goes whole."""
     a = Request(id="A", prompt=4, segments=(Segment(decode=1, call=Call(duration=2, returns=1)), Segment(decode=1)))
     given = serving(8, a, request("B", 6, 1, 1), partial=True)
     assert moves(given, "vllm-v1") == [({"A": 4}, {}), ({"B": 6}, {"A": 4}), ({"A": 6}, {})]
