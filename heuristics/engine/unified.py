@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -200,7 +200,10 @@ class Unified(Policy):
     def fill_running(self, plan: Plan) -> None:
         """Let the running requests go on in order of arrival, decodes and prefills alike."""
         running = sorted([*self.decoding, *self.prefilling], key=first_come)
-        for job in running:
+        before = self.decoding[: bisect_left(self.decoding, min(map(first_come, self.prefilling)), key=first_come)]
+        room = self.available(plan) - self.spare_block
+        together = before and self._unreserved_growth(before) <= room and plan.decode_on(before)
+        for job in running[len(before) :] if together else running:
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
             if tokens:
                 self._take_or_evict(job, tokens, running, plan)

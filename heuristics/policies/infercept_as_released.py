@@ -141,6 +141,9 @@ class InferceptAsReleased(InferceptBase):
 
     def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
         """Take a running request, with memory of the targets and of the last that run; else leave it out."""
+        if plan.fits(job, tokens):
+            plan.take(job, tokens)
+            return
         others = [other for other in self.holders() if other is not job and other.id not in plan.work]
         if self.free(job, tokens, self.targets, plan) or self.free(job, tokens, sorted(others, key=first_come), plan):
             plan.take(job, tokens)
