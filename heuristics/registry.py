@@ -32,17 +32,23 @@ from heuristics.policies.mc_sf import McSf
 from heuristics.policies.memory_area import MemoryArea
 from heuristics.policies.preserve import Preserve
 from heuristics.policies.random_order import RandomOrder
+from heuristics.policies.rank_as_released import RankAsReleased
 from heuristics.policies.rank_i import RankI
 from heuristics.policies.rank_o import RankO
 from heuristics.policies.rank_org import RankOrg
 from heuristics.policies.sarathi import Sarathi
+from heuristics.policies.sarathi_serve import SarathiServe
 from heuristics.policies.serial import Serial
+from heuristics.policies.sglang import SGLang
 from heuristics.policies.sjf import Sjf
 from heuristics.policies.sjf_api import SjfApi
 from heuristics.policies.srpt import Srpt
 from heuristics.policies.swap import Swap
 from heuristics.policies.table_1 import table_1
+from heuristics.policies.trtllm import TensorRtLlm
 from heuristics.policies.vllm import Vllm
+from heuristics.policies.vllm_v1 import VllmV1
+from heuristics.policies.vllm_vidur import VllmVidur
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
@@ -55,8 +61,17 @@ STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
 
 FAMILIES: dict[str, tuple[Policy, ...]] = {
     "the rule of Figure 1": STARTERS,
+    "engines of today": (
+        VllmV1("vllm-v1"), VllmV1("vllm-v1-cached", cached=True), VllmV1("vllm-v1-first-chunk", gate=False),
+        VllmV1("vllm-v1-priority", priority=True), SGLang("sglang"), SGLang("sglang-cached", cached=True),
+        *(
+            TensorRtLlm(f"trtllm-{name}{suffix}", utilize=utilize, cached=bool(suffix))
+            for name, utilize in (("no-evict", False), ("max-utilization", True)) for suffix in ("", "-cached")
+        ),
+    ),
     "INFERMAX": (
-        Vllm(), Sarathi(), *table_1(), *eviction_free(), RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram(),
+        Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *table_1(), *eviction_free(), RankOrg(), RankI(), RankO(),
+        *(RankAsReleased(ranking) for ranking in (RankOrg(), RankI(), RankO())), Infermax(), InfermaxHistogram(),
     ),
     "InferCept": (
         ImprovedDiscard(), Preserve(), Swap(),

@@ -193,6 +193,8 @@ class Request(Noun):
     prompt: Positive
     weight: Positive = 1
     slo: Slo | None = None
+    max_new: Annotated[Positive | None, Field(exclude_if=lambda limit: limit is None)] = None
+    """The output limit of each segment, which engines know; its real length is not. It changes no rule."""
     segments: Annotated[tuple[Segment, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -202,6 +204,13 @@ class Request(Noun):
         for k, segment in enumerate(self.segments[:-1], 1):
             if segment.call is None:
                 raise ValueError(f"request {self.id}: segment {k} must end with a call (only the last has none)")
+        return self
+
+    @model_validator(mode="after")
+    def _within_the_limit(self) -> Self:
+        for k, segment in enumerate(self.segments, 1):
+            if self.max_new is not None and segment.decode > self.max_new:
+                raise ValueError(f"request {self.id}: segment {k} decodes {segment.decode}, more than its max_new")
         return self
 
     @cached_property

@@ -24,7 +24,7 @@ class Policy(ABC):
     """The rule in one line."""
     source: str
     """Where it is from."""
-    knows: ClassVar[Knows] = "online"
+    knows: Knows = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
     """What handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
     the policy itself, by the moves it makes from the start of a call to the next work."""

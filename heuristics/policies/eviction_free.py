@@ -32,6 +32,7 @@ class EvictionFree(Table1):
         super().start(view)
         self.admitted: dict[int, tuple[Job, int]] = {}  # with the blocks at the end
         self._committed = 0  # blocks of all admitted ones together
+        self._outlived: list[tuple[Job, int]] = []  # those that may hold more in this batch
 
     def reserve(self, job: Job, tokens: int) -> int:
         """Return the tokens of KV that it holds at its end, as predicted."""
@@ -44,6 +45,8 @@ class EvictionFree(Table1):
             if job.handling in ("discard", "swap"):
                 self._release(job)
         super().observe(view, plan)
+        blocks = self.machine.blocks
+        self._outlived = [(job, most) for job, most in self.admitted.values() if blocks(job.known) > most]
 
     def available(self, plan: Plan) -> int:
         """Return the device blocks that are neither held nor reserved; what outlives its prediction holds more."""
@@ -51,7 +54,7 @@ class EvictionFree(Table1):
         limit = self.machine.block_limit
         if limit is None or plan.free_blocks is None:
             return LIMIT
-        beyond = sum(max(0, job.blocks - blocks) for job, blocks in self.admitted.values())
+        beyond = sum(max(0, job.blocks - most) for job, most in self._outlived if job.index in self.admitted)
         return min(plan.free_blocks, limit - self._committed - beyond)
 
     def steady(self, view: View, plan: Plan) -> int:
@@ -89,7 +92,9 @@ class EvictionFree(Table1):
         return max(super()._promise(job), blocks - job.blocks)
 
     def _unreserved_growth(self, jobs: Sequence[Job]) -> int:
-        return sum(job.device % self.machine.block == 0 and not self._promise(job) for job in jobs)
+        outlived = {job.index for job, _ in self._outlived}
+        beyond = (job for job in jobs if job.index not in self.admitted or job.index in outlived)
+        return sum(job.device % self.machine.block == 0 and not self._promise(job) for job in beyond)
 
     def _release(self, job: Job) -> None:
         self._committed -= self.admitted.pop(job.index, (job, 0))[1]

@@ -24,6 +24,8 @@ class PreemptiveOrder(Unified):
     """
 
     swapped_wait = True
+    persists: bool = False
+    """Whether a waiting request that does not fit evicts all the same, and does not stop those after it."""
 
     @abstractmethod
     def rank(self, job: Job) -> Any:
@@ -43,7 +45,7 @@ class PreemptiveOrder(Unified):
 
     def fill_ranked(self, plan: Plan) -> None:
         """Fill the batch in order of rank."""
-        if not self.prefilling and not self._outranked():
+        if not self.prefilling and not self._outranked() and not (self.persists and self.waiting):
             self.fill_decoding(plan)
             self.fill_waiting(plan)
             return
@@ -52,13 +54,14 @@ class PreemptiveOrder(Unified):
         holders, blocked, admitted = {job.index for job in running}, False, set[int]()
         for entry in list(merge(entries, self.waiting)):
             if entry.position in self._evicted:
-                blocked |= entry.position not in holders
+                blocked |= entry.position not in holders and not self.persists
             elif entry.position in holders:
                 self._go_on(entry.job, running, plan)
             elif not blocked:
-                blocked = not self._let_in(entry, running, plan)
-                if not blocked:
+                if self._let_in(entry, running, plan):
                     admitted.add(entry.position)
+                else:
+                    blocked = not (self.persists and plan.takes("prefill"))
         if admitted:
             self.waiting = [entry for entry in self.waiting if entry.position not in admitted]
 
@@ -87,10 +90,12 @@ class PreemptiveOrder(Unified):
                 break
             victims.append(other)
             lacking -= other.blocks + self._promise(other)
-        if lacking > 0:
+        if lacking > 0 and not self.persists:
             return False
         for victim in victims:
             self.evict(victim, plan)
+        if lacking > 0:
+            return False
         plan.take(job, tokens)
         self.reserved[job.index] = job, most
         self.prefilling.append(job)
