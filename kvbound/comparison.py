@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kvbound.plots.frame import DRAWABLE
 from kvbound.simulation import Simulation, Watch, simulate_policies, unwatched
-from kvbound.tables import Cells, between, decimal, handling_text, in_seconds
+from kvbound.tables import Cells, between, decimal, handling_text, in_words, value_columns
+from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.result import Result
@@ -121,16 +122,16 @@ class Comparison:
 
     def summary(self, rows: list[dict[str, Any]]) -> Cells:
         """Return the table of values, a row for each schedule."""
-        columns = ["schedule", "value", "mean", "in s", *(f"/ {SHORT[kind]}" for kind in self.optima)]
+        columns = ["schedule", *value_columns(units_of(self.instance), self.objective, "value", "mean")]
+        columns += [f"/ {SHORT[kind]}" for kind in self.optima]
         return Cells([*columns, "handling of calls"], [self._cells(row) for row in rows])
 
     def _cells(self, row: dict[str, Any]) -> list[object]:
-        per_request = row["mean"] if row["mean"] is not None else row["value"]
+        values = (row["bound"] if row.get("status") == "bound-only" else row["value"], row["mean"])
+        units = units_of(self.instance)
         return [
             row["label"],
-            row["bound"] if row.get("status") == "bound-only" else row["value"],
-            decimal(row["mean"]),
-            in_seconds(per_request, row),
+            *(units.value(value, self.objective) for value in values),
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
             row.get("error") or handling_text(row),
         ]
@@ -145,11 +146,17 @@ class Comparison:
                 "kvbound load draws measures"
             )
         columns = [
-            (f"{row['label']}\n{_value_text(row)}", trace)
+            (f"{row['label']}\n{self._title(row)}", trace)
             for trace, row in zip(self.traces(), self.rows(), strict=True)
             if trace is not None
         ]
         compare_schedules(columns, path=path)
+
+    def _title(self, row: dict[str, Any]) -> str:
+        units = units_of(self.instance)
+        if row["mean"] is None:
+            return f"{self.objective} {units.named(row['value'], self.objective)}"
+        return f"mean {units.named(row['mean'], self.objective)}"
 
     def draw_ladder(self, path: str) -> None:
         """Draw policies, best schedules and all bounds on one axis, a group for each handling."""
@@ -158,7 +165,7 @@ class Comparison:
         rows = self.ladder_rows()
         if not rows:
             raise BadInput("--ladder draws values beside bounds; --no-optimum leaves none")
-        save(ladder(rows).figure.figure, path)
+        save(ladder(rows, units=units_of(self.instance)).figure.figure, path)
 
     def ladder_rows(self) -> list[dict[str, Any]]:
         """Return the rows of the ladder: policies, best schedules and all bounds, for each handling."""
@@ -225,15 +232,12 @@ def verdict(kind: str, optimum: Result, took: str = "") -> str:
     """Say what was proved for a handling; `took` is written behind a proof."""
     if optimum.status == "optimal":
         assert optimum.horizon is not None
-        return f"{WORDS[kind]}: {optimum.value} is proved optimal{took} ({optimum.horizon.why})"
+        return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} is proved optimal{took} ({optimum.horizon.why})"
     if optimum.value is None:
-        return f"{WORDS[kind]}: no schedule is below {optimum.bound} ({optimum.formulation}: {_why(optimum)})"
+        return f"{WORDS[kind]}: no schedule is below {in_words(optimum, optimum.bound)} ({optimum.formulation}: {_why(optimum)})"
     return f"{WORDS[kind]}: not proved ({optimum.stopped}); {between(optimum)}"
 
 
 def _why(optimum: Result) -> str:
     return "nothing was proved" if optimum.certificate is None else optimum.certificate.why
 
-
-def _value_text(row: dict[str, Any]) -> str:
-    return f"{row['objective']} {row['value']}" if row["mean"] is None else f"mean {decimal(row['mean'])}"

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from kvbound.units import Units, units_of
+from kvcore.metrics import Value
 from kvcore.result import Result
 
 TIMES = (
@@ -34,24 +36,30 @@ class Cells(NamedTuple):
     rows: Sequence[Sequence[object]]
 
 
-def times_cells(rows: Labelled) -> Cells:
-    """Return the times in seconds, a row for each labelled summary."""
-    columns = ["seconds", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
+def times_cells(rows: Labelled, units: Units) -> Cells:
+    """Return the times, a row for each labelled summary."""
+    columns = [f"times, {units.time}", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
     return Cells(
-        columns, [[label, *(seconds(measured[name], part) for name, part in TIMES)] for label, measured in rows]
+        columns, [[label, *(spread(measured[name], part, units) for name, part in TIMES)] for label, measured in rows]
     )
 
 
-def work_cells(rows: Labelled) -> Cells:
+def work_cells(rows: Labelled, units: Units) -> Cells:
     """Return throughput, waste and moves, a row for each labelled summary."""
-    columns = ["work", "unfinished", "requests/s", "tokens/s", "good/s", "SLO met", "batches", "evictions"]
+    rates = [f"{what}/{rate_unit(units)}" for what in ("requests", "tokens", "good")]
+    columns = ["work", "unfinished", *rates, "SLO met", "batches", "evictions"]
     columns += ["recomputed", "swapped out", "wasted", "in calls", "queued", "transfer", "refills", "handling of calls"]
     return Cells(columns, [_work(label, measured) for label, measured in rows])
 
 
-def seconds(spread: Mapping[str, float] | None, part: str) -> str | None:
-    """Return the seconds of a part of a spread, such as its mean."""
-    return None if spread is None else f"{spread[part]:.4g}"
+def spread(seconds: Mapping[str, float] | None, part: str, units: Units) -> str | None:
+    """Return a part of a spread, such as its mean, which is in seconds, in the unit of time."""
+    return None if seconds is None else f"{seconds[part] / float(units.seconds):.4g}"
+
+
+def rate_unit(units: Units) -> str:
+    """Return what rates are per: a second, or a tick where that is the unit."""
+    return "tick" if units.time == "ticks" else "s"
 
 
 def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
@@ -80,11 +88,9 @@ def percent(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f} %"
 
 
-def in_seconds(ticks: int | str | None, row: dict[str, Any]) -> str | None:
-    """Turn ticks into seconds for people; None where the objective is not a time."""
-    if ticks is None or row["objective"] in ("late-requests", "normalized-latency"):
-        return None
-    return f"{float(Fraction(ticks) * Fraction(row['tick_seconds'])):.6g}"
+def value_columns(units: Units, objective: str, *names: str) -> list[str]:
+    """Return the headings of columns that hold values of an objective."""
+    return [f"{name}, {units.of(objective)}" for name in names]
 
 
 def handling_text(row: dict[str, Any]) -> str:
@@ -100,6 +106,12 @@ def decimal(text: str | None) -> str | None:
 
 def between(result: Result) -> str:
     """Say what is known of the optimum, in words."""
+    at_most = f"at most {in_words(result, result.value)}"
     if result.bound is None:
-        return f"the optimum is at most {result.value}; no lower bound was proved"
-    return f"the optimum is at least {result.bound} and at most {result.value}"
+        return f"the optimum is {at_most}; no lower bound was proved"
+    return f"the optimum is at least {in_words(result, result.bound)} and {at_most}"
+
+
+def in_words(result: Result, value: Value | str | None) -> str:
+    """Write a value of the objective of a result with its unit."""
+    return "nothing" if value is None else units_of(result.instance).named(value, result.objective)

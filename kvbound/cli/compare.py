@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -26,6 +27,7 @@ from kvbound.comparison import compare as compare_policies
 from kvbound.simulation import policy_names
 from kvbound.tables import OVER
 from kvbound.trace_events import write_trace_events
+from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
 from workloads.builtin import load_instance
@@ -69,9 +71,10 @@ def compare(
         against = "optimum" if optimum else None
     names = None if policies == "usual" else policy_names(policies)
     strict = policies not in ("usual", "all")
+    write = partial(units_of(loaded).named, objective=objective)
     comparison = compare_policies(
         loaded, names, objective, handling, time_limit, threads,
-        against=against, window=stop, strict=strict, watch=SolveProgress,
+        against=against, window=stop, strict=strict, watch=partial(SolveProgress, write=write),
     )  # fmt: skip
     if plot is not None:
         comparison.draw(plot)
@@ -92,8 +95,9 @@ def show(comparison: Comparison, console: Console) -> None:
     columns, cells = comparison.summary(rows)
     console.print(table(columns, cells, right=range(1, len(columns) - 1)))
     measured = [(row["label"], row["measures"]) for row in rows if row.get("measures")]
+    units = units_of(comparison.instance)
     if len(comparison.instance.requests) > FEW and measured:
-        for made in (times_table(measured), work_table(measured)):
+        for made in (times_table(measured, units), work_table(measured, units)):
             console.print()
             console.print(made)
     if not comparison.optima:
