@@ -234,10 +234,10 @@ def verdict(kind: str, optimum: Result, took: str = "") -> str:
         assert optimum.horizon is not None
         return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} is proved optimal{took} ({optimum.horizon.why})"
     if optimum.value is None:
-        return f"{WORDS[kind]}: no schedule is below {in_words(optimum, optimum.bound)} ({optimum.formulation}: {_why(optimum)})"
+        least = in_words(optimum, optimum.bound)
+        return f"{WORDS[kind]}: no schedule is below {least} ({optimum.formulation}: {_why(optimum)})"
     return f"{WORDS[kind]}: not proved ({optimum.stopped}); {between(optimum)}"
 
 
 def _why(optimum: Result) -> str:
     return "nothing was proved" if optimum.certificate is None else optimum.certificate.why
-

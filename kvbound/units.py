@@ -91,4 +91,6 @@ def number(value: Value) -> str:
     digits = len(str(abs(int(value)))) if abs(value) >= 1 else 0
     if digits >= DIGITS:
         return f"{round(value):,}"
-    return f"{float(value):.{DIGITS}g}" if digits < 4 else f"{float(value):,.{DIGITS - digits}f}".rstrip("0").rstrip(".")
+    return (
+        f"{float(value):.{DIGITS}g}" if digits < 4 else f"{float(value):,.{DIGITS - digits}f}".rstrip("0").rstrip(".")
+    )
