@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE
 from kvbound.simulation import Simulation, Watch, simulate_policies, unwatched
 from kvbound.tables import Cells, between, decimal, handling_text, in_words, value_columns
 from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
+from kvcore.metrics import objective_value
 from kvcore.result import Result
 from kvcore.summary import summary
 from kvcore.trace import Trace
@@ -186,6 +188,17 @@ class Comparison:
         pairs = zip(self.rows(), self.traces(), strict=True)
         return [(row["label"], trace) for row, trace in pairs if trace is not None]
 
+    def explained(self) -> list[Explained]:
+        """Explain every schedule beside the best one for the first handling, or the best there is."""
+        schedules = self.schedules()
+        if not schedules:
+            return []
+        found = schedules[sum(run.trace is not None for run in self.policies) :]
+        best = min(schedules, key=lambda pair: Fraction(objective_value(pair[1], self.objective)))
+        reference = found[0] if found else best
+        bound = next((optimum.bound for optimum in self.optima.values()), None)
+        return explain_all(schedules, reference, self.objective, bound)
+
     def report(self) -> Report:
         """Return all of it as a page."""
         from kvbound.report import Report
@@ -199,6 +212,7 @@ class Comparison:
             verdicts or [UNMEASURED],
             {WORDS[kind]: optimum for kind, optimum in self.optima.items()},
             self.ladder_rows(),
+            self.explained() if len(self.instance.requests) <= DRAWABLE else [],
         )
 
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from kvbound.explanation import PARTS, SPENT, Difference, Explained
 from kvbound.units import Units, units_of
 from kvcore.metrics import Value
 from kvcore.result import Result
+from kvcore.schedule import Batch
 
 TIMES = (
     ("latency", "mean"), ("latency", "p50"), ("latency", "p95"), ("latency", "p99"), ("latency_without_calls", "mean"),
@@ -23,6 +25,8 @@ SHORT = {
 RATES = ("requests_per_second", "tokens_per_second", "goodput_per_second")
 OVER = "/: the value over the optimum (over the lower bound, where that is all there is)"
 """What a column that is named / for short says."""
+NAMED = 6
+"""The most requests that a sentence names."""
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
 
 Labelled = Sequence[tuple[str, Mapping[str, Any]]]
@@ -91,6 +95,55 @@ def percent(share: float | None) -> str | None:
 def value_columns(units: Units, objective: str, *names: str) -> list[str]:
     """Return the headings of columns that hold values of an objective."""
     return [f"{name}, {units.of(objective)}" for name in names]
+
+
+def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
+    """Return where the time of schedules goes, and that of their requests; parts that none has are left out."""
+    parts = [part for part in PARTS if any(row.found.parts[part] for row in rows)]
+    spent = [kind for kind in SPENT if any(row.found.spent[kind] for row in rows)]
+    calls = any(row.found.spent["calls"] for row in rows) and any(row.ratio is not None for row in rows)
+    until = [f"until the last completion, {units.time}", "all", *parts, "batches, bound by"]
+    waits = [f"wait: {kind}" if kind in SPENT[4:] else kind for kind in spent]
+    requests = [f"of all requests, {units.time}", "all", *waits, *(["/ without calls"] if calls else [])]
+    return [
+        Cells(until, [
+            [row.label, units.text(sum(row.found.parts.values())), *(units.text(row.found.parts[p]) for p in parts),
+             ", ".join(f"{count:,} {part}" for part, count in row.found.batches.items() if count)]
+            for row in rows
+        ]),
+        Cells(requests, [
+            [row.label, units.text(sum(row.found.spent.values())), *(units.text(row.found.spent[k]) for k in spent),
+             *([None if row.ratio is None else f"{float(row.ratio):.4g}"] if calls else [])]
+            for row in rows
+        ]),
+    ]  # fmt: skip
+
+
+def differences(rows: Sequence[Explained], units: Units) -> list[str]:
+    """Return a sentence on the first decision of each schedule that is not that of the one it stands beside."""
+    return [_difference(row, row.difference, units) for row in rows if row.difference is not None]
+
+
+def _difference(row: Explained, found: Difference, units: Units) -> str:
+    pairs = ((row.label, found.ours, found.theirs), (row.beside, found.theirs, found.ours))
+    done = "; ".join(f"{label} {_batch(batch, other, units)}" for label, batch, other in pairs)
+    return f"{row.label} first differs in batch {found.batch:,}: {done}"
+
+
+def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
+    """Write what a batch does that the other one does not."""
+    if batch is None:
+        return "has ended"
+    does = []
+    for verb, name in (("works on", "work"), ("drops", "drop"), ("swaps out", "swap_out"), ("swaps in", "swap_in")):
+        mine = getattr(batch, name).items()
+        differing = mine if other is None else mine - getattr(other, name).items()
+        listed = [f"{id} ({tokens:,})" for id, tokens in getattr(batch, name).items() if (id, tokens) in differing]
+        more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+        does += [f"{verb} {', '.join(listed[:NAMED])}{more}"] if listed else []
+    same = len(batch.work) - len(batch.work.items() - (other.work.items() if other else ()))
+    also = f", and on {same} alike" if same else ""
+    return f"at {units.spelled(batch.start)} {', '.join(does) or 'adds nothing'}{also}"
 
 
 def handling_text(row: dict[str, Any]) -> str:

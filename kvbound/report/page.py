@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import kvcore
+from kvbound.explanation import Explained
 from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
 from kvbound.plots.gantt import LOOKS
 from kvbound.report import chart
@@ -16,7 +17,7 @@ from kvbound.report.bars import Bar, bars_of
 from kvbound.report.ladder import inline_ladder
 from kvbound.report.markup import asset, html_table, node, page
 from kvbound.report.proofs import proof
-from kvbound.tables import CAUSES, OVER, Cells, times_cells, work_cells
+from kvbound.tables import CAUSES, OVER, Cells, differences, explained_cells, times_cells, work_cells
 from kvbound.units import Units, units_of
 from kvbound.words import facts_in_words, segments_in_words
 from kvcore.instance import Instance
@@ -46,6 +47,7 @@ class Report:
     verdicts: Sequence[str]
     optima: Mapping[str, Result]
     ladder: Sequence[Mapping[str, Any]]
+    explained: Sequence[Explained] = ()
 
     @cached_property
     def schedules(self) -> list[tuple[str, Trace]]:
@@ -75,6 +77,8 @@ class Report:
         yield _section("Schedules", *self._schedules())
         if self.ladder:
             yield _section("Values and bounds", node("div", {"class": "wide"}, inline_ladder(self.ladder, self.units)))
+        if self.explained:
+            yield _section("Where the time goes", *self._explained())
         yield _section("What was proved, and how", *(proof(words, optimum) for words, optimum in self.optima.items()))
         yield _section("Measures", *self._measures())
         yield _section("The instance", *self._instance())
@@ -97,6 +101,12 @@ class Report:
         for (label, trace, lanes), out in zip(drawn, beyond, strict=True):
             long = f"Not drawn: it takes {frame.units.spelled(makespan(trace))}, more than {FAR} times the median."
             yield _noted(label, long) if out else _figure(label, trace, lanes, frame)
+
+    def _explained(self) -> Iterator[Element]:
+        for cells in explained_cells(self.explained, self.units):
+            yield html_table(cells, range(1, len(cells.columns)), EXPLAINED)
+        for line in differences(self.explained, self.units):
+            yield node("p", {"class": "small"}, line)
 
     def _measures(self) -> Iterator[Element]:
         measured, units = [(row["label"], row["measures"]) for row in self.rows if row.get("measures")], self.units
@@ -137,6 +147,7 @@ class Report:
         return "Made by " + ", ".join((f"kvbound {kvcore.__version__}", *solvers)) + "."
 
 
+EXPLAINED = "The parts are exact and add up; docs/explain.md defines each"
 NOTE = (
     "All schedules share the time axis. Point at a bar, or go to a chart and use the arrow keys, for its batches "
     "(counted from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that "

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from costmodels import get_cost
-from kvbound.explain import BOUND, SPENT, batch_parts, explain, first_difference, ratio_without_calls
+from kvbound.explanation import BOUND, SPENT, batch_parts, explain, first_difference, ratio_without_calls
 from kvbound.timeline import timeline
 from kvcore import CostFunction, InvalidSchedule, Trace, verify_schedule
 from kvcore.cost import Cost, Features, TokensAbove

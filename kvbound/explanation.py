@@ -18,11 +18,11 @@ becomes ready while a batch runs waits for its end. KV that this batch drops cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,12 @@ class Difference(NamedTuple):
     batch: int
     ours: Batch | None
     theirs: Batch | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it JSON-ready."""
+        both = {"ours": self.ours, "theirs": self.theirs}
+        batches = {name: None if batch is None else batch.model_dump(mode="json") for name, batch in both.items()}
+        return {"batch": self.batch, **batches}
 
 
 def explain(trace: Trace) -> Explanation:
@@ -119,6 +125,42 @@ def ratio_without_calls(trace: Trace, objective: str, bound: Value) -> Fraction 
     calls = sum(0 if first else weight(r.request, objective) * r.request.call_time for r in trace.requests)
     left = Fraction(bound) - calls
     return (Fraction(objective_value(trace, objective)) - calls) / left if left > 0 else None
+
+
+class Explained(NamedTuple):
+    """A schedule beside another one: where its time goes, where the two part, and the ratio without calls."""
+
+    label: str
+    found: Explanation
+    beside: str
+    difference: Difference | None
+    ratio: Fraction | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it JSON-ready: ticks, fractions as text."""
+        difference = None if self.difference is None else self.difference.to_json()
+        return {
+            "parts": {part: str(ticks) for part, ticks in self.found.parts.items()},
+            "batches": self.found.batches,
+            "spent": self.found.spent,
+            "beside": self.beside,
+            "first_difference": difference,
+            "ratio_without_calls": None if self.ratio is None else str(self.ratio),
+        }
+
+
+def explain_all(
+    schedules: Sequence[tuple[str, Trace]], reference: tuple[str, Trace], objective: str, bound: Value | None
+) -> list[Explained]:
+    """Explain labelled schedules beside a reference; `bound` (None: none) is what the ratio is taken to."""
+    label, other = reference
+    return [
+        Explained(
+            mine, explain(trace), label, first_difference(trace, other),
+            None if bound is None else ratio_without_calls(trace, objective, bound),
+        )
+        for mine, trace in schedules
+    ]  # fmt: skip
 
 
 def batch_parts(cost: Cost, batch: BatchTrace) -> dict[str, Fraction]:
