@@ -133,6 +133,7 @@ class Explained(NamedTuple):
     label: str
     found: Explanation
     beside: str
+    other: Explanation
     difference: Difference | None
     ratio: Fraction | None
 
@@ -154,9 +155,10 @@ def explain_all(
 ) -> list[Explained]:
     """Explain labelled schedules beside a reference; `bound` (None: none) is what the ratio is taken to."""
     label, other = reference
+    theirs = explain(other)
     return [
         Explained(
-            mine, explain(trace), label, first_difference(trace, other),
+            mine, explain(trace), label, theirs, first_difference(trace, other),
             None if bound is None else ratio_without_calls(trace, objective, bound),
         )
         for mine, trace in schedules

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ SHORT = {
 RATES = ("requests_per_second", "tokens_per_second", "goodput_per_second")
 OVER = "/: the value over the optimum (over the lower bound, where that is all there is)"
 """What a column that is named / for short says."""
+WAITS = {kind: f"wait: {kind}" for kind in SPENT[4:]}
 NAMED = 6
 """The most requests that a sentence names."""
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
@@ -103,8 +104,12 @@ def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
     spent = [kind for kind in SPENT if any(row.found.spent[kind] for row in rows)]
     calls = any(row.found.spent["calls"] for row in rows) and any(row.ratio is not None for row in rows)
     until = [f"until the last completion, {units.time}", "all", *parts, "batches, bound by"]
-    waits = [f"wait: {kind}" if kind in SPENT[4:] else kind for kind in spent]
-    requests = [f"of all requests, {units.time}", "all", *waits, *(["/ without calls"] if calls else [])]
+    requests = [
+        f"of all requests, {units.time}",
+        "all",
+        *(WAITS.get(kind, kind) for kind in spent),
+        *(["/ without calls"] if calls else []),
+    ]
     return [
         Cells(until, [
             [row.label, units.text(sum(row.found.parts.values())), *(units.text(row.found.parts[p]) for p in parts),
@@ -120,14 +125,30 @@ def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
 
 
 def differences(rows: Sequence[Explained], units: Units) -> list[str]:
-    """Return a sentence on the first decision of each schedule that is not that of the one it stands beside."""
-    return [_difference(row, row.difference, units) for row in rows if row.difference is not None]
+    """Return for each schedule what its time is more and less than that of the other one, and where they part first."""
+    return [line for row in rows if row.difference for line in _differences(row, row.difference, units)]
 
 
-def _difference(row: Explained, found: Difference, units: Units) -> str:
-    pairs = ((row.label, found.ours, found.theirs), (row.beside, found.theirs, found.ours))
-    done = "; ".join(f"{label} {_batch(batch, other, units)}" for label, batch, other in pairs)
-    return f"{row.label} first differs in batch {found.batch:,}: {done}"
+def _differences(row: Explained, found: Difference, units: Units) -> Iterator[str]:
+    spent = _change(row.found.spent, row.other.spent, units)
+    parts = _change(row.found.parts, row.other.parts, units)
+    yield f"{row.label} beside {row.beside}: all requests {spent}; the last completion {parts}"
+    yield (
+        f"  first in batch {found.batch:,}: it {_batch(found.ours, found.theirs, units)}; "
+        f"{row.beside} {_batch(found.theirs, found.ours, units)}"
+    )
+
+
+def _change(ours: Mapping[str, Value], theirs: Mapping[str, Value], units: Units) -> str:
+    """Write a difference as the sum of those of its parts, the largest first."""
+    changes = sorted(((ours[part] - theirs[part], part) for part in ours), key=lambda change: -abs(change[0]))
+    terms = [f"{_signed(ticks, units)} {WAITS.get(part, part)}" for ticks, part in changes if ticks]
+    whole = f"{_signed(sum(ticks for ticks, _ in changes), units)} {units.time}"
+    return f"{whole} = {', '.join(terms)}" if terms else "as long"
+
+
+def _signed(ticks: Value, units: Units) -> str:
+    return ("+" if ticks > 0 else "-" if ticks < 0 else "") + units.text(abs(ticks))
 
 
 def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
@@ -143,7 +164,7 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
         does += [f"{verb} {', '.join(listed[:NAMED])}{more}"] if listed else []
     same = len(batch.work) - len(batch.work.items() - (other.work.items() if other else ()))
     also = f", and on {same} alike" if same else ""
-    return f"at {units.spelled(batch.start)} {', '.join(does) or 'adds nothing'}{also}"
+    return f"{', '.join(does) or 'adds nothing'}{also} at {units.spelled(batch.start)}"
 
 
 def handling_text(row: dict[str, Any]) -> str:

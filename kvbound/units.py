@@ -9,7 +9,7 @@ from kvcore.cost import Features
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 
-TIMES = (("min", Fraction(60), Fraction(3600)), ("s", Fraction(1), Fraction(1)),
+TIMES = (("min", Fraction(60), Fraction(36000)), ("s", Fraction(1), Fraction(1)),
          ("ms", Fraction(1, 10**3), Fraction(1, 10**3)), ("µs", Fraction(1, 10**6), Fraction(1, 10**6)),
          ("ns", Fraction(1, 10**9), Fraction(0)))  # fmt: skip
 """Units of time: name, seconds, and the seconds from which on it is taken."""
@@ -58,16 +58,18 @@ class Units(NamedTuple):
 def units_of(instance: Instance) -> Units:
     """Return the units of an instance: ticks where a tick is one second, which is what a file without a length says.
 
-    Otherwise the largest unit of time of which the longest request needs one (an hour for minutes): its decodes in
-    batches of their own, and its calls. A coarse token of KV is a block of fine ones.
+    Otherwise the largest unit of time of which the last completion takes one, if each request has the device to itself
+    (minutes, if a request takes ten hours then). A coarse token of KV is a block of fine ones.
     """
     decode = instance.cost.duration(
         Features(busy=1, any_decode=1, tokens=1, generated=1, decode_requests=1, decode_kv=1)
     )
-    longest = max(request.output * decode + request.call_time for request in instance.requests)
+    alone = [request.output * decode + request.call_time for request in instance.requests]
+    last = max(request.arrival + ticks for request, ticks in zip(instance.requests, alone, strict=True))
+    hours = TIMES[0][2] / instance.tick_seconds
     grid = instance.coarsening
     kv = "tokens" if grid is None or grid.block_tokens == 1 else f"blocks of {grid.block_tokens} tokens"
-    return time_units(longest, instance.tick_seconds)._replace(kv=kv)
+    return time_units(max(*alone, min(last, hours - 1)), instance.tick_seconds)._replace(kv=kv)
 
 
 def time_units(ticks: Value, tick_seconds: Fraction) -> Units:
@@ -89,8 +91,5 @@ def number(value: Value) -> str:
     if value.denominator == 1:
         return f"{value.numerator:,}"
     digits = len(str(abs(int(value)))) if abs(value) >= 1 else 0
-    if digits >= DIGITS:
-        return f"{round(value):,}"
-    return (
-        f"{float(value):.{DIGITS}g}" if digits < 4 else f"{float(value):,.{DIGITS - digits}f}".rstrip("0").rstrip(".")
-    )
+    text = f"{float(value):,.{max(1, DIGITS - digits)}f}".rstrip("0").rstrip(".")
+    return text if text != "0" else f"{float(value):.1g}"
