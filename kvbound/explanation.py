@@ -2,7 +2,8 @@
 
 **A batch** of D ticks is split thus. Transfers get D less what it would last without them (all of it, if nothing is
 processed). Of the rest, recomputation gets the share of its tokens that had been processed before. What is left goes to
-the terms of the function that is largest (the first of equals), in proportion to their values: to the fixed cost what
+the terms of the function that is largest (the first of equals), in proportion to their values (in millionths of a
+tick, rounded so that they add up): to the fixed cost what
 depends on no amount of work (`busy`, `any_decode`, `any_prefill`), to memory traffic the KV read (`decode_kv`,
 `prefill_kv`), to compute all other terms. Where one function of the work has `busy` and another has not, as in a
 roofline, the two are memory traffic and compute: what is not fixed in the one is memory traffic, and the other is
@@ -38,6 +39,8 @@ BOUND = ("fixed", "compute", "memory traffic", "transfers")
 """What a batch is bound by: what gets most of it, recomputation aside."""
 SPENT = ("work", "recompute", "calls", "transfers", "memory", "budgets", "batch under way", "nothing")
 """What the time of a request goes to; it waits for the last four."""
+SHARE = 10**6
+"""A tick in the parts of which batches are split."""
 SWAPS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
 FIXED = ("busy", "any_decode", "any_prefill")
 READ = ("decode_kv", "prefill_kv")
@@ -85,21 +88,21 @@ def explain(trace: Trace) -> Explanation:
     for request in trace.requests:
         for step in request.steps:
             recomputed[step.batch] += step.recomputed
-    parts: dict[str, Fraction] = dict.fromkeys(PARTS, Fraction(0))
-    bound = dict.fromkeys(BOUND, 0)
+    parts, bound = dict.fromkeys(PARTS, 0), dict.fromkeys(BOUND, 0)
     for batch, again in zip(trace.batches, recomputed, strict=True):
         shares = batch_parts(trace.instance.cost, batch)
         bound[max(BOUND, key=lambda part: shares[part])] += 1
-        share = Fraction(again, batch.features.tokens or 1)
         for part, ticks in shares.items():
-            parts[part] += ticks if part == "transfers" else ticks * (1 - share)
-            parts["recompute"] += 0 if part == "transfers" else ticks * share
+            refill = 0 if part == "transfers" else ticks * again // (batch.features.tokens or 1)
+            parts[part] += ticks - refill
+            parts["recompute"] += refill
     ready = _covered(trace, (span for life in lives for span in life.ready))
     alive = _covered(trace, (span for life in lives for span in (*life.ready, *life.calls)))
     idle = makespan(trace) - busy_time(trace)
     ticks = (ready, alive - ready, idle - alive)
-    parts |= {part: Fraction(time) for part, time in zip(PARTS[-3:], ticks, strict=True)}
-    return Explanation(parts, bound, {life.request.request.id: life.spent for life in lives})
+    exact = {part: Fraction(share, SHARE) for part, share in parts.items()}
+    exact |= {part: Fraction(time) for part, time in zip(PARTS[-3:], ticks, strict=True)}
+    return Explanation(exact, bound, {life.request.request.id: life.spent for life in lives})
 
 
 def first_difference(ours: Trace, theirs: Trace) -> Difference | None:
@@ -165,16 +168,18 @@ def explain_all(
     ]  # fmt: skip
 
 
-def batch_parts(cost: Cost, batch: BatchTrace) -> dict[str, Fraction]:
-    """Return the ticks of a batch by `BOUND`; they add up to its duration."""
+def batch_parts(cost: Cost, batch: BatchTrace) -> dict[str, int]:
+    """Return the time of a batch by `BOUND`, in millionths of a tick; together its duration."""
     features = batch.features._replace(**dict.fromkeys(SWAPS, 0))
     work = cost.duration(features) if features.tokens else 0
-    parts = dict.fromkeys(BOUND, Fraction(0)) | {"transfers": Fraction(batch.duration - work)}
+    parts = dict.fromkeys(BOUND, 0) | {"transfers": SHARE * (batch.duration - work)}
     function = max(cost.functions, key=lambda function: Fraction(function.value(features), function.divisor))
     terms = list(_terms(cost, function, features))
     total = sum(value for _, value in terms)
+    so_far = 0
     for part, value in terms if total else [("fixed", 1)]:
-        parts[part] += Fraction(work * value, total or 1)
+        parts[part] += SHARE * work * (so_far + value) // (total or 1) - SHARE * work * so_far // (total or 1)
+        so_far += value
     return parts
 
 

@@ -163,8 +163,8 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
         more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
         does += [f"{verb} {', '.join(listed[:NAMED])}{more}"] if listed else []
     same = len(batch.work) - len(batch.work.items() - (other.work.items() if other else ()))
-    also = f", and on {same} alike" if same else ""
-    return f"{', '.join(does) or 'adds nothing'}{also} at {units.spelled(batch.start)}"
+    also = [f"works on {same} as the other does"] if same else []
+    return f"{', '.join(does + also)} at {units.spelled(batch.start)}"
 
 
 def handling_text(row: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from costmodels import get_cost
-from kvbound.explanation import BOUND, SPENT, batch_parts, explain, first_difference, ratio_without_calls
+from kvbound.explanation import BOUND, SHARE, SPENT, batch_parts, explain, first_difference, ratio_without_calls
 from kvbound.timeline import timeline
 from kvcore import CostFunction, InvalidSchedule, Trace, verify_schedule
 from kvcore.cost import Cost, Features, TokensAbove
@@ -130,7 +130,10 @@ def broken(trace: Trace, batches: tuple[Batch, ...], **free) -> int:
 
 
 def one(features: Features, cost: Cost) -> dict[str, Fraction]:
-    return batch_parts(cost, BatchTrace(0, cost.duration(features), features, 0, 0, 0))
+    run = BatchTrace(0, cost.duration(features), features, 0, 0, 0)
+    parts = batch_parts(cost, run)
+    assert sum(parts.values()) == SHARE * run.duration
+    return {part: Fraction(ticks, SHARE) for part, ticks in parts.items()}
 
 
 DECODES = Features(busy=1, any_decode=1, tokens=4, generated=4, decode_requests=4, decode_kv=400)
@@ -143,14 +146,13 @@ def test_a_linear_cost_is_split_by_its_terms() -> None:
     assert one(Features(swap_in_tokens=7), cost) == {"fixed": 0, "compute": 0, "memory traffic": 0, "transfers": 7}
 
 
+NONE = {"memory traffic": 0, "transfers": 0}
+
+
 def test_rounding_up_is_shared_as_the_terms_are() -> None:
     cost = Cost((CostFunction(busy=1, tokens_above=TokensAbove(knee=3, coefficient=2), divisor=2),))
-    assert one(DECODES, cost) == {
-        "fixed": Fraction(2, 3),
-        "compute": Fraction(4, 3),
-        "memory traffic": 0,
-        "transfers": 0,
-    }
+    parts = one(DECODES, cost)
+    assert parts == {"fixed": Fraction(666_666, SHARE), "compute": Fraction(1_333_334, SHARE), **NONE}
 
 
 def test_unit_cost_is_fixed() -> None:
