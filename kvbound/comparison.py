@@ -189,7 +189,10 @@ class Comparison:
         return [(row["label"], trace) for row, trace in pairs if trace is not None]
 
     def explained(self) -> list[Explained]:
-        """Explain every schedule beside the best one for the first handling, or the best there is."""
+        """Explain every schedule beside the best one for the first handling, or the best there is.
+
+        The ratio without calls is to the first bound, or else to the value of that schedule.
+        """
         schedules = self.schedules()
         if not schedules:
             return []
@@ -197,7 +200,8 @@ class Comparison:
         best = min(schedules, key=lambda pair: Fraction(objective_value(pair[1], self.objective)))
         reference = found[0] if found else best
         bound = next((optimum.bound for optimum in self.optima.values()), None)
-        return explain_all(schedules, reference, self.objective, bound)
+        least = objective_value(reference[1], self.objective) if bound is None else bound
+        return explain_all(schedules, reference, self.objective, least)
 
     def report(self) -> Report:
         """Return all of it as a page."""

@@ -154,15 +154,15 @@ class Explained(NamedTuple):
 
 
 def explain_all(
-    schedules: Sequence[tuple[str, Trace]], reference: tuple[str, Trace], objective: str, bound: Value | None
+    schedules: Sequence[tuple[str, Trace]], reference: tuple[str, Trace], objective: str, bound: Value
 ) -> list[Explained]:
-    """Explain labelled schedules beside a reference; `bound` (None: none) is what the ratio is taken to."""
+    """Explain labelled schedules beside a reference; `bound` is what the ratio is taken to."""
     label, other = reference
     theirs = explain(other)
     return [
         Explained(
             mine, explain(trace), label, theirs, first_difference(trace, other),
-            None if bound is None else ratio_without_calls(trace, objective, bound),
+            ratio_without_calls(trace, objective, bound),
         )
         for mine, trace in schedules
     ]  # fmt: skip

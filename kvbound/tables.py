@@ -142,7 +142,9 @@ def _differences(row: Explained, found: Difference, units: Units) -> Iterator[st
 def _change(ours: Mapping[str, Value], theirs: Mapping[str, Value], units: Units) -> str:
     """Write a difference as the sum of those of its parts, the largest first."""
     changes = sorted(((ours[part] - theirs[part], part) for part in ours), key=lambda change: -abs(change[0]))
-    terms = [f"{_signed(ticks, units)} {WAITS.get(part, part)}" for ticks, part in changes if ticks]
+    terms = [
+        f"{_signed(ticks, units)} {WAITS.get(part, part)}" for ticks, part in changes if round(ticks * units.tick, 6)
+    ]
     whole = f"{_signed(sum(ticks for ticks, _ in changes), units)} {units.time}"
     return f"{whole} = {', '.join(terms)}" if terms else "as long"
 
@@ -152,19 +154,18 @@ def _signed(ticks: Value, units: Units) -> str:
 
 
 def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
-    """Write what a batch does that the other one does not."""
+    """Write what a batch does; of the work that the other one does as well, how many requests it is for."""
     if batch is None:
         return "has ended"
     does = []
     for verb, name in (("works on", "work"), ("drops", "drop"), ("swaps out", "swap_out"), ("swaps in", "swap_in")):
-        mine = getattr(batch, name).items()
-        differing = mine if other is None else mine - getattr(other, name).items()
-        listed = [f"{id} ({tokens:,})" for id, tokens in getattr(batch, name).items() if (id, tokens) in differing]
-        more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-        does += [f"{verb} {', '.join(listed[:NAMED])}{more}"] if listed else []
-    same = len(batch.work) - len(batch.work.items() - (other.work.items() if other else ()))
-    also = [f"works on {same} as the other does"] if same else []
-    return f"{', '.join(does + also)} at {units.spelled(batch.start)}"
+        mine, theirs = getattr(batch, name), {} if other is None else getattr(other, name)
+        listed = [f"{id} ({tokens:,})" for id, tokens in mine.items() if theirs.get(id) != tokens]
+        same = len(mine) - len(listed)
+        more = [f"{len(listed) - NAMED} more"] if len(listed) > NAMED else []
+        alike = [f"{same} alike"] if same else []
+        does += [f"{verb} {', '.join(listed[:NAMED] + more + alike)}"] if mine else []
+    return f"{', '.join(does)} at {units.spelled(batch.start)}"
 
 
 def handling_text(row: dict[str, Any]) -> str:
