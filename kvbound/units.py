@@ -92,4 +92,4 @@ def number(value: Value) -> str:
         return f"{value.numerator:,}"
     digits = len(str(abs(int(value)))) if abs(value) >= 1 else 0
     text = f"{float(value):,.{max(1, DIGITS - digits)}f}".rstrip("0").rstrip(".")
-    return text if text != "0" else f"{float(value):.1g}"
+    return text if text.strip("-0") else f"{float(value):.1g}"

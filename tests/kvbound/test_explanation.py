@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from fractions import Fraction
@@ -10,18 +11,23 @@ from functools import cache
 import pytest
 
 from costmodels import get_cost
+from kvbound.comparison import compare
 from kvbound.explanation import BOUND, SHARE, SPENT, batch_parts, explain, first_difference, ratio_without_calls
+from kvbound.tables import differences, explained_cells
 from kvbound.timeline import timeline
+from kvbound.units import units_of
 from kvcore import CostFunction, InvalidSchedule, Trace, verify_schedule
 from kvcore.cost import Cost, Features, TokensAbove
 from kvcore.metrics import busy_time, flow_time, makespan, total_flow_time
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import BatchTrace
 from tests.support.build import batch, instance, request, schedule
+from tests.support.commands import kvbound
 from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.random_schedules import random_instance, random_schedule
+from workloads.builtin import builtin_instance
 
-SEEDS = range(60)
+SEEDS = range(40)
 
 
 @cache
@@ -207,3 +213,37 @@ def test_a_ratio_without_calls_takes_them_from_both() -> None:
     assert ratio_without_calls(trace, "total-flow-time", 29) == Fraction(total_flow_time(trace) - calls, 29 - calls)
     assert ratio_without_calls(trace, "makespan", 12) is None
     assert ratio_without_calls(trace, "total-flow-time", calls) is None
+
+
+def test_chunks_of_512_are_told_from_chunks_without_a_limit() -> None:
+    """Each batch of `sarathi-c` is so long that the requests spend twice the time at work."""
+    made = builtin_instance("identical:n=16,I=1024,O=8,M=12384")
+    comparison = compare(made, ["sarathi", "sarathi-c"], against=None)
+    first, second = comparison.explained()
+    assert first.difference is None
+    time, requests = explained_cells([first, second], units_of(made))
+    assert list(time.columns) == ["until the last completion, ms", "all", "fixed", "compute", "memory traffic",
+                                  "batches, bound by"]  # fmt: skip
+    assert requests.rows == [
+        ["sarathi", "17,549.3", "6,252.53", "0", "11,296.7"],
+        ["sarathi-c", "19,621.6", "12,159.2", "7,145.86", "316.539"],
+    ]  # fmt: skip
+    assert differences([first, second], units_of(made)) == [
+        "sarathi-c beside sarathi: all requests +2,072.38 ms = -10,980.2 wait: nothing, +7,145.86 wait: budgets, "
+        "+5,906.72 work; the last completion -220 ms = -220 fixed",
+        "  first in batch 0: it works on R1 (1,024), R2 (1,024), R3 (1,024), R4 (1,024) at 0 ms; "
+        "sarathi works on R1 (512) at 0 ms",
+    ]
+    assert "sarathi-c beside sarathi" in comparison.report().html()
+
+
+def test_the_command_explains(tmp_path) -> None:
+    done = kvbound(
+        "compare", "mars-figure1", "--policies", "fcfs,sjf", "--no-optimum", "--explain", "--json", tmp_path / "c.json"
+    )
+    assert "fcfs beside sjf: all requests +4 ticks" in done.stdout
+    rows = json.loads((tmp_path / "c.json").read_text())["rows"]
+    assert rows[0]["explained"]["first_difference"]["ours"]["work"] == {"R1": 1}
+    assert rows[0]["explained"]["ratio_without_calls"] == "25/21"
+    assert rows[1]["explained"]["first_difference"] is None
+    assert sum(map(Fraction, rows[1]["explained"]["parts"].values())) == 14
