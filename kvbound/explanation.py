@@ -48,14 +48,15 @@ READ = ("decode_kv", "prefill_kv")
 
 @dataclass(frozen=True)
 class Explanation:
-    """Where the time of a schedule goes, in ticks."""
+    """Where the time of a schedule goes, in ticks.
+
+    `parts`: of the time to the last completion, by `PARTS`, together all of it. `batches`: how many are bound by what,
+    by `BOUND`. `requests`: of the flow time of each, by `SPENT`, together all of it; `spent` is their sum.
+    """
 
     parts: dict[str, Fraction]
-    """By `PARTS`; together the last completion."""
     batches: dict[str, int]
-    """How many are bound by what, by `BOUND`."""
     requests: dict[str, dict[str, int]]
-    """What the time of each request goes to, by `SPENT`; together its flow time."""
 
     @property
     def spent(self) -> dict[str, int]:
@@ -78,9 +79,9 @@ class Difference(NamedTuple):
 
 
 def explain(trace: Trace) -> Explanation:
-    """Say where the time of a schedule goes; the head of this module defines each part.
+    """Say where the time of a schedule goes: exact parts that add up; `docs/explain.md` defines each.
 
-    Running time: linear in the batches, and in the steps of the requests (those in between are handled as arrays).
+    Running time: linear in the batches, and in the steps of the requests (batches in between are handled as arrays).
     """
     recomputed = [0] * len(trace.batches)
     room = _Room(trace)
