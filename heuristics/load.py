@@ -93,7 +93,8 @@ def queue_grows(trace: Trace, window: Fraction | None = None) -> bool | None:
 
 def _overlap(spans: Iterable[tuple[int, int]], start: Fraction, end: Fraction) -> Fraction:
     """Return how long the spans last between two moments, all together."""
-    return sum((max(Fraction(0), min(b, end) - max(a, start)) for a, b in spans), Fraction(0))
+    within = (min(end, Fraction(b)) - max(start, Fraction(a)) for a, b in spans)
+    return sum((ticks for ticks in within if ticks > 0), Fraction(0))
 
 
 def _row(case: tuple[Instance, Fraction, str, Fraction | None]) -> dict[str, Any]:

@@ -93,9 +93,9 @@ def explain(trace: Trace) -> Explanation:
     for batch, again in zip(trace.batches, recomputed, strict=True):
         shares = batch_parts(trace.instance.cost, batch)
         bound[max(BOUND, key=lambda part: shares[part])] += 1
-        for part, ticks in shares.items():
-            refill = 0 if part == "transfers" else ticks * again // (batch.features.tokens or 1)
-            parts[part] += ticks - refill
+        for part, share in shares.items():
+            refill = 0 if part == "transfers" else share * again // (batch.features.tokens or 1)
+            parts[part] += share - refill
             parts["recompute"] += refill
     ready = _covered(trace, (span for life in lives for span in life.ready))
     alive = _covered(trace, (span for life in lives for span in (*life.ready, *life.calls)))

@@ -141,11 +141,11 @@ def _differences(row: Explained, found: Difference, units: Units) -> Iterator[st
 
 def _change(ours: Mapping[str, Value], theirs: Mapping[str, Value], units: Units) -> str:
     """Write a difference as the sum of those of its parts, the largest first."""
-    changes = sorted(((ours[part] - theirs[part], part) for part in ours), key=lambda change: -abs(change[0]))
-    terms = [
-        f"{_signed(ticks, units)} {WAITS.get(part, part)}" for ticks, part in changes if round(ticks * units.tick, 6)
-    ]
-    whole = f"{_signed(sum(ticks for ticks, _ in changes), units)} {units.time}"
+    changes = {part: Fraction(ours[part]) - Fraction(theirs[part]) for part in ours}
+    largest = sorted(changes, key=lambda part: -abs(changes[part]))
+    shown = [part for part in largest if round(changes[part] * units.tick, 6)]
+    terms = [f"{_signed(changes[part], units)} {WAITS.get(part, part)}" for part in shown]
+    whole = f"{_signed(sum(changes.values(), Fraction(0)), units)} {units.time}"
     return f"{whole} = {', '.join(terms)}" if terms else "as long"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -66,10 +67,10 @@ def units_of(instance: Instance) -> Units:
     )
     alone = [request.output * decode + request.call_time for request in instance.requests]
     last = max(request.arrival + ticks for request, ticks in zip(instance.requests, alone, strict=True))
-    hours = TIMES[0][2] / instance.tick_seconds
+    hours: Value = TIMES[0][2] / instance.tick_seconds
     grid = instance.coarsening
     kv = "tokens" if grid is None or grid.block_tokens == 1 else f"blocks of {grid.block_tokens} tokens"
-    return time_units(max(*alone, min(last, hours - 1)), instance.tick_seconds)._replace(kv=kv)
+    return time_units(max(max(alone), min(last, hours - 1)), instance.tick_seconds)._replace(kv=kv)
 
 
 def time_units(ticks: Value, tick_seconds: Fraction) -> Units:
@@ -80,7 +81,7 @@ def time_units(ticks: Value, tick_seconds: Fraction) -> Units:
     return Units(name, seconds, tick_seconds)
 
 
-def units_of_row(row: dict[str, Any]) -> Units:
+def units_of_row(row: Mapping[str, Any]) -> Units:
     """Return the units for a row of a result of which the instance is not at hand."""
     return time_units(Fraction(row["value"] or row["bound"] or 0), Fraction(row["tick_seconds"]))
 

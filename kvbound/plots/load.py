@@ -64,7 +64,7 @@ def draw_measure(ax: Axes, rows: Sequence[Row], name: str, part: str, unit: floa
         if points:
             highest[policy] = max(y for _, y, _ in points)
         colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
-        look = {"color": colour, "marker": marker, "markersize": 3}
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3}
         ax.plot(
             [x for x, _, _ in points],
             [y for _, y, _ in points],
