@@ -149,7 +149,7 @@ def _change(ours: Mapping[str, Value], theirs: Mapping[str, Value], units: Units
     return f"{whole} = {', '.join(terms)}" if terms else "as long"
 
 
-def _signed(ticks: Value, units: Units) -> str:
+def _signed(ticks: Fraction, units: Units) -> str:
     return ("+" if ticks > 0 else "-" if ticks < 0 else "") + units.text(abs(ticks))
 
 
