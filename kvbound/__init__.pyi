@@ -63,6 +63,8 @@ from solvers import solve as solve
 from solvers.ladder import climb as bound
 from kvbound.comparison import compare as compare
 from kvbound.comparison import Comparison as Comparison
+from kvbound.explanation import explain as explain
+from kvbound.explanation import Explanation as Explanation
 
 # The model to take elsewhere
 from formulations import make as make_model

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE
 from kvbound.simulation import Simulation, Watch, outside_schedules, simulate_policies, unwatched
-from kvbound.tables import Cells, between, decimal, handling_text, in_seconds
+from kvbound.tables import Cells, between, decimal, handling_text, in_words, value_columns
+from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
+from kvcore.metrics import objective_value
 from kvcore.result import Result
 from kvcore.schedule import Schedule
 from kvcore.summary import summary
@@ -135,16 +138,16 @@ class Comparison:
 
     def summary(self, rows: list[dict[str, Any]]) -> Cells:
         """Return the table of values, a row for each schedule."""
-        columns = ["schedule", "value", "mean", "in s", *(f"/ {SHORT[kind]}" for kind in self.optima)]
+        columns = ["schedule", *value_columns(units_of(self.instance), self.objective, "value", "mean")]
+        columns += [f"/ {SHORT[kind]}" for kind in self.optima]
         return Cells([*columns, "handling of calls"], [self._cells(row) for row in rows])
 
     def _cells(self, row: dict[str, Any]) -> list[object]:
-        per_request = row["mean"] if row["mean"] is not None else row["value"]
+        values = (row["bound"] if row.get("status") == "bound-only" else row["value"], row["mean"])
+        units = units_of(self.instance)
         return [
             row["label"],
-            row["bound"] if row.get("status") == "bound-only" else row["value"],
-            decimal(row["mean"]),
-            in_seconds(per_request, row),
+            *(units.value(value, self.objective) for value in values),
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
             row.get("error") or handling_text(row),
         ]
@@ -165,11 +168,17 @@ class Comparison:
                 "kvbound load draws measures"
             )
         columns = [
-            (f"{row['label']}\n{_value_text(row)}", trace)
+            (f"{row['label']}\n{self._title(row)}", trace)
             for trace, row in zip(self.traces(), self.rows(), strict=True)
             if trace is not None
         ]
         return compare_schedules(columns)
+
+    def _title(self, row: dict[str, Any]) -> str:
+        units = units_of(self.instance)
+        if row["mean"] is None:
+            return f"{self.objective} {units.named(row['value'], self.objective)}"
+        return f"mean {units.named(row['mean'], self.objective)}"
 
     def draw_ladder(self, path: str) -> None:
         """Draw policies, best schedules and all bounds on one axis, a group for each handling."""
@@ -178,7 +187,7 @@ class Comparison:
         rows = self.ladder_rows()
         if not rows:
             raise BadInput("--ladder draws values beside bounds; --no-optimum leaves none")
-        save(ladder(rows).figure.figure, path)
+        save(ladder(rows, units=units_of(self.instance)).figure.figure, path)
 
     def ladder_rows(self) -> list[dict[str, Any]]:
         """Return the rows of the ladder: policies, best schedules and all bounds, for each handling."""
@@ -199,6 +208,21 @@ class Comparison:
         pairs = zip(self.rows(), self.traces(), strict=True)
         return [(row["label"], trace) for row, trace in pairs if trace is not None]
 
+    def explained(self) -> list[Explained]:
+        """Explain every schedule beside the best one for the first handling, or the best there is.
+
+        The ratio without calls is to the first bound, or else to the value of that schedule.
+        """
+        schedules = self.schedules()
+        if not schedules:
+            return []
+        found = schedules[sum(run.trace is not None for run in self.policies) :]
+        best = min(schedules, key=lambda pair: Fraction(objective_value(pair[1], self.objective)))
+        reference = found[0] if found else best
+        bound = next((optimum.bound for optimum in self.optima.values()), None)
+        least = objective_value(reference[1], self.objective) if bound is None else bound
+        return explain_all(schedules, reference, self.objective, least)
+
     def report(self) -> Report:
         """Return all of it as a page."""
         from kvbound.report import Report
@@ -212,6 +236,7 @@ class Comparison:
             verdicts or [UNMEASURED],
             {WORDS[kind]: optimum for kind, optimum in self.optima.items()},
             self.ladder_rows(),
+            self.explained() if len(self.instance.requests) <= DRAWABLE else [],
         )
 
 
@@ -245,15 +270,12 @@ def verdict(kind: str, optimum: Result, took: str = "") -> str:
     """Say what was proved for a handling; `took` is written behind a proof."""
     if optimum.status == "optimal":
         assert optimum.horizon is not None
-        return f"{WORDS[kind]}: {optimum.value} is proved optimal{took} ({optimum.horizon.why})"
+        return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} is proved optimal{took} ({optimum.horizon.why})"
     if optimum.value is None:
-        return f"{WORDS[kind]}: no schedule is below {optimum.bound} ({optimum.formulation}: {_why(optimum)})"
+        least = in_words(optimum, optimum.bound)
+        return f"{WORDS[kind]}: no schedule is below {least} ({optimum.formulation}: {_why(optimum)})"
     return f"{WORDS[kind]}: not proved ({optimum.stopped}); {between(optimum)}"
 
 
 def _why(optimum: Result) -> str:
     return "nothing was proved" if optimum.certificate is None else optimum.certificate.why
-
-
-def _value_text(row: dict[str, Any]) -> str:
-    return f"{row['objective']} {row['value']}" if row["mean"] is None else f"mean {decimal(row['mean'])}"

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvbound.tables import in_seconds
+from kvbound.tables import value_columns
+from kvbound.units import Units
 from kvcore.files import printable, read_schedule, write_text
 from kvcore.schedule import Schedule
 
@@ -64,21 +65,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: It
     return made
 
 
-def result_row(row: dict[str, Any]) -> list[object]:
-    """Return the cells of one result for the table of `RESULT_COLUMNS`."""
-    return [
-        row["policy"] or row["formulation"] or "-",
-        row["status"],
-        row["value"],
-        row["bound"],
-        percent(row["gap"]),
-        row["mean"],
-        in_seconds(row["mean"] if row["mean"] is not None else row["value"], row),
-        f"{row['seconds']:.2f}",
-    ]
-
-
-RESULT_COLUMNS = ("schedule", "status", "value", "bound", "gap", "mean", "in seconds", "took, s")
+def result_table(row: dict[str, Any], units: Units) -> Table:
+    """Return the table of one result."""
+    values = (units.value(row[name], row["objective"]) for name in ("value", "bound", "mean"))
+    cells = [row["policy"] or row["formulation"] or "-", row["status"], *values]
+    cells += [percent(row["gap"]), f"{row['seconds']:.2f}"]
+    columns = ["schedule", "status", *value_columns(units, row["objective"], "value", "bound", "mean")]
+    return table([*columns, "gap", "took, s"], [cells], right=range(2, 7))
 
 
 def percent(gap: float | None) -> str | None:

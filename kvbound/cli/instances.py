@@ -10,6 +10,7 @@ from rich.console import Console
 
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, table
 from kvbound.cli.verify import match_handling, show_invalid
+from kvbound.units import units_of
 from kvbound.waste import wasted, wasted_cells
 from kvbound.words import facts_in_words, segments_in_words
 from kvcore.files import read_schedule
@@ -74,13 +75,11 @@ def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -
     console.print(f"{instance.name}  (sha256 {sha256[:16]}..)", style="bold", soft_wrap=True)
     for line in facts_in_words(instance, sizes):
         console.print(line, soft_wrap=True)
-    shown = instance.requests[:20]
+    shown, units = instance.requests[:20], units_of(instance)
     rows = [
-        (request.id, request.arrival, request.prompt, segments_in_words(request.segments), request.output, request.peak)
-        for request in shown
+        (r.id, units.text(r.arrival), r.prompt, segments_in_words(r.segments, units), r.output, r.peak) for r in shown
     ]
-    console.print(
-        table(("request", "arrival", "prompt", "decode and calls", "output", "peak"), rows, right=(1, 2, 4, 5))
-    )
+    columns = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak")
+    console.print(table(columns, rows, right=(1, 2, 4, 5)))
     if sizes.requests > len(shown):
         console.print(f".. and {sizes.requests - len(shown)} more requests")

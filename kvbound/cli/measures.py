@@ -9,19 +9,20 @@ from rich.table import Table
 
 from kvbound.cli.common import table
 from kvbound.tables import Labelled, times_cells, work_cells
+from kvbound.units import Units
 
 WindowOption = Annotated[
     str | None, typer.Option(metavar="SECONDS", help="measure as if the clock were stopped then (default: the end)")
 ]
 
 
-def times_table(rows: Labelled) -> Table:
-    """Return the table of times in seconds, a row for each labelled summary."""
-    columns, cells = times_cells(rows)
+def times_table(rows: Labelled, units: Units) -> Table:
+    """Return the table of times, a row for each labelled summary."""
+    columns, cells = times_cells(rows, units)
     return table(columns, cells, right=range(1, len(columns)))
 
 
-def work_table(rows: Labelled) -> Table:
+def work_table(rows: Labelled, units: Units) -> Table:
     """Return the table of throughput, waste and moves, a row for each labelled summary."""
-    columns, cells = work_cells(rows)
+    columns, cells = work_cells(rows, units)
     return table(columns, cells, right=range(1, len(columns) - 1))

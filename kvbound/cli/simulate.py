@@ -22,14 +22,15 @@ from kvbound.cli.common import (
 from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import LiveLine
 from kvbound.simulation import Simulation, policy_names, simulate_policies
-from kvbound.tables import decimal, handling_text, in_seconds
+from kvbound.tables import handling_text, value_columns
 from kvbound.trace_events import write_trace_events
+from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance
 from kvcore.parameters import fraction
 from workloads.builtin import load_instance
 
-COLUMNS = ("policy", "value", "mean", "in seconds", "completions", "handling")
 FEW = 6
 """Up to so many requests, each completion is shown; beyond, what is measured of all of them."""
 
@@ -65,28 +66,30 @@ def simulate(
         write_text(schedule, runs[0].schedule.to_json())
     if trace is not None:
         write_trace_events(trace, [(run.row["policy"], run.trace) for run in runs if run.trace is not None])
-    emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, len(loaded.requests)))
+    emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, loaded))
     return EXIT_INTERRUPTED if interrupted else 0
 
 
-def show_runs(console: Console, runs: Sequence[Simulation], requests: int) -> None:
+def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance) -> None:
     """Print the values, and what is measured if there are more than a few requests."""
-    few = requests <= FEW
+    few, units = len(instance.requests) <= FEW, units_of(instance)
+    columns = ["policy", *(value_columns(units, runs[0].row["objective"], "value", "mean") if runs else ())]
+    columns += [f"completions, {units.time}", "handling"] if few else [""]
     cells = [
         (
-            row["policy"], row["value"], row["mean"] if few else decimal(row["mean"]),
-            in_seconds(row["mean"] if row["mean"] is not None else row["value"], row),
-            *([row.get("error") or _completions(row["completion"]), handling_text(row)] if few else [row.get("error")]),
+            row["policy"], *(units.value(row[name], row["objective"]) for name in ("value", "mean")),
+            row.get("error") or (_completions(row["completion"], units) if few else None),
+            *([handling_text(row)] if few else ()),
         )
         for row in (run.row for run in runs)
     ]  # fmt: skip
-    console.print(table(COLUMNS if few else (*COLUMNS[:4], ""), cells, right=(1, 2, 3)))
+    console.print(table(columns, cells, right=(1, 2)))
     measured = [(run.row["policy"], run.row["measures"]) for run in runs if "measures" in run.row]
     if not few and measured:
-        for made in (times_table(measured), work_table(measured)):
+        for made in (times_table(measured, units), work_table(measured, units)):
             console.print()
             console.print(made)
 
 
-def _completions(completion: dict[str, int]) -> str:
-    return ", ".join(f"{id} {tick}" for id, tick in completion.items())
+def _completions(completion: dict[str, int], units: Units) -> str:
+    return ", ".join(f"{id} {units.text(tick)}" for id, tick in completion.items())

@@ -10,6 +10,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, table
 from kvbound.cli.progress import LiveLine
+from kvbound.units import units_of
 from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
 from kvcore.certificates import InvalidCertificate, read_certificate, verify_certificate
 from kvcore.errors import BadInput
@@ -72,7 +73,8 @@ def _certificate(instance: str, file: str, plot: str | None, json: str | None) -
         emit(json, {"valid": False, **facts, "detail": str(broken)}, lambda console: console.print(line))
         return EXIT_FAILED
     payload = {"valid": True, **facts, "bound": str(proved), "kind": judged.proof.kind, "why": judged.proof.why}
-    line = f"valid: {judged.objective} of {loaded.name} is at least {proved} ({judged.proof.why})"
+    least = units_of(loaded).named(proved, judged.objective)
+    line = f"valid: {judged.objective} of {loaded.name} is at least {least} ({judged.proof.why})"
     emit(json, payload, lambda console: console.print(line, soft_wrap=True))
     return 0
 
@@ -86,8 +88,11 @@ def match_handling(instance: Instance, sha256: str) -> Instance:
 def _show(trace: Trace, console: Console) -> None:
     measured = measures(trace)
     console.print(f"valid: {len(trace.batches)} batches, every request done")
-    rows = [(name, measured[name]) for name in OBJECTIVES]
+    units = units_of(trace.instance)
+    rows = [(f"{name}, {units.of(name)}", units.value(measured[name], name)) for name in OBJECTIVES]
     names = ("peak_memory", "tokens_processed", "tokens_recomputed", "tokens_swapped_out", "tokens_swapped_in")
-    rows += [(name.replace("_", " "), measured[name]) for name in names]
-    rows += [(f"memory waste: {part}", ticks) for part, ticks in measured["waste"].items()]
-    console.print(table(("measure", "exact value"), rows, right=(1,)))
+    coarse = f", {units.kv}" * (units.kv != "tokens")
+    rows += [(name.replace("_", " ") + coarse, f"{measured[name]:,}") for name in names]
+    waste = f"memory waste, {units.kv} x {units.time}"
+    rows += [(f"{waste}: {part}", units.text(ticks)) for part, ticks in measured["waste"].items()]
+    console.print(table(("measure", "value"), rows, right=(1,)))

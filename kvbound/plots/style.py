@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from fractions import Fraction
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -43,7 +42,6 @@ METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"Creator": "kvbound", "CreationDate": None},
 }
 """What a file of each kind says about itself: nothing that changes from one run to the next."""
-UNITS = (("s", Fraction(1)), ("ms", Fraction(1, 10**3)), ("µs", Fraction(1, 10**6)), ("ns", Fraction(1, 10**9)))
 
 
 def applied() -> AbstractContextManager[None]:
@@ -107,13 +105,6 @@ def write(ax: Axes, x: float, y: float, text: str, offset: float) -> None:
 def inches(ax: Axes) -> float:
     """Return the width of the axes, before the layout makes it somewhat larger."""
     return float(ax.bbox.width / ax.figure.dpi)
-
-
-def time_unit(ticks: int | Fraction, tick_seconds: Fraction) -> tuple[str, Fraction]:
-    """Return the unit for times of up to `ticks`, and its seconds; a tick of one second is called a tick."""
-    if tick_seconds == 1:
-        return "ticks", Fraction(1)
-    return next((unit for unit in UNITS if ticks * tick_seconds >= unit[1]), UNITS[-1])
 
 
 def number(value: float, _: object = None) -> str:

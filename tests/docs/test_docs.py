@@ -166,7 +166,7 @@ def test_make_has_the_targets_that_a_page_names(page: Path) -> None:
 
 @pytest.mark.slow
 def test_the_demo_draws_what_it_says(tmp_path: Path) -> None:
-    page = "```console\n$ kvbound demo --out pictures\n...handling free: 27 is proved optimal...\n```\n"
+    page = "```console\n$ kvbound demo --out pictures\n...handling free: 27 ticks is proved optimal...\n```\n"
     assert run_page(page, "demo", tmp_path) == 1
     assert {file.suffix for file in (tmp_path / "pictures").iterdir()} == {".svg"}
     assert len(list((tmp_path / "pictures").iterdir())) == 5
