@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from gpu_validation import replay
-
+T = TypeVar("T")
 cuda: Any = torch.cuda
 """Its events and streams have no types."""
 WARMUP, REPEATS = 3, 7
@@ -66,17 +65,22 @@ def _on_gpu(run: Callable[[], object]) -> float:
         hold *= 4
 
 
+def in_turns(executions: Mapping[str, Callable[[], T]], repeats: int, warmup: int) -> dict[str, list[T]]:
+    """Run each `repeats` times after `warmup` rounds, in the order A B C, C B A, ..; return what each gave."""
+    taken: dict[str, list[T]] = {name: [] for name in executions}
+    for k in range(warmup + repeats):
+        for name in executions if k % 2 == 0 else reversed(list(executions)):
+            given = executions[name]()
+            if k >= warmup:
+                taken[name].append(given)
+    return taken
+
+
 def interleaved(
     runs: Mapping[str, Callable[[], object]], device: torch.device, repeats: int = REPEATS, warmup: int = WARMUP
 ) -> dict[str, list[float]]:
-    """Return samples of each run, taken in turn: A B B A, every second round the other way round."""
-    timed = {name: partial(_sample_list, run, device) for name, run in runs.items()}
-    taken = replay.interleaved(timed, repeats, warmup, lambda rounds: None)
-    return {name: seconds[:, 0].tolist() for name, seconds in taken.items()}
-
-
-def _sample_list(run: Callable[[], object], device: torch.device) -> list[float]:
-    return [sample(run, device)]
+    """Return samples of each run, in seconds, taken in turns."""
+    return in_turns({name: partial(sample, run, device) for name, run in runs.items()}, repeats, warmup)
 
 
 def spread(samples: Sequence[float]) -> dict[str, Any]:

@@ -121,9 +121,7 @@ class Decoder:
 
 def parameters(model: Model) -> int:
     """Return the number of weights of the decoder, norms left out."""
-    heads = model.heads + 2 * model.kv_heads
-    layer = model.width * (heads + model.heads) * model.head_width + 3 * model.width * model.hidden
-    return model.layers * layer + (1 if model.tied else 2) * model.vocabulary * model.width
+    return model.layer_matrices + (1 if model.tied else 2) * model.head_matrix
 
 
 def rotary_angles(positions: int, head_width: int, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Three ways to copy blocks between the pools, behind one interface: `move(cache, pieces, out)` on the current stream.
+"""Two ways to copy blocks between the pools, behind one interface: `move(cache, pieces, out)` on the current stream.
 
 Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head, whose tokens lie
 together.
@@ -43,11 +43,6 @@ def copies(cache: Cache, pieces: list[Piece]) -> Iterator[tuple[Tensor, Tensor]]
     """Yield (device side, host side) of every copy, contiguous tensors of one shape."""
     for run in runs(pieces):
         yield cache.pool[run.device : run.device + run.blocks], cache.host[run.host : run.host + run.blocks]
-    yield from partial_copies(cache, pieces)
-
-
-def partial_copies(cache: Cache, pieces: list[Piece]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the copies of parts of blocks."""
     for piece in pieces:
         if not piece.whole:
             tokens = slice(piece.first, piece.last)
@@ -60,33 +55,6 @@ def by_run(cache: Cache, pieces: list[Piece], out: bool) -> None:
     for device, host in copies(cache, pieces):
         source, target = (device, host) if out else (host, device)
         target.copy_(source, non_blocking=True)
-
-
-def by_staging(cache: Cache, pieces: list[Piece], out: bool) -> None:
-    """Whole blocks through a buffer on the device, gathered or scattered there; one copy for a run on the host."""
-    whole = sorted((piece.host, piece.device) for piece in pieces if piece.whole)
-    if whole:
-        blocks = torch.tensor([device for _, device in whole])
-        if cache.pool.is_cuda:
-            blocks = blocks.pin_memory().to(cache.pool.device, non_blocking=True)
-        staging = cache.pool.index_select(0, blocks) if out else cache.pool.new_empty(len(whole), *cache.pool.shape[1:])
-        by_run_of_staging(cache, staging, [host for host, _ in whole], out)
-        if not out:
-            cache.pool.index_copy_(0, blocks, staging)
-    for device, host in partial_copies(cache, pieces):
-        source, target = (device, host) if out else (host, device)
-        target.copy_(source, non_blocking=True)
-
-
-def by_run_of_staging(cache: Cache, staging: Tensor, hosts: list[int], out: bool) -> None:
-    """Copy the staging buffer, block k of which belongs to host block hosts[k] (ascending), in few copies."""
-    start = 0
-    for k in range(1, len(hosts) + 1):
-        if k == len(hosts) or hosts[k] != hosts[k - 1] + 1:
-            host, device = cache.host[hosts[start] : hosts[start] + k - start], staging[start:k]
-            source, target = (device, host) if out else (host, device)
-            target.copy_(source, non_blocking=True)
-            start = k
 
 
 class _Attributes(ctypes.Structure):
@@ -136,7 +104,5 @@ def by_batch(cache: Cache, pieces: list[Piece], out: bool) -> None:
 
 def movers(device: torch.device) -> dict[str, Mover]:
     """Return the movers that this device can try, by name."""
-    found: dict[str, Mover] = {"runs": by_run, "staging": by_staging}
-    if device.type == "cuda" and _batch_copy() is not None:
-        found["batch"] = by_batch
-    return found
+    batch = device.type == "cuda" and _batch_copy() is not None
+    return {"runs": by_run, "batch": by_batch} if batch else {"runs": by_run}

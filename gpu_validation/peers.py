@@ -60,7 +60,8 @@ class Ours:
 
     def prepare(self, data: CaseData) -> Run:
         """Put the layout on the device once."""
-        backend = self.make()
+        backend, model = self.make(), data.case.model
+        backend.prepare(model.heads, model.kv_heads, model.head_width, data.kv.dtype)
         layout = backend.layout(data.starts, data.case.lengths, data.tables)
         return lambda layer: backend.attention(data.query, data.kv[:, layer], layout, data.scale)
 

@@ -75,11 +75,6 @@ class BatchPlan:
     host: int = 0
     """Tokens on the host after the moves."""
 
-    @property
-    def decodes(self) -> bool:
-        """Whether every request processes one token and generates one, so that a captured graph can run it."""
-        return bool(self.work) and all(work.tokens == 1 and work.samples for work in self.work)
-
     def starts(self) -> list[int]:
         """Return the first row of each request, and the number of rows."""
         return [0, *np.cumsum([work.tokens for work in self.work]).tolist()]
@@ -173,14 +168,12 @@ def synthetic_plan(
         allocator.grow(i, tokens)
     allocator.swap_out(n + 1, swap_in_tokens)
     order = _Order()
-    batch = BatchPlan(work=())
-    out = allocator.swap_out(n, swap_out_tokens)
-    back = allocator.swap_in(n + 1, swap_in_tokens)
-    batch.out, batch.back = order.out(out), order.back(back)
+    out = order.transfer("out", allocator.swap_out(n, swap_out_tokens))
+    back = order.transfer("in", allocator.swap_in(n + 1, swap_in_tokens))
     for i, (tokens, _) in enumerate(work):
         allocator.grow(i, tokens)
-    batch.work = tuple(Work(i, m, c, allocator.table(i), True) for i, (c, m) in enumerate(work))
-    batch.device, batch.host = allocator.device.held * block, allocator.host_tokens
+    works = tuple(Work(i, m, c, allocator.table(i), True) for i, (c, m) in enumerate(work))
+    batch = BatchPlan(works, out, back, device=allocator.device.held * block, host=allocator.host_tokens)
     width = max((c + m for c, m in work), default=0) + 1
     ids = tuple(f"S{i}" for i in range(n + 2))
     given = [[(0, width)]] * len(ids)
@@ -195,15 +188,8 @@ class _Order:
         self.device: dict[str, dict[int, int]] = {"out": {}, "in": {}}  # the last transfer that touched a device block
         self.host: dict[str, dict[int, int]] = {"out": {}, "in": {}}
 
-    def out(self, pieces: list[Piece]) -> Transfer | None:
-        """Number a transfer out, which waits for those before it that touched its blocks."""
-        return self._transfer("out", pieces)
-
-    def back(self, pieces: list[Piece]) -> Transfer | None:
-        """Number a transfer in."""
-        return self._transfer("in", pieces)
-
-    def _transfer(self, direction: str, pieces: list[Piece]) -> Transfer | None:
+    def transfer(self, direction: str, pieces: list[Piece]) -> Transfer | None:
+        """Number a transfer in a direction, which waits for those before it that touched its blocks."""
         if not pieces:
             return None
         after = {
@@ -249,10 +235,10 @@ class _Planner:
             self.allocator.drop(i, tokens)
         freed_host = self.allocator.host.collect()
         pieces = [piece for i, tokens in self.index(batch.swap_out) for piece in self.allocator.swap_out(i, tokens)]
-        out = self.order.out(pieces)
+        out = self.order.transfer("out", pieces)
         freed = self.allocator.device.collect()
         pieces = [piece for i, tokens in self.index(batch.swap_in) for piece in self.allocator.swap_in(i, tokens)]
-        back = self.order.back(pieces)
+        back = self.order.transfer("in", pieces)
         tails = [tail for i in sorted({i for i, _ in moved}) for tail in self.allocator.tail(i)]
         work = tuple(self.work(i, tokens, self.steps[j][i]) for i, tokens in self.index(batch.work))
         after_out, after_in = self.order.work(work)

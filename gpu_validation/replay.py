@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu_validation.measure import in_turns
 from gpu_validation.plan import make_plan
 from gpu_validation.retime import planned_seconds, retimed
 from kvcore.cost import Cost
@@ -22,24 +23,6 @@ if TYPE_CHECKING:
     from gpu_validation.engine import Engine, ReplayResult
 
 Floats = NDArray[np.float64]
-
-
-def interleaved(
-    executions: Mapping[str, Callable[[], Sequence[float]]], repeats: int, warm_up: int, tell: Callable[[int], None]
-) -> dict[str, Floats]:
-    """Run each execution `repeats` times after `warm_up` rounds, in the order A B C, C B A, ..; return the seconds.
-
-    Each execution returns the seconds of its batches; the arrays are [repeats, batches]. `tell` hears of each round.
-    """
-    taken: dict[str, list[Sequence[float]]] = {name: [] for name in executions}
-    for k in range(warm_up + repeats):
-        names = list(executions)
-        for name in names if k % 2 == 0 else reversed(names):
-            seconds = executions[name]()
-            if k >= warm_up:
-                taken[name].append(seconds)
-        tell(k + 1)
-    return {name: np.array(rounds, dtype=np.float64) for name, rounds in taken.items()}
 
 
 @dataclass(frozen=True)
@@ -142,8 +125,10 @@ def execute(
         runs[name] = engine.run(plans[name])
         return runs[name].batch_seconds
 
-    taken = interleaved({name: partial(run, name) for name in plans}, repeats, warm_up, lambda rounds: None)
-    replays = [Replayed(name, trace, predictions(trace, cost, tick), taken[name]) for name, trace in traces.items()]
+    taken = in_turns({name: partial(run, name) for name in plans}, repeats, warm_up)
+    replays = [
+        Replayed(name, trace, predictions(trace, cost, tick), np.array(taken[name])) for name, trace in traces.items()
+    ]
     return replays, runs
 
 

@@ -12,7 +12,7 @@ SMS = 132
 """Multiprocessors of an H100 or H200 (NVIDIA's data sheets): below this many programs the smaller tiles are taken."""
 
 Work = list[tuple[int, int]]
-"""What each program does: (request, first row of it), (-1, 0) for nothing."""
+"""What each program does: (request, first row of it)."""
 
 
 @dataclass(frozen=True)

@@ -71,10 +71,11 @@ def test_double_precision_is_for_the_interpreter(monkeypatch):
 
 
 def test_a_backend_serves_one_model():
-    backend = TritonBackend("cpu")
-    attend(backend, inputs_of(Batch(((3, 1),)), torch.float64))
+    backend, inputs = TritonBackend("cpu"), inputs_of(Batch(((3, 1),)), torch.float64)
+    _, layout = attend(backend, inputs)
+    backend.prepare(2, 2, 16, torch.float64)
     with pytest.raises(BadInput, match="make one for each model"):
-        attend(backend, inputs_of(Batch(((3, 1),), heads=2), torch.float64))
+        backend.attention(inputs.query, inputs.kv, layout, inputs.scale)
 
 
 def test_tensors_that_are_not_whole():

@@ -222,12 +222,14 @@ def test_a_long_chunk_is_checked_at_both_ends() -> None:
         assert data.error(wrong, 0) > 1e-3
 
 
-def test_peers_take_turns() -> None:
-    order: list[str] = []
-    runs = {name: lambda name=name: order.append(name) for name in "ab"}
-    samples = measure.interleaved(runs, CPU, repeats=4, warmup=0)
-    assert "".join(order) == "abbaabba"
-    assert [len(found) for found in samples.values()] == [4, 4]
+def test_peers_take_turns_and_the_warm_up_is_left_out() -> None:
+    ran: list[str] = []
+    executions = {name: lambda name=name: [ran.append(name), len(ran)] for name in "ABC"}
+    taken = measure.in_turns(executions, repeats=2, warmup=1)
+    assert "".join(ran) == "ABCCBAABC"
+    assert taken["A"] == [[None, 6], [None, 7]]
+    samples = measure.interleaved(executions, CPU, repeats=4, warmup=0)
+    assert [len(found) for found in samples.values()] == [4, 4, 4]
 
 
 def test_the_spread_by_hand() -> None:

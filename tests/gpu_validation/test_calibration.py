@@ -13,6 +13,7 @@ import pytest
 
 from costmodels import get_cost
 from costmodels.files import read_cost
+from costmodels.fitted import Observation, fit
 from costmodels.models import LLAMA_1B, TINY
 from gpu_validation.calibration import (
     CPU_SIZES,
@@ -22,12 +23,11 @@ from gpu_validation.calibration import (
     Measured,
     Point,
     Work,
-    fit_measured,
     grid,
     measure,
 )
 from gpu_validation.engine import Engine
-from gpu_validation.floors import floor_of, hidden, knees, swap_rows
+from gpu_validation.floors import floor_of, knees, swap_rows
 from kvcore import verify_schedule
 from kvcore.cost import Features
 from tests.support.commands import kvbound
@@ -106,7 +106,7 @@ class Planted:
 
 def test_a_known_cost_is_recovered() -> None:
     measured, _ = measure(Planted(), grid(CPU_SIZES, 8192, 16), repeats=7)
-    found = fit_measured(measured)
+    found = fit([Observation(one.point.features, one.seconds, one.point.label) for one in measured], seed=0)
     assert found.report.shape in ("hinge", "max")
     assert found.report.held_out is not None
     assert found.report.held_out.worst < 0.03
@@ -150,7 +150,6 @@ def at(work: Work, out: int, back: int, seconds: float, noise: float = 0.0) -> M
 
 
 def test_hidden_swaps_by_hand() -> None:
-    assert hidden(together=12, without=10, alone=4) == 0.5
     measured = [
         at(BUSY, 0, 0, 10.0, noise=0.5), at((), 64, 0, 4.0), at(BUSY, 64, 0, 10.1), at((), 128, 0, 8.0),
         at(BUSY, 128, 0, 12.0), at((), 256, 0, 16.0), at(BUSY, 256, 0, 10.2), at((), 64, 64, 0.5),

@@ -179,7 +179,6 @@ def test_rows_slots_and_places() -> None:
     assert first.places(plan.width).tolist() == [1, 2, 3, 8, 9, 10, 11, 12]
     assert first.slots(2).tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
     assert first.sampled().tolist() == [2, 7]
-    assert (first.decodes, second.decodes) == (False, True)
     assert second.slots(2).tolist() == [9]
 
 

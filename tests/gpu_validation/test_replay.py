@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gpu_validation.replay import Replayed, gains, interleaved, predictions, ranking, report
+from gpu_validation.replay import Replayed, gains, predictions, ranking, report
 from gpu_validation.retime import planned_seconds, retimed
 from heuristics import get_policy, trace_policy
 from kvbound.plots import plot_replay
@@ -146,16 +146,6 @@ def test_gains_are_over_the_schedule_that_was_predicted_best():
     assert rows[0]["measured"] == pytest.approx(28 / 14)
     assert rows[0]["over"] == "plan"
     assert rows[1]["predicted"] == rows[1]["measured"] == 1
-
-
-def test_executions_are_interleaved_and_the_warm_up_left_out():
-    ran = []
-    executions = {name: lambda name=name: ran.append(name) or [len(ran), 0.5] for name in "ABC"}
-    rounds = []
-    seconds = interleaved(executions, repeats=2, warm_up=1, tell=rounds.append)
-    assert "".join(ran) == "ABCCBAABC"
-    assert seconds["A"].tolist() == [[6, 0.5], [7, 0.5]]
-    assert rounds == [1, 2, 3]
 
 
 def test_predictions_by_another_cost():
