@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
+from itertools import accumulate
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gpu_validation.attention_case import CaseData
-from gpu_validation.peers import Run, Unsupported, batched, missing_module
+from gpu_validation.peers import Peer, Run, Unsupported, batched
 
 WORKSPACE = 2**28
 """Bytes of the workspace given to FlashInfer."""
@@ -24,33 +25,34 @@ WANTED = {torch.bfloat16: "BFLOAT16", torch.float16: "HALF"}
 """cuDNN's names of the dtypes that it takes here."""
 
 
-def _missing(module: str, device: torch.device) -> str | None:
-    """Return why a library cannot be used, or None."""
+def _library(name: str, device: torch.device) -> ModuleType:
     if device.type != "cuda":
-        return "runs on a GPU only"
-    return missing_module(module)
+        raise Unsupported("runs on a GPU only")
+    return importlib.import_module(name)
 
 
-class FlashInfer:
+class FlashInfer(Peer):
     """FlashInfer's batch wrappers on our pages. `fa2` serves decode and prefill, `fa3` (Hopper) prefill only."""
-
-    copies = compiles = False
 
     def __init__(self, kernels: str = "fa2") -> None:
         self.kernels = kernels
         self.name = f"flashinfer, {kernels}"
 
-    def missing(self, device: torch.device) -> str | None:
-        """Return why FlashInfer cannot be used, or None."""
-        return _missing("flashinfer", device)
-
     def prepare(self, data: CaseData) -> Run:
         """Plan once; each run reads another layer."""
-        flashinfer = importlib.import_module("flashinfer")
+        flashinfer = _library("flashinfer", data.kv.device)
         workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=data.kv.device)
-        wrapper = self._decode(flashinfer, workspace, data) if data.case.decodes else None
-        if wrapper is None:
-            wrapper = self._prefill(flashinfer, workspace, data)
+        model = data.case.model
+        shape = (model.heads, model.kv_heads, model.head_width, data.case.block)
+        types = {"q_data_type": data.query.dtype, "kv_data_type": data.kv.dtype, "sm_scale": data.scale}
+        if data.case.decodes:
+            if self.kernels != "fa2":
+                raise Unsupported("has no decode kernels of its own")
+            wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
+            wrapper.plan(*_pages(data), *shape, **types)
+        else:
+            wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND", backend=self.kernels)
+            wrapper.plan(data.ints(data.starts), *_pages(data), *shape, causal=True, **types)
 
         def run(layer: int) -> Tensor:
             out: Tensor = wrapper.run(data.query, (data.kv[:, layer, 0], data.kv[:, layer, 1]))
@@ -58,52 +60,24 @@ class FlashInfer:
 
         return run
 
-    def _decode(self, flashinfer: ModuleType, workspace: Tensor, data: CaseData) -> Any:
-        if self.kernels != "fa2":
-            raise Unsupported("has no decode kernels of its own")
-        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
-        wrapper.plan(*_pages(data), *_shape(data), **_types(data))
-        return wrapper
-
-    def _prefill(self, flashinfer: ModuleType, workspace: Tensor, data: CaseData) -> Any:
-        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND", backend=self.kernels)
-        wrapper.plan(data.ints(data.starts), *_pages(data), *_shape(data), causal=True, **_types(data))
-        return wrapper
-
 
 def _pages(data: CaseData) -> tuple[Tensor, Tensor, Tensor]:
     """Return FlashInfer's page table: where each request's pages start, the pages, tokens in each last page."""
-    starts = [0]
-    for table in data.tables:
-        starts.append(starts[-1] + len(table))
+    starts = [0, *accumulate(len(table) for table in data.tables)]
     last = [(length - 1) % data.case.block + 1 for length in data.case.lengths]
     return data.ints(starts), data.ints([page for table in data.tables for page in table]), data.ints(last)
 
 
-def _shape(data: CaseData) -> tuple[int, int, int, int]:
-    """Return H, KV, D and the tokens of a page."""
-    model = data.case.model
-    return model.heads, model.kv_heads, model.head_width, data.case.block
-
-
-def _types(data: CaseData) -> dict[str, Any]:
-    return {"q_data_type": data.query.dtype, "kv_data_type": data.kv.dtype, "sm_scale": data.scale}
-
-
-class CuDNN:
+class CuDNN(Peer):
     """cuDNN's fused attention (`sdpa`) with its page tables, on our pages; requests must be alike."""
 
-    name, copies, compiles = "cudnn, paged", False, False
-
-    def missing(self, device: torch.device) -> str | None:
-        """Return why the front end of cuDNN cannot be used, or None."""
-        return _missing("cudnn", device)
+    name = "cudnn, paged"
 
     def prepare(self, data: CaseData) -> Run:
         """Build the graph for the case once; each run gives it the pointers of another layer."""
         if data.kv.dtype not in WANTED:
             raise Unsupported("takes bf16 and fp16 only")
-        return _CuDNNGraph(importlib.import_module("cudnn"), data)
+        return _CuDNNGraph(_library("cudnn", data.kv.device), data)
 
 
 @cache

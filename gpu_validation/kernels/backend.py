@@ -106,7 +106,7 @@ class TritonBackend:
         part: Layout | None = layout
         while part is not None and part.work is not None:
             numbers = len(part.work) * part.splits * query.shape[1] if part.variant.split else 0
-            attend(query, kv, part, part.work, scale, part.variant, out, self._room(numbers, query))
+            attend(query, kv, part, scale, out, self._room(numbers, query))
             part = part.rest
         return out
 
