@@ -60,9 +60,3 @@ def _request(planned: RequestTrace, batches: Sequence[BatchTrace], ticks: Callab
         first_token=batches[next(step.batch for step in planned.steps if step.generated)].end,
         completion=batches[planned.steps[-1].batch].end,
     )
-
-
-def planned_seconds(trace: Trace) -> list[Fraction]:
-    """Return what the instance's own cost says of each batch, in seconds."""
-    tick = trace.instance.tick_seconds
-    return [batch.duration * tick for batch in trace.batches]

@@ -40,8 +40,6 @@ def attention_kernel(
     item = tl.program_id(0) // KV
     head = tl.program_id(0) % KV
     request = tl.load(work + item * 2)
-    if request < 0:
-        return
     first = tl.load(work + item * 2 + 1)
     start = tl.load(starts + request)
     count = tl.load(starts + request + 1) - start
@@ -116,14 +114,12 @@ def combine_kernel(
     HEADS: tl.constexpr, PART: tl.constexpr, PADDED: tl.constexpr, D: tl.constexpr, SPLIT: tl.constexpr,
     CHUNK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Write `PART` heads of one row of `out`: the weighted mean of its splits; NaN if there are more than `splits`.
+    """Write `PART` heads of one row of `out`: the weighted mean of its splits, of which there is room for `splits`.
 
     PADDED is the power of two that holds PART; CHUNK splits are read at a time.
     """
     item = tl.program_id(0)
     request = tl.load(work + item * 2)
-    if request < 0:
-        return
     row = tl.load(starts + request) + tl.load(work + item * 2 + 1)
     used = tl.cdiv(tl.load(lengths + request), SPLIT)
     h = tl.arange(0, PADDED)
@@ -146,7 +142,6 @@ def combine_kernel(
         acc = acc * shrink[:, None] + tl.sum(share[:, :, None] * part, 0)
         top = peak
     at = (row.to(tl.int64) * HEADS + head)[:, None] * D + d[None, :]
-    total = tl.where(used <= splits, total, float("nan"))
     tl.store(out + at, (acc / total[:, None]).to(out.dtype.element_ty), mask=(h < PART)[:, None])
 
 
