@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from costmodels.models import Model
 from gpu_validation.allocator import Piece
@@ -119,7 +118,7 @@ class Engine:
         self._loaded: dict[tuple[int, bool, bool, bool], _Loaded] = {}
         self._random = False  # whether the pools hold random numbers, as `time_batch` needs them
         self._streams = (new_stream(self.device), new_stream(self.device)) if on_gpu else None
-        self._pool: Any = torch.cuda.graph_pool_handle() if on_gpu else None
+        self._last: BatchGraph | None = None
 
     def block_bytes(self, block: int) -> int:
         """Return the bytes of a block of so many tokens over all layers."""
@@ -258,26 +257,19 @@ class Engine:
         return self._loaded[key]
 
     def _upload(self, plan: Plan, writes: bool, keeps: bool, graphs: bool) -> list[_Step]:
-        """Put everything that the batches read on the device: all rows in one buffer, and the layouts; and capture."""
-        columns: list[Tensor] = []
+        """Put everything that the batches read on the device, and capture them."""
+        steps = []
         for batch in plan.batches:
             places, sampled = batch.places(plan.width), batch.sampled()
             targets = places[sampled] + 1 if writes else 0 * sampled
-            parts = (places, batch.positions(), batch.slots(plan.block), sampled, targets)
-            columns += [torch.from_numpy(part) for part in parts]
-        views = iter(_uploaded(columns, self.device))
-        steps = [self._step(batch, *(next(views) for _ in range(5))) for batch in plan.batches]
-        for step in steps if graphs else ():
-            if step.batch.work:
-                step.graph = BatchGraph(partial(self.forward, step), self._pool, keeps)
+            lengths = [work.resident + work.tokens for work in batch.work]
+            layout = self.backend.layout(batch.starts(), lengths, [work.table for work in batch.work])
+            rows = (places, batch.positions(), batch.slots(plan.block), sampled, targets)
+            put = [torch.from_numpy(row).to(self.device) for row in rows]
+            steps.append(_Step(batch, put[0], Inputs(*put[:4], layout), put[4]))
+            if graphs and batch.work:
+                self._last = steps[-1].graph = BatchGraph(partial(self.forward, steps[-1]), self._last, keeps)
         return steps
-
-    def _step(
-        self, batch: BatchPlan, places: Tensor, positions: Tensor, slots: Tensor, sampled: Tensor, targets: Tensor
-    ) -> _Step:
-        lengths = [work.resident + work.tokens for work in batch.work]
-        layout = self.backend.layout(batch.starts(), lengths, [work.table for work in batch.work])
-        return _Step(batch, places, Inputs(places, positions, slots, sampled, layout), targets)
 
     # --- while the clock runs ------------------------------------------------------------------------------------
 
@@ -338,7 +330,7 @@ class _Replay:
         if checked:
             self.engine.clock.synchronize()
         if self.poison:
-            self.cache.poison_host(batch.freed_host)
+            self.cache.host[batch.freed_host] = float("nan")
         if batch.out is not None:
             if checked:
                 self._note(batch.out.pieces)
@@ -346,7 +338,7 @@ class _Replay:
         if checked:
             self.engine.clock.synchronize()
         if self.poison:
-            self.cache.poison(batch.freed)
+            self.cache.pool[batch.freed] = float("nan")
         if batch.back is not None:
             self.swapper.start(batch.back, 1)
             if checked:
@@ -356,12 +348,10 @@ class _Replay:
             self.cache.poison_tails(batch.tails)
 
     def _note(self, pieces: list[Piece]) -> None:
-        self._sums |= zip(self._tokens_of(pieces), self.cache.checksums(pieces, "device"), strict=True)
+        self._sums |= zip(self._tokens_of(pieces), self.cache.checksums(pieces), strict=True)
 
     def _compare(self, pieces: list[Piece]) -> None:
-        for (request, position), after in zip(
-            self._tokens_of(pieces), self.cache.checksums(pieces, "device"), strict=True
-        ):
+        for (request, position), after in zip(self._tokens_of(pieces), self.cache.checksums(pieces), strict=True):
             before = self._sums[request, position]
             self.swapped.append(Swapped(self.plan.ids[request], position, before, after))
 
@@ -377,10 +367,3 @@ class _Replay:
             for batch, logits in self._logits
             for work, row in zip([work for work in batch.work if work.samples], logits.cpu(), strict=True)
         }
-
-
-def _uploaded(columns: list[Tensor], device: torch.device) -> list[Tensor]:
-    """Copy int64 columns in one buffer; each starts at 16 bytes, so that the kernels are compiled for that alone."""
-    rooms = [len(column) + len(column) % 2 for column in columns]
-    buffer = torch.cat([functional.pad(column, (0, len(column) % 2)) for column in columns]).to(device)
-    return [view[: len(column)] for view, column in zip(torch.split(buffer, rooms), columns, strict=True)]

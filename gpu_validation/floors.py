@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import takewhile
 from typing import Any
 
 from costmodels.models import Model
@@ -76,9 +77,7 @@ def knees(rows: Sequence[Mapping[str, Any]], most: float = SLOWED) -> dict[str, 
     """Return by direction the most tokens up to which every swap measured slows its batch by at most `most`."""
     found: dict[str, int] = {}
     for direction in dict.fromkeys(row["direction"] for row in rows):
-        found[direction] = 0
-        for row in sorted((r for r in rows if r["direction"] == direction), key=lambda r: int(r["tokens"])):
-            if row["slowed"] > most:
-                break
-            found[direction] = row["tokens"]
+        ways = sorted((row for row in rows if row["direction"] == direction), key=lambda row: int(row["tokens"]))
+        within = takewhile(lambda row: float(row["slowed"]) <= most, ways)
+        found[direction] = max((int(row["tokens"]) for row in within), default=0)
     return found

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
-
-from gpu_validation.clock import new_stream
 
 
 class BatchGraph:
     """What `run` launches, captured exactly; it has to read and write tensors that stay where they are.
 
-    Graphs of one `pool` share memory, so only one of them may run at a time. `keeps`: the logits that `run` returns
-    stay until the next replay; otherwise other graphs use their memory, too.
+    It shares its memory with the graphs captured before, so only one of them may run at a time: `last` is one that is
+    still there. `keeps`: the logits that `run` returns stay until the next replay.
     """
 
-    def __init__(self, run: Callable[[], Tensor], pool: Any, keeps: bool) -> None:
-        side = new_stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # compiles what was not compiled yet, and takes the room that it needs
-            run()
-        torch.cuda.current_stream().wait_stream(side)
+    def __init__(self, run: Callable[[], Tensor], last: BatchGraph | None, keeps: bool) -> None:
+        run()  # compiles what was not compiled yet, and takes the room that it needs
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool):
+        with torch.cuda.graph(self._graph, pool=None if last is None else last._graph.pool()):
             logits = run()
         self._logits = logits if keeps else None
 

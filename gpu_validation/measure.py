@@ -36,10 +36,8 @@ CLOCKS = {
 
 def sample(run: Callable[[], object], device: torch.device) -> float:
     """Return the seconds of one run."""
-    return _on_gpu(run) if device.type == "cuda" else _on_cpu(run)
-
-
-def _on_cpu(run: Callable[[], object]) -> float:
+    if device.type == "cuda":
+        return _on_gpu(run)
     started = time.perf_counter()
     run()
     return time.perf_counter() - started

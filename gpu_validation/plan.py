@@ -81,15 +81,20 @@ class BatchPlan:
 
     def positions(self) -> Integers:
         """Return the position of each row in its request."""
-        return _joined([np.arange(work.resident, work.resident + work.tokens) for work in self.work])
+        return _joined(self._spans())
 
     def slots(self, block: int) -> Integers:
         """Return where the KV of each row goes: device block * block + offset."""
-        return _joined([_slots(work, block) for work in self.work])
+        pairs = zip(self.work, self._spans(), strict=True)
+        return _joined([np.array(work.table)[span // block] * block + span % block for work, span in pairs])
 
     def places(self, width: int) -> Integers:
         """Return where the token of each row stands in the flat history (see `Plan.history`)."""
-        return _joined([1 + w.request * width + np.arange(w.resident, w.resident + w.tokens) for w in self.work])
+        pairs = zip(self.work, self._spans(), strict=True)
+        return _joined([1 + work.request * width + span for work, span in pairs])
+
+    def _spans(self) -> list[Integers]:
+        return [np.arange(work.resident, work.resident + work.tokens) for work in self.work]
 
     def sampled(self) -> Integers:
         """Return the rows that generate a token."""
@@ -279,11 +284,6 @@ def _given(request: Request) -> list[tuple[int, int]]:
         first = request.context_at_call(k) + 1
         ranges.append((first, first + call.returns))
     return ranges
-
-
-def _slots(work: Work, block: int) -> Integers:
-    positions = np.arange(work.resident, work.resident + work.tokens)
-    return np.array(work.table)[positions // block] * block + positions % block
 
 
 def _joined(parts: list[Integers]) -> Integers:

@@ -28,8 +28,3 @@ def numeric(dtype: torch.dtype) -> dict[str, Any]:
     """
     wide = tl.float64 if dtype == torch.float64 else tl.float32
     return {"UPCAST": INTERPRETED and dtype == torch.bfloat16, "ACC": wide}
-
-
-def power_of_two(n: int) -> int:
-    """Return the smallest power of two that is at least n."""
-    return 1 << max(0, n - 1).bit_length()

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_validation.backend import Layout
-from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric, power_of_two
+from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric
 from gpu_validation.kernels.variants import Variant
 
 LOG2_E = 1.4426950408889634
@@ -156,7 +156,7 @@ def attention_constants(variant: Variant, kv_heads: int, group: int, width: int,
 def combine_constants(variant: Variant, heads: int, group: int, width: int) -> dict[str, Any]:
     """Return the constants that the combination is compiled with: few, short programs in the interpreter."""
     part = heads if INTERPRETED else group
-    constants = {"HEADS": heads, "PART": part, "PADDED": power_of_two(part), "D": width}
+    constants = {"HEADS": heads, "PART": part, "PADDED": triton.next_power_of_2(part), "D": width}
     return {**constants, "SPLIT": variant.split, "CHUNK": 4 if INTERPRETED else 16}
 
 

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_validation.kernels.launch import INTERPRETED, numeric, power_of_two
+from gpu_validation.kernels.launch import INTERPRETED, numeric
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -34,7 +34,7 @@ def rms_norm_kernel(
 
 def constants(width: int) -> dict[str, int]:
     """Return the constants that the kernel is compiled with, but for the type and the residual."""
-    return {"WIDTH": width, "PADDED": power_of_two(width), "ROWS": 16 if INTERPRETED else 1}
+    return {"WIDTH": width, "PADDED": triton.next_power_of_2(width), "ROWS": 16 if INTERPRETED else 1}
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric, power_of_two
+from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric
 
 
 @triton.jit
@@ -62,7 +62,7 @@ def store_kv_kernel(
 
 def constants(heads: int, kv_heads: int, width: int, block: int) -> dict[str, int]:
     """Return the constants that the kernel is compiled with, but for the type."""
-    padded = {"H_PADDED": power_of_two(heads), "KV_PADDED": power_of_two(kv_heads)}
+    padded = {"H_PADDED": triton.next_power_of_2(heads), "KV_PADDED": triton.next_power_of_2(kv_heads)}
     return {"H": heads, "KV": kv_heads, "D": width, "BS": block, "ROWS": 16 if INTERPRETED else 1, **padded}
 
 

@@ -263,9 +263,9 @@ def test_one_changed_bit_changes_the_checksum() -> None:
     cache = Cache(TINY, 1, 1, 2, torch.bfloat16, torch.device("cpu"))
     cache.randomize(0)
     piece = [Piece(0, 0, 0, 0, 0, 2, True)]
-    before = cache.checksums(piece, "device")
+    before = cache.checksums(piece)
     cache.pool.view(torch.int16)[0, 1, 1, 0, 1, 5] ^= 1
-    after = cache.checksums(piece, "device")
+    after = cache.checksums(piece)
     assert [a == b for a, b in zip(before, after, strict=True)] == [True, False]
 
 

@@ -219,7 +219,10 @@ MUTANTS = {
     ),
     "growth takes a block too many": (
         "grow",
-        lambda self, i, tokens: (GROW(self, i, tokens), self._tables[i].append(self.device.take()))[1],
+        lambda self, i, tokens: (
+            GROW(self, i, tokens),
+            self._tables.__setitem__(i, (*self._tables[i], self.device.take())),
+        )[1],
     ),
     "growth never takes a block": ("grow", lambda self, i, tokens: self._m.__setitem__(i, self._m[i] + tokens)),
     "a finished request keeps its blocks": ("finish", lambda self, i: None),
