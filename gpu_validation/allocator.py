@@ -138,9 +138,8 @@ class Allocator:
     def _ranges(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return the blocks over the positions [start, end): (index, first token in it, last + 1)."""
         b = self.block
-        return [
-            (index, max(start - index * b, 0), min(end - index * b, b)) for index in range(start // b, -(-end // b))
-        ] if end > start else []  # fmt: skip
+        blocks = range(start // b, -(-end // b)) if end > start else ()
+        return [(index, max(start - index * b, 0), min(end - index * b, b)) for index in blocks]
 
     def _release(self, i: int) -> None:
         """Free the blocks in which no token of the request is left."""

@@ -1,6 +1,6 @@
 """Calibration: time a grid of batches on the device, and fit a cost model to the medians.
 
-    points = grid(GPU_SIZES, memory, block)
+    points = grid(SIZES["cuda", False], memory, block)
     measured, interrupted = measure(engine, points, repeats)
     found = fit([Observation(one.point.features, one.seconds, one.point.label) for one in measured])
 
@@ -88,31 +88,28 @@ class Sizes:
     """(requests, KV) of the decodes that swaps are timed beside."""
 
 
-GPU_SIZES = Sizes(
-    (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256), (128, 512, 1024, 2048, 4096, 8192),
-    (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096), (0, 1024, 6144), ((4, 64), (8, 256), (4, 1024)),
-    (64, 256, 512, 1024, 2048, 2560, 4096, 8192),
-    tuple((n, m, c) for n, m in ((8, 1024), (32, 2048), (64, 2048), (128, 512)) for c in (64, 256, 512, 1024, 2048)),
-    (64, 2048),
-)  # fmt: skip
-QUICK_SIZES = Sizes(
-    (1, 8, 32, 64, 128), (512, 2048, 8192), (32, 128, 256, 512, 2048), (0, 2048), ((4, 256),), (256, 1024, 2048, 4096),
-    ((8, 1024, 256), (64, 2048, 64), (64, 2048, 512)), (64, 2048),
-)  # fmt: skip
-CPU_SIZES = Sizes(
-    (1, 2, 4, 8, 16), (16, 64, 128, 256), (4, 8, 16, 32, 64, 128), (0, 64, 128), ((2, 8), (4, 16), (8, 16)),
-    (64, 256, 1024), ((2, 64, 16), (4, 64, 32), (4, 128, 64), (8, 64, 16), (8, 128, 64)), (8, 64),
-)  # fmt: skip
-QUICK_CPU_SIZES = Sizes(
-    (1, 4, 8), (16, 128), (8, 32, 128), (0, 64), ((4, 16),), (64, 512), ((2, 64, 16), (8, 64, 32)), (8, 64)
-)
-"""Those of the CPU are for the tiny model."""
-
-
 SIZES = {
-    ("cuda", False): GPU_SIZES, ("cuda", True): QUICK_SIZES, ("cpu", False): CPU_SIZES, ("cpu", True): QUICK_CPU_SIZES,
+    ("cuda", False): Sizes(
+        (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256), (128, 512, 1024, 2048, 4096, 8192),
+        (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096), (0, 1024, 6144), ((4, 64), (8, 256), (4, 1024)),
+        (64, 256, 512, 1024, 2048, 2560, 4096, 8192),
+        tuple((*beside, c) for beside in ((8, 1024), (32, 2048), (64, 2048), (128, 512))
+              for c in (64, 256, 512, 1024, 2048)),
+        (64, 2048),
+    ),
+    ("cuda", True): Sizes(
+        (1, 8, 32, 64, 128), (512, 2048, 8192), (32, 128, 256, 512, 2048), (0, 2048), ((4, 256),),
+        (256, 1024, 2048, 4096), ((8, 1024, 256), (64, 2048, 64), (64, 2048, 512)), (64, 2048),
+    ),
+    ("cpu", False): Sizes(
+        (1, 2, 4, 8, 16), (16, 64, 128, 256), (4, 8, 16, 32, 64, 128), (0, 64, 128), ((2, 8), (4, 16), (8, 16)),
+        (64, 256, 1024), ((2, 64, 16), (4, 64, 32), (4, 128, 64), (8, 64, 16), (8, 128, 64)), (8, 64),
+    ),
+    ("cpu", True): Sizes(
+        (1, 4, 8), (16, 128), (8, 32, 128), (0, 64), ((4, 16),), (64, 512), ((2, 64, 16), (8, 64, 32)), (8, 64)
+    ),
 }  # fmt: skip
-"""By the type of the device, and whether it has to be quick."""
+"""By the type of the device, and whether it has to be quick; those of the CPU are for the tiny model."""
 
 
 def grid(sizes: Sizes, memory: int, block: int) -> list[Point]:

@@ -21,9 +21,9 @@ from costmodels.models import Model
 from gpu_validation.allocator import Piece
 from gpu_validation.backend import Backend, TorchBackend
 from gpu_validation.cache import Cache
-from gpu_validation.clock import DeviceClock, Mark, new_stream
 from gpu_validation.devices import check_device_memory, check_host_memory
 from gpu_validation.graphs import BatchGraph
+from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.movers import movers
 from gpu_validation.plan import BatchPlan, Plan, synthetic_plan
@@ -109,7 +109,6 @@ class Engine:
         self.decoder = Decoder(model, backend, dtype, seed)
         self.clock = DeviceClock(self.device)
         self.mover = mover
-        self.mover_seconds: dict[str, float] = {}
         on_gpu = self.device.type == "cuda"
         self.captures = on_gpu and not isinstance(backend, TorchBackend)
         """Whether batches run as graphs; plain torch attention synchronizes, and cannot be captured."""
@@ -117,7 +116,7 @@ class Engine:
         self._history = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._loaded: dict[tuple[int, bool, bool, bool], _Loaded] = {}
         self._random = False  # whether the pools hold random numbers, as `time_batch` needs them
-        self._streams = (new_stream(self.device), new_stream(self.device)) if on_gpu else None
+        self._streams = (cuda.Stream(self.device), cuda.Stream(self.device)) if on_gpu else None
         self._last: BatchGraph | None = None
 
     def block_bytes(self, block: int) -> int:
@@ -135,7 +134,10 @@ class Engine:
         for block in sorted({plan.block for plan in plans}):
             same = [plan for plan in plans if plan.block == block]
             self._reserve_pools(block, max(p.blocks for p in same), max(p.host_blocks for p in same))
-        self._reserve_history(max(1 + len(plan.ids) * plan.width for plan in plans))
+        places = max(1 + len(plan.ids) * plan.width for plan in plans)
+        if places > len(self._history):
+            self._forget()
+            self._history = torch.zeros(places, dtype=torch.int64, device=self.device)
         if max(plan.width for plan in plans) > len(self.decoder.angles):
             self._forget()
             self.decoder.reach(max(plan.width for plan in plans))
@@ -156,13 +158,7 @@ class Engine:
         self.cache = Cache(self.model, blocks, host_blocks, block, self.dtype, self.device)
         self._random = False
         if host_blocks and self.mover == "auto":
-            mover, self.mover_seconds = pick_mover(self.cache)
-            self.mover = mover if self.mover_seconds else "auto"
-
-    def _reserve_history(self, places: int) -> None:
-        if places > len(self._history):
-            self._forget()
-            self._history = torch.zeros(places, dtype=torch.int64, device=self.device)
+            self.mover = pick_mover(self.cache)
 
     def _forget(self) -> None:
         """Give up plans on the device, and their graphs: what they point to is about to move."""

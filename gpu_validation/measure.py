@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 import torch
 
 T = TypeVar("T")
+Mark = Any
+"""What a clock notes: a CUDA event on the current stream, or seconds of the host's clock."""
 cuda: Any = torch.cuda
 """Its events and streams have no types."""
 WARMUP, REPEATS = 3, 7
@@ -34,13 +36,38 @@ CLOCKS = {
 """What is asked of nvidia-smi, by the key in a record."""
 
 
+class DeviceClock:
+    """Marks in time: events on a GPU, read after everything has run; on a CPU the host's clock."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_gpu = device.type == "cuda"
+
+    def mark(self) -> Mark:
+        """Note that everything before this, on the current stream, is done."""
+        if not self.on_gpu:
+            return time.perf_counter()
+        event = cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, start: Mark, end: Mark) -> float:
+        """Return the seconds between two marks; only when both have happened."""
+        return float(start.elapsed_time(end) / 1000 if self.on_gpu else end - start)
+
+    def synchronize(self) -> None:
+        """Wait for all that is under way on the device."""
+        if self.on_gpu:
+            cuda.synchronize()
+
+
 def sample(run: Callable[[], object], device: torch.device) -> float:
     """Return the seconds of one run."""
     if device.type == "cuda":
         return _on_gpu(run)
-    started = time.perf_counter()
+    clock = DeviceClock(device)
+    start = clock.mark()
     run()
-    return time.perf_counter() - started
+    return clock.seconds(start, clock.mark())
 
 
 def _on_gpu(run: Callable[[], object]) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from functools import cache as once
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,34 +19,27 @@ from gpu_validation.cache import Cache
 Mover = Callable[[Cache, list[Piece], bool], None]
 
 
-class BlockRun(NamedTuple):
-    """`blocks` whole blocks from `device` and from `host` on."""
-
-    device: int
-    host: int
-    blocks: int
-
-
-def runs(pieces: list[Piece]) -> list[BlockRun]:
-    """Return the whole blocks among the pieces as few runs, neighbours on both sides together."""
-    found: list[BlockRun] = []
+def runs(pieces: list[Piece]) -> list[tuple[int, int, int]]:
+    """Return the whole blocks among the pieces as few runs: (first on the device, first on the host, blocks)."""
+    found: list[tuple[int, int, int]] = []
     for device, host in sorted((piece.device, piece.host) for piece in pieces if piece.whole):
-        if found and (device, host) == (found[-1].device + found[-1].blocks, found[-1].host + found[-1].blocks):
-            found[-1] = found[-1]._replace(blocks=found[-1].blocks + 1)
+        first, there, blocks = found[-1] if found else (-1, -1, 0)
+        if found and (device, host) == (first + blocks, there + blocks):
+            found[-1] = (first, there, blocks + 1)
         else:
-            found.append(BlockRun(device, host, 1))
+            found.append((device, host, 1))
     return found
 
 
 def copies(cache: Cache, pieces: list[Piece]) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (device side, host side) of every copy, contiguous tensors of one shape."""
-    for run in runs(pieces):
-        yield cache.pool[run.device : run.device + run.blocks], cache.host[run.host : run.host + run.blocks]
+    for device, host, blocks in runs(pieces):
+        yield cache.pool[device : device + blocks], cache.host[host : host + blocks]
     for piece in pieces:
         if not piece.whole:
             tokens = slice(piece.first, piece.last)
-            device, host = cache.pool[piece.device].flatten(0, 2), cache.host[piece.host].flatten(0, 2)
-            yield from zip(device[:, tokens].unbind(), host[:, tokens].unbind(), strict=True)
+            sides = (cache.pool[piece.device].flatten(0, 2), cache.host[piece.host].flatten(0, 2))
+            yield from zip(*(side[:, tokens].unbind() for side in sides), strict=True)
 
 
 def by_run(cache: Cache, pieces: list[Piece], out: bool) -> None:

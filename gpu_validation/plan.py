@@ -49,15 +49,10 @@ class Transfer:
     after_out: int
     after_in: int
 
-    @property
-    def tokens(self) -> int:
-        """Tokens moved."""
-        return sum(piece.last - piece.first for piece in self.pieces)
-
 
 @dataclass
 class BatchPlan:
-    """One batch: what moves, what works, which transfers the work waits for, and the memory that the referee counts."""
+    """One batch: what moves, what works, and which transfers the work waits for."""
 
     work: tuple[Work, ...]
     out: Transfer | None = None
@@ -70,10 +65,6 @@ class BatchPlan:
     """Host blocks freed since the batch before, up to the drops of this one."""
     tails: list[tuple[int, int]] = field(default_factory=list)
     """After the moves: (device block, first token of it that is not held), of the requests that moved."""
-    device: int = 0
-    """Tokens of occupied device blocks during the batch."""
-    host: int = 0
-    """Tokens on the host after the moves."""
 
     def starts(self) -> list[int]:
         """Return the first row of each request, and the number of rows."""
@@ -178,7 +169,7 @@ def synthetic_plan(
     for i, (tokens, _) in enumerate(work):
         allocator.grow(i, tokens)
     works = tuple(Work(i, m, c, allocator.table(i), True) for i, (c, m) in enumerate(work))
-    batch = BatchPlan(works, out, back, device=allocator.device.held * block, host=allocator.host_tokens)
+    batch = BatchPlan(works, out, back)
     width = max((c + m for c, m in work), default=0) + 1
     ids = tuple(f"S{i}" for i in range(n + 2))
     given = [[(0, width)]] * len(ids)
@@ -247,7 +238,7 @@ class _Planner:
         tails = [tail for i in sorted({i for i, _ in moved}) for tail in self.allocator.tail(i)]
         work = tuple(self.work(i, tokens, self.steps[j][i]) for i, tokens in self.index(batch.work))
         after_out, after_in = self.order.work(work)
-        plan = BatchPlan(work, out, back, after_out, after_in, freed, freed_host, tails, traced.device, traced.host)
+        plan = BatchPlan(work, out, back, after_out, after_in, freed, freed_host, tails)
         self.compare(j, traced.device, traced.host)
         for work_done in work:
             if self.last[work_done.request] == j:

@@ -42,14 +42,9 @@ class Replayed:
         return np.median(self.rounds, axis=0)
 
     @cached_property
-    def as_predicted(self) -> Trace:
-        """The schedule on the clock of the prediction."""
-        return retimed(self.trace, self.predicted)
-
-    @cached_property
-    def as_measured(self) -> Trace:
-        """The schedule on the measured clock."""
-        return retimed(self.trace, self.measured.tolist())
+    def clocks(self) -> tuple[Trace, Trace]:
+        """The schedule on the clock of the prediction, and on the measured one."""
+        return retimed(self.trace, self.predicted), retimed(self.trace, self.measured.tolist())
 
     @cached_property
     def errors(self) -> Floats:
@@ -58,7 +53,7 @@ class Replayed:
 
     def values(self, objective: str) -> tuple[float, float]:
         """Return an objective as predicted and as measured, in seconds."""
-        predicted, measured = (objective_value(t, objective) for t in (self.as_predicted, self.as_measured))
+        predicted, measured = (objective_value(trace, objective) for trace in self.clocks)
         return float(predicted) / 1e9, float(measured) / 1e9
 
     def error(self, objective: str) -> float:

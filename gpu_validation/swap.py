@@ -16,8 +16,7 @@ import torch
 
 from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache
-from gpu_validation.clock import DeviceClock, Mark, new_stream
-from gpu_validation.measure import REPEATS, interleaved
+from gpu_validation.measure import REPEATS, DeviceClock, Mark, cuda, interleaved
 from gpu_validation.movers import Mover, movers
 from gpu_validation.plan import Transfer
 
@@ -68,24 +67,24 @@ class Swapper:
         return out, back
 
 
-def pick_mover(cache: Cache) -> tuple[str, dict[str, float]]:
-    """Measure every mover on every other block, there and back, and return the fastest with the seconds of each.
+def pick_mover(cache: Cache) -> str:
+    """Measure every mover on every other block, there and back, and return the fastest.
 
-    What the pools hold is overwritten; fewer than two blocks on a side: "runs" without a measurement. On the CPU, too.
+    What the pools hold is overwritten. "auto", for the next time, with fewer than two blocks on a side and on a CPU.
     """
     count = min(MOST_BLOCKS, cache.pool.shape[0] // 2, cache.host.shape[0])
     if not cache.pool.is_cuda or count == 0:
-        return "runs", {}
+        return "auto"
     pieces = [Piece(0, k, 2 * k, k, 0, cache.block, True) for k in range(count)]
     seconds: dict[str, float] = {}
-    stream = new_stream()
+    stream = cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for name, mover in movers(cache.pool.device).items():
             with suppress(RuntimeError):  # a driver that refuses a way is no reason not to go the others
                 run = partial(_there_and_back, cache, mover, pieces)
                 seconds[name] = statistics.median(interleaved({name: run}, cache.pool.device, REPEATS)[name])
-    return min(seconds, key=lambda name: seconds[name]), seconds
+    return min(seconds, key=lambda name: seconds[name], default="auto")
 
 
 def _there_and_back(cache: Cache, mover: Mover, pieces: list[Piece]) -> None:

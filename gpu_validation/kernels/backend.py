@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gpu_validation.backend import Layout, TorchBackend
-from gpu_validation.kernels.launch import INTERPRETED, accumulator
+from gpu_validation.kernels.launch import INTERPRETED
 from gpu_validation.kernels.matmul import matmul
 from gpu_validation.kernels.paged_attention import attend
 from gpu_validation.kernels.rms_norm import rms_norm
@@ -41,7 +41,6 @@ class TritonBackend:
         self.device = torch.device(device)
         self.strict, self.variant = strict, variant
         self.shape: Shape | None = None
-        self._parts: list[tuple[Tensor, Tensor]] = []
         self._torch = TorchBackend(self.device)
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
@@ -104,19 +103,10 @@ class TritonBackend:
         out = torch.empty_like(query, memory_format=torch.contiguous_format)
         part: Layout | None = layout
         while part is not None and part.work is not None:
-            numbers = len(part.work) * part.splits * query.shape[1] if part.variant.split else 0
-            attend(query, kv, part, scale, out, self._room(numbers, query))
+            attend(query, kv, part, scale, out)
             part = part.rest
         return out
 
     def silu_mul(self, x: Tensor) -> Tensor:
         """Return silu(first half) * second half."""
         return silu_mul(x) if len(x) else x[:, : x.shape[1] // 2]
-
-    def _room(self, rows: int, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Return room for so many split rows and their weights. What a captured graph uses is never given back."""
-        if not self._parts or len(self._parts[-1][1]) < rows:
-            dtype = accumulator(query.dtype)
-            room = torch.empty((rows, query.shape[2]), dtype=dtype, device=self.device)
-            self._parts.append((room, torch.empty(rows, dtype=dtype, device=self.device)))
-        return self._parts[-1]

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from gpu_validation.backend import Layout
-from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric
+from gpu_validation.kernels.launch import INDICES, INTERPRETED, accumulator, numeric
 from gpu_validation.kernels.variants import Variant
 
 LOG2_E = 1.4426950408889634
@@ -160,16 +161,17 @@ def combine_constants(variant: Variant, heads: int, group: int, width: int) -> d
     return {**constants, "SPLIT": variant.split, "CHUNK": 4 if INTERPRETED else 16}
 
 
-def attend(query: Tensor, kv: Tensor, layout: Layout, scale: float, out: Tensor, parts: tuple[Tensor, Tensor]) -> None:
+def attend(query: Tensor, kv: Tensor, layout: Layout, scale: float, out: Tensor) -> None:
     """Launch attention for the work list of a layout, and the combination where its variant splits the KV.
 
-    query and out [rows, H, D]; kv [blocks, 2, KV, BS, D]; `parts` has room for [work, splits, H, D] and one number less
-    in the last axis, in the type of sums. Rows that are in no entry of the work list are not written.
+    query and out [rows, H, D]; kv [blocks, 2, KV, BS, D]. Rows that are in no entry of the work list are not written.
     """
     assert layout.work is not None
     _, _, kv_heads, block, width = kv.shape
     variant, items, heads = layout.variant, len(layout.work), query.shape[1]
     where = (layout.starts, layout.lengths, layout.work)
+    split_rows, sums = items * layout.splits * heads if variant.split else 0, accumulator(query.dtype)
+    parts = [torch.empty(size, dtype=sums, device=query.device) for size in ((split_rows, width), (split_rows,))]
     strides = (query.stride(0), kv.stride(0), layout.tables.stride(0))
     constants = attention_constants(variant, kv_heads, heads // kv_heads, width, block) | numeric(query.dtype)
     attention_kernel[(items * kv_heads, layout.splits)](

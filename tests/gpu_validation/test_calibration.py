@@ -16,8 +16,6 @@ from costmodels.files import read_cost
 from costmodels.fitted import Observation, fit
 from costmodels.models import LLAMA_1B, TINY
 from gpu_validation.calibration import (
-    CPU_SIZES,
-    GPU_SIZES,
     SIZES,
     VISITS,
     Measured,
@@ -80,7 +78,7 @@ def test_a_grid_has_every_kind_and_each_point_once(sizes: object) -> None:
 
 
 def test_what_does_not_fit_is_left_out() -> None:
-    everything, some = grid(GPU_SIZES, 10**7, 16), grid(GPU_SIZES, 100_000, 16)
+    everything, some = grid(SIZES["cuda", False], 10**7, 16), grid(SIZES["cuda", False], 100_000, 16)
     assert max(point.memory(16) for point in some) <= 100_000
     assert [point for point in everything if point.memory(16) <= 100_000] == some != everything
     assert Point("decode", ((1, 2048),) * 64) in everything
@@ -105,7 +103,7 @@ class Planted:
 
 
 def test_a_known_cost_is_recovered() -> None:
-    measured, _ = measure(Planted(), grid(CPU_SIZES, 8192, 16), repeats=7)
+    measured, _ = measure(Planted(), grid(SIZES["cpu", False], 8192, 16), repeats=7)
     found = fit([Observation(one.point.features, one.seconds, one.point.label) for one in measured], seed=0)
     assert found.report.shape in ("hinge", "max")
     assert found.report.held_out is not None

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-import gpu_validation.clock
 import gpu_validation.graphs
 from costmodels.models import TINY
 from gpu_validation import movers
@@ -33,7 +32,7 @@ class Streams:
         monkeypatch.setattr(torch.cuda, "current_stream", lambda *device: self.current)
         monkeypatch.setattr(torch.cuda, "stream", self.on)
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-        monkeypatch.setattr(gpu_validation.clock, "new_event", lambda enable_timing: Event(self))
+        monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: Event(self))
 
     @contextmanager
     def on(self, stream: Stream) -> Iterator[None]:
