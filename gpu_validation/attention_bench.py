@@ -189,11 +189,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     over = [row["over_best_peer"] for row in ours if "over_best_peer" in row]
     rates = [row["flop_per_second"] for row in ours if row["kind"] == "prefill"]
     return {
-        "timed": len(ours),
-        "large_decodes": len(shares),
+        "timed": len(ours), "large_decodes": len(shares),
         "of_read": [shares[0], statistics.median(shares), shares[-1]] if shares else None,
-        "prefill_flop_per_second": max(rates, default=None),
-        "compared": len(over),
-        "won": sum(share >= 1 for share in over),
-        "least_over_best_peer": min(over, default=None),
-    }
+        "prefill_flop_per_second": max(rates, default=None), "compared": len(over),
+        "won": sum(share >= 1 for share in over), "least_over_best_peer": min(over, default=None),
+    }  # fmt: skip

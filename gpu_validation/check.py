@@ -11,40 +11,36 @@ from pathlib import Path
 import torch
 
 from costmodels.models import MODELS, Model
+from gpu_validation import truth
 from gpu_validation.devices import open_backend
 from gpu_validation.engine import Engine
 from gpu_validation.measure import facts
 from gpu_validation.scenarios import workload
-from gpu_validation.truth import (
-    Record,
-    forced_logits_are_close,
-    logits_are_bitwise_equal,
-    swaps_are_exact,
-    tokens_are_equal,
-    truth_plans,
-)
 from kvcore.files import write_text
 from kvcore.instance import Instance
 
 
-def check_all(model: Model, instance: Instance, device: str = "cuda", backend: str = "triton") -> list[Record]:
+def check_all(model: Model, instance: Instance, device: str = "cuda", backend: str = "triton") -> list[truth.Record]:
     """Return the records of all levels on a device: L0, L3 and the strict L2 in bf16, L1 in fp32 (fp64 on a CPU).
 
     On a CPU the strict kernels run in the interpreter, and in fp64; plain torch has none, and no L2.
     """
     exact = torch.float32 if device == "cuda" else torch.float64
-    plans = truth_plans(instance)
+    plans = truth.truth_plans(instance)
 
     def engine(dtype: torch.dtype, strict: bool = False) -> Engine:
         return Engine(model, open_backend(device, backend, strict=strict), dtype=dtype)
 
     fast = engine(torch.bfloat16)
-    records = [swaps_are_exact(fast, plans["preserve"], plans["swap"]), *forced_logits_are_close(fast, plans)]
+    records = [
+        truth.swaps_are_exact(fast, plans["preserve"], plans["swap"]),
+        *truth.forced_logits_are_close(fast, plans),
+    ]
     del fast  # the GPU holds one model at a time
-    records += tokens_are_equal(engine(exact), plans)
+    records += truth.tokens_are_equal(engine(exact), plans)
     if backend == "triton":
         strict_dtype = torch.bfloat16 if device == "cuda" else torch.float64
-        records += logits_are_bitwise_equal(engine(strict_dtype, strict=True), plans)
+        records += truth.logits_are_bitwise_equal(engine(strict_dtype, strict=True), plans)
     return sorted(records, key=lambda record: str(record["level"]))
 
 

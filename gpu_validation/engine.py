@@ -163,6 +163,7 @@ class Engine:
     def _forget(self) -> None:
         """Give up plans on the device, and their graphs: what they point to is about to move."""
         self._loaded.clear()
+        self._last = None
 
     # --- a replay ------------------------------------------------------------------------------------------------
 

@@ -48,29 +48,24 @@ def swap_rows(
     10 and 90 % quantiles): nothing can be said then.
     """
     runs = {(found.point.work, found.point.swap_out, found.point.swap_in): found for found in measured}
-    rows = []
+    rows, token_bytes = [], model.kv_bytes(size)
     for found in measured:
         point = found.point
         alone, without = runs.get(((), point.swap_out, point.swap_in)), runs.get((point.work, 0, 0))
-        if point.work and (point.swap_out or point.swap_in) and alone is not None and without is not None:
-            rows.append(_swap_row(found, alone, without, model.kv_bytes(size), rates))
+        directions = (point.swap_out > 0) + (point.swap_in > 0)
+        if not point.work or not directions or alone is None or without is None:
+            continue
+        direction = "both" if directions == 2 else "out" if point.swap_out else "in"
+        link, rate = rates[LINK[direction]], token_bytes * (point.swap_out + point.swap_in) / alone.seconds
+        hidden = 1 - (found.seconds - without.seconds) / alone.seconds
+        rows.append({
+            "direction": direction, "tokens": max(point.swap_out, point.swap_in), "beside": Point("", point.work).name,
+            "alone": alone.seconds, "without": without.seconds, "together": found.seconds, "bytes_per_second": rate,
+            "of_link": rate / link, "budget": int(without.seconds * link / (directions * token_bytes)),
+            "hidden": hidden if alone.seconds > max(found.noise, without.noise) else None,
+            "slowed": found.seconds / without.seconds - 1,
+        })  # fmt: skip
     return rows
-
-
-def _swap_row(
-    found: Measured, alone: Measured, without: Measured, token_bytes: int, rates: Mapping[str, float]
-) -> dict[str, Any]:
-    point, resolved = found.point, alone.seconds > max(found.noise, without.noise)
-    directions = (point.swap_out > 0) + (point.swap_in > 0)
-    direction = "both" if directions == 2 else "out" if point.swap_out else "in"
-    link, rate = rates[LINK[direction]], token_bytes * (point.swap_out + point.swap_in) / alone.seconds
-    return {
-        "direction": direction, "tokens": max(point.swap_out, point.swap_in), "beside": Point("", point.work).name,
-        "alone": alone.seconds, "without": without.seconds, "together": found.seconds, "bytes_per_second": rate,
-        "of_link": rate / link, "budget": int(without.seconds * link / (directions * token_bytes)),
-        "hidden": 1 - (found.seconds - without.seconds) / alone.seconds if resolved else None,
-        "slowed": found.seconds / without.seconds - 1,
-    }  # fmt: skip
 
 
 def knees(rows: Sequence[Mapping[str, Any]], most: float = SLOWED) -> dict[str, int]:

@@ -74,10 +74,50 @@ class CuDNN(Peer):
     name = "cudnn, paged"
 
     def prepare(self, data: CaseData) -> Run:
-        """Build the graph for the case once; each run gives it the pointers of another layer."""
+        """Build the graph for the case once; each run gives it the pointers of another layer.
+
+        q and out are [requests, H, c, D] views of rows next to each other.
+        """
         if data.kv.dtype not in WANTED:
             raise Unsupported("takes bf16 and fp16 only")
-        return _CuDNNGraph(_library("cudnn", data.kv.device), data)
+        cudnn, device = _library("cudnn", data.kv.device), data.kv.device
+        (c, m), requests, query = data.case.work[0], len(data.case.work), batched(data)
+        handle, wide = _handle(cudnn), cudnn.data_type.FLOAT
+        dtype = getattr(cudnn.data_type, WANTED[data.kv.dtype])
+        graph = cudnn.pygraph(io_data_type=dtype, intermediate_data_type=wide, compute_data_type=wide, handle=handle)
+        buffers = {
+            "q": query,
+            "lengths_q": data.ints([c] * requests).view(-1, 1, 1, 1),
+            "lengths_kv": data.ints([c + m] * requests).view(-1, 1, 1, 1),
+            "table_k": data.ints(data.tables)[:, None, :, None].contiguous(),
+            "table_v": data.ints(data.tables)[:, None, :, None].contiguous(),
+        }
+        tensors = {
+            name: graph.tensor(
+                name=name, dim=list(x.shape), stride=list(x.stride()),
+                data_type=dtype if x.is_floating_point() else cudnn.data_type.INT32,
+            )
+            for name, x in {**buffers, "k": data.kv[:, 0, 0], "v": data.kv[:, 0, 1]}.items()
+        }  # fmt: skip
+        causal = {"diagonal_alignment": cudnn.diagonal_alignment.BOTTOM_RIGHT, "diagonal_band_right_bound": 0}
+        result, _ = graph.sdpa(
+            name="sdpa", q=tensors["q"], k=tensors["k"], v=tensors["v"], generate_stats=False,
+            attn_scale=data.scale, use_padding_mask=True, **(causal if c > 1 else {}),
+            seq_len_q=tensors["lengths_q"], seq_len_kv=tensors["lengths_kv"],
+            paged_attention_k_table=tensors["table_k"], paged_attention_v_table=tensors["table_v"],
+            paged_attention_max_seq_len_kv=c + m,
+        )  # fmt: skip
+        result.set_output(True).set_dim(list(query.shape)).set_stride(list(query.stride())).set_data_type(dtype)
+        graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        workspace = torch.empty(max(graph.get_workspace_size(), 1), dtype=torch.uint8, device=device)
+        out = torch.empty_like(data.query)
+
+        def run(layer: int) -> Tensor:
+            given = {**buffers, "k": data.kv[:, layer, 0], "v": data.kv[:, layer, 1]}
+            graph.execute({**{tensors[name]: x for name, x in given.items()}, result: out}, workspace, handle=handle)
+            return out
+
+        return run
 
 
 @cache
@@ -86,51 +126,3 @@ def _handle(cudnn: ModuleType) -> Any:
     handle = cudnn.create_handle()
     cudnn.set_stream(handle, torch.cuda.current_stream().cuda_stream)
     return handle
-
-
-class _CuDNNGraph:
-    """The graph of a uniform case: q and out are [requests, H, c, D] views of rows next to each other."""
-
-    def __init__(self, cudnn: ModuleType, data: CaseData) -> None:
-        (c, m), requests = data.case.work[0], len(data.case.work)
-        self.data, self.out = data, torch.empty_like(data.query)
-        self.handle = _handle(cudnn)
-        wide = cudnn.data_type.FLOAT
-        dtype = getattr(cudnn.data_type, WANTED[data.kv.dtype])
-        graph = cudnn.pygraph(
-            io_data_type=dtype, intermediate_data_type=wide, compute_data_type=wide, handle=self.handle
-        )
-        self.buffers = {
-            "q": batched(data),
-            "lengths_q": data.ints([c] * requests).view(-1, 1, 1, 1),
-            "lengths_kv": data.ints([c + m] * requests).view(-1, 1, 1, 1),
-            "table_k": data.ints(data.tables)[:, None, :, None].contiguous(),
-            "table_v": data.ints(data.tables)[:, None, :, None].contiguous(),
-        }
-        given = self.buffers | {"k": data.kv[:, 0, 0], "v": data.kv[:, 0, 1]}
-        self.tensors = {
-            name: graph.tensor(
-                name=name, dim=list(x.shape), stride=list(x.stride()),
-                data_type=dtype if x.is_floating_point() else cudnn.data_type.INT32,
-            )
-            for name, x in given.items()
-        }  # fmt: skip
-        causal = {"diagonal_alignment": cudnn.diagonal_alignment.BOTTOM_RIGHT, "diagonal_band_right_bound": 0}
-        self.result, _ = graph.sdpa(
-            name="sdpa", q=self.tensors["q"], k=self.tensors["k"], v=self.tensors["v"], generate_stats=False,
-            attn_scale=data.scale, use_padding_mask=True, **(causal if c > 1 else {}),
-            seq_len_q=self.tensors["lengths_q"], seq_len_kv=self.tensors["lengths_kv"],
-            paged_attention_k_table=self.tensors["table_k"], paged_attention_v_table=self.tensors["table_v"],
-            paged_attention_max_seq_len_kv=c + m,
-        )  # fmt: skip
-        shape = self.buffers["q"]
-        self.result.set_output(True).set_dim(list(shape.shape)).set_stride(list(shape.stride())).set_data_type(dtype)
-        graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        self.graph = graph
-        self.workspace = torch.empty(max(graph.get_workspace_size(), 1), dtype=torch.uint8, device=data.kv.device)
-
-    def __call__(self, layer: int) -> Tensor:
-        layers = {"k": self.data.kv[:, layer, 0], "v": self.data.kv[:, layer, 1]}
-        pointers = {self.tensors[name]: x for name, x in (self.buffers | layers).items()}
-        self.graph.execute({**pointers, self.result: self.out}, self.workspace, handle=self.handle)
-        return self.out

@@ -111,12 +111,10 @@ def interleaved(
 def spread(samples: Sequence[float]) -> dict[str, Any]:
     """Return the median and the 10 and 90 % quantiles of two or more samples, in seconds, and their number."""
     tenths = statistics.quantiles(samples, n=10, method="inclusive")
+    median = statistics.median(samples)
     return {
-        "seconds_median": statistics.median(samples),
-        "seconds_p10": tenths[0],
-        "seconds_p90": tenths[-1],
-        "repeats": len(samples),
-    }
+        "seconds_median": median, "seconds_p10": tenths[0], "seconds_p90": tenths[-1], "repeats": len(samples)
+    }  # fmt: skip
 
 
 def facts(device: torch.device, date: str) -> dict[str, Any]:

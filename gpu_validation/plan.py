@@ -72,20 +72,18 @@ class BatchPlan:
 
     def positions(self) -> Integers:
         """Return the position of each row in its request."""
-        return _joined(self._spans())
+        return _joined([span for _, span in self._spans()])
 
     def slots(self, block: int) -> Integers:
         """Return where the KV of each row goes: device block * block + offset."""
-        pairs = zip(self.work, self._spans(), strict=True)
-        return _joined([np.array(work.table)[span // block] * block + span % block for work, span in pairs])
+        return _joined([np.array(work.table)[span // block] * block + span % block for work, span in self._spans()])
 
     def places(self, width: int) -> Integers:
         """Return where the token of each row stands in the flat history (see `Plan.history`)."""
-        pairs = zip(self.work, self._spans(), strict=True)
-        return _joined([1 + work.request * width + span for work, span in pairs])
+        return _joined([1 + work.request * width + span for work, span in self._spans()])
 
-    def _spans(self) -> list[Integers]:
-        return [np.arange(work.resident, work.resident + work.tokens) for work in self.work]
+    def _spans(self) -> list[tuple[Work, Integers]]:
+        return [(work, np.arange(work.resident, work.resident + work.tokens)) for work in self.work]
 
     def sampled(self) -> Integers:
         """Return the rows that generate a token."""

@@ -122,7 +122,7 @@ def record(device: str, folder: Path, only: list[str] | None = None) -> list[dic
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, write the records and the table of targets; return 0 if every step ended well."""
-    from gpu_validation.targets import write_table
+    from gpu_validation.targets import table
 
     parser = argparse.ArgumentParser(prog="python -m gpu_validation.record", description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"there is no step {unknown[0]!r}; there are {', '.join(names)}")
     rows = record(given.device, folder, given.steps)
-    write_table(folder)
+    write_text(folder / "README.md", table(folder))
     return 0 if all(row["ok"] for row in rows) else 1
 
 

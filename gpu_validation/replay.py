@@ -133,12 +133,10 @@ def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
         clear = abs(p - q) > error * max(p, q)
         pairs.append({"pair": [a.name, b.name], "clear": clear, "right": (p < q) == (m < n) and (p > q) == (m > n)})
     return {
-        "error": error,
-        "pairs": pairs,
-        "right": sum(pair["right"] for pair in pairs),
+        "error": error, "pairs": pairs, "right": sum(pair["right"] for pair in pairs),
         "clear": sum(pair["clear"] for pair in pairs),
         "clear_and_right": sum(pair["clear"] and pair["right"] for pair in pairs),
-    }
+    }  # fmt: skip
 
 
 def gains(replays: Sequence[Replayed], objective: str) -> list[dict[str, Any]]:

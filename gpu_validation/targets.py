@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from gpu_validation.attention_bench import LARGE
 from gpu_validation.floors import LINK
-from kvcore.files import write_text
 
 NOT_YET = "not yet measured"
 
@@ -48,7 +47,9 @@ def targets(folder: Path) -> list[Target]:
         row["over_floor"] for row in calibration.get("rows", ())
         if (row["label"], row["batch"]) == ("decode", "64 x 1 at 2048")
     ]  # fmt: skip
-    swaps = sorted((row for row in calibration.get("swaps", ()) if row["direction"] != "both"), key=_tokens)
+    swaps = sorted(
+        (row for row in calibration.get("swaps", ()) if row["direction"] != "both"), key=lambda row: int(row["tokens"])
+    )
     links = {row["quantity"]: row["per_second"] for row in calibration.get("bandwidths", ())}
     rates = {row["direction"]: row["bytes_per_second"] / links[LINK[row["direction"]]] for row in swaps}
     hidden = [row["hidden"] for row in swaps if row["alone"] <= row["without"] and row["hidden"] is not None]
@@ -85,10 +86,6 @@ def _read(file: Path) -> dict[str, Any]:
     return dict(json.loads(text)) if re.search(r'"device_type":\s*"cuda"', text) else {}
 
 
-def _tokens(row: dict[str, Any]) -> int:
-    return int(row["tokens"])
-
-
 def table(folder: Path) -> str:
     """Return the page of the records in a folder."""
     lines = [
@@ -113,8 +110,3 @@ def _where(steps: Path) -> str:
     failed = [f"{row['step']} ({row['error']})" for row in found["steps"] if not row["ok"]]
     where = "A dry run on a CPU: no numbers of a GPU." if found["device"] == "cpu" else "Measured on a GPU"
     return f"{where.rstrip('.')}, {found['date']}." + (f" Steps that failed: {'; '.join(failed)}." if failed else "")
-
-
-def write_table(folder: Path) -> None:
-    """Write README.md of the folder."""
-    write_text(folder / "README.md", table(folder))

@@ -45,11 +45,9 @@ def swaps_are_exact(engine: Engine, preserved: Plan, swapped: Plan) -> Record:
     after = engine.run(swapped, keep_logits=True, poison=True, check=True)
     wrong, differ = sum(s.before != s.after for s in after.swapped), _unequal(before, after)
     return _record(engine, "L0", not wrong and not differ and bool(after.swapped)) | {
-        "swapped_tokens": len(after.swapped),
-        "wrong_checksums": wrong,
-        "logits": len(before.logits),
+        "swapped_tokens": len(after.swapped), "wrong_checksums": wrong, "logits": len(before.logits),
         "unequal_logits": differ,
-    }
+    }  # fmt: skip
 
 
 def tokens_are_equal(engine: Engine, plans: Mapping[str, Plan]) -> list[Record]:
@@ -63,12 +61,9 @@ def _equal_tokens(engine: Engine, reference: Named, other: Named) -> Record:
     same = reference[1].tokens == other[1].tokens
     void = not margin >= 2 * difference
     return _record(engine, "L1", same and not void, reference[0], other[0]) | {
-        "tokens": len(reference[1].logits),
-        "equal": same,
-        "void": void,
-        "smallest_margin": margin,
+        "tokens": len(reference[1].logits), "equal": same, "void": void, "smallest_margin": margin,
         "largest_difference": difference,
-    }
+    }  # fmt: skip
 
 
 def logits_are_bitwise_equal(engine: Engine, plans: Mapping[str, Plan]) -> list[Record]:
@@ -102,13 +97,9 @@ def _close(engine: Engine, reference: Named, other: Named) -> Record:
     unexplained = sum(margin > 2 * difference * (1 + 1e-6) for margin, difference in flips)
     worst = max(relative)
     return _record(engine, "L3", worst <= TOLERANCE and not unexplained, reference[0], other[0]) | {
-        "tokens": len(pairs),
-        "relative_worst": worst,
-        "relative_mean": sum(relative) / len(relative),
-        "flips": len(flips),
-        "flip_rate": len(flips) / len(pairs),
-        "unexplained_flips": unexplained,
-    }
+        "tokens": len(pairs), "relative_worst": worst, "relative_mean": sum(relative) / len(relative),
+        "flips": len(flips), "flip_rate": len(flips) / len(pairs), "unexplained_flips": unexplained,
+    }  # fmt: skip
 
 
 def _pairs(engine: Engine, plans: Mapping[str, Plan], teacher: Tensor | None = None) -> list[tuple[Named, Named]]:
@@ -140,13 +131,7 @@ def _margin(logits: Tensor) -> float:
 
 def _record(engine: Engine, level: str, holds: bool, reference: str = "preserve", other: str = "swap") -> Record:
     return {
-        "level": level,
-        "holds": holds,
-        "reference": reference,
-        "schedule": other,
-        "model": engine.model.name,
-        "dtype": str(engine.dtype).removeprefix("torch."),
-        "backend": type(engine.backend).__name__,
-        "strict": bool(getattr(engine.backend, "strict", False)),
-        "device": engine.device.type,
-    }
+        "level": level, "holds": holds, "reference": reference, "schedule": other, "model": engine.model.name,
+        "dtype": str(engine.dtype).removeprefix("torch."), "backend": type(engine.backend).__name__,
+        "strict": bool(getattr(engine.backend, "strict", False)), "device": engine.device.type,
+    }  # fmt: skip

@@ -17,15 +17,7 @@ from gpu_validation.kernels.paged_attention import attend
 from gpu_validation.kernels.rms_norm import rms_norm
 from gpu_validation.kernels.silu_mul import silu_mul
 from gpu_validation.kernels.store_kv import store_kv
-from gpu_validation.kernels.variants import (
-    VARIANTS,
-    WIDTHS,
-    Shape,
-    Variant,
-    decode_variant,
-    prefill_variant,
-    work_list,
-)
+from gpu_validation.kernels.variants import VARIANTS, WIDTHS, Shape, Variant, variant_for, work_list
 from kvcore.errors import BadInput
 
 
@@ -65,8 +57,8 @@ class TritonBackend:
         if only is None:
             decodes, others = ([s for s in parts[0][0] if (counts[s] == 1) == one] for one in (True, False))
             parts = [
-                (others, prefill_variant([counts[s] for s in others], shape)),
-                (decodes, decode_variant([lengths[s] for s in decodes], shape)),
+                (others, variant_for("prefill", [counts[s] for s in others], shape)),
+                (decodes, variant_for("decode", [lengths[s] for s in decodes], shape)),
             ]
         made: Layout | None = None
         for requests, variant in parts:

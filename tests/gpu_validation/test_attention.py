@@ -7,7 +7,7 @@ import torch
 
 from gpu_validation.kernels import paged_attention
 from gpu_validation.kernels.backend import TritonBackend
-from gpu_validation.kernels.variants import VARIANTS, Shape, decode_variant, prefill_variant, work_list
+from gpu_validation.kernels.variants import VARIANTS, Shape, variant_for, work_list
 from kvcore.errors import BadInput
 from tests.gpu_validation.paged import TOLERANCE, Batch, attend, error, expected, inputs_of
 
@@ -85,9 +85,12 @@ def test_a_decode_is_split_where_the_case_says_so():
 
 def test_large_batches_take_the_large_variants(monkeypatch):
     shape = Shape(group=2, kv_heads=2, width=16, size=8)
-    assert decode_variant([4096] * 64, Shape(4, 8, 64, 2)).name == "decode"
-    assert prefill_variant([2048], Shape(4, 8, 64, 2)).name == "prefill"
-    assert (decode_variant([64], shape).name, prefill_variant([64], shape).name) == ("decode-few", "prefill-few")
+    assert variant_for("decode", [4096] * 64, Shape(4, 8, 64, 2)).name == "decode"
+    assert variant_for("prefill", [2048], Shape(4, 8, 64, 2)).name == "prefill"
+    assert (variant_for("decode", [64], shape).name, variant_for("prefill", [64], shape).name) == (
+        "decode-few",
+        "prefill-few",
+    )
     monkeypatch.setattr("gpu_validation.kernels.variants.SMS", 0)
     inputs = inputs_of(Batch(((600, 1), (70, 70))), torch.float64)
     output, layout = attend(TritonBackend("cpu"), inputs)
