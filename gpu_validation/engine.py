@@ -263,7 +263,7 @@ class Engine:
             layout = self.backend.layout(batch.starts(), lengths, [work.table for work in batch.work])
             rows = (places, batch.positions(), batch.slots(plan.block), sampled, targets)
             put = [torch.from_numpy(row).to(self.device) for row in rows]
-            steps.append(_Step(batch, put[0], Inputs(*put[:4], layout), put[4]))
+            steps.append(_Step(batch, put[0], Inputs(put[0], put[1], put[2], put[3], layout), put[4]))
             if graphs and batch.work:
                 self._last = steps[-1].graph = BatchGraph(partial(self.forward, steps[-1]), self._last, keeps)
         return steps
