@@ -108,17 +108,15 @@ def test_the_start_time_solver_hands_over_its_certificate(monkeypatch):
     monkeypatch.setattr("solvers.start_time.solve.FAR_OFF", 0.0)  # the schedule is good, and little is open
     monkeypatch.setattr(Alone, "_close", lambda *_: "stopped early")  # branch and bound comes after the certificate
     instance = builtin_instance("hindsight:n=14,M=16,seed=1")
-    certificates, bounds = [], []
-    solver = Alone(
-        instance, FLOW, time_limit=1e6, memory_limit=2000, seed=0, most_configurations=0,
-        found=lambda schedule, value: None, bounded=lambda bound, by_solver: bounds.append(bound),
-        certified=certificates.append,
-    )  # fmt: skip
-    outcome = solver.run()
-    values = [verify_certificate(instance, certificate) for certificate in certificates]
+    sent = []
+    task = solvers.task.Task(instance, FLOW, "start-time", "highs", None, None, None, 1e6, 2000, 1, 0)
+    solver = Alone(task, sent.append, most_configurations=0)
+    solver.run()
+    bounds = [message for message in sent if isinstance(message, solvers.task.Bound)]
+    values = [verify_certificate(instance, bound.certificate) for bound in bounds if bound.certificate]
     assert values == sorted(set(values))
-    assert values[-1] in bounds
-    assert outcome.bound >= values[-1] > 0.85 * outcome.value
+    assert values[-1] in [bound.value for bound in bounds if not bound.certificate]
+    assert solver.bound >= values[-1] > 0.85 * solver.value
 
 
 def test_a_network_that_proves_an_optimum_comes_with_a_certificate():
