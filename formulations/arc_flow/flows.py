@@ -119,20 +119,17 @@ class Flows:
         )
         self.x = list(model.x.values())
         model.missing = pyo.Var(bounds=(0, 0))
+        limited_host = self.setting.free_places and not self.setting.hosted and self.machine.host_memory != 0
         model.offloaded = pyo.Var(
-            sorted(self.placed) if self.places_matter else [],
+            sorted(self.placed) if limited_host else [],
             domain=pyo.NonNegativeIntegers,
             bounds=lambda _, c, k, t: (0, self.graphs[c].count),
         )
         model.idle_layer = pyo.Var(sorted(self.terms(lambda action: int(action.idle))), domain=pyo.Binary)
         phases = [] if self.machine.hybrid else sorted(self.terms(lambda action: int(action.work > 0)))
         model.phase = pyo.Var(phases, domain=pyo.Binary)
-        model.tail = pyo.Var(self._tail_values(), domain=pyo.Binary)
-
-    @property
-    def places_matter(self) -> bool:
-        """Whether the host is there and limited, so that the place of KV in windows is a variable."""
-        return self.setting.free_places and not self.setting.hosted and self.machine.host_memory != 0
+        values = range(self.least_value + 1, max((value for *_, value in self.completions), default=0) + 1)
+        model.tail = pyo.Var(values, domain=pyo.Binary)
 
     @cached_property
     def in_layer(self) -> dict[int, list[tuple[int, int, Action]]]:
@@ -179,12 +176,9 @@ class Flows:
         """Return the tokens that a request of that class keeps in the window of that call."""
         return int(self.placed[key][0][0])
 
-    def offloaded_at(self, t: int) -> list[tuple[int, int, int]]:
-        """Return the keys of the variables `offloaded` of a layer."""
-        return self._offloaded_by_layer.get(t, [])
-
     @cached_property
-    def _offloaded_by_layer(self) -> dict[int, list[tuple[int, int, int]]]:
+    def offloaded_at(self) -> dict[int, list[tuple[int, int, int]]]:
+        """The keys of the variables `offloaded` of each layer."""
         found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for key in self.model.offloaded:
             found[key[2]].append(key)
@@ -212,6 +206,3 @@ class Flows:
         for c, _, value in self.completions:
             values[c] = min(value, values.get(c, value))
         return max(values.values(), default=0)
-
-    def _tail_values(self) -> range:
-        return range(self.least_value + 1, max((value for *_, value in self.completions), default=0) + 1)

@@ -90,7 +90,7 @@ class ArcFlow(Flows):
         limit, blocks = self.machine.block_limit, self.machine.blocks
         for t, terms in self.terms(lambda action: blocks(action.device)).items():
             if limit is not None and self.most(terms) > limit:
-                off = sum(blocks(self.kept(key)) * self.model.offloaded[key] for key in self.offloaded_at(t))
+                off = sum(blocks(self.kept(key)) * self.model.offloaded[key] for key in self.offloaded_at[t])
                 yield self.sum(terms) - off <= limit
 
     def host_memory(self) -> Rows:
@@ -98,7 +98,7 @@ class ArcFlow(Flows):
         limit = self.machine.host_memory
         at_rest = self.terms(lambda action: action.host)
         for t in self.in_layer if limit is not None else ():
-            off = [self.kept(key) * self.model.offloaded[key] for key in self.offloaded_at(t)]
+            off = [self.kept(key) * self.model.offloaded[key] for key in self.offloaded_at[t]]
             held = at_rest.get(t, [])
             if held or off:
                 yield self.sum(held) + sum(off) <= limit

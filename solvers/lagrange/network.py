@@ -13,7 +13,7 @@ from formulations.arc_flow.transitions import Action, NodeState, Transition, Tra
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request, alike
 from solvers.lagrange.kernels import Array, OptionGraph
-from solvers.lagrange.scope import MOST_OPTIONS, PATH, check, late_segments, most_slots, with_pause
+from solvers.lagrange.scope import MOST_OPTIONS, PATH, late_segments, most_slots, why_not, with_pause
 
 RESOURCES = ("device_memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
 """What the requests share in each slot; the names are those of the arc-flow model's constraints."""
@@ -83,7 +83,8 @@ class Network:
     """
 
     def __init__(self, instance: Instance, objective: str, *, exact: bool = False) -> None:
-        check(instance, objective)
+        if reason := why_not(instance, objective):
+            raise BadInput(f"lagrange {reason}; use the search, or arc-flow on highs")
         self.instance, self.objective = instance, objective
         self.is_late = not exact and late_segments(instance)
         self.setting = make_setting(with_pause(instance), objective)

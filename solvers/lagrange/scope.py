@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from formulations.arc_flow.setting import make_setting
 from formulations.chains import chunks
-from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time")
@@ -36,15 +35,8 @@ MOST_OPTIONS = 200_000
 """A request with more options is refused: its shortest paths would take longer than they are worth."""
 
 
-def check(instance: Instance, objective: str) -> None:
-    """Raise BadInput unless a schedule is a path for each request, within the limits of each slot, and nothing else."""
-    reason = why_not(instance, objective)
-    if reason is not None:
-        raise BadInput(f"lagrange {reason}; use the search, or arc-flow on highs")
-
-
 def why_not(instance: Instance, objective: str) -> str | None:
-    """Say why the method does not apply (None: it does)."""
+    """Say why a schedule is not a path for each request within the limits of each slot, and nothing else (or None)."""
     machine = instance.machine
     if objective not in OBJECTIVES:
         return f"does {', '.join(OBJECTIVES)}, not {objective}"
@@ -53,7 +45,7 @@ def why_not(instance: Instance, objective: str) -> str | None:
     for switch, wanted in (("hybrid", True), ("evict", False), ("partial", False)):
         if getattr(machine, switch) != wanted:
             return f"needs a machine {'with' if wanted else 'without'} `{switch}`"
-    if not machine.pause and not _no_budgets(instance):
+    if not machine.pause and (machine.batch_tokens, machine.prefill_tokens, machine.batch_requests) != (None,) * 3:
         return "needs a machine with `pause`, or without budgets of tokens and requests"
     instance = with_pause(instance)
     if not make_setting(instance, objective).early_swaps:
@@ -113,11 +105,6 @@ def options_at_least(request: Request, limit: int | None, most: int) -> int:
 def with_pause(instance: Instance) -> Instance:
     """Allow breaks, which are of no use without budgets (docs/arc_flow.md, Late segments)."""
     return instance.replace(machine=instance.machine.replace(pause=True))
-
-
-def _no_budgets(instance: Instance) -> bool:
-    machine = instance.machine
-    return machine.batch_tokens is None and machine.prefill_tokens is None and machine.batch_requests is None
 
 
 def late_segments(instance: Instance) -> bool:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 import bounds
 from bounds import kernels
-from bounds.prices import Oracle, SlotPricing
+from bounds.prices import Oracle, SlotPricing, machine_prices
 from kvcore import Cost, Machine, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
 from kvcore.certificates.paths import Course, SlotPrices, cheapest
@@ -260,3 +260,8 @@ def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
     assert tried
     assert found.certificate is not None
     assert found.bound <= before
+
+
+def test_memory_is_worth_less_as_time_goes_on_and_nothing_when_idle():
+    worth = machine_prices([(50, 1 / 3, 3.0), (0, 1 / 10, 10.0), (0, 1 / 10, 10.0)], 5.0, 60)
+    assert worth.tolist() == pytest.approx([0.4, 0.3, 0.2, 0.1, *[0.0] * 46, 0.2])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kvcore.cost import CostFunction
 from kvcore.instance import Instance
+from solvers.search.rules import ample_budgets
 
 MOST_REQUESTS = 30_000
 """Counts are kept in 16 bits."""
@@ -126,17 +127,9 @@ def _applies(instance: Instance, objective: str) -> bool:
         and not machine.partial
         and machine.host_memory == 0
         and (machine.batch_requests is None or machine.batch_requests >= len(requests))
-        and _ample(instance)
+        and ample_budgets(instance)
         and _linear(instance)
     )
-
-
-def _ample(instance: Instance) -> bool:
-    """Whether no batch can exhaust the token budgets: what works is resident, and memory is no larger than they are."""
-    machine = instance.machine
-    most = sum(request.peak for request in instance.requests)
-    most = most if machine.memory is None else min(most, machine.memory)
-    return all(budget is None or budget >= most for budget in (machine.batch_tokens, machine.prefill_limit))
 
 
 def _linear(instance: Instance) -> bool:
