@@ -52,7 +52,6 @@ class Pass:
         self.cut = NEVER
         """The least f of what was cut."""
         self.layers: list[States] = []
-        self.expanded = 0
         self.done = False
         self.value = NEVER
         """Cost of the cheapest path to the end that was found."""
@@ -97,7 +96,6 @@ class Pass:
             self.check()
             chunk = layer.take(slice(first, first + CHUNK))
             chunk.parent = np.arange(first, first + len(chunk))
-            self.expanded += len(chunk)
             parts.append(self._different(self._batch(chunk, stages)))
         return self._narrow(self._different(States.join(parts)), self.to_go.ends[to_go - 1])
 

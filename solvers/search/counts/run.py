@@ -53,7 +53,6 @@ class CountSearch:
         self.report = check
         self.candidates: dict[int, Candidate] = {}
         self.current: Pass | None = None
-        self.expanded = 0
 
     def run(self) -> None:
         """Search until no number of batches is left that may be better, or can be looked at more closely."""
@@ -131,7 +130,6 @@ class CountSearch:
         schedule = None if path is None else schedule_of(one, path)
         if schedule is not None:
             self.best = min(self.best, self.hold(schedule))
-        self.expanded += one.expanded
         self.current = None
         candidate.passes += 1
         candidate.bound = max(candidate.bound, one.bound + fixed)
