@@ -21,7 +21,7 @@ from formulations.batch_moves import BatchMoves
 from formulations.batch_objective import BatchObjective
 from formulations.batch_start import BatchStart
 from formulations.batch_variables import BatchVariables, Rows
-from formulations.timing import end_at, start_early
+from formulations.timing import end_at, objective_bound, start_early
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import OBJECTIVES, Value
@@ -376,8 +376,9 @@ class BatchBigM(BatchVariables):
     # --- results -------------------------------------------------------------------------------------------------
 
     def objective_bound(self, dual_bound: float) -> Value:
-        """Turn a solver's dual bound into the objective's unit, rounded up (see `BatchObjective.bound`)."""
-        return self.objective.bound(dual_bound)
+        """Turn a solver's dual bound into the objective's unit, rounded up (`timing.objective_bound`)."""
+        units = 1 if self.objective_name == "late-requests" else self.scale
+        return objective_bound(dual_bound, units, self.objective.denominator)
 
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 
 from formulations.chains import least_work
 from kvcore.instance import Instance
+from kvcore.metrics import Value
 from kvcore.referee import Execution, verify_schedule
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import RequestState
@@ -30,6 +32,15 @@ def time_scale(instance: Instance) -> int:
     """Return the ticks in the model's unit of time: a power of ten where batches last a thousand ticks or more."""
     step = least_work(instance)
     return 10 ** int(math.log10(step)) if step >= 1000 else 1
+
+
+def objective_bound(dual_bound: float, units: int, denominator: int) -> Value:
+    """Turn a solver's dual bound into the objective's unit, rounded up because objectives are integers in it.
+
+    A millionth (and a millionth of the model's unit, of `units`) is taken off first, the solvers' tolerance.
+    """
+    bound = math.ceil((dual_bound - 1e-6 * (1 + abs(dual_bound))) * units)
+    return bound if denominator == 1 else Fraction(bound, denominator)
 
 
 def batches_of(done: Iterable[tuple[str, Iterable[Event]]]) -> tuple[list[int], list[Batch]]:

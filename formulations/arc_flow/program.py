@@ -6,10 +6,8 @@ Each constraint is a method; its name is the constraint's name in the model and 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import pyomo.environ as pyo
@@ -19,6 +17,7 @@ from formulations.arc_flow.flows import Amount, Flows, Rows, Term
 from formulations.arc_flow.graph import SINK
 from formulations.arc_flow.read import read_schedule
 from formulations.arc_flow.start import Start
+from formulations.timing import objective_bound
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import OBJECTIVES, Value
@@ -172,12 +171,8 @@ class ArcFlow(Flows):
     # --- results -------------------------------------------------------------------------------------------------
 
     def objective_bound(self, dual_bound: float) -> Value:
-        """Turn a solver's dual bound into the objective's unit, rounded up because objectives are integers in it.
-
-        A millionth (and a millionth of the model's unit) is taken off first, the solvers' tolerance.
-        """
-        bound = math.ceil((dual_bound - 1e-6 * (1 + abs(dual_bound))) * self.scale)
-        return bound if self.denominator == 1 else Fraction(bound, self.denominator)
+        """Turn a solver's dual bound into the objective's unit, rounded up (`timing.objective_bound`)."""
+        return objective_bound(dual_bound, self.scale, self.denominator)
 
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.

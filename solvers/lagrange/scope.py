@@ -5,8 +5,8 @@ kind takes of a resource in a slot.
 
 * A path of one request costs at most `PATH` units: it is its rate times at most 3 T ticks (T slots, and after them
   twice what it takes alone), and `too_large` refuses what exceeds `PATH`. The prices that it pays are at most `PATH`
-  more: a price is never above `PATH` / (5 T u) (`Network.dearest`; any price gives a valid bound). So a path costs at
-  most 2^43.
+  more: a price is never above `PATH` / (5 T u) (`PathNetwork.dearest`; any price gives a valid bound). So a path costs
+  at most 2^43.
 * There are at most 2^13 requests, so that the sum of their paths is at most 2^56. So is what all there is costs at
   these prices: a limit counts as no more than all requests take together, at most 2^13 u in each of T slots.
 * A cutoff is at most `FAR`, 2^60. No sum has more than two terms of that size, so all stay below 2^62.

@@ -15,7 +15,7 @@ import numpy as np
 from bounds.ascent import Floats, ascend
 from solvers.lagrange.arcs import DEVICE, SLOT, STARTS, TAIL, Arcs, Selection, can_exceed, relax, within, workspace
 from solvers.lagrange.kernels import Array
-from solvers.lagrange.network import Network
+from solvers.lagrange.network import PathNetwork
 from solvers.lagrange.packing import UNLIMITED, Packing
 from solvers.lagrange.scope import UNIT
 
@@ -46,7 +46,7 @@ class Tree:
     their bound stays.
     """
 
-    def __init__(self, network: Network, arcs: Arcs, prices: Array, cutoff: int) -> None:
+    def __init__(self, network: PathNetwork, arcs: Arcs, prices: Array, cutoff: int) -> None:
         self.network, self.arcs, self.cutoff = network, arcs, cutoff
         self.floor: int | None = None
         self.nodes = 0

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running
+from solvers.search.by_row import repeated
 from solvers.start_time.problem import Array, Problem
 
 Rows = npt.NDArray[np.int32]
@@ -31,13 +32,11 @@ class Layer:
     def arcs_of(self, nodes: Array) -> tuple[Array, Array]:
         """Return all arcs of these nodes, node by node: the place of the node in `nodes`, and the arc."""
         first = np.append(self.first, len(self.head))
-        degree = first[nodes + 1] - first[nodes]
-        place = np.repeat(np.arange(len(nodes)), degree)
-        within = np.arange(len(place)) - np.repeat(np.cumsum(degree) - degree, degree)
+        place, within = repeated(first[nodes + 1] - first[nodes])
         return place, first[nodes][place] + within
 
 
-class Network:
+class ConfigurationNetwork:
     """Layers for ticks 0 to `ticks` - 1.
 
     A path from the empty configuration to the empty one is a schedule in which every limit is kept, but requests may
@@ -89,7 +88,7 @@ class Network:
             node = int(layer.head[arc])
         return starts
 
-    def pruned(self, cost: Array, values: list[Array], cutoff: int) -> tuple[Network, list[Array]] | None:
+    def pruned(self, cost: Array, values: list[Array], cutoff: int) -> tuple[ConfigurationNetwork, list[Array]] | None:
         """Return the network of the arcs on paths that cost at most `cutoff`, or None if there is no such path.
 
         `values` are the distances under `cost`; those of the new network are returned with it. Only arcs of
@@ -115,8 +114,8 @@ class Network:
         """Return how many arcs there are."""
         return sum(len(layer.head) for layer in self.layers)
 
-    def _smaller(self, tails: list[Array], arcs: list[tuple[Array, Array]], heads: list[Array]) -> Network:
-        small = object.__new__(Network)
+    def _smaller(self, tails: list[Array], arcs: list[tuple[Array, Array]], heads: list[Array]) -> ConfigurationNetwork:
+        small = object.__new__(ConfigurationNetwork)
         used = np.unique(np.concatenate([layer.new[arc] for layer, (_, arc) in zip(self.layers, arcs, strict=True)]))
         small.starts = self.starts[used]
         small.layers = [

@@ -14,7 +14,7 @@ from kvcore.result import BoundKind
 from solvers.highs import version
 from solvers.start_time.lists import by_area, list_schedule
 from solvers.start_time.multipliers import Multipliers, Priced
-from solvers.start_time.network import FAR, Network
+from solvers.start_time.network import FAR, ConfigurationNetwork
 from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array, Jobs, Problem
 from solvers.start_time.program import Relaxation, close, relax
@@ -173,12 +173,12 @@ class StartTimeSolver:
         spare = max(kind.release + (self.value - self.least) // kind.rate + kind.length for kind in kinds)
         return min(spare, max(kind.release for kind in kinds) + sum(kind.count * kind.length for kind in kinds))
 
-    def _network(self, relaxation: Relaxation, columns: Columns) -> Network:
+    def _network(self, relaxation: Relaxation, columns: Columns) -> ConfigurationNetwork:
         ticks = int(columns.end[relaxation.alive].max())
         most = min(self.most_bytes // 4 // (ticks + 60), self.most_configurations)
-        return Network(self.problem, ticks, most)
+        return ConfigurationNetwork(self.problem, ticks, most)
 
-    def _search(self, network: Network, relaxation: Relaxation, columns: Columns) -> Stop:
+    def _search(self, network: ConfigurationNetwork, relaxation: Relaxation, columns: Columns) -> Stop:
         columns, alive = _shortened(columns, relaxation, len(network.layers))
         multipliers = Multipliers(columns, alive)
         priced = multipliers.price(network, relaxation.prices.assign)
@@ -211,13 +211,13 @@ class StartTimeSolver:
                 return "proved"
         return "memory limit"
 
-    def _pruned(self, network: Network, priced: Priced, most: int) -> tuple[Network, Priced]:
+    def _pruned(self, network: ConfigurationNetwork, priced: Priced, most: int) -> tuple[ConfigurationNetwork, Priced]:
         """Return what is left of a network of paths with a bound of at most `most` (scaled; there are some)."""
         pruned = network.pruned(priced.cost, priced.values, most - priced.offset)
         assert pruned is not None  # the cheapest path is one
         return pruned[0], replace(priced, values=pruned[1])
 
-    def _pass(self, network: Network, priced: Priced, width: int) -> int:
+    def _pass(self, network: ConfigurationNetwork, priced: Priced, width: int) -> int:
         """Search with at most `width` states a layer; return a bound on what is better than the best schedule."""
         search = StateSearch(network, self.problem.counts, priced.cost, priced.values, self.most_bytes // 4)
         passed = search.run((self.value - 1) * SCALE - priced.offset, width, self.deadline)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solvers.search.by_row import ByRow
-from solvers.start_time.network import FAR, Network
+from solvers.start_time.network import FAR, ConfigurationNetwork
 from solvers.start_time.problem import Array
 
 Words = npt.NDArray[np.uint64]
@@ -89,7 +89,9 @@ class Interrupted(Exception):
 class StateSearch:
     """Searches forward through a network; `values` are its distances under `cost`, a bound on what follows."""
 
-    def __init__(self, network: Network, counts: Array, cost: Array, values: list[Array], most_bytes: int) -> None:
+    def __init__(
+        self, network: ConfigurationNetwork, counts: Array, cost: Array, values: list[Array], most_bytes: int
+    ) -> None:
         self.network, self.values = network, values
         self.cost = network.set_costs(cost)
         self.fields = Fields(counts, network.starts)

@@ -5,7 +5,7 @@ import pytest
 
 import solvers
 from bounds.bundle import Bundle, Evaluation, maximise
-from bounds.configurations import Network, Stage, WindowPricing, proofs, propose_configurations
+from bounds.configurations import CheapestPaths, Stage, WindowPricing, proofs, propose_configurations
 from bounds.task import Task
 from kvcore.certificates import certify, verify_certificate
 from kvcore.certificates.budget import Budget
@@ -53,7 +53,7 @@ def test_the_network_in_floating_point_equals_the_checkers():
         instance = rigid(seed, requests=(3, 5))
         kinds = kinds_of(instance, FLOW)
         running = Running(kinds, memory_of(instance, kinds), 10_000, Budget())
-        network = Network(running, 30)
+        network = CheapestPaths(running, 30)
         for _ in range(5):
             price = draw.integers(-9, 5, (30, len(kinds)))
             least, started = network.cheapest(price.astype(float))

@@ -17,7 +17,7 @@ from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
 from kvcore.rigid import OBJECTIVES, kinds_of, memory_of
 from solvers.start_time.multipliers import Multipliers
-from solvers.start_time.network import Network
+from solvers.start_time.network import ConfigurationNetwork
 from solvers.start_time.prices import SCALE, Columns
 from solvers.start_time.problem import Problem
 from tests.solvers.test_start_time import RIGID, rigid, running_sets
@@ -63,7 +63,7 @@ def test_it_equals_the_solvers_network():
         instance = rigid(seed, requests=(2, 4), budgets=False)
         problem = Problem(instance, objective)
         columns = Columns(problem, 40)
-        network = Network(problem, 40, 100_000)
+        network = ConfigurationNetwork(problem, 40, 100_000)
         multipliers = Multipliers(columns, columns.possible)
         for _ in range(5):
             assign = draw.integers(-SCALE, 30 * SCALE, len(problem.kinds))

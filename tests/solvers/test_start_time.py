@@ -16,7 +16,7 @@ from solvers.start_time import why_not_rigid
 from solvers.start_time.cliques import violated_cliques
 from solvers.start_time.lists import by_area
 from solvers.start_time.multipliers import Multipliers
-from solvers.start_time.network import FAR, Network
+from solvers.start_time.network import FAR, ConfigurationNetwork
 from solvers.start_time.prices import SCALE, Columns, RowPrices
 from solvers.start_time.problem import Problem
 from solvers.start_time.program import relax
@@ -261,7 +261,7 @@ def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
     draw = np.random.default_rng(2)
     for problem, ticks in small_problems(10):
         columns = Columns(problem, ticks)
-        network = Network(problem, ticks, 10_000)
+        network = ConfigurationNetwork(problem, ticks, 10_000)
         best = optimum(problem, ticks)
         alive = np.ones(len(columns), np.bool_)
         cliques = violated_cliques(columns, np.full(len(columns), 0.4), np.zeros(len(columns)), alive)
@@ -294,7 +294,7 @@ def test_no_path_bounds_more_than_the_optimum_and_pruning_keeps_it():
     draw = np.random.default_rng(1)
     for problem, ticks in small_problems(20):
         columns = Columns(problem, ticks)
-        network = Network(problem, ticks, 10_000)
+        network = ConfigurationNetwork(problem, ticks, 10_000)
         best = optimum(problem, ticks)
         multipliers = Multipliers(columns, np.ones(len(columns), np.bool_))
         for _ in range(8):
@@ -325,9 +325,9 @@ def value(problem, jobs):
 def test_configurations_are_those_that_can_run_at_once():
     for problem, _ in small_problems(30):
         least = sum(1 for _ in running_sets(problem))
-        assert Network(problem, 1, 10_000).arcs() == least
+        assert ConfigurationNetwork(problem, 1, 10_000).arcs() == least
         with pytest.raises(TooMany):
-            Network(problem, 1, min(least - 1, 20) if least > 1 else 0)
+            ConfigurationNetwork(problem, 1, min(least - 1, 20) if least > 1 else 0)
 
 
 def running_sets(problem):
@@ -383,7 +383,7 @@ def test_lists_keep_the_limits():
 def test_a_pass_stops_at_its_limits():
     problem = Problem(builtin_instance("hindsight:n=6,M=12,seed=1"), FLOW)
     columns = Columns(problem, 30)
-    network = Network(problem, 30, 100_000)
+    network = ConfigurationNetwork(problem, 30, 100_000)
     priced = Multipliers(columns, np.ones(len(columns), np.bool_)).price(network, np.zeros(len(problem.kinds), int))
     search = StateSearch(network, problem.counts, priced.cost, priced.values, 0)
     with pytest.raises(Interrupted) as stopped:

@@ -83,9 +83,6 @@ class Model:
     @property
     def alone(self) -> int:
         """What the steps of all requests cost at least: each refilled once, and no more."""
-        cheapest: dict[Progress, int] = {}
-        for point in sorted({*self.pools, *self.slots}):
-            cheapest[point] = 0
         pull = {self.pools[s.out_of]: s for s in self.steps if s.out_of >= 0}
         move = {self.slots[s.takes]: s for s in self.steps if s.takes >= 0 and s.gives >= 0}
         total = 0

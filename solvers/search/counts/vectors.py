@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
-import numpy.typing as npt
 
+from solvers.search.by_row import Array, repeated
 from solvers.search.counts.model import Model, Operation
-
-Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -93,8 +91,7 @@ def fitting_vectors(model: Model, most: int) -> Vectors | None:
         many = free // size + 1
         if int(many.sum()) > most:
             return None
-        origin = np.repeat(np.arange(len(many)), many)
-        taken = np.arange(len(origin)) - np.repeat(np.cumsum(many) - many, many)
+        origin, taken = repeated(many)
         counts = np.column_stack([counts[origin], taken])
         free = free[origin] - size * taken
     return Vectors(model, counts)
