@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import chain, repeat
 
 from formulations.chains import least_work
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.referee import Execution, verify_schedule
 from kvcore.schedule import Batch, Schedule
-from kvcore.state import RequestState
 from kvcore.trace import Trace
 
 MOVES = ("drop", "swap_out", "swap_in")
@@ -82,15 +82,10 @@ def start_early(instance: Instance, batches: Iterable[Batch], earliest: Sequence
     """
     execution = Execution(instance)
     started: list[Batch] = []
-    for batch, least in _with_starts(batches, earliest):
+    for batch, least in zip(batches, chain(earliest, repeat(0)), strict=False):
         started.append(batch.model_copy(update={"start": max(least, *_waits(execution, batch))}))
         execution.execute(started[-1])
     return verify_schedule(instance, Schedule(instance_sha256=instance.sha256, batches=tuple(started)))
-
-
-def _with_starts(batches: Iterable[Batch], earliest: Sequence[int]) -> Iterator[tuple[Batch, int]]:
-    for j, batch in enumerate(batches):
-        yield batch, earliest[j] if earliest else 0
 
 
 def _waits(execution: Execution, batch: Batch) -> Iterator[int]:
@@ -107,10 +102,7 @@ def _waits(execution: Execution, batch: Batch) -> Iterator[int]:
             yield state.call.end
     for kind, moved in (("drop", batch.drop), ("swap_out", batch.swap_out)):
         for state in (execution.states[id] for id in moved):
-            if state.call is not None and not _any_time(execution, state, kind):
+            if state.call is None or state.handling == "free":
+                continue
+            if not (execution.in_ordered_batch(state) and ORDERED.get(state.handling) == kind):
                 yield state.call.end
-
-
-def _any_time(execution: Execution, state: RequestState, kind: str) -> bool:
-    ordered = execution.in_ordered_batch(state) and ORDERED.get(state.handling) == kind
-    return state.handling == "free" or ordered

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -163,6 +163,14 @@ class Flows:
         return LinearExpression(
             linear_coefs=[n for n, _ in terms], linear_vars=[self.x[a] for _, a in terms], constant=0
         )
+
+    def by_class(self, flows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, LinearExpression]]:
+        """Yield for each class its count and the sum of those of these flows (class, index) that are of it."""
+        found: dict[int, list[Term]] = defaultdict(list)
+        for c, a in flows:
+            found[c].append((1, a))
+        for c, terms in found.items():
+            yield self.graphs[c].count, self.sum(terms)
 
     def most(self, terms: list[Term]) -> float:
         """Return what a sum is at most, because a request is in one place at a time."""

@@ -126,13 +126,10 @@ class ArcFlow(Flows):
         """R5 without `hybrid`: decodes of class c <= n_c phase[t], prefills <= n_c (1 - phase[t])."""
         for t in self.model.phase:
             for decode in (True, False):
-                by_class: dict[int, list[Term]] = defaultdict(list)
-                for c, a, action in self.in_layer[t]:
-                    if action.work and action.decode == decode:
-                        by_class[c].append((1, a))
+                which = ((c, a) for c, a, action in self.in_layer[t] if action.work and action.decode == decode)
                 allowed = self.model.phase[t] if decode else 1 - self.model.phase[t]
-                for c, terms in by_class.items():
-                    yield self.sum(terms) <= self.graphs[c].count * allowed
+                for count, flow in self.by_class(which):
+                    yield flow <= count * allowed
 
     def idle(self) -> Rows:
         """A request that must act next waits in idle layers only: waits[t] <= n idle[t], acts[t] <= n (1 - idle[t])."""
@@ -154,12 +151,8 @@ class ArcFlow(Flows):
     def longest(self) -> Rows:
         """tail[v] = 1 if some request has a value of v or more: flows of class c that do <= n_c tail[v]."""
         for v in self.model.tail:
-            by_class: dict[int, list[Term]] = defaultdict(list)
-            for c, a, value in self.completions:
-                if value >= v:
-                    by_class[c].append((1, a))
-            for c, terms in by_class.items():
-                yield self.sum(terms) <= self.graphs[c].count * self.model.tail[v]
+            for count, flow in self.by_class((c, a) for c, a, value in self.completions if value >= v):
+                yield flow <= count * self.model.tail[v]
 
     def _objective(self) -> Any:
         if not self.setting.timed:

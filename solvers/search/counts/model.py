@@ -35,11 +35,6 @@ class Operation:
     out_of: int
     cost: int
 
-    @property
-    def drops(self) -> bool:
-        """Whether KV is dropped."""
-        return self.into >= 0
-
 
 @dataclass(frozen=True)
 class Model:

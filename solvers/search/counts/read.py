@@ -67,7 +67,7 @@ class _Places:
         later: list[tuple[Progress, str]] = []
         for step in (step for step, count in zip(model.steps, times, strict=True) for _ in range(count)):
             point = model.slots[step.takes] if step.takes >= 0 else model.pools[step.out_of]
-            if step.drops:
+            if step.into >= 0:
                 dropped[point].append(self.slots[point].pop())
                 continue
             if step.takes >= 0 or self.pools[point]:
