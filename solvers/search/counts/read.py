@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 
 from kvcore.schedule import Batch, Schedule
+from solvers.search.by_row import Array
 from solvers.search.counts.layers import Pass, States
 from solvers.search.counts.model import Model, Progress
-from solvers.search.counts.vectors import Array
 
 
 def schedule_of(found: Pass, path: list[States]) -> Schedule | None:
