@@ -15,7 +15,7 @@ from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine, Request
 
 if TYPE_CHECKING:
-    from hypotheses.search import Claim
+    from hypotheses.search import Claim, SearchRecord
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 
