@@ -59,9 +59,9 @@ class ConfigurationNetwork:
             fits &= later * running.size[base] + (running.starts @ first)[new] <= limit
         rows = np.flatnonzero(fits)[np.argsort(base[fits], kind="stable")]
         nodes, tail = np.unique(base[rows], return_inverse=True)  # what follows a base that fits does, too
-        tail, head, new = (a.astype(np.int32) for a in (tail, np.searchsorted(nodes, head[rows]), new[rows]))
+        arcs = [array.astype(np.int32) for array in (tail, np.searchsorted(nodes, head[rows]), new[rows])]
         self.starts = running.starts
-        self.layers = [Layer(tail, head, new, np.searchsorted(tail, np.arange(len(nodes))))] * ticks
+        self.layers = [Layer(arcs[0], arcs[1], arcs[2], np.searchsorted(tail, np.arange(len(nodes))))] * ticks
         self.nodes = [len(nodes)] * (ticks + 1)
         self.source = self.sink = running.empty
 

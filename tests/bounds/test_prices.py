@@ -255,7 +255,7 @@ def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
     instance = tiny_instance(1, **PROFILES["calls-fixed"] | PRICEABLE)
     before = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER).bound
     tried = []
-    monkeypatch.setattr("bounds.master.linprog", lambda *a, **k: tried.append(1) or SimpleNamespace(status=4))
+    monkeypatch.setattr("bounds.generate.linprog", lambda *a, **k: tried.append(1) or SimpleNamespace(status=4))
     found = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER)
     assert tried
     assert found.certificate is not None
