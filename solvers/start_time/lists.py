@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from solvers.start_time.prices import Mask
-from solvers.start_time.problem import Jobs, Problem
+from solvers.start_time.problem import Jobs, RigidProblem
 
 
 class Board:
     """What is free of every limit at every tick, and where requests of each kind fit."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RigidProblem) -> None:
         self.kinds = problem.kinds
         self.uses = [uses for _, uses in problem.limits]
         ticks = 2 * sum(kind.count * kind.length for kind in self.kinds) + 100  # more than delays can ever use
@@ -46,7 +46,7 @@ class Board:
         return start
 
 
-def list_schedule(problem: Problem, order: Iterable[int]) -> Jobs:
+def list_schedule(problem: RigidProblem, order: Iterable[int]) -> Jobs:
     """Start requests (given by kind) in this order, each as early as it fits; then move each to the left."""
     board, jobs = Board(problem), []
     for kind, start in sorted([(kind, board.put(kind)) for kind in order], key=lambda job: job[1]):
@@ -55,7 +55,7 @@ def list_schedule(problem: Problem, order: Iterable[int]) -> Jobs:
     return jobs
 
 
-def by_area(problem: Problem) -> Jobs:
+def by_area(problem: RigidProblem) -> Jobs:
     """Return the list schedule in order of block-ticks over rate (smallest volume first)."""
     kinds = problem.kinds
     every = [k for k, kind in enumerate(kinds) for _ in range(kind.count)]

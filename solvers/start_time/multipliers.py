@@ -25,7 +25,7 @@ EVERY = 8
 
 
 @dataclass(frozen=True)
-class Priced:
+class PricedNetwork:
     """A network under the prices `assign` of the rows "each kind starts `count` times".
 
     `cost` is that of each start, `values` the distances, `offset` the sum of the prices, and `bound` the Lagrangian
@@ -55,13 +55,13 @@ class Multipliers:
         cost[columns.start[some], kind] = SCALE * columns.cost[some] - assign[kind]
         return cost
 
-    def price(self, network: ConfigurationNetwork, assign: Array) -> Priced:
+    def price(self, network: ConfigurationNetwork, assign: Array) -> PricedNetwork:
         """Return the network under these prices, none of them beyond `dearest`."""
         most = self.dearest(network)
         assign = np.clip(assign, -most, most)
         cost, offset = self.cost(assign), int(assign @ self.counts)
         values = network.distances(cost)
-        return Priced(assign, cost, values, offset, int(values[0][network.source]) + offset)
+        return PricedNetwork(assign, cost, values, offset, int(values[0][network.source]) + offset)
 
     def dearest(self, network: ConfigurationNetwork) -> int:
         """Return the highest price: all starts of a path, and all requests, pay a quarter of `FAR` at the most.
@@ -78,7 +78,7 @@ class Multipliers:
         target: int,
         deadline: float,
         on_path: Callable[[list[Array]], None],
-    ) -> Priced:
+    ) -> PricedNetwork:
         """Return the best prices found before the bound exceeds `target`, little is promised, or time is over.
 
         `on_path` gets the starts of some cheapest paths, of the last one at least if it is a schedule.

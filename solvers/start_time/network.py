@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running
 from solvers.search.by_row import repeated
-from solvers.start_time.problem import Array, Problem
+from solvers.start_time.problem import Array, RigidProblem
 
 Rows = npt.NDArray[np.int32]
 FAR = 1 << 44
@@ -43,7 +43,7 @@ class ConfigurationNetwork:
     run any number of times. `starts` [sets, kinds] are the sets that arcs name.
     """
 
-    def __init__(self, problem: Problem, ticks: int, most: int) -> None:
+    def __init__(self, problem: RigidProblem, ticks: int, most: int) -> None:
         """Raises InvalidCertificate if there are more than `most` configurations."""
         budgets = [
             (limit, [use[0] for use in uses], max((use[1] for use in uses if len(use) > 1), default=0))

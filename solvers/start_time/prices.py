@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from solvers.start_time.problem import Array, Problem
+from solvers.start_time.problem import Array, RigidProblem
 
 SCALE = 256
 """Prices are whole multiples of 1 / SCALE."""
@@ -30,7 +30,7 @@ class Columns:
     `once`. Those of kind k are first[k] to first[k + 1] - 1.
     """
 
-    def __init__(self, problem: Problem, ticks: int) -> None:
+    def __init__(self, problem: RigidProblem, ticks: int) -> None:
         self.problem, self.ticks, kinds = problem, ticks, problem.kinds
         self.first = np.cumsum([0, *(max(0, ticks - kind.length + 1) for kind in kinds)])
         self.kind: Array = np.repeat(np.arange(len(kinds)), np.diff(self.first))

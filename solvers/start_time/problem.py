@@ -18,7 +18,7 @@ Jobs = list[tuple[int, int]]
 """Pairs (kind, start), one per request; ticks count from the first arrival."""
 
 
-class Problem:
+class RigidProblem:
     """A rigid instance and an objective as kinds of requests and limits per tick."""
 
     def __init__(self, instance: Instance, objective: str) -> None:

@@ -13,10 +13,10 @@ from kvcore.errors import BadInput
 from kvcore.result import BoundKind
 from solvers.highs import version
 from solvers.start_time.lists import by_area, list_schedule
-from solvers.start_time.multipliers import Multipliers, Priced
+from solvers.start_time.multipliers import Multipliers, PricedNetwork
 from solvers.start_time.network import FAR, ConfigurationNetwork
 from solvers.start_time.prices import SCALE, Columns, Mask
-from solvers.start_time.problem import Array, Jobs, Problem
+from solvers.start_time.problem import Array, Jobs, RigidProblem
 from solvers.start_time.program import Relaxation, close, relax
 from solvers.start_time.states import Interrupted, StateSearch
 from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
@@ -64,7 +64,7 @@ class StartTimeSolver:
 
     def __init__(self, task: Task, send: Send, most_configurations: int = MOST_CONFIGURATIONS) -> None:
         self.task, self.send, self.most_configurations = task, send, most_configurations
-        self.problem = Problem(task.instance, task.objective)
+        self.problem = RigidProblem(task.instance, task.objective)
         self.deadline = time.monotonic() + task.time_limit
         self.most_bytes = task.memory_limit * 2**20
         self.certificate: Certificate | None = None
@@ -211,13 +211,15 @@ class StartTimeSolver:
                 return "proved"
         return "memory limit"
 
-    def _pruned(self, network: ConfigurationNetwork, priced: Priced, most: int) -> tuple[ConfigurationNetwork, Priced]:
+    def _pruned(
+        self, network: ConfigurationNetwork, priced: PricedNetwork, most: int
+    ) -> tuple[ConfigurationNetwork, PricedNetwork]:
         """Return what is left of a network of paths with a bound of at most `most` (scaled; there are some)."""
         pruned = network.pruned(priced.cost, priced.values, most - priced.offset)
         assert pruned is not None  # the cheapest path is one
         return pruned[0], replace(priced, values=pruned[1])
 
-    def _pass(self, network: ConfigurationNetwork, priced: Priced, width: int) -> int:
+    def _pass(self, network: ConfigurationNetwork, priced: PricedNetwork, width: int) -> int:
         """Search with at most `width` states a layer; return a bound on what is better than the best schedule."""
         search = StateSearch(network, self.problem.counts, priced.cost, priced.values, self.most_bytes // 4)
         passed = search.run((self.value - 1) * SCALE - priced.offset, width, self.deadline)

@@ -18,7 +18,7 @@ from solvers.start_time.lists import by_area
 from solvers.start_time.multipliers import Multipliers
 from solvers.start_time.network import FAR, ConfigurationNetwork
 from solvers.start_time.prices import SCALE, Columns, RowPrices
-from solvers.start_time.problem import Problem
+from solvers.start_time.problem import RigidProblem
 from solvers.start_time.program import relax
 from solvers.start_time.solve import StartTimeSolver
 from solvers.start_time.states import Fields, Interrupted, StateSearch
@@ -109,7 +109,7 @@ def fits(problem, jobs, ticks):
 
 def small_problems(number, **options):
     for seed in range(number):
-        problem = Problem(rigid(seed, requests=(2, 3), decode=3, **options), OBJECTIVES[seed % 3])
+        problem = RigidProblem(rigid(seed, requests=(2, 3), decode=3, **options), OBJECTIVES[seed % 3])
         yield problem, min(9, sum(kind.count * kind.length for kind in problem.kinds))
 
 
@@ -374,14 +374,14 @@ def test_fields_count_down_and_never_below_zero():
 
 def test_lists_keep_the_limits():
     for seed in range(8):
-        problem = Problem(rigid(seed, requests=(3, 6)), FLOW)
+        problem = RigidProblem(rigid(seed, requests=(3, 6)), FLOW)
         jobs = by_area(problem)
         trace = verify_schedule(problem.instance, problem.schedule(jobs))
         assert objective_value(trace, FLOW) == problem.value(jobs)
 
 
 def test_a_pass_stops_at_its_limits():
-    problem = Problem(builtin_instance("hindsight:n=6,M=12,seed=1"), FLOW)
+    problem = RigidProblem(builtin_instance("hindsight:n=6,M=12,seed=1"), FLOW)
     columns = Columns(problem, 30)
     network = ConfigurationNetwork(problem, 30, 100_000)
     priced = Multipliers(columns, np.ones(len(columns), np.bool_)).price(network, np.zeros(len(problem.kinds), int))
