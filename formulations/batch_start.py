@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyomo.environ as pyo
@@ -56,7 +57,7 @@ class BatchStart:
 
     def __init__(self, program: BatchVariables, moves: BatchMoves, objective: BatchObjective, trace: Trace) -> None:
         self.program, self.moves, self.objective = program, moves, objective
-        self.model, self.trace = program.model, trace
+        self.trace, self._fill = trace, partial(fill, program.model)
         self.place = self._places()
         self.fits = all(place in program.batches for place in self.place)
         if self.fits:
@@ -130,10 +131,7 @@ class BatchStart:
         self._set_moves()
         self._set_clock()
         self._set_cost()
-        return next(broken(self.model), None) is None
-
-    def _fill(self, name: str, value: Callable[..., float]) -> None:
-        fill(self.model, name, value)
+        return next(broken(self.program.model), None) is None
 
     def _used(self, j: int) -> bool:
         """Whether a batch has work or a transfer; where slots may idle, swaps that calls order do not count."""

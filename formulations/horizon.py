@@ -78,7 +78,7 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
         rest = sum(most_work(chain) - (chain.request.prompt if machine.chunked else 1) for chain in all_chains)
         how = f"after it at most {rest} pieces of work are possible, and batches that only transfer can be merged"
     elif machine.chunked or machine.prefill_limit is None or most <= machine.prefill_limit:
-        rest = 1 + sum(alone_after_first_token(chain) for chain in all_chains)
+        rest = 1 + sum(chunks(machine, c.request.peak) + sum(c.steps[2:]) for c in all_chains if c.outputs > 1)
         how = f"after it the requests can be completed one after another in {rest} batches"
     else:
         return None
@@ -91,11 +91,6 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
 def most_work(chain: Chain) -> int:
     """Return the most pieces of work of one request on a machine without `evict`."""
     return chain.most_tokens if chain.machine.chunked else chain.outputs
-
-
-def alone_after_first_token(chain: Chain) -> int:
-    """Return the batches that suffice to complete a request alone, its KV dropped after its first token."""
-    return 0 if chain.outputs == 1 else chunks(chain.machine, chain.request.peak) + sum(chain.steps[2:])
 
 
 def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:

@@ -15,7 +15,7 @@ from solvers.highs import version
 from solvers.start_time.lists import by_area, list_schedule
 from solvers.start_time.multipliers import Multipliers, PricedNetwork
 from solvers.start_time.network import FAR, ConfigurationNetwork
-from solvers.start_time.prices import SCALE, Columns, Mask
+from solvers.start_time.prices import SCALE, Columns
 from solvers.start_time.problem import Array, Jobs, RigidProblem
 from solvers.start_time.program import Relaxation, close, relax
 from solvers.start_time.states import Interrupted, StateSearch
@@ -179,8 +179,8 @@ class StartTimeSolver:
         return ConfigurationNetwork(self.problem, ticks, most)
 
     def _search(self, network: ConfigurationNetwork, relaxation: Relaxation, columns: Columns) -> Stop:
-        columns, alive = _shortened(columns, relaxation, len(network.layers))
-        multipliers = Multipliers(columns, alive)
+        short = Columns(self.problem, len(network.layers))  # all that are alive end by then
+        multipliers = Multipliers(short, relaxation.alive[columns.first[short.kind] + short.start])
         priced = multipliers.price(network, relaxation.prices.assign)
         configurations = len(network.layers[0].head)
         large = LARGE
@@ -248,10 +248,3 @@ class StartTimeSolver:
             learn(float(self.value))
             return "proved"
         return "time limit"
-
-
-def _shortened(columns: Columns, relaxation: Relaxation, ticks: int) -> tuple[Columns, Mask]:
-    """Return the columns that end by `ticks` (all that are alive do), and which of them are alive."""
-    short = Columns(columns.problem, ticks)
-    alive = relaxation.alive[columns.first[short.kind] + short.start]
-    return short, alive

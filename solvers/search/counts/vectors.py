@@ -31,7 +31,9 @@ class Vectors:
         self.size: Array = counts @ np.array(model.sizes, np.int64)
         self._number()
         self.lines = tuple(self._line(step) for step in model.steps)
-        self.cleared = self._cleared()
+        rest = counts.copy()
+        rest[:, list(model.ends)] = 0
+        self.cleared = self._find(rest @ self.weights)
         """The vector that is left when those in the ends are gone."""
 
     def __len__(self) -> int:
@@ -76,11 +78,6 @@ class Vectors:
         where = np.nonzero(possible)[0]
         following[where] = self._find(counts[where] @ self.weights + np.int64(shift))
         return Line(following, _levels(following))
-
-    def _cleared(self) -> Array:
-        rest = self.counts.copy()
-        rest[:, list(self.model.ends)] = 0
-        return self._find(rest @ self.weights)
 
 
 def fitting_vectors(model: Model, most: int) -> Vectors | None:
