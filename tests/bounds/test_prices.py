@@ -264,4 +264,4 @@ def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
 
 def test_memory_is_worth_less_as_time_goes_on_and_nothing_when_idle():
     worth = machine_prices([(50, 1 / 3, 3.0), (0, 1 / 10, 10.0), (0, 1 / 10, 10.0)], 5.0, 60)
-    assert worth.tolist() == pytest.approx([0.4, 0.3, 0.2, 0.1, *[0.0] * 46, 0.2])
+    assert worth.tolist() == pytest.approx([0.4, 0.3, 0.2, 0.1, *[0.0] * 46, 1 / 3])
