@@ -30,7 +30,7 @@ def propose_shares(task: Task, memory: bool = True) -> Iterator[Proposal]:
     begun that would not be evaluated by the deadline, but for the first.
     """
     instance, objective = task.instance, task.objective
-    search = _Search(instance, objective, task)
+    search = _SharesSearch(instance, objective, task)
     yield from search.try_all(corners(instance, memory))
     yield from search.try_all(_mixtures(search.tried))
     if objective in SUMS:
@@ -88,7 +88,7 @@ def _mixture(first: Shares, second: Shares, part: int) -> Shares:
     return first.replace(functions=functions, packs=packs, **parts)
 
 
-class _Search:
+class _SharesSearch:
     """What has been tried, until the deadline."""
 
     def __init__(self, instance: Instance, objective: str, task: Task) -> None:

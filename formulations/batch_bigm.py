@@ -21,7 +21,7 @@ from formulations.batch_moves import BatchMoves
 from formulations.batch_objective import BatchObjective
 from formulations.batch_start import BatchStart
 from formulations.batch_variables import BatchVariables, Rows
-from formulations.timing import end_at, start_early
+from formulations.timing import end_at, objective_bound, start_early
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import OBJECTIVES, Value
@@ -345,8 +345,9 @@ class BatchBigM(BatchVariables):
 
     def generation_packing(self) -> Rows:
         """Requests that generate hold their contexts: sum of u(A_q) (y[q,j] - y[q,j-1]) <= used[j], u dual feasible."""
+        tokens = [(i, q, self.machine.blocks(self.chains[i].context[q])) for i in self.requests for q in self.marks(i)]
         for u, j in product(self.packings, self.batches):
-            yield sum(self.makes(i, q, j) * u[q_blocks] for i, q, q_blocks in self._contexts()) <= self.at_work(j)
+            yield sum(self.makes(i, q, j) * u[blocks] for i, q, blocks in tokens) <= self.at_work(j)
 
     def resident_packing(self) -> Rows:
         """A request that lost nothing holds its context: sum of u(A_q) (y[q,j] - y[q+1,j]) - u_max away <= used[j]."""
@@ -360,11 +361,6 @@ class BatchBigM(BatchVariables):
         held = sum((b - a) * self.reached(i, q, j) for q, (a, b) in enumerate(pairwise(sizes), 1) if b > a)
         most = sizes[self.most_generated(i, j)]
         return held - sizes[-1] * self.done(i, j - 1) - most * self.moves.away(i, j)
-
-    def _contexts(self) -> list[tuple[int, int, int]]:
-        """Return request, token, and the blocks of its context, for all tokens."""
-        blocks = self.machine.blocks
-        return [(i, q, blocks(self.chains[i].context[q])) for i in self.requests for q in self.marks(i)]
 
     @cached_property
     def packings(self) -> list[list[float]]:
@@ -391,8 +387,9 @@ class BatchBigM(BatchVariables):
     # --- results -------------------------------------------------------------------------------------------------
 
     def objective_bound(self, dual_bound: float) -> Value:
-        """Turn a solver's dual bound into the objective's unit, rounded up (see `BatchObjective.bound`)."""
-        return self.objective.bound(dual_bound)
+        """Turn a solver's dual bound into the objective's unit, rounded up (`timing.objective_bound`)."""
+        units = 1 if self.objective_name == "late-requests" else self.scale
+        return objective_bound(dual_bound, units, self.objective.denominator)
 
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.

@@ -216,6 +216,8 @@ class BatchClock(ABC):
 
     may_idle = False
     """Whether a batch may be idle that is followed by one that is not."""
+    least = 0
+    """Ticks of a batch at the least, if it has a time (else 0)."""
 
     def __init__(self, program: BatchVariables, batches: int) -> None:
         self.program, self.model, self.batches = program, program.model, batches
@@ -250,18 +252,14 @@ class BatchClock(ABC):
 
     def last_batch(self, i: int, first_token: bool = False) -> int:
         """Return the last batch that can complete request i (or generate its first token) within the upper bound."""
-        return self.batches
-
-    def within(self, i: int, first_token: bool, step: int) -> int:
-        """Return how many batches of `step` ticks fit until request i is done (or has its first token)."""
         program = self.program
-        if program.upper_bound is None:
+        if program.upper_bound is None or not self.least:
             return self.batches
         if first_token:
             latest: list[int] | None = latest_first_tokens(program.instance, program.upper_bound)
         else:
             latest = latest_completions(program.instance, program.objective_name, program.upper_bound)
-        return self.batches if latest is None else min(self.batches, (latest[i] - self.origin) // step)
+        return self.batches if latest is None else min(self.batches, (latest[i] - self.origin) // self.least)
 
     @abstractmethod
     def returned(self, i: int, k: int, j: int) -> Any:

@@ -6,16 +6,16 @@ import threading
 from collections.abc import Generator, Sequence
 from queue import Empty, Queue
 
-from sweeps.cell import Cell, Row
+from sweeps.cell import Cell, CellRow
 from sweeps.worker import Worker
 
 
-def run_locally(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, Row]]:
+def run_locally(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, CellRow]]:
     """Carry out cells in `jobs` processes and yield each with its row as it ends.
 
     Closing the iterator (or an exception where it is used) ends the processes; what they were at has no row.
     """
-    todo, done = Queue[Cell](), Queue[tuple[Cell, Row] | BaseException]()
+    todo, done = Queue[Cell](), Queue[tuple[Cell, CellRow] | BaseException]()
     for cell in cells:
         todo.put(cell)
     workers = [Worker() for _ in range(min(jobs, len(cells)))]
@@ -32,7 +32,7 @@ def run_locally(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, Row]]
             worker.close()
 
 
-def _drain(worker: Worker, todo: Queue[Cell], done: Queue[tuple[Cell, Row] | BaseException]) -> None:
+def _drain(worker: Worker, todo: Queue[Cell], done: Queue[tuple[Cell, CellRow] | BaseException]) -> None:
     """Let a worker do cells until none is left, or it is closed; what it was at then is not reported."""
     try:
         while not worker.closed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.cell import Cell, Row
+from sweeps.cell import Cell, CellRow
 from sweeps.cluster import dask, run_on_cluster
 from sweeps.grid import cells_of
 from sweeps.local import run_locally
@@ -28,7 +28,7 @@ class Sweep:
     cells: int
     run: int
     """Cells that were run now; the others were there."""
-    rows: list[Row] = field(repr=False)
+    rows: list[CellRow] = field(repr=False)
     flat: list[dict[str, Any]] = field(repr=False)
 
     @property

@@ -27,7 +27,7 @@ SUSTAINED = 100  # ms a token
 
 
 @dataclass(frozen=True)
-class Run:
+class PolicyMeasures:
     """What one policy did on one workload."""
 
     latency: float
@@ -163,13 +163,13 @@ def minutes(rate: Fraction) -> int:
     return 30 if rate == MODERATE else 10
 
 
-def run(name: str, rate: Fraction, length: int | None = None) -> Run:
+def run(name: str, rate: Fraction, length: int | None = None) -> PolicyMeasures:
     """Run a policy on the mixture, for so many minutes."""
     return _run(name, rate, length or minutes(rate))
 
 
 @cache
-def _run(name: str, rate: Fraction, length: int) -> Run:
+def _run(name: str, rate: Fraction, length: int) -> PolicyMeasures:
     """Run it once; the trace is not kept."""
     trace = trace_policy(workload(rate, length, SYNC.get(name, "infercept-6b")), get_policy(name))
     report = measures(trace)
@@ -178,7 +178,7 @@ def _run(name: str, rate: Fraction, length: int) -> Run:
     held = report["makespan"] * GPT_J_6B.blocks(GPT_J_6B.memory or 0) * GPT_J_6B.block
     moved = report["tokens_swapped_out"] + report["tokens_swapped_in"]
     busy = report["busy-time"]
-    return Run(
+    return PolicyMeasures(
         latency=float(median(latencies) * tick * 1000),
         finished=float(len(latencies) / (report["makespan"] * tick)),
         waste=report["waste"]["total"] / held,

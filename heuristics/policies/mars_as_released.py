@@ -11,7 +11,7 @@ from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Entry, Unified
 from heuristics.engine.view import View
 from heuristics.policies.next_call import NextCall, next_call
-from heuristics.policies.score_queue import BATCH, BLOCK, Row, ScoreQueue
+from heuristics.policies.score_queue import BATCH, BLOCK, ScoreQueue, ScoreTerms
 from heuristics.policies.starvation import StarvationTimers
 
 UNIT = Fraction(1, 10**7)
@@ -204,7 +204,9 @@ def _blocks(tokens: int) -> int:
     return -(-tokens // BLOCK)
 
 
-def _row(job: Job, call: NextCall, duration: float, *, recompute: bool) -> Row:
+def _row(job: Job, call: NextCall, duration: float, *, recompute: bool) -> ScoreTerms:
     """Return what the score of a request is made of, for a call of `duration` times 100 ns."""
     before, after = _blocks(job.prompt + job.remaining), _blocks(job.remaining + call.returns)
-    return Row(before, before + after, 0.0) if recompute else Row(before, after, before * BLOCK * duration)
+    return (
+        ScoreTerms(before, before + after, 0.0) if recompute else ScoreTerms(before, after, before * BLOCK * duration)
+    )

@@ -15,7 +15,7 @@ from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance, Machine, Request
 
 if TYPE_CHECKING:
-    from hypotheses.search import Claim, Search
+    from hypotheses.search import Claim, SearchRecord
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 
@@ -75,7 +75,7 @@ def switches_of(text: str) -> dict[str, bool]:
     return {name: name in names for name in SWITCHES}
 
 
-def _progress(policy: str, seen: Search) -> str:
+def _progress(policy: str, seen: SearchRecord) -> str:
     best = "none yet" if seen.claim is None else in_words(seen.claim)
     return f"searching against {policy}: {best}, {seen.looked} instances (Ctrl-C keeps the worst)"
 
@@ -88,7 +88,7 @@ def in_words(claim: Claim) -> str:
     return f"ratio at least {claim.at_least} = {float(claim.at_least):.4g}{most}"
 
 
-def _report(family: dict[str, Any], seen: Search, out: str | None, json: str | None) -> int:
+def _report(family: dict[str, Any], seen: SearchRecord, out: str | None, json: str | None) -> int:
     """Write and print what was found; return the exit code."""
     interrupted = seen.stopped == "interrupted"
     if seen.claim is None and not interrupted:
@@ -110,7 +110,7 @@ def named(claim: Claim) -> Instance:
     return claim.instance.replace(name=f"worst of {claim.policy}, {claim.objective}")
 
 
-def _show(seen: Search, console: Console) -> None:
+def _show(seen: SearchRecord, console: Console) -> None:
     """Print the worst instance and what is known of the rest."""
     if seen.claim is not None:
         claim = seen.claim

@@ -29,7 +29,7 @@ MOST_PIECES = 300_000
 RESOURCES = ("memory", "packing", "tokens", "prefill_tokens", "requests")
 """What the fixed part of a batch can be shared by."""
 
-Part = Annotated[int, Field(ge=0, le=UNIT)]
+Proportion = Annotated[int, Field(ge=0, le=UNIT)]
 Tick = Annotated[int, Field(ge=0, le=LIMIT)]
 
 
@@ -46,14 +46,14 @@ class Shares(Proof):
     """
 
     kind: Literal["shares"] = "shares"
-    functions: Annotated[tuple[Part, ...], Field(min_length=1, max_length=1000)]
-    memory: Part = 0
-    tokens: Part = 0
-    prefill_tokens: Part = 0
-    requests: Part = 0
-    packing: Part = 0
+    functions: Annotated[tuple[Proportion, ...], Field(min_length=1, max_length=1000)]
+    memory: Proportion = 0
+    tokens: Proportion = 0
+    prefill_tokens: Proportion = 0
+    requests: Proportion = 0
+    packing: Proportion = 0
     packs: Annotated[int, Field(ge=1, le=1000)] = 1
-    alone: Annotated[tuple[Part, ...], Field(max_length=1_000_000)] = ()
+    alone: Annotated[tuple[Proportion, ...], Field(max_length=1_000_000)] = ()
     windows: Annotated[tuple[tuple[Tick, Tick], ...], Field(max_length=100_000)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:

@@ -18,7 +18,7 @@ import pytest
 
 from docs.make import FOLDER, hooks, measured, texts
 from docs.make.pictures import MATPLOTLIB, PICTURES
-from docs.make.reference import PROGRAMS, Part, constraints, reference_page
+from docs.make.reference import PROGRAMS, ConstraintClass, constraints, reference_page
 from formulations import make
 from workloads.builtin import builtin_instance
 
@@ -109,7 +109,7 @@ def write_class(folder: Path, docstring: str) -> None:
 
 def test_a_row_leads_to_its_method(tmp_path: Path) -> None:
     write_class(tmp_path, "'''(1), R3: x = 1.'''")
-    late, early = constraints(tmp_path, Part("small.py", "Small", "heading"))
+    late, early = constraints(tmp_path, ConstraintClass("small.py", "Small", "heading"))
     assert (late.name, late.line, late.rules, late.equations) == ("late", 8, ["R2"], [])
     assert (early.name, early.line, early.rules, early.equations) == ("early", 5, ["R3"], ["(1)"])
 
@@ -117,7 +117,7 @@ def test_a_row_leads_to_its_method(tmp_path: Path) -> None:
 def test_a_constraint_without_docstring_is_an_error(tmp_path: Path) -> None:
     write_class(tmp_path, "pass")
     with pytest.raises(ValueError, match=r"formulations/small\.py: Small\.early is a constraint and has no docstring"):
-        constraints(tmp_path, Part("small.py", "Small", "heading"))
+        constraints(tmp_path, ConstraintClass("small.py", "Small", "heading"))
 
 
 def test_links_of_the_reference_lead_to_definitions() -> None:
