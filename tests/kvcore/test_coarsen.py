@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heuristics import PolicyError, get_policy, run_policy
+from heuristics import PolicyError, Unsuited, get_policy, run_policy
 from kvcore import (
     BadInput,
     Batch,
@@ -32,6 +32,7 @@ from tests.support.projection import project
 from tests.support.random_schedules import random_schedule
 
 POLICY_NAMES = ("fcfs", "sjf", "mars-order")
+EVICTING = ("vllm", "sarathi", "infercept", "mars", "augserve")
 ONE = request("A", 9, 6)
 BOUNDED = ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time")
 
@@ -40,9 +41,9 @@ def some_schedule(draw: random.Random, of: Instance) -> Schedule:
     """A random schedule, which is often serial; or that of a policy, which works in parallel."""
     try:
         if draw.random() < 0.5:
-            return run_policy(of, get_policy(draw.choice(POLICY_NAMES)))
+            return run_policy(of, get_policy(draw.choice(EVICTING if of.machine.evict else POLICY_NAMES)))
         return random_schedule(draw, of)
-    except (PolicyError, AssertionError):  # it deadlocks, or is too long to be drawn
+    except (PolicyError, Unsuited, AssertionError):  # it deadlocks, or is too long to be drawn
         return run_policy(of, get_policy("serial"))
 
 
@@ -56,7 +57,7 @@ def completions(trace: Trace) -> dict[str, int]:
 def random_grid(draw: random.Random, sizes: list[int]) -> dict[str, int]:
     block = draw.choice(sizes)
     slot = draw.choice([block, block, block, 2 * block, max(1, block // 2), block + 1])
-    return {"block_tokens": block, "slot_ticks": slot, "headroom_ticks": draw.choice([0, min(block, slot) // 2])}
+    return {"block_tokens": block, "slot_ticks": slot, "headroom_ticks": draw.choice([0, min(block, slot) // 2, None])}
 
 
 def lifted(seed: int, sizes: list[int]) -> tuple[Instance, Trace, Instance, Trace]:
@@ -175,7 +176,6 @@ def compare_optima(seeds: range, max_states: int) -> int:
         grid = {"block_tokens": draw.choice([2, 3])}
         grid["slot_ticks"] = grid["block_tokens"]
         fine, coarse = fine_for_restrict(draw, grid, [1, 2, 2], [0, 0, 1], 6)
-        fine = fine.replace(machine=fine.machine.replace(evict=False))
         objective = BOUNDED[seed % len(BOUNDED)]
         relaxed = coarsen(fine, direction="relax", **grid)
         exact, below = optimum(fine, objective, max_states), optimum(relaxed, objective, max_states)
@@ -291,7 +291,6 @@ def test_freeing_the_calls_and_coarsening_commute(direction: str) -> None:
     for seed in range(40):
         draw = random.Random(seed)
         fine, _ = fine_for_restrict(draw, {"block_tokens": 3, "slot_ticks": 3}, [1, 2, 3], [0, 1, 2], 9)
-        fine = fine.replace(machine=fine.machine.replace(evict=False))
         grid: dict[str, Any] = {"block_tokens": 3, "slot_ticks": 3, "direction": direction}
         assert coarsen(fine, **grid).with_free_calls() == coarsen(fine.with_free_calls(), **grid)
 
@@ -328,7 +327,6 @@ HINGE = (CostFunction(busy=1, decode_requests=1),)
         (instance(ONE), {"direction": "relax", "headroom_ticks": 1}, "headroom_ticks has no meaning for relax"),
         (instance(ONE, cost=HINGE), {}, r"only instances whose batches all last one tick \(unit cost\)"),
         (instance(ONE.replace(slo=Slo(latency=3))), {}, "request A has SLOs, which have no coarse form"),
-        (instance(ONE, evict=True), {"direction": "relax"}, "relax is not proved for a machine that evicts"),
         (instance(ONE, chunked=False), {}, "restrict is proved only for a machine with chunked"),
         (instance(ONE, hybrid=False), {}, "restrict is proved only for a machine with hybrid"),
         (instance(ONE, pause=False), {}, "restrict is proved only for a machine with pause"),
