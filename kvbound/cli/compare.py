@@ -68,10 +68,9 @@ def compare(
     if optimum is not None:
         against = "optimum" if optimum else None
     names = None if policies == "usual" else policy_names(policies)
-    strict = policies not in ("usual", "all")
     comparison = compare_policies(
         loaded, names, objective, handling, time_limit, threads,
-        against=against, window=stop, strict=strict, watch=SolveProgress,
+        against=against, window=stop, watch=SolveProgress,
     )  # fmt: skip
     if plot is not None:
         comparison.draw(plot)

@@ -13,7 +13,7 @@ from costmodels.fitted import fit
 from costmodels.vidur import read_vidur
 from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.costs import show_cost
-from kvbound.cli.handling import HANDLINGS, with_handling
+from kvbound.cli.handling import CallHandlingOption, with_handling
 from kvbound.cli.setting import Setting, takes_setting
 from kvcore.coarsen import coarsen
 from kvcore.errors import BadInput
@@ -40,7 +40,6 @@ BlockOption = Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="
 SlotOption = Annotated[int | None, typer.Option(min=1, metavar="TICKS", help="coarsen to slots of so many ticks")]
 RoundOption = Annotated[str, typer.Option("--round", metavar="relax|restrict", help="which way coarsening rounds")]
 SeedOption = Annotated[int, typer.Option(min=0, metavar="N", help="of all that is drawn")]
-HandlingOption = Annotated[str, typer.Option(metavar="|".join(HANDLINGS), help="of every call")]
 
 
 @app.command("infercept")
@@ -56,7 +55,7 @@ def infercept(
     minutes: Annotated[
         str | None, typer.Option(metavar="T", help="draw with replacement, for so long (with --rate)")
     ] = None,
-    handling: HandlingOption = "min-waste",
+    handling: CallHandlingOption = None,
     block: BlockOption = None,
     slot: SlotOption = None,
     round_: RoundOption = "restrict",
@@ -104,7 +103,7 @@ def agent_traces(
     drop_too_long: Annotated[
         bool, typer.Option("--drop-too-long", help="leave out requests that exceed the memory, instead of refusing")
     ] = False,
-    handling: HandlingOption = "min-waste",
+    handling: CallHandlingOption = None,
     json: JsonOption = None,
 ) -> None:
     """Read sessions of coding agents: each a request with a call between its rows. `--memory` is required."""

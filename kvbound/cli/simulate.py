@@ -59,7 +59,7 @@ def simulate(
         raise BadInput(f"--schedule takes the schedule of one policy, {len(names)} are run")
     runs, interrupted = simulate_policies(
         loaded, names, objective, handling,
-        window=stop, strict=policy != "all", predictions=predictions, seed=seed, watch=LiveLine,
+        window=stop, strict=len(names) == 1, predictions=predictions, seed=seed, watch=LiveLine,
     )  # fmt: skip
     if schedule is not None and runs and runs[0].schedule is not None:
         write_text(schedule, runs[0].schedule.to_json())
@@ -76,11 +76,12 @@ def show_runs(console: Console, runs: Sequence[Simulation], requests: int) -> No
         (
             row["policy"], row["value"], row["mean"] if few else decimal(row["mean"]),
             in_seconds(row["mean"] if row["mean"] is not None else row["value"], row),
-            *([row.get("error") or _completions(row["completion"]), handling_text(row)] if few else [row.get("error")]),
+            *([_completions(row["completion"])] if few else []),
+            handling_text(row),
         )
         for row in (run.row for run in runs)
     ]  # fmt: skip
-    console.print(table(COLUMNS if few else (*COLUMNS[:4], ""), cells, right=(1, 2, 3)))
+    console.print(table(COLUMNS if few else (*COLUMNS[:4], COLUMNS[-1]), cells, right=(1, 2, 3)))
     measured = [(run.row["policy"], run.row["measures"]) for run in runs if "measures" in run.row]
     if not few and measured:
         for made in (times_table(measured), work_table(measured)):

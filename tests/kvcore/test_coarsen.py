@@ -135,6 +135,27 @@ def test_an_ordered_move_follows_the_call_at_once() -> None:
     assert trace.schedule.batches[trace.requests[0].calls[0].batch + 1].drop == {"A": 4}
 
 
+def test_a_slot_has_room_to_refill_what_was_evicted() -> None:
+    """Of the 8 ticks of a slot one refills, and up to 8 decode, the first of them in the tick that refills."""
+    fine = instance(request("A", 9, 20), request("B", 30, 4), memory=40, batch_tokens=64, evict=True)
+    coarse = coarsen(fine, block_tokens=8, slot_ticks=8, direction="restrict")
+    assert coarse.coarsening.headroom_ticks == 7
+    assert (coarse.machine.evict, coarse.machine.batch_tokens) == (True, 64 // 8)
+    assert (coarse.request("A"), coarse.request("B")) == (request("A", 2, 3), request("B", 5, 1))
+    batches = [batch(0, A=2), batch(1, A=1), batch(2, drop={"A": 3}, B=5), batch(3, A=4)]
+    trace = verify_schedule(fine, lift(schedule(coarse, *batches), fine, coarse))
+    refill = [(trace.batches[step.batch].start, step.tokens, step.recomputed) for step in trace.requests[0].steps[-5:]]
+    assert refill == [(24, 24, 24), (28, 1, 0), (29, 1, 0), (30, 1, 0), (31, 1, 0)]
+
+
+def test_the_room_to_refill_is_what_the_budgets_need() -> None:
+    for tokens, ticks in ((64, 7), (8, 7), (4, 6), (3, 5), (1, 0)):
+        fine = instance(request("A", 9, 20), batch_tokens=tokens, evict=True)
+        coarse = coarsen(fine, block_tokens=8, slot_ticks=8, direction="restrict")
+        assert coarse.coarsening.headroom_ticks == ticks
+        assert coarse.machine.batch_tokens >= 1
+
+
 # --- relax: every fine schedule becomes a coarse one -----------------------------------------------------------------
 
 
@@ -265,6 +286,35 @@ def test_pages_that_are_no_multiple_of_the_block_are_left_out_by_relax() -> None
     for page, coarse_page in ((1, 1), (3, 1), (4, 1), (6, 1), (8, 2)):
         fine = instance(ONE, memory=120, block=page)
         assert coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax").machine.block == coarse_page
+
+
+def test_requests_take_turns_within_a_slot_where_kv_is_evicted() -> None:
+    """Three requests of a slot each, of which two fit, end within one slot and a half: each waits two of six ticks."""
+    requests = [request(id, 8, 4) for id in "ABC"]
+    fine = instance(*requests, memory=22, host_memory=0, batch_tokens=16, evict=True)
+    turns = [batch(0, A=8, B=8), batch(1, A=1, B=1), batch(2, drop={"B": 9}, A=1, C=8), batch(3, A=1, C=1),
+             batch(4, B=10, C=1), batch(5, B=1, C=1)]  # fmt: skip
+    trace = verify_schedule(fine, schedule(fine, *turns))
+    coarse = coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax")
+    assert coarse.machine == Machine(memory=(22 + 16 * 3) // 4, evict=True)
+    assert verify_schedule(coarse, project(trace.schedule, fine, coarse))
+    bound = fine_bound(coarse, "makespan", exhaustive_optimum(coarse, "makespan")[0])
+    assert bound <= objective_value(trace, "makespan") == 6
+    one = coarse.replace(machine=coarse.machine.replace(memory=22 // 4))  # that of one tick proves too much
+    assert fine_bound(one, "makespan", exhaustive_optimum(one, "makespan")[0]) == 8
+
+
+@pytest.mark.parametrize(("changes", "memory"), [
+    ({"host_memory": 6}, (22 + 6 + 16 * 3) // 4), ({"host_memory": None}, None), ({"batch_tokens": None}, None),
+    ({"memory": None}, None),
+])  # fmt: skip
+def test_what_takes_turns_is_on_the_device_on_the_host_or_processed_in_the_slot(changes, memory) -> None:
+    limits = {"memory": 22, "host_memory": 0, "batch_tokens": 16, "evict": True} | changes
+    fine = instance(request("A", 8, (4, 1, 0, "preserve"), 4), **limits)
+    coarse = coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax")
+    assert coarse.machine.memory == memory
+    assert coarse.requests[0].calls[0].handling == "free"
+    assert coarsen(fine, block_tokens=1, slot_ticks=1, direction="relax").machine.memory == limits["memory"]
 
 
 def test_relax_rounds_budgets_up_where_no_segment_is_merged() -> None:

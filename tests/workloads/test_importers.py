@@ -93,7 +93,7 @@ def test_every_field_of_infercept_is_read(file) -> None:
 def test_the_default_machine_holds_one_and_a_half_contexts(file) -> None:
     read = read_infercept(file(TWO))
     assert [request.peak for request in read.requests] == [30, 42]
-    assert read.machine == Machine(memory=63, host_memory=21, batch_tokens=64)
+    assert read.machine == Machine(memory=63, host_memory=21, batch_tokens=64, evict=True)
     other = Machine(memory=50, block=10)
     assert read_infercept(file(TWO), machine=other).machine == other
 
@@ -373,7 +373,11 @@ def test_a_cost_brings_its_tick_and_machine_and_every_key_can_be_changed(file, t
 def test_what_is_not_given_is_as_the_importer_has_it(file, tmp_path: Path) -> None:
     target = tmp_path / "I.json"
     kvbound("import", "infercept", file(TWO), "--host-memory", 30, "--out", target)
-    assert read_instance(target).machine == Machine(memory=63, host_memory=30, batch_tokens=64)
+    assert read_instance(target).machine == Machine(memory=63, host_memory=30, batch_tokens=64, evict=True)
+    assert {call.handling for request in read_instance(target).requests for call in request.calls} == {"free"}
+    kvbound("import", "infercept", file(TWO), "--no-evict", "--out", target)
+    assert not read_instance(target).machine.evict
+    assert not {call.handling for request in read_instance(target).requests for call in request.calls} & {"free"}
     kvbound("import", "azure", file(ARRIVALS), "--cost", "infermax-7b", "--batch-tokens", 16384, "--out", target)
     read = read_instance(target)
     assert (read.machine, read.cost) == (INFERMAX_7B.replace(batch_tokens=16384), infermax_7b())

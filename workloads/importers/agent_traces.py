@@ -20,7 +20,7 @@ from kvcore.instance import Call, Instance, Machine, Request, Segment
 
 COLUMNS = ("trace_id", "agent", "seq", "t_s", "input_tokens", "output_tokens", "api_time_s", "think_time_s")
 TICK = Fraction(1, 40)
-MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512)
+MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512, evict=True)
 """What the command starts from; its memory has to be named."""
 
 

@@ -17,7 +17,7 @@ from kvcore.instance import Instance, Machine, Request, Segment
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 TICK = Fraction(1, 40)
-MACHINE = Machine(memory=118_784, host_memory=0, batch_tokens=512)
+MACHINE = Machine(memory=118_784, host_memory=0, batch_tokens=512, evict=True)
 """KV of Llama-2-7B on an A100 with 80 GB: 29 requests of 4,096 tokens, as Vidur plans it; chunks of 512 tokens."""
 
 TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?(Z|\+00:00)?")
