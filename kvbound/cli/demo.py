@@ -26,7 +26,7 @@ def demo(
     out: Annotated[str, typer.Option(metavar="FOLDER", help="where the pictures go")] = "demo-output",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 20,
 ) -> int:
-    """Compare schedulers with the proved optimum: those of a paper on its worked example, and real ones on real requests."""
+    """Compare schedulers with the proved optimum, on a paper's worked example and on real requests."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
