@@ -24,7 +24,7 @@ COMPARED = {"mars-figure1": FIGURE_1, **{f"infercept-sample:k={k},evict=1": PEOP
 
 def demo(
     out: Annotated[str, typer.Option(metavar="FOLDER", help="where the pictures go")] = "demo-output",
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 20,
+    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 40,
 ) -> int:
     """Compare schedulers with the proved optimum, on a paper's worked example and on real requests."""
     folder = Path(out)
