@@ -149,11 +149,12 @@ def test_a_slot_has_room_to_refill_what_was_evicted() -> None:
 
 
 def test_the_room_to_refill_is_what_the_budgets_need() -> None:
-    for tokens, ticks in ((64, 7), (8, 7), (4, 6), (3, 5), (1, 0)):
+    for tokens, ticks, decode in ((64, 7, 3), (8, 7, 3), (4, 6, 3), (3, 5, 4), (1, 0, 20)):
         fine = instance(request("A", 9, 20), batch_tokens=tokens, evict=True)
         coarse = coarsen(fine, block_tokens=8, slot_ticks=8, direction="restrict")
         assert coarse.coarsening.headroom_ticks == ticks
         assert coarse.machine.batch_tokens >= 1
+        assert coarse.request("A").output == decode
 
 
 # --- relax: every fine schedule becomes a coarse one -----------------------------------------------------------------

@@ -378,6 +378,9 @@ def test_what_is_not_given_is_as_the_importer_has_it(file, tmp_path: Path) -> No
     kvbound("import", "infercept", file(TWO), "--no-evict", "--out", target)
     assert not read_instance(target).machine.evict
     assert not {call.handling for request in read_instance(target).requests for call in request.calls} & {"free"}
+    for options, evicts in (((), True), (("--round", "relax"), True), (("--no-evict",), False)):
+        kvbound("import", "azure", file(ARRIVALS), "--block", 2, *options, "--out", target)
+        assert read_instance(target).machine.evict == evicts
     kvbound("import", "azure", file(ARRIVALS), "--cost", "infermax-7b", "--batch-tokens", 16384, "--out", target)
     read = read_instance(target)
     assert (read.machine, read.cost) == (INFERMAX_7B.replace(batch_tokens=16384), infermax_7b())
@@ -506,18 +509,19 @@ def test_half_an_hour_of_the_mixture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("k", [3, 6])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_slices_of_the_mixture_keep_both_directions(k: int, seed: int) -> None:
+@pytest.mark.parametrize(("evict", "policy"), [(False, "sjf-api"), (True, "vllm"), (True, "infercept")])
+def test_slices_of_the_mixture_keep_both_directions(k: int, seed: int, evict: bool, policy: str) -> None:
     """A policy's coarse schedule is carried out finely, and that is no better than what relax makes of it."""
     grid = {"block_tokens": 64, "slot_ticks": 64}
-    piece = infercept_slice(real(MIXTURE), k, seed)
+    piece = infercept_slice(real(MIXTURE), k, seed, evict=evict)
     assert piece.tick_seconds == Fraction(8, 5)
     assert len(piece.requests) == k
     limits = {name: 64 * getattr(piece.machine, name) for name in ("memory", "host_memory")}
-    fine = read_infercept(MIXTURE, take=k, seed=seed, machine=Machine(batch_tokens=64, **limits))
+    fine = read_infercept(MIXTURE, take=k, seed=seed, machine=Machine(batch_tokens=64, evict=evict, **limits))
     restricted, relaxed = (coarsen(fine, direction=way, **grid) for way in ("restrict", "relax"))
     assert restricted.replace(name=piece.name) == piece
-    assert relaxed.requests == infercept_slice(MIXTURE, k, seed, "relax").requests
-    coarse = run_policy(restricted, get_policy("sjf-api"))
+    assert relaxed.requests == infercept_slice(MIXTURE, k, seed, "relax", evict=evict).requests
+    coarse = run_policy(restricted, get_policy(policy))
     schedule = lift(coarse, fine, restricted)
     value = objective_value(verify_schedule(fine, schedule), "total-flow-time")
     assert value <= 64 * objective_value(verify_schedule(restricted, coarse), "total-flow-time")
