@@ -197,9 +197,10 @@ def compare_optima(seeds: range, max_states: int) -> int:
         draw = random.Random(seed)
         grid = {"block_tokens": draw.choice([2, 3])}
         grid["slot_ticks"] = grid["block_tokens"]
-        fine, coarse = fine_for_restrict(draw, grid, [1, 2, 2], [0, 0, 1], 6)
+        fine, _ = fine_for_restrict(draw, grid, [1, 2, 2], [0, 0, 1], 6)
+        fine = fine.replace(machine=fine.machine.replace(evict=False))
         objective = BOUNDED[seed % len(BOUNDED)]
-        relaxed = coarsen(fine, direction="relax", **grid)
+        relaxed, coarse = (coarsen(fine, direction=direction, **grid) for direction in ("relax", "restrict"))
         exact, below = optimum(fine, objective, max_states), optimum(relaxed, objective, max_states)
         if exact is None or below is None:
             continue
@@ -212,6 +213,33 @@ def compare_optima(seeds: range, max_states: int) -> int:
 
 def test_optima_are_between_the_two_directions() -> None:
     assert compare_optima(few(range(60)), max_states=1500) >= 10
+
+
+def test_optima_with_evictions_are_between_the_two_directions() -> None:
+    """Instances of one or two requests that may be evicted: 50 of them, or 2,000 in `make test-all`."""
+    compared = {"relax": 0, "restrict": 0}
+    for seed in few(range(2000), 40):
+        draw, objective = random.Random(seed), BOUNDED[seed % len(BOUNDED)]
+        block = draw.choice([1, 2, 3])
+        grid = {"block_tokens": block, "slot_ticks": draw.choice([1, 2, block, block, block + 1])}
+        try:
+            fine, _ = fine_for_restrict(draw, grid, [1, 2, 2], [0, 0, 1], 4)
+            fine = fine.replace(machine=fine.machine.replace(evict=True))
+            below, above = (coarsen(fine, direction=direction, **grid) for direction in ("relax", "restrict"))
+        except BadInput:
+            continue
+        exact, bound = optimum(fine, objective, 250), optimum(below, objective, 250)
+        if exact is None or bound is None:
+            continue
+        assert fine_bound(below, objective, bound) <= exact, (seed, objective)
+        compared["relax"] += 1
+        try:
+            _, best = exhaustive_optimum(above, objective, max_states=250)
+        except TooManyStates:
+            continue
+        assert exact <= objective_value(verify_schedule(fine, lift(best, fine, above)), objective), (seed, objective)
+        compared["restrict"] += 1
+    assert min(compared.values()) >= 30, compared
 
 
 @pytest.mark.slow
