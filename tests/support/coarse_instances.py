@@ -86,9 +86,12 @@ def fine_for_relax(draw: random.Random, block: int, counts: list[int], calls: li
 
 
 def fine_for_restrict(
-    draw: random.Random, grid: dict[str, int], counts: list[int], calls: list[int], longest: int
+    draw: random.Random, grid: dict[str, int], counts: list[int], calls: list[int], longest: int, evict: float = 0.5
 ) -> tuple[Instance, Instance]:
-    """A fine instance and its `restrict` coarsening, whose memories and budgets are about what one request needs."""
+    """A fine instance and its `restrict` coarsening, whose memories and budgets are about what one request needs.
+
+    KV may be evicted with probability `evict`.
+    """
     block, ticks = grid["block_tokens"], grid["slot_ticks"] - (grid.get("headroom_ticks") or 0)
     requests = tuple(random_requests(draw, block, draw.choice(counts), calls, longest))
     least = -(-block // ticks)  # a smaller budget is less than one block per slot
@@ -101,7 +104,7 @@ def fine_for_restrict(
         prefill_tokens=draw.choice([None, draw.randint(least, tokens or least + 3)]),
         batch_requests=draw.choice([None, None, None, 1, 2]),
         partial=draw.random() < 0.4,
-        evict=draw.random() < 0.5,
+        evict=draw.random() < evict,
     )
     fine = Instance(name="fine", machine=machine, requests=requests)
     coarse = coarsen(fine, direction="restrict", **grid)
