@@ -31,19 +31,15 @@ if TYPE_CHECKING:
 Against = Literal["optimum", "bound"] | None
 """What policies are measured against."""
 
-NEVER_EVICT = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
-MAY_EVICT = ("vllm", "sarathi", "infermax", "infercept", "mars", "augserve")
-"""The usual policies: those of the first line, and where the machine evicts those of the second."""
+USUAL = (
+    "fcfs", "sjf", "sjf-api", "mars-order", "serial", "vllm", "sarathi", "infermax", "infercept", "mars", "augserve",
+)  # fmt: skip
+"""Some policies of each paper: the rule of Figure 1, which never evicts, and those that need a machine that does."""
 OPEN = 0.01
 """Where an optimum stays open by more than this fraction, the ladder of bounds is tried as well."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
 SHORT = {"as-given": "as given", "free": "free"}
 UNMEASURED = "nothing to measure against was looked for (--optimum does)"
-
-
-def usual_policies(instance: Instance) -> tuple[str, ...]:
-    """Return some policies of each paper that can run on the machine."""
-    return (*NEVER_EVICT, *MAY_EVICT) if instance.machine.evict else NEVER_EVICT
 
 
 def compare(
@@ -56,7 +52,6 @@ def compare(
     *,
     against: Against = "optimum",
     window: Fraction | None = None,
-    strict: bool = True,
     schedules: Mapping[str, Schedule] | None = None,
     watch: Watch = unwatched,
 ) -> Comparison:
@@ -64,13 +59,13 @@ def compare(
 
     `policies` are names (None: the usual ones). They are measured against the optimum (with the ladder of bounds where
     it stays open), the best lower bound, or nothing. `time_limit` is in seconds, for each optimum; `window` is what
-    `kvcore.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so. `schedules`, by
-    name, are those of others (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
+    `kvcore.summary` takes. A policy that cannot run has a row that says why. `schedules`, by name, are those of others
+    (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     """
-    names = usual_policies(instance) if policies is None else policies
+    names = USUAL if policies is None else policies
     outside = outside_schedules(instance, schedules or {}, objective, window)
     runs, interrupted = simulate_policies(
-        instance, names, objective, handling, window=window, strict=strict, watch=watch
+        instance, names, objective, handling, window=window, strict=False, watch=watch
     )
     optima: dict[str, Result] = {}
     for kind in _kinds(instance, handling) if against else ():
@@ -149,7 +144,7 @@ class Comparison:
             row["label"],
             *(units.value(value, self.objective) for value in values),
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
-            row.get("error") or handling_text(row),
+            handling_text(row),
         ]
 
     def draw(self, path: str) -> None:

@@ -169,7 +169,9 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
 
 
 def handling_text(row: dict[str, Any]) -> str:
-    """Count the handlings of a row for people."""
+    """Count the handlings of a row for people; of a policy that did not run, say why."""
+    if "error" in row:
+        return str(row["error"]).removeprefix(f"policy {row['policy']} ").replace(f" on {row['instance']}:", ":")
     counts = Counter(row["handling"].values())
     return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
 

@@ -78,11 +78,10 @@ def compare(
     if optimum is not None:
         against = "optimum" if optimum else None
     names = None if policies == "usual" else policy_names(policies)
-    strict = policies not in ("usual", "all")
     write = partial(units_of(loaded).named, objective=objective)
     try:
         comparison = compare_policies(
-            loaded, names, objective, handling, time_limit, threads, against=against, window=stop, strict=strict,
+            loaded, names, objective, handling, time_limit, threads, against=against, window=stop,
             schedules=read_schedules(schedule), watch=partial(SolveProgress, write=write),
         )  # fmt: skip
     except InvalidSchedule as broken:

@@ -11,7 +11,7 @@ import typer
 
 from costmodels import GPT_J_6B
 from kvbound.cli.common import JsonOption, emit
-from kvbound.cli.handling import HANDLINGS, with_handling
+from kvbound.cli.handling import CallHandlingOption, with_handling
 from kvbound.cli.instances import show_head
 from kvbound.cli.setting import Setting, takes_setting
 from kvcore.files import check_writable
@@ -44,7 +44,7 @@ def generate(
     slo_normalized: Annotated[
         str | None, typer.Option(metavar="S", help="every request: seconds of latency a token generated")
     ] = None,
-    handling: Annotated[str, typer.Option(metavar="|".join(HANDLINGS), help="of every call")] = "min-waste",
+    handling: CallHandlingOption = None,
     json: JsonOption = None,
 ) -> None:
     """Draw a workload as the papers describe theirs."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Annotated, cast
 
+import typer
 from pydantic import ValidationError
 
 from kvcore.errors import BadInput
@@ -11,12 +12,25 @@ from kvcore.files import first_error
 from kvcore.instance import Handling, Instance
 
 HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")
+CallHandlingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--handling",
+        metavar="|".join(HANDLINGS),
+        help="of every call (default: free where the machine evicts, else min-waste)",
+    ),
+]
 
 
-def with_handling(instance: Instance, handling: str) -> Instance:
-    """Return the instance with one handling for all calls, or with InferCept's choice of least waste for each."""
+def with_handling(instance: Instance, handling: str | None) -> Instance:
+    """Return the instance with one handling for all calls, or with InferCept's choice of least waste for each.
+
+    None: free where the machine evicts, so that a policy may choose as it goes, else least waste.
+    """
     from heuristics import with_min_waste_handlings
 
+    if handling is None:
+        handling = "free" if instance.machine.evict else "min-waste"
     if handling not in HANDLINGS:
         raise BadInput(f"--handling is one of {', '.join(HANDLINGS)}, not {handling!r}")
     if handling in ("min-waste", "free"):

@@ -19,7 +19,7 @@ from costmodels.vidur import read_vidur
 from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
-from kvbound.cli.handling import HANDLINGS, with_handling
+from kvbound.cli.handling import CallHandlingOption, with_handling
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
 from kvbound.cli.setting import Setting, takes_setting
@@ -75,7 +75,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[bool, typer.Option("--drop-too-long", help="leave out what exceeds the memory, not refuse it")],
         False,
     ),
-    "handling": (Annotated[str, typer.Option(metavar="|".join(HANDLINGS), help="of every call")], "min-waste"),
+    "handling": (CallHandlingOption, None),
     "block": (_number("--block", 1, "coarsen to blocks of so many tokens", "TOKENS"), None),
     "slot": (_number("--slot", 1, "coarsen to slots of so many ticks", "TICKS"), None),
     "round": (

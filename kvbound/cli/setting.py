@@ -39,7 +39,7 @@ MACHINE = {
     "block": _tokens("--block-size", 1, "KV memory is given out in blocks of so many tokens"),
     "hybrid": _switch("hybrid", "prefill and decode in one batch"),
     "chunked": _switch("chunked", "a prefill may be split"),
-    "evict": _switch("evict", "KV may be dropped or swapped outside calls"),
+    "evict": _switch("evict", "KV may be dropped or swapped outside calls (default: it may)"),
     "partial": _switch("partial", "also a part of a request's KV"),
     "pause": _switch("pause", "a request that holds KV may sit out"),
 }

@@ -60,7 +60,7 @@ def simulate(
         raise BadInput(f"--schedule takes the schedule of one policy, {len(names)} are run")
     runs, interrupted = simulate_policies(
         loaded, names, objective, handling,
-        window=stop, strict=policy != "all", predictions=predictions, seed=seed, watch=LiveLine,
+        window=stop, strict=len(names) == 1, predictions=predictions, seed=seed, watch=LiveLine,
     )  # fmt: skip
     if schedule is not None and runs and runs[0].schedule is not None:
         write_text(schedule, runs[0].schedule.to_json())

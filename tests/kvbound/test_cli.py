@@ -213,6 +213,28 @@ def test_a_second_sigterm_does_not_disturb_what_the_first_has_ended(kvbound, mon
     assert (code, json.loads(out)["stopped"]) == (130, "interrupted")
 
 
+@pytest.mark.parametrize("command", [["simulate", "--policy"], ["compare", "--no-optimum", "--policies"]])
+def test_a_policy_that_cannot_run_has_a_line_and_the_others_go_on(kvbound, command):
+    verb, *options = command
+    code, out, _ = kvbound(verb, "mars-figure1", *options, "vllm,fcfs,sarathi")
+    assert code == 0
+    assert out.count("cannot run: it needs a machine with evict") == 2
+    rows = rows_of(kvbound, verb, "mars-figure1", *options, "vllm,fcfs,sarathi")["rows"]
+    assert [row["status"] for row in rows] == ["unknown", "feasible", "unknown"]
+    assert rows[0]["error"] == "policy vllm cannot run on mars-figure1: it needs a machine with evict"
+
+
+def test_the_usual_policies_never_fail(kvbound, tmp_path):
+    """Not on a machine that suits few of them, nor where calls fill the host by order (R7)."""
+    ordered = builtin_instance("infercept-sample:k=4").replace(coarsening=None)
+    ordered = ordered.replace(machine=ordered.machine.replace(evict=True))
+    (tmp_path / "ordered.json").write_text(ordered.to_json())
+    for name, errors in (("mars-figure1", 6), (tmp_path / "ordered.json", 6), ("infercept-sample:k=4,evict=1", 0)):
+        rows = rows_of(kvbound, "compare", name, "--policies", "usual", "--no-optimum")["rows"]
+        assert len(rows) == 11
+        assert sum("error" in row for row in rows) == errors
+
+
 def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
     def second_is_interrupted(instance, policy, *arguments, **options):
         if policy == "sjf":

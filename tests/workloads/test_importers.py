@@ -86,7 +86,7 @@ def test_every_field_of_infercept_is_read(file) -> None:
 def test_the_default_machine_holds_one_and_a_half_contexts(file) -> None:
     read = read_infercept(file(TWO))
     assert [request.peak for request in read.requests] == [30, 42]
-    assert read.machine == Machine(memory=63, host_memory=21, batch_tokens=64)
+    assert read.machine == Machine(memory=63, host_memory=21, batch_tokens=64, evict=True)
     other = Machine(memory=50, block=10)
     assert read_infercept(file(TWO), machine=other).machine == other
 
@@ -367,7 +367,14 @@ def test_a_cost_brings_its_tick_and_machine_and_every_key_can_be_changed(file, t
 def test_what_is_not_given_is_as_the_importer_has_it(file, tmp_path: Path) -> None:
     target = tmp_path / "I.json"
     kvbound("import", "infercept", file(TWO), "--host-memory", 30, "--out", target)
-    assert read_instance(target).machine == Machine(memory=63, host_memory=30, batch_tokens=64)
+    assert read_instance(target).machine == Machine(memory=63, host_memory=30, batch_tokens=64, evict=True)
+    assert {call.handling for request in read_instance(target).requests for call in request.calls} == {"free"}
+    kvbound("import", "infercept", file(TWO), "--no-evict", "--out", target)
+    assert not read_instance(target).machine.evict
+    assert not {call.handling for request in read_instance(target).requests for call in request.calls} & {"free"}
+    for options, evicts in (((), True), (("--round", "relax"), True), (("--no-evict",), False)):
+        kvbound("import", "azure", file(ARRIVALS), "--block", 2, *options, "--out", target)
+        assert read_instance(target).machine.evict == evicts
     kvbound("import", "azure", file(ARRIVALS), "--cost", "infermax-7b", "--batch-tokens", 16384, "--out", target)
     read = read_instance(target)
     assert (read.machine, read.cost) == (INFERMAX_7B.replace(batch_tokens=16384), infermax_7b())
@@ -496,18 +503,19 @@ def test_half_an_hour_of_the_mixture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("k", [3, 6])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_slices_of_the_mixture_keep_both_directions(k: int, seed: int) -> None:
+@pytest.mark.parametrize(("evict", "policy"), [(False, "sjf-api"), (True, "vllm"), (True, "infercept")])
+def test_slices_of_the_mixture_keep_both_directions(k: int, seed: int, evict: bool, policy: str) -> None:
     """A policy's coarse schedule is carried out finely, and that is no better than what relax makes of it."""
     grid = {"block_tokens": 64, "slot_ticks": 64}
-    piece = infercept_slice(real(MIXTURE), k, seed)
+    piece = infercept_slice(real(MIXTURE), k, seed, evict=evict)
     assert piece.tick_seconds == Fraction(8, 5)
     assert len(piece.requests) == k
     limits = {name: 64 * getattr(piece.machine, name) for name in ("memory", "host_memory")}
-    fine = read_infercept(real(MIXTURE), take=k, seed=seed, machine=Machine(batch_tokens=64, **limits))
+    fine = read_infercept(real(MIXTURE), take=k, seed=seed, machine=Machine(batch_tokens=64, evict=evict, **limits))
     restricted, relaxed = (coarsen(fine, direction=way, **grid) for way in ("restrict", "relax"))
     assert restricted.replace(name=piece.name) == piece
-    assert relaxed.requests == infercept_slice(real(MIXTURE), k, seed, "relax").requests
-    coarse = run_policy(restricted, get_policy("sjf-api"))
+    assert relaxed.requests == infercept_slice(real(MIXTURE), k, seed, "relax", evict=evict).requests
+    coarse = run_policy(restricted, get_policy(policy))
     schedule = lift(coarse, fine, restricted)
     value = objective_value(verify_schedule(fine, schedule), "total-flow-time")
     assert value <= 64 * objective_value(verify_schedule(restricted, coarse), "total-flow-time")

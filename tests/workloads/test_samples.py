@@ -36,6 +36,7 @@ def test_the_documented_command_makes_the_sample(command, tmp_path, monkeypatch,
 def test_there_is_a_command_for_every_sample():
     assert [command.split()[-1] for command in COMMANDS] == [
         *(f"infercept-{k}.json" for k in SAMPLES),
+        *(f"infercept-evict-{k}.json" for k in SAMPLES),
         *(f"infercept-ve-{k}.json" for k in VE_SAMPLES),
     ]
 
@@ -69,12 +70,14 @@ def test_slices_are_drawn_where_the_data_is_at_hand(monkeypatch):
     if CSV.exists():
         monkeypatch.setenv("KVBOUND_DATA", str(CSV.parents[1]))
         assert len(builtin_instance("infercept-slice:k=3,seed=1").requests) == 3
+        assert builtin_instance("infercept-slice:k=3,seed=1,evict=1").machine.evict
 
 
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
         ("infercept-sample:k=9", "k is one of 3, 4, 5, 6"),
+        ("infercept-sample:k=3,evict=2", "infercept-sample: evict is 0 or 1, not 2"),
         ("infercept-ve:chunked=2", "infercept-ve: chunked is 0 or 1, not 2"),
         ("infercept-ve:k=5", "infercept-ve: k is one of 3, 4, not 5"),
         ("infercept-sample:k=0", "k is a number of requests"),

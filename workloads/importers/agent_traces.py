@@ -15,7 +15,7 @@ from workloads.importers.layout import Column, Layout
 from workloads.importers.reader import TICK, read_requests
 from workloads.importers.selection import Selection
 
-MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512)
+MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512, evict=True)
 """What the command starts from; its memory has to be named."""
 
 

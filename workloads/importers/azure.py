@@ -14,7 +14,7 @@ from workloads.importers.reader import TICK, read_trace
 from workloads.importers.selection import Selection
 
 COLUMNS = "arrival=TIMESTAMP,prompt=ContextTokens,decode=GeneratedTokens"
-MACHINE = Machine(memory=118_784, host_memory=0, batch_tokens=512)
+MACHINE = Machine(memory=118_784, host_memory=0, batch_tokens=512, evict=True)
 """KV of Llama-2-7B on an A100 with 80 GB: 29 requests of 4,096 tokens, as Vidur plans it; chunks of 512 tokens."""
 
 

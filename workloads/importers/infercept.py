@@ -114,23 +114,25 @@ def _draw_name(path: str | Path, selection: Selection, rate: Fraction | None, mi
 def contended_machine(requests: Sequence[Request]) -> Machine:
     """Return a machine on which the requests contend: memory for one and a half of the largest contexts.
 
-    The host holds half of one, and a batch takes 64 tokens; prefills are chunked, and nothing is evicted but in calls.
+    The host holds half of one, and a batch takes 64 tokens; prefills are chunked, and KV may be evicted.
     """
     largest = max(request.peak for request in requests)
-    return Machine(memory=-(-3 * largest // 2), host_memory=-(-largest // 2), batch_tokens=64)
+    return Machine(memory=-(-3 * largest // 2), host_memory=-(-largest // 2), batch_tokens=64, evict=True)
 
 
-def infercept_slice(path: str | Path, k: int, seed: int, direction: str = "restrict") -> Instance:
+def infercept_slice(
+    path: str | Path, k: int, seed: int, direction: str = "restrict", *, evict: bool = False
+) -> Instance:
     """Return `k` drawn requests in blocks of 64 tokens and slots of 1.6 s, with free calls, on a contended machine.
 
     Its memories are those of `contended_machine` for the requests as `restrict` rounds them, in both directions.
     """
-    roomy = Machine(memory=None, host_memory=None, batch_tokens=64)
+    roomy = Machine(memory=None, host_memory=None, batch_tokens=64, evict=evict)
     fine = read_infercept(path, take=k, seed=seed, machine=roomy)
     blocks = contended_machine(coarsen(fine, block_tokens=64, slot_ticks=64, direction="restrict").requests)
     machine = roomy.replace(memory=64 * (blocks.memory or 0), host_memory=64 * (blocks.host_memory or 0))
     coarse = coarsen(fine.replace(machine=machine), block_tokens=64, slot_ticks=64, direction=direction)
-    return coarse.replace(name=f"infercept-slice:k={k},seed={seed}")
+    return coarse.replace(name=f"infercept-slice:k={k},seed={seed}" + ",evict=1" * evict)
 
 
 def _with_kinds(requests: Sequence[Request], kinds: Mapping[str, str]) -> list[Request]:
