@@ -24,7 +24,12 @@ def __getattr__(name: str) -> Any:
     if name not in _ORIGIN:
         raise AttributeError(f"module 'kvbound' has no attribute {name!r}")
     module, original = _ORIGIN[name]
-    globals()[name] = value = getattr(import_module(module), original)
+    try:
+        globals()[name] = value = getattr(import_module(module), original)
+    except (AttributeError, ImportError) as error:
+        from kvbound.cli import hidden
+
+        raise ImportError(hidden() or str(error)) from error
     return value
 
 
