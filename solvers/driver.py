@@ -135,7 +135,8 @@ def free_calls(instance: Instance, handling: str) -> Instance:
 
 def _declined(ends: Sequence[Done | Failed]) -> bool:
     """Whether no worker could even start on it."""
-    return all(isinstance(end, Failed) for end in ends) and ends[0].why != "crash"
+    failures = [end for end in ends if isinstance(end, Failed)]
+    return len(failures) == len(ends) and failures[0].why != "crash"
 
 
 def _is_short(schedule: Schedule) -> bool:
@@ -143,11 +144,14 @@ def _is_short(schedule: Schedule) -> bool:
 
 
 class _Policies(Thread):
-    """Runs all policies that the machine suits, the fastest first, beside all else and until `end`."""
+    """Runs all policies that the machine suits, the fastest first, beside all else and until `end`.
 
-    def __init__(self, instance: Instance, objective: str, end: float) -> None:
+    The limit of the first is of processor time: on a busy machine, too, there is a schedule.
+    """
+
+    def __init__(self, instance: Instance, objective: str, limit: float, end: float) -> None:
         super().__init__(daemon=True)
-        self.instance, self.objective, self.end = instance, objective, end
+        self.instance, self.objective, self.limit, self.end = instance, objective, limit, end
         self.suited = [policy for policy in BY_COST if policy.why_not(instance.machine) is None]
         self.left = len(self.suited)
         self.best: tuple[Value, Trace] | None = None
@@ -167,12 +171,14 @@ class _Policies(Thread):
             self.left -= 1
 
     def _in_time(self, began: float) -> bool:
+        if self.best is None:
+            return (1 + REFEREE) * time.thread_time() < self.limit
         now = time.monotonic()
         return now + REFEREE * (now - began) < self.end
 
     def stop(self) -> None:
         """Let it end at the next decision of the policy that is running."""
-        self.end = -math.inf
+        self.limit = self.end = -math.inf
         self.join(GRACE)
 
 
@@ -218,11 +224,11 @@ class _Solve:
 
         Those that have not ended in their part of the time go on beside the workers.
         """
-        end, share = self.started + limit, self.started + POLICIES * limit
+        share = self.started + POLICIES * limit
         if warm_start not in ("best", "none"):
-            self._run_named(warm_start, end, share)
+            self._run_named(warm_start, limit, share)
             return self.value, self._start()
-        policies = _Policies(self.instance, self.objective, end)
+        policies = _Policies(self.instance, self.objective, limit, self.started + limit)
         policies.start()
         self.policies = policies if warm_start == "best" else None
         try:
@@ -232,11 +238,11 @@ class _Solve:
                 policies.stop()
         return None if policies.best is None else policies.best[0], self._start()
 
-    def _run_named(self, name: str, end: float, share: float) -> None:
+    def _run_named(self, name: str, limit: float, share: float) -> None:
         """Run `serial`, and then the policy of this name."""
-        named = get_policy(name)
+        named, most = get_policy(name), time.thread_time() + limit / (1 + REFEREE)
         with suppress(Unsuited, PolicyError):  # what the named one says counts
-            self._hold(trace_policy(self.instance, get_policy("serial"), go_on=lambda: time.monotonic() < end))
+            self._hold(trace_policy(self.instance, get_policy("serial"), go_on=lambda: time.thread_time() < most))
         try:
             self._hold(trace_policy(self.instance, named, go_on=lambda: time.monotonic() < share))
         except PolicyError:

@@ -92,8 +92,8 @@ def test_the_tokens_are_compared():
 )
 def test_what_cannot_be_replayed_is_said_in_one_line(arguments, code, line):
     said = kvbound("replay", *arguments, "--device", "cpu", code=code).stderr
-    assert line in said
-    assert said.count("\n") == 1
+    [told] = [each for each in said.splitlines() if not each.startswith("note: the predicted times are of ")]
+    assert line in told
 
 
 def test_a_cost_file_is_for_its_model(tmp_path):

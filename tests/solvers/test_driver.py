@@ -100,7 +100,8 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
     """Each look at the clock is a second later, and no policy ends within ten: the bound is there all the same."""
     raced = mock.Mock()
     monkeypatch.setattr(driver, "race", raced)
-    monkeypatch.setattr(driver, "time", Clock())
+    clock = Clock().monotonic
+    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=clock, thread_time=clock))
     result = solvers.solve(BIG, time_limit=10)
     assert (result.status, result.stopped, result.formulation) == ("bound-only", "time limit", "alone")
     assert result.extra["failed"] == ["8 policies that the machine suits did not end in time"]
