@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from heuristics.engine.policy import Policy
+from heuristics.engine.ranked import Ranked
 from heuristics.engine.run import PolicyError, Unsuited, trace_policy
 from heuristics.engine.user_policy import load_policy
 from heuristics.policies.augserve import AugServe
@@ -57,7 +58,7 @@ from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 
 STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
-"""Policies that never evict and run on every machine; the best of them is where a solve starts."""
+"""Policies that never evict and run on every machine."""
 
 FAMILIES: dict[str, tuple[Policy, ...]] = {
     "the rule of Figure 1": STARTERS,
@@ -87,6 +88,9 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 """Every policy, by the name that commands use."""
+
+BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstance(p, Ranked), p.knows != "online"))
+"""Every policy, roughly the fastest first: those that test what they admit take up to three times as long."""
 
 
 def get_policy(name: str) -> Policy:
@@ -118,19 +122,12 @@ def best_schedule(
     return name, trace.schedule, trace
 
 
-def _to_the_end() -> bool:
-    return True
-
-
 def better_traces(
-    instance: Instance,
-    objective: str,
-    policies: Iterable[str | Policy] | None = None,
-    go_on: Callable[[], bool] = lambda: True,
+    instance: Instance, objective: str, policies: Iterable[str | Policy] | None = None
 ) -> Iterator[tuple[str, Trace]]:
     """Run policies as `best_schedule` does, the last first, and yield each that is at least as good as all before.
 
-    The last of the `STARTERS` is `serial`, the fastest. Once there is a trace, `go_on` may end the others.
+    The last of the `STARTERS` is `serial`, the fastest.
     """
     check_objective(objective)
     chosen = [get_policy(p) if isinstance(p, str) else p for p in (STARTERS if policies is None else policies)]
@@ -139,10 +136,8 @@ def better_traces(
     best: Value | None = None
     failure: BadInput | None = None
     for policy in reversed(chosen):
-        if best is not None and not go_on():
-            return
         try:
-            trace = trace_policy(instance, policy, go_on=_to_the_end if best is None else go_on)
+            trace = trace_policy(instance, policy)
         except (PolicyError, Unsuited) as error:
             failure = failure or error
             continue

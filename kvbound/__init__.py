@@ -34,7 +34,12 @@ def __getattr__(name: str) -> Any:
     if name not in _ORIGIN:
         raise AttributeError(f"module 'kvbound' has no attribute {name!r}")
     module, original = _ORIGIN[name]
-    globals()[name] = value = getattr(import_module(module), original)
+    try:
+        globals()[name] = value = getattr(import_module(module), original)
+    except (AttributeError, ImportError) as error:
+        from kvbound.cli import hidden
+
+        raise ImportError(hidden() or str(error)) from error
     for shown, kind in _NOTEBOOK.items():
         if shown in sys.modules:
             getattr(sys.modules[shown], kind)._repr_html_ = _html

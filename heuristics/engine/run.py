@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from heuristics.engine.min_waste import believed_requests, fix_free_calls, with_
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, in_one_line
 from kvcore.instance import Instance, Request
 from kvcore.referee import Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
 from kvcore.schedule import Batch, Schedule
@@ -176,7 +177,8 @@ class _Simulation:
         try:
             yield
         except Exception as error:
-            raise self.fail(None, f"{type(error).__name__}: {error}") from error
+            file = getattr(sys.modules.get(type(self.policy).__module__), "__file__", None) or ""
+            raise self.fail(None, in_one_line(error, file)) from error
         finally:
             self.deciding = False
 

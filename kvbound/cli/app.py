@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from kvcore import __version__
+from kvbound.cli import print_version
 
 COMMANDS = {
     "instances": "instances.instances",
@@ -96,7 +96,7 @@ def first_line(name: str) -> str:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"kvbound {__version__}")
+        print_version()
         raise typer.Exit
 
 

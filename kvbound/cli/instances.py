@@ -18,7 +18,13 @@ from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.stream import Sizes, sizes_of
 from kvcore.trace import Trace
-from workloads.builtin import BUILTIN, load_instance
+from workloads.builtin import BUILTIN, WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, load_instance
+
+WORST = (
+    f"{len(WORST_POLICIES) * len(WORST_OBJECTIVES) * len(WORST_SIZES)} instances on which a policy is far from best: "
+    f"POLICY is {', '.join(WORST_POLICIES)}; OBJECTIVE {', '.join(WORST_OBJECTIVES)}; n, the most requests, "
+    f"{', '.join(map(str, WORST_SIZES))}"
+)
 
 
 def instances(json: JsonOption = None) -> None:
@@ -27,7 +33,8 @@ def instances(json: JsonOption = None) -> None:
         {"name": name, "usage": family.usage(name), "what": family.what, "source": family.source}
         for name, family in BUILTIN.items()
     ]
-    cells = [(row["usage"], row["what"], row["source"]) for row in rows]
+    cells = [(row["usage"], row["what"], row["source"]) for row in rows if not row["name"].startswith("worst-")]
+    cells.append(("worst-POLICY-OBJECTIVE:n=4", WORST, "found by `kvbound search`"))
     emit(json, {"rows": rows}, lambda console: console.print(table(("instance", "what it is", "from"), cells)))
 
 

@@ -5,10 +5,16 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
+from importlib import metadata
+from pathlib import Path
+from unittest import mock
 
 import pytest
 
+import hypotheses
+import kvcore
 import solvers
 from kvbound.cli import about, main
 from kvcore.result import Result
@@ -151,12 +157,39 @@ def test_a_broken_file_is_exit_2(kvbound, tmp_path):
 
 def test_the_tables_for_people_say_what_scripts_get(kvbound, monkeypatch):
     monkeypatch.setattr(Solver, "try_it", lambda solver: None)  # takes seconds
-    assert "infermax-figure15:I=32" in kvbound("instances")[1]
+    listed = kvbound("instances")[1]
+    assert "infermax-figure15:I=32" in listed
+    assert re.findall(r"worst-\S+ +\d+ instances", listed) == ["worst-POLICY-OBJECTIVE:n=4     72 instances"]
+    assert len(rows_of(kvbound, "instances")["rows"]) > 24
     assert "highs" in kvbound("solvers")[1]
     assert "mars-order" in kvbound("policies")[1]
     assert "3 requests with 3 calls" in kvbound("show", "mars-figure1")[1]
     assert {row["name"] for row in rows_of(kvbound, "solvers")["rows"]} >= {"search", "highs", "gurobi"}
     assert rows_of(kvbound, "show", "mars-figure1")["sizes"]["largest_peak"] == 6
+
+
+def test_an_extra_is_named_whole(monkeypatch, kvbound):
+    """Markup ate `[cp-sat]`."""
+    monkeypatch.setattr(Solver, "try_it", lambda solver: None)
+    monkeypatch.setattr(metadata, "version", mock.Mock(side_effect=metadata.PackageNotFoundError))
+    assert "cp-sat is not installed; install it with: pip install 'kvbound[cp-sat]'" in kvbound("solvers")[1]
+
+
+def test_the_version_is_there_at_once():
+    command = "import sys; from kvbound.cli import main; sys.argv = ['', '--version']\ntry: main()\n"
+    command += "finally: print(sorted({'kvcore', 'typer', 'pydantic', 'numpy', 'rich'} & {*sys.modules}))"
+    told = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    assert told.stdout == f"kvbound {kvcore.__version__}\n[]\n"
+
+
+def test_an_error_in_a_hypothesis_names_file_and_line(kvbound, tmp_path):
+    source = Path(hypotheses.__file__).parent / "shipped" / "always_offload.py"
+    text = source.read_text().replace("    kept = ", "    1 // 0\n    kept = ")
+    (tmp_path / "mine.py").write_text(text)
+    code, _, err = kvbound("check", tmp_path / "mine.py")
+    line = text.splitlines().index("    1 // 0") + 1
+    assert (code, err.count("\n")) == (2, 1)
+    assert re.search(rf"mine fails: ZeroDivisionError: .* \(.*mine.py, line {line}\)$", err)
 
 
 @pytest.mark.parametrize(("solver", "package"), [("cp-sat", "ortools"), ("highs", "highspy"), ("gurobi", "gurobipy")])
