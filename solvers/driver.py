@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from fractions import Fraction
 from threading import Thread
@@ -159,7 +160,7 @@ def _is_short(schedule: Schedule) -> bool:
 
 
 class _Policies(Thread):
-    """Runs all policies that the machine suits, the fastest first, beside all else and until `end`.
+    """Runs copies of all policies that the machine suits, the fastest first, beside all else and until `end`.
 
     The limit of the first is of processor time: on a busy machine, too, there is a schedule.
     """
@@ -167,7 +168,7 @@ class _Policies(Thread):
     def __init__(self, instance: Instance, objective: str, limit: float, end: float) -> None:
         super().__init__(daemon=True)
         self.instance, self.objective, self.limit, self.end = instance, objective, limit, end
-        self.suited = [policy for policy in BY_COST if policy.why_not(instance.machine) is None]
+        self.suited = [copy(policy) for policy in BY_COST if policy.why_not(instance.machine) is None]
         self.left = len(self.suited)
         self.best: tuple[Value, Trace] | None = None
 
