@@ -37,6 +37,8 @@ MEMORY_LIMIT = 8000
 
 POLICIES = 0.25
 """Of the time limit, what the workers wait for policies, of which the best gives the schedule to start from."""
+LONGEST_WAIT = 5.0
+"""The most seconds that they wait."""
 REFEREE = 1.0
 """Of the time that a policy took, what the referee may take to execute its schedule again."""
 WRITTEN_OUT = 50_000
@@ -240,7 +242,7 @@ class _Solve:
 
         Those that have not ended in their part of the time go on beside the workers.
         """
-        share = self.started + POLICIES * limit
+        share = self.started + min(POLICIES * limit, LONGEST_WAIT)
         if warm_start not in ("best", "none"):
             self._run_named(warm_start, limit, share)
             return self.value, self._start()
