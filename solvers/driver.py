@@ -242,7 +242,7 @@ class _Solve:
 
         Those that have not ended in their part of the time go on beside the workers.
         """
-        share = self.started + min(POLICIES * limit, LONGEST_WAIT)
+        share = self.started + POLICIES * limit
         if warm_start not in ("best", "none"):
             self._run_named(warm_start, limit, share)
             return self.value, self._start()
@@ -250,7 +250,7 @@ class _Solve:
         policies.start()
         self.policies = policies if warm_start == "best" else None
         try:
-            self.wait_for(policies, share)
+            self.wait_for(policies, min(share, self.started + LONGEST_WAIT))
         finally:
             if self.policies is None:
                 policies.stop()
