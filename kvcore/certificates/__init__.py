@@ -18,9 +18,9 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
   host tokens without a limit are free in `paths._holding` too.
 * `prices`, `paths`: slots after the last: price 0. Prices are at least 0, so it only leaves out what is paid; the time
   is still counted (`beyond`).
-* `paths`: sums in 64 bits. `prices._check_size`: 4 legs (peak + slots + least time) times all prices, and rate times time,
-  below 2^57, six bits below the end. An arrival after the last slot may wrap in entries that `_After` never takes: it
-  is `beyond`.
+* `paths`: sums in 64 bits. `prices._check_size`: 4 legs (peak + slots + least time) times all prices, and rate times
+  time, below 2^57, six bits below the end. An arrival after the last slot may wrap in entries that `_After` never
+  takes: it is `beyond`.
 * `paths._least_since`: 0 before the earliest slot. A price of 0 is the least there is.
 * `prices.Windows`: 0 outside the slots. The same.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
