@@ -228,6 +228,7 @@ class _Solve:
         self.notes: list[str] = []
         self.rejected: list[str] = []
         self.policies: _Policies | None = None
+        self.guess: Value | None = None  # the best value of the policies that were held
         self.sizes: dict[str, Size] = {}
 
     def bound_alone(self) -> None:
@@ -245,7 +246,7 @@ class _Solve:
         share = self.started + POLICIES * limit
         if warm_start not in ("best", "none"):
             self._run_named(warm_start, limit, share)
-            return self.value, self._start()
+            return self.guess, self._start()
         policies = _Policies(self.instance, self.objective, limit, self.started + limit)
         policies.start()
         self.policies = policies if warm_start == "best" else None
@@ -271,6 +272,9 @@ class _Solve:
     def _hold(self, trace: Trace) -> None:
         """Keep the schedule of a policy, which the referee has executed, if it is the best so far."""
         value = objective_value(trace, self.objective)
+        self.guess = value if self.guess is None else min(value, self.guess)
+        if self.tasks[0].constraints:
+            return  # a policy knows nothing of them
         if self.value is None or value < self.value:
             self.schedule = trace.expanded() if _is_short(trace.schedule) else trace.schedule
             self.claimed, self.value, self.found_by = None, value, None
@@ -316,8 +320,6 @@ class _Solve:
 
     def accept(self, schedule: Schedule, claimed: Value | None = None, task: Task | None = None) -> None:
         """Let the referee execute a schedule and keep it if it is the best so far."""
-        if task is None and self.tasks[0].constraints:
-            return  # a policy knows nothing of them
         value = objective_value(verify_schedule(self.instance, schedule), self.objective)
         if self.value is None or value < self.value:
             self.schedule, self.claimed, self.value, self.found_by = schedule, claimed, value, task

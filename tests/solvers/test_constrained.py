@@ -124,7 +124,7 @@ def test_a_policy_is_not_believed() -> None:
     run.tasks = [Task(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)]
     run.tasks = [replace(run.tasks[0], constraints=pack([waits]))]
     run.bound_alone()
-    upper_bound, start = run.run_policies("best", lambda: True)
+    upper_bound, start = run.run_policies("best", 1.0)
     assert (run.value, run.schedule, start) == (None, None, None)
     assert upper_bound >= run.bound > 0
 
