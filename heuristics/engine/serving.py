@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import ClassVar, Literal
 
 from heuristics.engine.job import Job
@@ -15,12 +16,14 @@ LONGEST_OUTPUT = 4096
 
 
 class ServingEngine(Policy):
-    """A request that calls ends there, and comes back as a new one at the end of the queue.
+    """A request that calls ends there, and comes back as a new one at the end of the queue, in order of time.
+
+    Of one tick, arrivals come before returns, and each in the order of the instance.
 
     With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end (as a whole
     where the machine does not evict in part): a request finds what is left of it when it is admitted. Without, it is
-    gone. KV that a call preserves by the instance's order is held during the call, and then is such KV; where the
-    machine does not evict, the request runs on at once.
+    gone. KV that a call preserves by the instance's order is held during the call, and then is such KV; where it may
+    not be evicted, the request runs on at once.
 
     A subclass gives `decide`, which calls `observe` first.
     """
@@ -36,6 +39,8 @@ class ServingEngine(Policy):
         self.running: list[Job] = []  # in the order of their admission
         self.waiting: list[Job] = []
         self.unused: dict[int, Job] = {}  # hold KV that can be dropped, and do not run; the longest freed first
+        self.places: dict[int, int] = {}  # of the requests, in the order in which they came or came back
+        self.counter = count()
         self.held: dict[int, Job] = {}  # in a call that preserves by order
         self._batch = 0
         self._gone: dict[int, Job] = {}  # to be dropped in the batch being decided, should it take place
@@ -62,14 +67,19 @@ class ServingEngine(Policy):
                 self.held[job.index] = job
         for job in self._gone.values():
             plan.drop(job)
-        for job in (*view.arrived, *view.returned):
+        for job in sorted((*view.arrived, *view.returned), key=_came):
+            self.places[job.index] = next(self.counter)
             held = self.held.pop(job.index, None)
-            if held and not self.machine.evict:
+            if held and self.machine.memory is not None and not self.machine.evict:
                 self.running.append(job)
                 continue
             if held:
                 self.unused[job.index] = job
             self.queue(job)
+
+    def place(self, job: Job) -> int:
+        """Return the place among all that have come; a request that comes back from a call gets a new one."""
+        return self.places[job.index]
 
     def queue(self, job: Job) -> None:
         """Put a request into the queue: at its end."""
@@ -77,7 +87,7 @@ class ServingEngine(Policy):
 
     def may_join(self, job: Job, plan: Plan) -> bool:
         """Whether the rules let a waiting request work in this batch: what loses KV in it does not (R4, R9)."""
-        return job.id not in plan.dropped or (job.window and job.handling == "free")
+        return job.id not in plan.dropped or job.handling in ("free", "discard")
 
     def limit(self, job: Job) -> int:
         """Return the tokens that it may still generate before its call or end, as far as the engine knows.
@@ -118,3 +128,8 @@ class ServingEngine(Policy):
             self.unused[job.index] = job
         else:
             plan.drop(job)
+
+
+def _came(job: Job) -> int:
+    """Return the tick at which it arrived, or came back from a call."""
+    return job.arrival if job.call_ended is None else job.call_ended

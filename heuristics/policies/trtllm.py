@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import insort
 from heapq import merge
-from itertools import count
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
@@ -18,15 +17,16 @@ class TensorRtLlm(ServingEngine):
 
     *GUARANTEED_NO_EVICT*: all that have started take part, and each has the blocks of its prompt and its output limit
     reserved; then waiting requests, in order, while theirs fit; the first failure stops. Without `max_new` the limit is
-    4,096 tokens, and never more than the memory holds; one that outlives it may get the last pausing, as below.
+    4,096 tokens, and never more than the memory holds; one that outlives it may get the last pausing, as below. At most
+    `batch_requests` take part.
 
     *MAX_UTILIZATION* (`utilize`): the list is walked in order. A request that starts needs the blocks of its whole
     prompt, a later chunk none, a decode its next block. Where one lacks them, the last that has started, at or after it
     in the list, is paused, and the list is cut there; if none has, the walk ends. A paused request loses its KV, keeps
     its place, and prefills its output as well.
 
-    Decodes take a token each; what C leaves goes to prefills in order of arrival, cut at a block. A call ends the
-    request: it comes back as a new one, at the end of the list.
+    Decodes take a token each; what C leaves goes to prefills in order of arrival, cut at a block (anywhere, if a batch
+    takes less than a block). A call ends the request: it comes back as a new one, at the end of the list.
 
     With `cached`, freed KV stays until its memory is needed (block reuse, for the request itself). Not modelled: KV
     shared between requests, priorities, beams.
@@ -50,9 +50,7 @@ class TensorRtLlm(ServingEngine):
     def start(self, view: View) -> None:
         """Begin with an empty list."""
         super().start(view)
-        self.places: dict[int, int] = {}
         self.started: set[int] = set()
-        self.counter = count()
 
     def decide(self, view: View, plan: Plan) -> None:
         """Choose the requests that take part, and give out the tokens."""
@@ -67,7 +65,7 @@ class TensorRtLlm(ServingEngine):
         for job in paused:
             self.preempt(job, plan)
             insort(self.waiting, job, key=self.place)
-        decodes = [job for job in chosen if job.phase == "decode"]
+        decodes = [job for job in chosen if job.phase == "decode" and job.index in self.started]
         if not plan.decode_on(decodes):
             for job in decodes:
                 self.give(job, plan)
@@ -79,20 +77,11 @@ class TensorRtLlm(ServingEngine):
         """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay as they are."""
         return LIMIT
 
-    def queue(self, job: Job) -> None:
-        """Put a request at the end of the list."""
-        self.places[job.index] = next(self.counter)
-        self.waiting.append(job)
-
-    def place(self, job: Job) -> int:
-        """Return the place in the list."""
-        return self.places[job.index]
-
     def give(self, job: Job, plan: Plan) -> None:
         """Give a request that takes part what the budgets leave for it."""
         tokens = plan.chunk(job) if self.may_join(job, plan) else 0
-        if tokens < job.missing:
-            tokens = tokens // self.machine.block * self.machine.block
+        if tokens < job.missing and self.machine.block <= (self.machine.prefill_limit or LIMIT):
+            tokens -= tokens % self.machine.block
         if not tokens:
             return
         if job.index not in self.started:
@@ -140,11 +129,11 @@ class TensorRtLlm(ServingEngine):
             paused.append(chosen.pop())
             room += paused[-1].blocks
         if plan.free_blocks is None or self.machine.block_limit is None:
-            return chosen + self.waiting, paused
+            return (chosen + self.waiting)[: plan.requests_left], paused
         free = self.machine.block_limit - sum(map(self.most, (*chosen, *self.held.values())))
         for job in () if paused else self.waiting:
             free -= self.most(job)
-            if free < 0:
+            if free < 0 or len(chosen) >= plan.requests_left:
                 break
             chosen.append(job)
         return chosen, paused

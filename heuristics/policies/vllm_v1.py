@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import insort
-from typing import Any
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
@@ -23,7 +22,7 @@ class VllmV1(ServingEngine):
     nothing is reserved. A call ends the request: it comes back as a new one, at the end of the queue.
 
     With `cached`, freed KV stays until its memory is needed (prefix caching, for the request itself); without, it is
-    gone. With `priority`, larger weights go first, in the queue and at the preemption, and then the order of arrival.
+    gone. With `priority`, larger weights go first, in the queue and at the preemption, and then those that came first.
 
     Not modelled: KV shared between requests, and scheduling ahead of the tokens (asynchronous scheduling).
 
@@ -56,7 +55,7 @@ class VllmV1(ServingEngine):
     def queue(self, job: Job, *, front: bool = False) -> None:
         """Put a request into the queue: by priority, or at its front or its end."""
         if self.priority:
-            insort(self.waiting, job, key=_place)
+            insort(self.waiting, job, key=self.rank)
         else:
             self.waiting.insert(0 if front else len(self.waiting), job)
 
@@ -96,9 +95,13 @@ class VllmV1(ServingEngine):
             self.take(job, tokens, plan)
         return len(victims) == before
 
+    def rank(self, job: Job) -> tuple[int, int]:
+        """Return the place in the order of priority."""
+        return -job.weight, self.place(job)
+
     def victim(self, running: list[Job]) -> Job:
         """Return whom to preempt."""
-        return max(running, key=_place) if self.priority else running[-1]
+        return max(running, key=self.rank) if self.priority else running[-1]
 
     def admit(self, plan: Plan) -> None:
         """Admit from the head of the queue up to the first that does not fit."""
@@ -110,11 +113,6 @@ class VllmV1(ServingEngine):
                 return
             self.running.append(self.waiting.pop(0))
             self.take(job, tokens, plan)
-
-
-def _place(job: Job) -> tuple[Any, ...]:
-    """Return the place in the order of priority."""
-    return -job.weight, job.arrival, job.index
 
 
 def _pay(left: dict[str, int], job: Job, tokens: int) -> None:

@@ -1,8 +1,7 @@
 """The schedulers of vLLM V1, SGLang and TensorRT-LLM a second time: from their published rules, slow and literal.
 
 They share nothing with `heuristics`: the naive executor carries out their batches, and every step counts the memory
-anew. KV is lost at a call, and the request comes back as a new one at the end of the queue (arrivals of a step before
-returns). Machines have blocks, C (`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
+anew. KV is lost at a call, and the request comes back as a new one at the end of the queue. Machines have blocks, C (`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
 """
 
 from __future__ import annotations
@@ -56,15 +55,16 @@ class Engine:
         return steps
 
     def observe(self) -> None:
-        """Those that have come: first new ones, then those whose call has ended, each in order of time."""
+        """Those that have come or come back, in order of time; of one tick, the new ones first."""
         self.world.idle_until(self.world.tick)
         here = [id for id in self.away if self.life(id).status(self.world.tick) == "ready"]
-        new = [id for id in here if not self.life(id).calls]
-        back = [id for id in here if self.life(id).calls]
-        for id in sorted(new, key=lambda id: self.life(id).request.arrival):
+        for id in sorted(here, key=lambda id: (self.came(id), len(self.life(id).calls) > 0)):
             self.join(id)
-        for id in sorted(back, key=lambda id: self.life(id).calls[-1].end):
-            self.join(id)
+
+    def came(self, id: str) -> int:
+        """When it arrives, or comes back."""
+        calls = self.life(id).calls
+        return calls[-1].end if calls else self.life(id).request.arrival
 
     def join(self, id: str) -> None:
         self.away.remove(id)
@@ -79,9 +79,7 @@ class Engine:
         self.lost |= {id}
 
     def idle(self) -> None:
-        times = [self.life(id).request.arrival for id in self.away if not self.life(id).calls]
-        times += [self.life(id).calls[-1].end for id in self.away if self.life(id).calls]
-        self.world.idle_until(min(time for time in times if time > self.world.tick))
+        self.world.idle_until(min(map(self.came, self.away)))
 
     def free(self, id: str) -> None:
         """Preempt a request: what it has computed is gone, its output is kept."""
@@ -210,16 +208,15 @@ class SGLang(Engine):
         work: dict[str, int] = {}
         available = self.blocks_left({}) * self.block
         offset = self.ratio * sum(self.left(id) for id in self.running if id != self.cut)
-        chunk = min(8192, self.tokens)
+        chunk = min(8192, self.tokens) // self.block * self.block
         if self.cut is not None:
             id = self.cut
             tokens, whole = self.shortened(self.owed(id), chunk)
             work[id] = tokens
-            chunk -= tokens
-            offset += tokens + self.block + (self.left(id) if whole else 0)
-            if not whole:
-                return work
-            self.cut = None
+            chunk -= self.paged(tokens)
+            offset += self.paged(tokens) + self.block + (min(self.limit(id), 4096) if whole else 0)
+            self.cut = None if whole else id
+        nobody_ran = all(id in work for id in self.running)
         while self.queue and not self.full and len(self.running) < self.requests:
             id = self.queue[0]
             needed = self.known(id) + self.left(id) + self.block
@@ -231,16 +228,23 @@ class SGLang(Engine):
                 break
             self.running.append(self.queue.pop(0))
             work[id] = tokens
-            chunk -= tokens
-            offset += tokens + self.block + (self.left(id) if whole else 0)
-            if not whole:
-                self.cut = id
+            chunk -= self.paged(tokens)
+            offset += self.paged(tokens) + self.block + (min(self.limit(id), 4096) if whole else 0)
+            self.cut = None if whole else id
+            self.full = offset >= available
+            if not chunk or self.cut:
                 break
+        if work and (nobody_ran or self.cut):
+            self.full = False  # the flag is that of the running batch, and is lost with an empty one; a cut clears it
         return work
 
+    def paged(self, tokens: int) -> int:
+        """Tokens, rounded up to pages."""
+        return self.blocks(tokens) * self.block
+
     def shortened(self, tokens: int, chunk: int) -> tuple[int, bool]:
-        """Tokens of a prefill that fit into the chunk, in pages where it is cut; and whether it is whole."""
-        return (tokens, True) if tokens <= chunk else (chunk // self.block * self.block, False)
+        """Tokens of a prefill that fit into the chunk, and whether it is whole."""
+        return min(tokens, chunk), tokens <= chunk
 
     def decode(self) -> dict[str, int]:
         retracted = False
@@ -301,7 +305,7 @@ class TensorRtLlm(Engine):
         members = [id for id in self.queue if id in self.running]
         left = self.blocks_in_all - sum(self.whole(id) for id in members)
         for id in [id for id in self.queue if id not in self.running]:
-            if self.whole(id) > left:
+            if self.whole(id) > left or len(members) >= self.requests:
                 break
             left -= self.whole(id)
             members.append(id)
@@ -311,7 +315,7 @@ class TensorRtLlm(Engine):
         return self.blocks(self.known(id) - self.out(id) + self.limit(id))
 
     def walk(self) -> list[str]:
-        """MAX_UTILIZATION: the list in order; where blocks lack, the last started one from there on is paused."""
+        """MAX_UTILIZATION: the list in order; where blocks or places lack, the last started one from there on is paused."""
         end = len(self.queue)
         members: list[str] = []
         position = taken = 0
@@ -324,7 +328,7 @@ class TensorRtLlm(Engine):
                 needed = 0
             else:
                 needed = self.growth(id, 1)
-            if held + taken + needed <= self.blocks_in_all:
+            if held + taken + needed <= self.blocks_in_all and len(members) < self.requests:
                 taken += needed
                 members.append(id)
                 position += 1
