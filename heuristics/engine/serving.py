@@ -20,16 +20,19 @@ class ServingEngine(Policy):
 
     Of one tick, arrivals come before returns, and each in the order of the instance.
 
-    With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end (as a whole
-    where the machine does not evict in part): a request finds what is left of it when it is admitted. Without, it is
-    gone. KV that a call preserves by the instance's order is held during the call, and then is such KV; where it may
-    not be evicted, the request runs on at once.
+    With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end: a request
+    finds what is left of it when it is admitted. An incomplete last block does not stay (`whole_blocks`). Where the
+    machine does not evict in part, KV stays and goes as a whole. Without `cached`, freed KV is gone. KV that a call
+    preserves by the instance's order is held during the call, and then is such KV; where it may not be evicted, the
+    request runs on at once.
 
     A subclass gives `decide`, which calls `observe` first.
     """
 
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
     cached: bool = False
+    whole_blocks: ClassVar[bool] = True
+    """Whether only complete blocks are found again."""
     needs: tuple[str, ...] = ("chunked", "pause", "evict")
     """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
 
@@ -43,7 +46,7 @@ class ServingEngine(Policy):
         self.counter = count()
         self.held: dict[int, Job] = {}  # in a call that preserves by order
         self._batch = 0
-        self._gone: dict[int, Job] = {}  # to be dropped in the batch being decided, should it take place
+        self._gone: list[tuple[Job, int]] = []  # to be dropped in the batch being decided, should it take place
 
     def why_not(self, machine: Machine) -> str | None:
         """Say why it cannot run on a machine."""
@@ -62,11 +65,12 @@ class ServingEngine(Policy):
             self.running.remove(job)
         for job in view.called:
             if job.handling == "free":
-                (self.unused if self.cached else self._gone)[job.index] = job
+                self._gone.append((job, self.free(job)))
             elif job.handling == "preserve":
                 self.held[job.index] = job
-        for job in self._gone.values():
-            plan.drop(job)
+        for job, tokens in self._gone:
+            if tokens:
+                plan.drop(job, tokens)
         for job in sorted((*view.arrived, *view.returned), key=_came):
             self.places[job.index] = next(self.counter)
             held = self.held.pop(job.index, None)
@@ -124,10 +128,16 @@ class ServingEngine(Policy):
     def preempt(self, job: Job, plan: Plan) -> None:
         """Take a request out of the running ones; its KV is gone, or stays until its memory is needed."""
         self.running.remove(job)
-        if self.cached:
+        if tokens := self.free(job):
+            plan.drop(job, tokens)
+
+    def free(self, job: Job) -> int:
+        """Let the KV of a request stay until its memory is needed, and return the tokens of it that do not."""
+        tail = job.device % self.machine.block if self.whole_blocks and self.machine.partial else 0
+        lost = tail if self.cached else job.device
+        if lost < job.device:
             self.unused[job.index] = job
-        else:
-            plan.drop(job)
+        return lost
 
 
 def _came(job: Job) -> int:

@@ -21,12 +21,13 @@ class SGLang(ServingEngine):
     """A batch prefills if any request can, and otherwise every running request decodes.
 
     *Prefill*: a prompt that was cut goes on first. Then waiting requests, first come first served, while fewer than
-    `batch_requests` run, and while what each has to process fits beside what may yet be generated: with A tokens free,
-    tokens + min(max_new, 4096) + 1 page < A - offset, the offset being r times min(max_new left, 4096) of the running
-    requests, plus what this batch has admitted, unscaled. One that fails stops the admission until a running request
-    leaves. A batch takes 8,192 tokens (fewer where P is less), a whole number of pages for each prompt, of which one at
-    most is cut. A page is a block.
-    For a request without `max_new` 4,096 tokens are assumed.
+    `batch_requests` (and C) run, and while what each has to process fits beside what may yet be generated: with A
+    tokens free, tokens + min(max_new left, 4096) + 1 page < A - offset, the offset being r times min(max_new left,
+    4096) of the running requests, plus the tokens (in pages), min(max_new, 4096) and a page of each that this batch has
+    admitted. Where nothing is there, the first is admitted anyway. One that fails, or that takes the last of A, stops
+    the admission until a running request leaves; not if none ran before the batch, or a prompt is cut. A batch takes
+    8,192 tokens (fewer where P is less), in whole pages for each prompt, of which one at most is cut. A page is a
+    block. For a request without `max_new` 4,096 tokens are assumed.
 
     *Decode*: where the next tokens of all do not fit, requests are retracted until they do: the one with the fewest
     output tokens first, of equal ones the longest prompt; they go to the end of the queue. Then r is what the others
@@ -98,6 +99,7 @@ class SGLang(ServingEngine):
     def admit(self, plan: Plan) -> None:
         """Admit waiting requests in order, up to the first that does not fit, or whose prompt is cut."""
         size = self.machine.block
+        most = min(self.machine.batch_requests or LIMIT, self.machine.batch_tokens or LIMIT)
         room = self.room(plan) * size
         for job in self.running:
             room -= self.most(job) + size if job.id in plan.work else self.ratio * min(self.limit(job), LONGEST_OUTPUT)
@@ -107,7 +109,7 @@ class SGLang(ServingEngine):
             hit = job.blocks * size if job.index in self.unused else 0
             output = min(self.limit(job), LONGEST_OUTPUT)
             fits = job.missing + output + size < room - hit or not (self.running or plan.work)
-            if not fits or len(self.running) + bool(self.cut) >= (self.machine.batch_requests or LIMIT):
+            if not fits or len(self.running) + bool(self.cut) >= most:
                 self.full = True
                 return
             tokens = min(plan.chunk(job), self.left) if self.may_join(job, plan) else 0

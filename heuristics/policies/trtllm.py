@@ -28,8 +28,8 @@ class TensorRtLlm(ServingEngine):
     Decodes take a token each; what C leaves goes to prefills in order of arrival, cut at a block (anywhere, if a batch
     takes less than a block). A call ends the request: it comes back as a new one, at the end of the list.
 
-    With `cached`, freed KV stays until its memory is needed (block reuse, for the request itself). Not modelled: KV
-    shared between requests, priorities, beams.
+    With `cached`, freed KV stays until its memory is needed (block reuse, in part too, for the request itself). Not
+    modelled: KV shared between requests, priorities, beams.
 
     Guarantee: with GUARANTEED_NO_EVICT none is evicted within its limit, so it runs on machines that do not evict;
     otherwise nothing is known. Running time: O(n) for a batch with n requests present.
@@ -37,6 +37,7 @@ class TensorRtLlm(ServingEngine):
     (0a949d3) and scheduledBlocksManager.h (1ce9149); chunks FIRST_COME_FIRST_SERVED.
     """
 
+    whole_blocks = False
     source = "TensorRT-LLM, batch_manager/capacityScheduler.cpp (02a10fe), microBatchScheduler.cpp (0a949d3)"
 
     def __init__(self, name: str, *, utilize: bool, cached: bool = False) -> None:

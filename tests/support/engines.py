@@ -1,7 +1,8 @@
 """The schedulers of vLLM V1, SGLang and TensorRT-LLM a second time: from their published rules, slow and literal.
 
 They share nothing with `heuristics`: the naive executor carries out their batches, and every step counts the memory
-anew. KV is lost at a call, and the request comes back as a new one at the end of the queue. Machines have blocks, C (`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
+anew. KV is lost at a call, and the request comes back as a new one at the end of the queue. Machines have blocks, C
+(`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
 """
 
 from __future__ import annotations
@@ -187,6 +188,7 @@ class SGLang(Engine):
 
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
+        self.requests = min(self.requests, self.tokens)
         self.ratio = self.first
         self.full = False
         self.cut: str | None = None  # the one whose prompt is not complete
@@ -315,7 +317,7 @@ class TensorRtLlm(Engine):
         return self.blocks(self.known(id) - self.out(id) + self.limit(id))
 
     def walk(self) -> list[str]:
-        """MAX_UTILIZATION: the list in order; where blocks or places lack, the last started one from there on is paused."""
+        """MAX_UTILIZATION: the list in order; where blocks or places lack, the last started from there on pauses."""
         end = len(self.queue)
         members: list[str] = []
         position = taken = 0
