@@ -98,13 +98,15 @@ class SGLang(ServingEngine):
 
     def admit(self, plan: Plan) -> None:
         """Admit waiting requests in order, up to the first that does not fit, or whose prompt is cut."""
+        if self.full or not self.waiting:
+            return
         size = self.machine.block
         most = min(self.machine.batch_requests or LIMIT, self.machine.batch_tokens or LIMIT)
         room = self.room(plan) * size
         for job in self.running:
             room -= self.most(job) + size if job.id in plan.work else self.ratio * min(self.limit(job), LONGEST_OUTPUT)
         room -= size if self.cut else 0
-        while self.waiting and not self.full:
+        while self.waiting:
             job = self.waiting[0]
             hit = job.blocks * size if job.index in self.unused else 0
             output = min(self.limit(job), LONGEST_OUTPUT)
@@ -119,7 +121,7 @@ class SGLang(ServingEngine):
             del self.waiting[0]
             self.join(job, tokens, plan)
             self.full = room <= 0
-            if self.left < 1 or self.cut:
+            if self.full or self.left < 1 or self.cut:
                 return
 
     def most(self, job: Job) -> int:
