@@ -61,9 +61,10 @@ class ServingEngine(Policy):
         if view.batch > self._batch:  # what was to be dropped then has been
             self._gone.clear()
         self._batch = view.batch
-        for job in (*view.ended, *view.called):
+        called = sorted(view.called, key=self.running.index)
+        for job in (*view.ended, *called):
             self.running.remove(job)
-        for job in view.called:
+        for job in called:
             if job.handling == "free":
                 self._gone.append((job, self.free(job)))
             elif job.handling == "preserve":

@@ -52,11 +52,12 @@ class TensorRtLlm(ServingEngine):
         """Begin with an empty list."""
         super().start(view)
         self.started: set[int] = set()
+        self.prompts: dict[int, int] = {}  # tokens that were known when a request started
 
     def decide(self, view: View, plan: Plan) -> None:
         """Choose the requests that take part, and give out the tokens."""
-        self.observe(view, plan)
         self.running.sort(key=self.place)
+        self.observe(view, plan)
         self.started = {job.index for job in self.running}
         if not self.waiting and plan.decode_on(self.running):
             return
@@ -66,7 +67,7 @@ class TensorRtLlm(ServingEngine):
         for job in paused:
             self.preempt(job, plan)
             insort(self.waiting, job, key=self.place)
-        decodes = [job for job in chosen if job.phase == "decode" and job.index in self.started]
+        decodes = [job for job in chosen if self.generates(job)]
         if not plan.decode_on(decodes):
             for job in decodes:
                 self.give(job, plan)
@@ -88,13 +89,19 @@ class TensorRtLlm(ServingEngine):
         if job.index not in self.started:
             self.waiting.remove(job)
             self.running.append(job)
+            self.prompts[job.index] = job.known
         self.take(job, tokens, plan)
+
+    def generates(self, job: Job) -> bool:
+        """Whether it has started, and its prompt is done (the last token of a prompt is still a prefill here)."""
+        started = job.index in self.started and job.known > self.prompts[job.index]
+        return started and job.phase == "decode"
 
     # --- memory --------------------------------------------------------------------------------------------------
 
     def promised(self, job: Job) -> int:
         """Return the blocks that one which has started will still take for its prompt."""
-        return job.growth(job.missing) if job.phase == "prefill" else 0
+        return 0 if self.generates(job) else job.growth(job.missing)
 
     def walk(self, plan: Plan) -> tuple[list[Job], list[Job]]:
         """Return who takes part, and who pauses, with MAX_UTILIZATION."""
@@ -118,7 +125,7 @@ class TensorRtLlm(ServingEngine):
     def need(self, job: Job) -> int:
         """Return the blocks that a request needs to take part beside those that it has, or has been promised."""
         if job.index in self.started:
-            return job.growth(1) if job.phase == "decode" else 0
+            return job.growth(1) if self.generates(job) else 0
         return job.growth(job.missing) + (job.blocks if job.index in self.unused else 0)
 
     def reserve(self, plan: Plan) -> tuple[list[Job], list[Job]]:
@@ -126,7 +133,7 @@ class TensorRtLlm(ServingEngine):
         chosen = list(self.running)
         paused: list[Job] = []
         room = self.room(plan)
-        while len(chosen) > 1 and sum(job.growth(1 if job.phase == "decode" else job.missing) for job in chosen) > room:
+        while len(chosen) > 1 and sum(job.growth(job.missing) for job in chosen) > room:
             paused.append(chosen.pop())
             room += paused[-1].blocks
         if plan.free_blocks is None or self.machine.block_limit is None:

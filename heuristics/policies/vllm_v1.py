@@ -68,6 +68,7 @@ class VllmV1(ServingEngine):
         room = self.room(plan)
         victims, taken, before = dict[int, Job](), dict[Job, int](), 0  # victims of steps that took no time
         left = {"decode": plan.tokens_left, "prefill": plan.prefill_left}
+        order: list[Job] = []  # in which memory is taken and freed
         for job in self.running:
             if job.index in victims or len(taken) == plan.requests_left:
                 continue
@@ -75,6 +76,7 @@ class VllmV1(ServingEngine):
             while tokens and job.growth(tokens) > room and job.index not in victims:
                 victim = self.victim([other for other in self.running if other.index not in victims])
                 victims[victim.index] = victim
+                order.append(victim)
                 given = taken.pop(victim, 0)
                 _pay(left, victim, -given)
                 room += victim.blocks + victim.growth(given)
@@ -84,16 +86,19 @@ class VllmV1(ServingEngine):
                 before = len(victims)
             elif tokens:
                 taken[job] = tokens
+                order.append(job)
                 _pay(left, job, tokens)
                 room -= job.growth(tokens)
         if not taken:
             return not self.running
-        for job in victims.values():
-            self.preempt(job, plan)
-            self.queue(job, front=True)
-        for job, tokens in taken.items():
-            self.take(job, tokens, plan)
-        return len(victims) == before
+        admits = len(victims) == before
+        for job in order:
+            if job in taken:
+                self.take(job, taken[job], plan)
+            elif victims.pop(job.index, None):
+                self.preempt(job, plan)
+                self.queue(job, front=True)
+        return admits
 
     def rank(self, job: Job) -> tuple[int, int]:
         """Return the place in the order of priority."""
