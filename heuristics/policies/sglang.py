@@ -35,7 +35,8 @@ class SGLang(ServingEngine):
     0.7 again when nothing is there. A prompt that was cut is retracted after all others: the engine would fail there.
 
     With `cached`, freed KV stays until its memory is needed (the radix cache, for the request itself, oldest first);
-    that of a retracted request does not. Not modelled: KV shared between requests; the order `lpm`; mixed chunks.
+    that of a retracted request does not. Not modelled: KV shared between requests; the order `lpm`; mixed chunks; that
+    a request which has ended counts as running for one more decode.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for a retraction.
     Source: SGLang, python/sglang/srt/managers/schedule_policy.py (00550cd) and scheduler.py (0003215); budget,

@@ -1,8 +1,8 @@
 """The schedulers of vLLM V1, SGLang and TensorRT-LLM a second time: from their published rules, slow and literal.
 
 They share nothing with `heuristics`: the naive executor carries out their batches, and every step counts the memory
-anew. A request that calls comes back as a new one, at the end of the queue; its KV is lost, or stays until its memory is
-needed (`cached`). Machines have blocks, C (`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
+anew. A request that calls comes back as a new one, at the end of the queue; its KV is lost, or stays until its memory
+is needed (`cached`). Machines have blocks, C (`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
 """
 
 from __future__ import annotations
