@@ -103,7 +103,7 @@ class SGLang(ServingEngine):
             return
         size = self.machine.block
         most = min(self.machine.batch_requests or LIMIT, self.machine.batch_tokens or LIMIT)
-        room = self.room(plan) * size
+        room = Fraction(self.room(plan) * size)
         for job in self.running:
             room -= self.most(job) + size if job.id in plan.work else self.ratio * min(self.limit(job), LONGEST_OUTPUT)
         room -= size if self.cut else 0
