@@ -43,6 +43,7 @@ from heuristics.policies.serial import Serial
 from heuristics.policies.sglang import SGLang
 from heuristics.policies.sjf import Sjf
 from heuristics.policies.sjf_api import SjfApi
+from heuristics.policies.sorted_f import SortedF
 from heuristics.policies.srpt import Srpt
 from heuristics.policies.swap import Swap
 from heuristics.policies.table_1 import table_1
@@ -82,7 +83,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
     "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
-    "references": (Srpt(), McSf(), MemoryArea(), RandomOrder()),
+    "references": (Srpt(), McSf(), SortedF(), MemoryArea(), RandomOrder()),
 }  # fmt: skip
 """Every policy, by what it is from."""
 

@@ -119,6 +119,12 @@ class Job:
         return state.call.start if state.window and state.call is not None else None
 
     @property
+    def call_ended(self) -> int | None:
+        """Tick at which the latest call ended, from then on while `window`."""
+        state = self._state
+        return state.call.end if state.window and state.call is not None and not self.calling else None
+
+    @property
     def calling(self) -> bool:
         """Whether it is in a call."""
         return self._state.status == CALLING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import ClassVar, Literal
 
 from heuristics.engine.job import Job
@@ -15,18 +16,23 @@ LONGEST_OUTPUT = 4096
 
 
 class ServingEngine(Policy):
-    """A request that calls ends there, and comes back as a new one at the end of the queue.
+    """A request that calls ends there, and comes back as a new one at the end of the queue, in order of time.
 
-    With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end (as a whole
-    where the machine does not evict in part): a request finds what is left of it when it is admitted. Without, it is
-    gone. KV that a call preserves by the instance's order is held during the call, and then is such KV; where the
-    machine does not evict, the request runs on at once.
+    Of one tick, arrivals come before returns, and each in the order of the instance.
+
+    With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end: a request
+    finds what is left of it when it is admitted. An incomplete last block does not stay (`whole_blocks`). Where the
+    machine does not evict in part, KV stays and goes as a whole. Without `cached`, freed KV is gone. KV that a call
+    preserves by the instance's order is held during the call, and then is such KV; where it may not be evicted, the
+    request runs on at once.
 
     A subclass gives `decide`, which calls `observe` first.
     """
 
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
     cached: bool = False
+    whole_blocks: ClassVar[bool] = True
+    """Whether only complete blocks are found again."""
     needs: tuple[str, ...] = ("chunked", "pause", "evict")
     """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
 
@@ -36,9 +42,11 @@ class ServingEngine(Policy):
         self.running: list[Job] = []  # in the order of their admission
         self.waiting: list[Job] = []
         self.unused: dict[int, Job] = {}  # hold KV that can be dropped, and do not run; the longest freed first
+        self.places: dict[int, int] = {}  # of the requests, in the order in which they came or came back
+        self.counter = count()
         self.held: dict[int, Job] = {}  # in a call that preserves by order
         self._batch = 0
-        self._gone: dict[int, Job] = {}  # to be dropped in the batch being decided, should it take place
+        self._gone: list[tuple[Job, int]] = []  # to be dropped in the batch being decided, should it take place
 
     def why_not(self, machine: Machine) -> str | None:
         """Say why it cannot run on a machine."""
@@ -53,23 +61,30 @@ class ServingEngine(Policy):
         if view.batch > self._batch:  # what was to be dropped then has been
             self._gone.clear()
         self._batch = view.batch
-        for job in (*view.ended, *view.called):
+        called = sorted(view.called, key=self.running.index)
+        for job in (*view.ended, *called):
             self.running.remove(job)
-        for job in view.called:
+        for job in called:
             if job.handling == "free":
-                (self.unused if self.cached else self._gone)[job.index] = job
+                self._gone.append((job, self.free(job)))
             elif job.handling == "preserve":
                 self.held[job.index] = job
-        for job in self._gone.values():
-            plan.drop(job)
-        for job in (*view.arrived, *view.returned):
+        for job, tokens in self._gone:
+            if tokens:
+                plan.drop(job, tokens)
+        for job in sorted((*view.arrived, *view.returned), key=_came):
+            self.places[job.index] = next(self.counter)
             held = self.held.pop(job.index, None)
-            if held and not self.machine.evict:
+            if held and self.machine.memory is not None and not self.machine.evict:
                 self.running.append(job)
                 continue
             if held:
                 self.unused[job.index] = job
             self.queue(job)
+
+    def place(self, job: Job) -> int:
+        """Return the place among all that have come; a request that comes back from a call gets a new one."""
+        return self.places[job.index]
 
     def queue(self, job: Job) -> None:
         """Put a request into the queue: at its end."""
@@ -77,7 +92,7 @@ class ServingEngine(Policy):
 
     def may_join(self, job: Job, plan: Plan) -> bool:
         """Whether the rules let a waiting request work in this batch: what loses KV in it does not (R4, R9)."""
-        return job.id not in plan.dropped or (job.window and job.handling == "free")
+        return job.id not in plan.dropped or job.handling in ("free", "discard")
 
     def limit(self, job: Job) -> int:
         """Return the tokens that it may still generate before its call or end, as far as the engine knows.
@@ -114,7 +129,18 @@ class ServingEngine(Policy):
     def preempt(self, job: Job, plan: Plan) -> None:
         """Take a request out of the running ones; its KV is gone, or stays until its memory is needed."""
         self.running.remove(job)
-        if self.cached:
+        if tokens := self.free(job):
+            plan.drop(job, tokens)
+
+    def free(self, job: Job) -> int:
+        """Let the KV of a request stay until its memory is needed, and return the tokens of it that do not."""
+        tail = job.device % self.machine.block if self.whole_blocks and self.machine.partial else 0
+        lost = tail if self.cached else job.device
+        if lost < job.device:
             self.unused[job.index] = job
-        else:
-            plan.drop(job)
+        return lost
+
+
+def _came(job: Job) -> int:
+    """Return the tick at which it arrived, or came back from a call."""
+    return job.arrival if job.call_ended is None else job.call_ended

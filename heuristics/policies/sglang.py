@@ -21,11 +21,13 @@ class SGLang(ServingEngine):
     """A batch prefills if any request can, and otherwise every running request decodes.
 
     *Prefill*: a prompt that was cut goes on first. Then waiting requests, first come first served, while fewer than
-    `batch_requests` run, and while what each has to process fits beside what may yet be generated: with A tokens free,
-    tokens + min(max_new, 4096) + 1 page < A - offset, the offset being r times min(max_new left, 4096) of the running
-    requests, plus what this batch has admitted, unscaled. One that fails stops the admission until a running request
-    leaves. A batch takes 8,192 tokens (fewer where P is less); one prompt at most is cut, at a page. A page is a block.
-    For a request without `max_new` 4,096 tokens are assumed.
+    `batch_requests` (and C) run, and while what each has to process fits beside what may yet be generated: with A
+    tokens free, tokens + min(max_new left, 4096) + 1 page < A - offset, the offset being r times min(max_new left,
+    4096) of the running requests, plus the tokens (in pages), min(max_new, 4096) and a page of each that this batch has
+    admitted. Where nothing is there, the first is admitted anyway. One that fails, or that takes the last of A, stops
+    the admission until a running request leaves; not if none ran before the batch, or a prompt is cut. A batch takes
+    8,192 tokens (fewer where P is less), in whole pages for each prompt, of which one at most is cut. A page is a
+    block. For a request without `max_new` 4,096 tokens are assumed.
 
     *Decode*: where the next tokens of all do not fit, requests are retracted until they do: the one with the fewest
     output tokens first, of equal ones the longest prompt; they go to the end of the queue. Then r is what the others
@@ -33,7 +35,8 @@ class SGLang(ServingEngine):
     0.7 again when nothing is there. A prompt that was cut is retracted after all others: the engine would fail there.
 
     With `cached`, freed KV stays until its memory is needed (the radix cache, for the request itself, oldest first);
-    that of a retracted request does not. Not modelled: KV shared between requests; the order `lpm`; mixed chunks.
+    that of a retracted request does not. Not modelled: KV shared between requests; the order `lpm`; mixed chunks; that
+    a request which has ended counts as running for one more decode.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for a retraction.
     Source: SGLang, python/sglang/srt/managers/schedule_policy.py (00550cd) and scheduler.py (0003215); budget,
@@ -66,12 +69,15 @@ class SGLang(ServingEngine):
             self.lower(view.batch - self._decoded - 1)
         self._decoded = None
         self.observe(view, plan)
-        self.full &= bool(self.running) and not (view.ended or view.called)
+        self.full &= not (view.ended or view.called)
         plan.limit(prefill_tokens=self.prefill_tokens)
+        self.left = plan.prefill_left - plan.prefill_left % view.machine.block or plan.prefill_left
+        ran = bool(self.running)
         self.go_on(plan)
-        if not self.full and self.cut is None:
-            self.admit(plan)
-        if not plan.work and (self.running or self.cut):
+        self.admit(plan)
+        if plan.work:
+            self.full &= ran and self.cut is None
+        elif self.running or self.cut:
             self.decode(plan)
             self._decoded = view.batch
         if not (self.running or self.cut or self.waiting):
@@ -87,41 +93,45 @@ class SGLang(ServingEngine):
         if job is None:
             return
         room = (self.room(plan) + job.blocks) * self.machine.block - job.device - job.host
-        tokens = self.whole_pages(job, min(plan.chunk(job), room))
+        tokens = min(plan.chunk(job), self.left, room)
         if tokens > 0:
             self.join(job, tokens, plan)
 
     def admit(self, plan: Plan) -> None:
         """Admit waiting requests in order, up to the first that does not fit, or whose prompt is cut."""
+        if self.full or not self.waiting:
+            return
         size = self.machine.block
-        joined = [] if plan.work == {} else self.running[-1:]
-        running = self.running[: len(self.running) - len(joined)]
-        left = self.room(plan) * size - self.ratio * sum(min(self.limit(job), LONGEST_OUTPUT) for job in running)
-        left -= sum(min(self.limit(job), LONGEST_OUTPUT) + size for job in joined)
-        while self.waiting and self.cut is None:
+        most = min(self.machine.batch_requests or LIMIT, self.machine.batch_tokens or LIMIT)
+        room = Fraction(self.room(plan) * size)
+        for job in self.running:
+            room -= self.most(job) + size if job.id in plan.work else self.ratio * min(self.limit(job), LONGEST_OUTPUT)
+        room -= size if self.cut else 0
+        while self.waiting:
             job = self.waiting[0]
-            if len(self.running) >= (self.machine.batch_requests or LIMIT):
-                self.full = True
-                return
-            tokens = self.whole_pages(job, plan.chunk(job)) if self.may_join(job, plan) else 0
-            if not tokens:
-                return
             hit = job.blocks * size if job.index in self.unused else 0
             output = min(self.limit(job), LONGEST_OUTPUT)
-            fits = job.growth(job.missing) * size + output + size < left - hit or not (self.running or plan.work)
-            if not fits or job.growth(tokens) > self.room(plan, job):
+            fits = job.missing + output + size < room - hit or not (self.running or plan.work)
+            if not fits or len(self.running) + bool(self.cut) >= most:
                 self.full = True
                 return
-            left -= hit + job.growth(tokens) * size + size + (output if tokens == job.missing else 0)
+            tokens = min(plan.chunk(job), self.left) if self.may_join(job, plan) else 0
+            if tokens < 1 or job.growth(tokens) > self.room(plan, job):  # what is in calls may hold the memory
+                return
+            room -= hit + job.growth(tokens) * size + size + (self.most(job) if tokens == job.missing else 0)
             del self.waiting[0]
             self.join(job, tokens, plan)
+            self.full = room <= 0
+            if self.full or self.left < 1 or self.cut:
+                return
 
-    def whole_pages(self, job: Job, tokens: int) -> int:
-        """Return the tokens of a prefill that is cut at a page, if it is cut."""
-        return tokens if tokens >= job.missing else tokens // self.machine.block * self.machine.block
+    def most(self, job: Job) -> int:
+        """Return the tokens that it may generate in all, as the admission counts them."""
+        return min(job.generated + self.limit(job), LONGEST_OUTPUT)
 
     def join(self, job: Job, tokens: int, plan: Plan) -> None:
-        """Let a request prefill; it runs if that completes its prompt."""
+        """Let a request prefill, in whole pages of the batch's tokens; it runs if that completes its prompt."""
+        self.left -= self.machine.blocks(tokens) * self.machine.block
         self.cut = job if tokens < job.missing else None
         self.take(job, tokens, plan)
         if self.cut is None:

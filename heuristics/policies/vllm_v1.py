@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import insort
-from typing import Any
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
@@ -23,7 +22,7 @@ class VllmV1(ServingEngine):
     nothing is reserved. A call ends the request: it comes back as a new one, at the end of the queue.
 
     With `cached`, freed KV stays until its memory is needed (prefix caching, for the request itself); without, it is
-    gone. With `priority`, larger weights go first, in the queue and at the preemption, and then the order of arrival.
+    gone. With `priority`, larger weights go first, in the queue and at the preemption, and then those that came first.
 
     Not modelled: KV shared between requests, and scheduling ahead of the tokens (asynchronous scheduling).
 
@@ -56,7 +55,7 @@ class VllmV1(ServingEngine):
     def queue(self, job: Job, *, front: bool = False) -> None:
         """Put a request into the queue: by priority, or at its front or its end."""
         if self.priority:
-            insort(self.waiting, job, key=_place)
+            insort(self.waiting, job, key=self.rank)
         else:
             self.waiting.insert(0 if front else len(self.waiting), job)
 
@@ -69,6 +68,7 @@ class VllmV1(ServingEngine):
         room = self.room(plan)
         victims, taken, before = dict[int, Job](), dict[Job, int](), 0  # victims of steps that took no time
         left = {"decode": plan.tokens_left, "prefill": plan.prefill_left}
+        order: list[Job] = []  # in which memory is taken and freed
         for job in self.running:
             if job.index in victims or len(taken) == plan.requests_left:
                 continue
@@ -76,6 +76,7 @@ class VllmV1(ServingEngine):
             while tokens and job.growth(tokens) > room and job.index not in victims:
                 victim = self.victim([other for other in self.running if other.index not in victims])
                 victims[victim.index] = victim
+                order.append(victim)
                 given = taken.pop(victim, 0)
                 _pay(left, victim, -given)
                 room += victim.blocks + victim.growth(given)
@@ -85,20 +86,27 @@ class VllmV1(ServingEngine):
                 before = len(victims)
             elif tokens:
                 taken[job] = tokens
+                order.append(job)
                 _pay(left, job, tokens)
                 room -= job.growth(tokens)
         if not taken:
             return not self.running
-        for job in victims.values():
-            self.preempt(job, plan)
-            self.queue(job, front=True)
-        for job, tokens in taken.items():
-            self.take(job, tokens, plan)
-        return len(victims) == before
+        admits = len(victims) == before
+        for job in order:
+            if job in taken:
+                self.take(job, taken[job], plan)
+            elif victims.pop(job.index, None):
+                self.preempt(job, plan)
+                self.queue(job, front=True)
+        return admits
+
+    def rank(self, job: Job) -> tuple[int, int]:
+        """Return the place in the order of priority."""
+        return -job.weight, self.place(job)
 
     def victim(self, running: list[Job]) -> Job:
         """Return whom to preempt."""
-        return max(running, key=_place) if self.priority else running[-1]
+        return max(running, key=self.rank) if self.priority else running[-1]
 
     def admit(self, plan: Plan) -> None:
         """Admit from the head of the queue up to the first that does not fit."""
@@ -110,11 +118,6 @@ class VllmV1(ServingEngine):
                 return
             self.running.append(self.waiting.pop(0))
             self.take(job, tokens, plan)
-
-
-def _place(job: Job) -> tuple[Any, ...]:
-    """Return the place in the order of priority."""
-    return -job.weight, job.arrival, job.index
 
 
 def _pay(left: dict[str, int], job: Job, tokens: int) -> None:
