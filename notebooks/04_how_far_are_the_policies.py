@@ -132,7 +132,7 @@ SVG(render(figure))
 # The optimal schedule of the small instance at full load:
 
 # %%
-SVG(render(kv.gantt(kv.verify_schedule(small[0], optima[0].schedule)).figure))
+kv.plot(kv.verify_schedule(small[0], optima[0].schedule))
 
 # %% [markdown]
 # ## Answer

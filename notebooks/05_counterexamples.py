@@ -16,10 +16,9 @@
 # %%
 from fractions import Fraction
 
-from IPython.display import SVG
+from IPython.display import display
 
 import kvbound as kv
-from kvbound.plots import render
 from solvers.search import search
 
 OBJECTIVE = "total-flow-time"
@@ -55,11 +54,8 @@ for (policy, family), seen in hunts.items():
 # ## The smallest instances
 
 # %%
-for (policy, family), seen in hunts.items():
-    print(f"{policy}, {family}: memory {seen.claim.instance.machine.memory}")
-    for request in seen.claim.instance.requests:
-        parts = [f"{s.decode} tokens" + (f", a call of {s.call.duration}" if s.call else "") for s in request.segments]
-        print(f"    arrives at {request.arrival}, prompt {request.prompt}: {', '.join(parts)}")
+for seen in hunts.values():
+    display(seen.claim.instance)
 
 # %% [markdown]
 # ## Solve and verify
@@ -83,7 +79,7 @@ for (policy, family), seen in hunts.items():
 # ## Plot
 
 # %%
-SVG(render(kv.compare_schedules(pictures)))
+kv.compare_schedules(pictures)
 
 # %% [markdown]
 # ## Answer
