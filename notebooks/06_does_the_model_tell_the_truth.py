@@ -11,7 +11,7 @@
 #
 # **Question.** A schedule is optimal in the model. Does a machine that executes it agree? **This notebook runs on a
 # CPU**, with a tiny model in plain torch: it shows how the question is answered, and says nothing about any GPU. On a
-# GPU the same steps are `kvbound calibrate` and `kvbound replay`. What was measured differs by machine, and is not kept.
+# GPU the same steps are `kvbound calibrate` and `kvbound replay`. What is measured differs by machine and is not kept.
 
 # %%
 import json

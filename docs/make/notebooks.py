@@ -107,7 +107,9 @@ def write(script: Path) -> None:
 
 if __name__ == "__main__":
     for each in SCRIPTS:
-        if each.stem in sys.argv[1:] or not sys.argv[1:]:
-            print(each.stem, flush=True) if runs_here(each) else print(f"{each.stem}: left as it is, PyTorch is not here")
+        if each.stem in (sys.argv[1:] or each.stem):
+            print(each.stem, flush=True) if runs_here(each) else print(
+                f"{each.stem}: left as it is, PyTorch is not here"
+            )
             if runs_here(each):
                 write(each)
