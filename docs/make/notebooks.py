@@ -107,9 +107,7 @@ def write(script: Path) -> None:
 
 if __name__ == "__main__":
     for each in SCRIPTS:
-        if each.stem in (sys.argv[1:] or each.stem):
-            print(each.stem, flush=True) if runs_here(each) else print(
-                f"{each.stem}: left as it is, PyTorch is not here"
-            )
+        if each.stem in (sys.argv[1:] or [script.stem for script in SCRIPTS]):
+            print(each.stem if runs_here(each) else f"{each.stem}: left as it is, PyTorch is not here", flush=True)
             if runs_here(each):
                 write(each)
