@@ -54,8 +54,8 @@ for (policy, family), seen in hunts.items():
 # ## The smallest instances
 
 # %%
-for seen in hunts.values():
-    display(seen.claim.instance)
+for (policy, family), seen in hunts.items():
+    display(seen.claim.instance.replace(name=f"{policy}, {family}"))
 
 # %% [markdown]
 # ## Solve and verify

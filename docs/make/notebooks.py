@@ -68,7 +68,8 @@ def kept(notebook: NotebookNode) -> NotebookNode:
                     output.data[kind] = make(output.data[kind])
         if "measured" in cell.metadata.get("tags", ()):
             cell.outputs = [new_output("stream", text=NOT_KEPT)] if cell.outputs else []
-    notebook.metadata = {"kernelspec": notebook.metadata.kernelspec, "code": digest(notebook)}
+    kernel, language = notebook.metadata.kernelspec, {"name": "python"}
+    notebook.metadata = {"kernelspec": kernel, "language_info": language, "code": digest(notebook)}
     return notebook
 
 

@@ -149,7 +149,7 @@ def test_a_notebook_is_a_page_with_what_it_shows(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("RUN_NOTEBOOKS", raising=False)
     page, *pictures = (made := hooks.notebook("notebooks/02_when_eviction_is_optimal.ipynb"))
     assert page == "source/notebooks/02_when_eviction_is_optimal.ipynb.md"
-    assert "```python\nimport" not in made[page]
+    assert "```python\nfrom IPython" in made[page]
     assert "# 02 When eviction is optimal" in made[page]
     assert "    Eviction is optimal for prompts up to 32 tokens" in made[page]
     assert len(pictures) == 4
