@@ -140,6 +140,7 @@ def test_console_lines_are_run_as_written(tmp_path: Path) -> None:
 
 
 NOT_RUN = {
+    "docs/index.md": ["make, which sets up an environment"],
     "README.md": ["make, which sets up an environment", "a GPU"],
     "docs/model.md": ["a solver of its own"],
     "docs/data.md": ["public traces, which are not in the repository"],
