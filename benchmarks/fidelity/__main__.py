@@ -27,7 +27,7 @@ same. `python -m benchmarks.fidelity` measures every row anew and writes this pa
 ## Batch for batch
 
 On 48 Azure conversations, with evictions, `vllm`, `vllm-ef`, `sarathi-serve` and `sarathi-serve-ef` do what INFERMAX's
-released simulator did, and `vllm-vidur` what Vidur's did: the same tokens in each of about 1,800 batches, times within a
+released simulator did, and `vllm-vidur` what Vidur's did: the same tokens in about 1,800 batches, times within a
 microsecond (`tests/heuristics/released`). Where a release and its paper differ there is a policy for each. The
 differences, each with a tiny instance in `tests/heuristics/test_released.py`:
 
