@@ -74,7 +74,7 @@ def page(claims: Iterable[Claim]) -> str:
             parts.append(f"| {where} | {row.claim} | {row.theirs} | {row.ours} | {holds} |")
             workloads.setdefault(row.setting, []).append(where)
         parts += ["", *(f"{k}. {sentence(why)}" for k, why in enumerate(reasons, 1)), ""]
-        parts += [f"* {', '.join(dict.fromkeys(places))}: {sentence(what)}" for what, places in workloads.items()]
+        parts += [f"* {'; '.join(dict.fromkeys(places))}: {sentence(what)}" for what, places in workloads.items()]
         parts.append("")
     facts = machine()
     parts.append(f"Measured on {facts['date']} with kvbound {facts['kvbound']}, Python {facts['python']}.")
@@ -82,8 +82,10 @@ def page(claims: Iterable[Claim]) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return it with a capital and a full stop."""
-    return text[0].upper() + text[1:].rstrip(".") + "."
+    """Return it with a capital, unless it begins with a name, and a full stop."""
+    first = text.split()[0]
+    start = first.capitalize() if first.isalpha() and first.islower() else first
+    return start + text[len(first) :].rstrip(".") + "."
 
 
 def main(names: list[str]) -> None:

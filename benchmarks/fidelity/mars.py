@@ -30,7 +30,7 @@ def by_rate() -> list[Claim]:
                 theirs="multi-API: latency up to 78 %, TTFT over 89 % lower",
                 ours=f"latency {vllm.mean:.0f} -> {mars.mean:.0f} s, TTFT {vllm.ttft:.2f} -> {mars.ttft:.2f} s",
                 holds=mars.mean < vllm.mean and mars.ttft < vllm.ttft,
-                setting=f"InferCept mixture, {rate} a second for {SHORT} minutes, GPT-J-6B cost and machine, seed 1",
+                setting=f"InferCept mixture, {SHORT} minutes, GPT-J-6B on 40 GiB, seed 1",
             )
         )
     return rows
