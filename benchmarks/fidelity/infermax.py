@@ -36,8 +36,8 @@ RESERVING = ("vllm-ef", "sarathi-serve-ef", "sarathi-c-ef")
 SORTING = ("infermax", "infermax-histogram")
 WHY_1000 = (
     "vLLM never gains here (I of 256 and more evict none), Sarathi at most 1 % (I of 1 and 2). At I = 2 vLLM has 921 "
-    "batches to 1,120 without evictions, but 365 of them prefill (35 there) and last 4.1 of its 8.1 s: the refills cost "
-    "more than the fuller batches save"
+    "batches to 1,120 without evictions, but 365 of them prefill (35 there) and last 4.1 of its 8.1 s: the refills "
+    "cost more than the fuller batches save"
 )
 SECOND = Fraction(1, 10**9)
 """A tick of these costs."""
