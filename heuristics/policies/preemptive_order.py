@@ -6,6 +6,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from heuristics.engine.job import Job
@@ -46,12 +47,15 @@ class PreemptiveOrder(Unified):
 
     def fill_ranked(self, plan: Plan) -> None:
         """Fill the batch in order of rank."""
-        if not self.prefilling and not self._outranked() and not (self.persists and self.waiting):
+        ranked = [(self._place(job), job) for job in (*self.decoding, *self.prefilling)]
+        last = max((place for place, _ in ranked), default=None)
+        outranked = self.waiting and (self.persists or (last is not None and last > self.waiting[0][:2]))
+        if not self.prefilling and not outranked:
             self.fill_decoding(plan)
             self.fill_waiting(plan)
             return
-        running = self.order([*self.decoding, *self.prefilling])
-        places = [self._place(job) for job in running]
+        ranked.sort(key=itemgetter(0))
+        places, running = [place for place, _ in ranked], [job for _, job in ranked]
         k = at = 0  # of the running, and of the waiting: those that are evicted come later
         while k < len(running):
             at = self._let_in_before(places[k], at, running, plan)
@@ -83,10 +87,6 @@ class PreemptiveOrder(Unified):
 
     def _place(self, job: Job) -> tuple[Any, int]:
         return self.rank(job), job.index
-
-    def _outranked(self) -> bool:
-        """Whether the first waiting request comes before a running one."""
-        return bool(self.waiting) and any(self._place(job) > self.waiting[0][:2] for job in self.decoding)
 
     def _go_on(self, jobs: Sequence[Job], running: Sequence[Job], plan: Plan) -> None:
         """Let these running requests go on in order, decodes that follow each other at once if memory lasts."""
