@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from statistics import mean, median, quantiles
+from typing import Any
 
-from costmodels import DEVICES, GPT_J_6B, MODELS, get_cost
+from costmodels import DEVICES, GPT_J_6B, MODELS, VICUNA_13B, get_cost
 from costmodels.capacity import kv_capacity
 from heuristics import Policy, get_policy, predictions, trace_policy
 from kvcore.instance import Instance
@@ -23,7 +24,7 @@ MIXTURE = Path("infercept") / "merged_exp_uniform_lengths.csv"
 COST = "infercept-6b"
 ITERATION = Fraction(2778, 100_000)
 """Seconds of a batch of 384 tokens: 10 ms and 0.0463 ms a token."""
-OPT_13B = get_cost("infercept-13b").machine.replace(memory=kv_capacity(MODELS["opt-13b"], DEVICES["h100"].memory, 64))
+OPT_13B = VICUNA_13B.replace(memory=kv_capacity(MODELS["opt-13b"], DEVICES["h100"].memory, 64))
 """OPT-13B on 80 GiB: 62,976 tokens."""
 ITERATION_13B = Fraction(261_136, 10_000_000)
 """Seconds of a batch of 384 tokens: 15.4 ms and 0.0279 ms a token."""
@@ -63,7 +64,8 @@ def mixture(rate: int, minutes: int, seed: int = 1) -> Instance:
 def opt_13b(rate: int, count: int, cv: Fraction | None = None, seed: int = 1) -> Instance:
     """Return so many requests of the mixture, on OPT-13B and 80 GiB, arriving at a rate; with `cv`, with Gamma gaps."""
     model, window = get_cost("infercept-13b"), Fraction(count, 50 * rate)
-    options = {"rate": Fraction(rate), "minutes": window, "seed": seed, "tick": model.tick, "cost": model.make()}
+    options: dict[str, Any] = {"rate": Fraction(rate), "minutes": window, "seed": seed}
+    options |= {"tick": model.tick, "cost": model.make()}
     data = os.environ.get("KVBOUND_DATA")
     drawn = (
         generate("infercept", machine=OPT_13B, **options)
