@@ -9,12 +9,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import big_m, exact, identical, referee, simulate, slices, start_time
+from benchmarks import big_m, exact, hour, identical, referee, simulate, slices, start_time
 from benchmarks.record import save
 
 BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "referee": referee.run,
     "exact": exact.run,
+    "hour": hour.run,
     "big_m": big_m.run,
     "identical": identical.run,
     "simulate": simulate.run,
@@ -22,7 +23,7 @@ BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "start_time": start_time.run,
 }
 """Every benchmark by name."""
-SHORT = ("referee", "exact")
+SHORT = ("referee", "exact", "hour")
 """Those that run unless others are named."""
 
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from costmodels import get_cost
+from costmodels import INFERMAX_7B, get_cost
 from heuristics import POLICIES, Unsuited, get_policy, trace_policy
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine
@@ -56,9 +56,10 @@ def trace(name: str) -> Instance:
     """Return a trace by its name."""
     folder = Path(os.environ["KVBOUND_DATA"])
     kind, *rest = name.split()
-    if kind == "azure":
-        cost, share = get_cost(rest[0]), Fraction(rest[1])
+    if kind in ("azure", "hour"):
+        cost, share = get_cost(rest[0] if rest else "infermax-7b"), Fraction(rest[1] if rest else 1)
         machine = Machine(memory=100_000, batch_tokens=16384, prefill_tokens=16384, evict=True)
+        machine = INFERMAX_7B if kind == "hour" else machine
         path = folder / "azure2023" / "AzureLLMInferenceTrace_conv.csv"
         whole = read_azure(path, tick=cost.tick, machine=machine, cost=cost.make())
         return whole.replace(requests=whole.requests[: int(len(whole.requests) * share)])

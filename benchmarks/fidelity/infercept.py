@@ -59,13 +59,13 @@ def baselines() -> list[Claim]:
         row = ", ".join(f"{name} {value:.1f}" for name, value in ms.items())
         best = min(ms, key=lambda name: ms[name])
         second = min((name for name in ms if name != "infercept"), key=lambda name: ms[name])
-        gain = ms["vllm"] / ms["infercept"]
+        gain, released = ms["vllm"] / ms["infercept"], run("infercept-as-released", rate).latency
         found += [
             claim("Section 5.1", "InferCept's normalized latency over vLLM's, at one rate", "1.9 to 5.7 times lower",
                   f"{gain:.1f} times lower", gain >= 1.9, rate, "" if gain <= 5.7 else
                   "vLLM is beyond what it sustains: its queue, and this figure, grow with the minutes"),
-            claim("Section 5.1", "InferCept has the lowest median normalized latency", "yes", f"{row} ms",
-                  best == "infercept", rate),
+            claim("Section 5.1", "InferCept has the lowest median normalized latency", "yes",
+                  f"{row} ms; infercept-as-released {released:.1f} ms", best == "infercept", rate),
             claim("Section 5.1", "Preserve is the best of the others", "yes", f"{row} ms", second == "preserve", rate,
                   "" if second == "preserve" else "the KV of calls fills the memory, and new requests wait for it"),
         ]  # fmt: skip

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.unified import Entry
+from heuristics.engine.view import View
 from heuristics.policies.preemptive_order import PreemptiveOrder
 
 
@@ -27,6 +34,36 @@ class RankAsReleased(PreemptiveOrder):
         self.rule = f"as {ranking.name}; what does not fit evicts those after it all the same, and the next is tried"
         self.knows = ranking.knows
         self._rank = ranking.rank
+
+    def start(self, view: View) -> None:
+        """Begin with none waiting."""
+        super().start(view)
+        self._needs = np.zeros(0, dtype=np.int64)
+        """The blocks that each of those waiting needs."""
+
+    def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
+        """Put a request into a queue."""
+        if queue is self.waiting:
+            need = self.machine.blocks(self.reserve(job, job.missing)) - job.blocks
+            self._needs = np.insert(self._needs, bisect_left(queue, Entry(key, job.index, job)), need)
+        super().enqueue(queue, job, key)
+
+    def dequeue(self, at: int) -> None:
+        """Take the waiting request at a place out of the queue."""
+        super().dequeue(at)
+        self._needs = np.delete(self._needs, at)
+
+    def let_in_last(self, at: int, running: Sequence[Job], plan: Plan) -> None:
+        """Admit waiting requests from a place on; none that runs comes after them, so only those that fit are asked."""
+        while plan.takes("prefill"):
+            fit = np.flatnonzero(self._needs[at:] <= self.available(plan))
+            if not len(fit):
+                return
+            at += int(fit[0])
+            if self.waiting[at].position not in self._evicted and self._let_in(self.waiting[at], running, plan):
+                self.dequeue(at)
+            else:
+                at += 1
 
     def rank(self, job: Job) -> Any:
         """Return the rank; the smallest goes first."""
