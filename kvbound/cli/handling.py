@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated, cast
 
 import typer
-from pydantic import ValidationError
 
 from kvcore.errors import BadInput
-from kvcore.files import first_error
+from kvcore.files import valid
 from kvcore.instance import Handling, Instance
 
 HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")
@@ -35,7 +34,5 @@ def with_handling(instance: Instance, handling: str | None) -> Instance:
         raise BadInput(f"--handling is one of {', '.join(HANDLINGS)}, not {handling!r}")
     if handling in ("min-waste", "free"):
         return with_min_waste_handlings(instance) if handling == "min-waste" else instance
-    try:
+    with valid(f"--handling {handling}"):
         return instance.with_calls_handled(cast(Handling, handling))
-    except ValidationError as error:
-        raise BadInput(f"--handling {handling}: {first_error(error)}") from None

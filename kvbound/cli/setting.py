@@ -10,12 +10,11 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from costmodels import COSTS, get_cost
 from kvcore.cost import Cost
 from kvcore.errors import BadInput
-from kvcore.files import first_error
+from kvcore.files import valid
 from kvcore.instance import Machine
 from kvcore.parameters import fraction
 
@@ -69,10 +68,8 @@ class Setting:
 
     def machine(self, default: Machine) -> Machine:
         """Return the cost's machine, or `default` if the cost is of none, with what was given changed in it."""
-        try:
+        with valid("the machine"):
             return Machine(**{**(self.measured or default).model_dump(), **self.given})
-        except ValidationError as error:
-            raise BadInput(f"the machine: {first_error(error)}") from None
 
 
 def takes_setting(command: Callable[..., None]) -> Callable[..., None]:

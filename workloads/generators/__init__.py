@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from pydantic import ValidationError
-
 from kvcore.cost import Cost
-from kvcore.errors import BadInput
-from kvcore.files import first_error
+from kvcore.csv_table import build_instance
 from kvcore.instance import Instance, Machine, Request
 from workloads.generators.workload import KINDS, TICK, Kind, Workload
 
@@ -48,9 +45,4 @@ def generate(
 
 def instance_of(workload: Workload, machine: Machine, cost: Cost, requests: Sequence[Request]) -> Instance:
     """Return an instance of the workload with these of its requests; BadInput if one does not fit."""
-    try:
-        return Instance(
-            name=workload.name, tick_seconds=workload.tick, machine=machine, cost=cost, requests=tuple(requests)
-        )
-    except ValidationError as error:
-        raise BadInput(f"{workload.kind}: {first_error(error)}") from None
+    return build_instance(workload.kind, requests, machine, name=workload.name, tick_seconds=workload.tick, cost=cost)

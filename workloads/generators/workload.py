@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,11 +10,9 @@ from inspect import Parameter, signature
 from itertools import islice
 from typing import Any
 
-from pydantic import ValidationError
-
+from kvcore.csv_table import slo_in_ticks
 from kvcore.errors import BadInput
-from kvcore.files import first_error
-from kvcore.instance import Request, Slo
+from kvcore.instance import Request
 from workloads.arrivals import arrivals
 from workloads.generators.fixed import fixed
 from workloads.generators.infercept import infercept
@@ -101,20 +98,9 @@ class Workload:
         drawn = KINDS[self.kind].draw(random.Random(f"{self.seed} requests"), self.tick, self.n, **self.parameters)
         process = random.Random(f"{self.seed} arrivals")
         times = arrivals(process, self.tick, rate=self.rate, cv=self.cv, minutes=self.minutes)
-        slo, some = self._slo(), False
+        slo, some = slo_in_ticks(self.tick, ttft=self.slo_ttft, normalized_latency=self.slo_normalized), False
         for time, request in zip(islice(times, self.n), drawn, strict=False):
             some = True
             yield request.replace(arrival=time, slo=slo)
         if not some:
             raise BadInput("no request arrives within --minutes; give more minutes, or a higher --rate")
-
-    def _slo(self) -> Slo | None:
-        """Return the objectives in ticks; whole ticks round down, as a latency is late only above the limit."""
-        if self.slo_ttft is None and self.slo_normalized is None:
-            return None
-        ttft = None if self.slo_ttft is None else math.floor(self.slo_ttft / self.tick)
-        normalized = None if self.slo_normalized is None else Fraction(self.slo_normalized) / self.tick
-        try:
-            return Slo(ttft=ttft, normalized_latency=normalized)
-        except ValidationError as error:
-            raise BadInput(f"the objectives in ticks of {self.tick} s: {first_error(error)}") from None
