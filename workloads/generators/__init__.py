@@ -1,4 +1,4 @@
-"""Workloads drawn from what the papers publish of theirs; one file a kind, and `docs/data.md` says where from."""
+"""Workloads drawn from what the papers publish of theirs; `docs/data.md` says where from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from kvcore.cost import Cost
 from kvcore.csv_table import build_instance
 from kvcore.instance import Instance, Machine, Request
-from workloads.generators.workload import KINDS, TICK, Kind, Workload
+from workloads.generators.kinds import KINDS, Kind
+from workloads.generators.workload import TICK, Workload
 
 __all__ = ["KINDS", "Kind", "Workload", "generate", "instance_of"]
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from inspect import Parameter, signature
 from itertools import islice
 from typing import Any
 
@@ -14,39 +13,11 @@ from kvcore.csv_table import slo_in_ticks
 from kvcore.errors import BadInput
 from kvcore.instance import Request
 from workloads.arrivals import arrivals
-from workloads.generators.fixed import fixed
-from workloads.generators.infercept import infercept
-from workloads.generators.infermax_mix import infermax_mix
-from workloads.generators.mixed import mixed
-from workloads.generators.toolbench import toolbench
+from workloads.generators.kinds import KINDS
 
 TICK = Fraction(1, 40)
 MOST = 10_000_000
 """Requests that a workload may have."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of requests: `draw(random, tick, n, **parameters)` yields them; what they are, and from where."""
-
-    draw: Callable[..., Iterator[Request]]
-    what: str
-    source: str
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of the kind, with their defaults."""
-        found = signature(self.draw).parameters.values()
-        return {given.name: given.default for given in found if given.kind is Parameter.KEYWORD_ONLY}
-
-
-KINDS = {
-    "infercept": Kind(infercept, "six types of calls", "InferCept, Table 1"),
-    "toolbench": Kind(toolbench, "calls of web services", "LAMPS, Table 2; MARS, Table 1"),
-    "mixed": Kind(mixed, "infercept, of which a share makes no calls", "MARS, Appendix C.2"),
-    "fixed": Kind(fixed, "like requests without calls", "INFERMAX, Sections 4.2 to 4.5"),
-    "infermax-mix": Kind(infermax_mix, "two groups without calls, shuffled", "INFERMAX, Section 4.6"),
-}
 
 
 @dataclass(frozen=True)
