@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from heuristics import Policy
 from hypotheses.case import FLOW_TIME, Case, Fails, Held, Undecided, ratio
@@ -26,7 +27,7 @@ def run(policy: str | Policy, label: str = "", change: Change | None = None, obj
     return lambda case: case.policy(policy, change(case.instance) if change else None, objective, label)
 
 
-def compared(one: Make, holds: Callable[[object, object], bool], other: Make, why: str) -> Predicate:
+def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str) -> Predicate:
     """Return whether the values of two schedules compare as `holds`, of `operator`, says.
 
     `why` has a place for each of the values, and one for their ratio.

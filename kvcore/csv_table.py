@@ -177,7 +177,7 @@ def slo_in_ticks(tick: Fraction, **seconds: Fraction | None) -> Slo | None:
 
     Whole ticks round down, as a request is late only above the limit.
     """
-    ticks = {name: value / tick for name, value in seconds.items() if value is not None}
+    ticks: dict[str, Any] = {name: value / tick for name, value in seconds.items() if value is not None}
     whole = {name: math.floor(ticks[name]) for name in ("latency", "ttft") if name in ticks}
     with valid(f"the objectives in ticks of {tick} s"):
         return Slo(**ticks | whole) if ticks else None

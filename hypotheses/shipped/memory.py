@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 
 from hypotheses import Family, Hypothesis, drawn, enumerated
-from hypotheses.instances import INFERMAX, THEORY, drawn_plain, plain_family, with_memory
+from hypotheses.instances import INFERMAX, drawn_plain, plain_family, with_memory
 from hypotheses.predicates import never_hurts, optimal, run, within
 
 
-def theory(counts: str, prompts: str, outputs: str, *sizes: tuple[int, ...]) -> Family:
+def theory(
+    words: tuple[str, str, str], counts: Sequence[int], prompts: Sequence[int], outputs: Sequence[int]
+) -> Family:
     return enumerated(
-        f"the theory model: {counts} requests at tick 0, prompts {prompts}, outputs {outputs}, every memory that "
-        "matters",
-        lambda: plain_family(*sizes, THEORY),
+        "the theory model: {} requests at tick 0, prompts {}, outputs {}, every memory that matters".format(*words),
+        lambda: plain_family(counts, prompts, outputs),
     )
 
 
@@ -59,17 +61,17 @@ HYPOTHESES = {
     **{
         f"more-memory-{policy}": more(f"total flow time of {policy}", states, family, policy)
         for policy, states, family in (
-            ("fcfs", "refuted", theory("2 to 4", "1 to 3", "1 to 4", (2, 3, 4), (1, 2, 3), (1, 2, 3, 4))),
+            ("fcfs", "refuted", theory(("2 to 4", "1 to 3", "1 to 4"), (2, 3, 4), (1, 2, 3), (1, 2, 3, 4))),
             ("mc-sf", "no counterexample", LARGER),
             ("sarathi", "refuted", BUDGET_4),
             ("vllm", "refuted", BUDGET_4),
         )
     },
     "more-memory-optimum": more(
-        "optimal total flow time", "proved", theory("2 or 3", "1 or 2", "1 or 3", (2, 3), (1, 2), (1, 3)), None
+        "optimal total flow time", "proved", theory(("2 or 3", "1 or 2", "1 or 3"), (2, 3), (1, 2), (1, 3)), None
     ),
     "one-token-less-optimum": less(
-        "optimal total TTFT", None, theory("2 or 3", "1 to 3", "1 to 4", (2, 3), (1, 2, 3), (1, 2, 3, 4))
+        "optimal total TTFT", None, theory(("2 or 3", "1 to 3", "1 to 4"), (2, 3), (1, 2, 3), (1, 2, 3, 4))
     ),
     "one-token-less-vllm": less("total TTFT of vllm", "vllm", BUDGET_4),
 }
