@@ -7,16 +7,15 @@ schedule is that of the policies named, then improved by large-neighbourhood sea
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import bounds
+from benchmarks.data import CONVERSATIONS, LLAMA_A100, MIXTURE, trace_file
 from benchmarks.record import save
 from costmodels import get_cost
 from heuristics import Unsuited, get_policy, trace_policy
@@ -54,13 +53,9 @@ def theory() -> Iterator[Experiment]:
     """Peaks of at most M/16, M/8 and M/4."""
     for name in ("n=1000,M=800,P=50,seed=0", "n=1000,M=800,P=50,seed=0,T=500"):
         yield Experiment(builtin_instance(f"hindsight:{name}"), ("mc-sf", "sjf"))
-    for name in (
-        "n=100,M=400,P=50,seed=0",
-        "n=100,M=400,P=50,seed=1",
-        "n=50,M=200,P=50,seed=0",
-        "n=50,M=200,P=50,seed=1",
-    ):
-        yield Experiment(builtin_instance(f"hindsight:{name}"), ("mc-sf", "sjf"), improve_seconds=30.0)
+    for n, memory, seed in ((100, 400, 0), (100, 400, 1), (50, 200, 0), (50, 200, 1)):
+        instance = builtin_instance(f"hindsight:n={n},M={memory},P=50,seed={seed}")
+        yield Experiment(instance, ("mc-sf", "sjf"), improve_seconds=30.0)
 
 
 def hindsight() -> Iterator[Experiment]:
@@ -98,7 +93,7 @@ def _infermax(name: str, requests: Any) -> Experiment:
 def infercept() -> Iterator[Experiment]:
     """The InferCept mixture with all its calls, on the memory of a 13B model."""
     machine = Machine(memory=TOKENS_13B, host_memory=TOKENS_13B, batch_tokens=512)
-    path = _data() / "infercept" / "merged_exp_uniform_lengths.csv"
+    path = trace_file(MIXTURE)
     for n, seconds in ((50, 60.0), (397, 180.0)):
         for rate in (1, 2, 3):
             made = read_infercept(path, take=n, seed=0, rate=Fraction(rate), machine=machine)
@@ -108,22 +103,14 @@ def infercept() -> Iterator[Experiment]:
 
 def azure() -> Iterator[Experiment]:
     """Azure conversations: the first 1,000 requests and the whole hour."""
-    machine = Machine(memory=100_000, batch_tokens=16384, prefill_tokens=16384, evict=True)
-    path = _data() / "azure2023" / "AzureLLMInferenceTrace_conv.csv"
-    for cost in (get_cost("infermax-7b"), get_cost("infermax-70b")):
-        which = "7b" if cost is get_cost("infermax-7b") else "70b"
+    path = trace_file(CONVERSATIONS)
+    for which in ("7b", "70b"):
+        cost = get_cost(f"infermax-{which}")
         for take, seconds in ((1000, 60.0), (None, 240.0)):
-            made = read_azure(path, take=take, tick=cost.tick, machine=machine, cost=cost.make())
+            made = read_azure(path, take=take, tick=cost.tick, machine=LLAMA_A100, cost=cost.make())
             for objective in ("makespan", "busy-time", FLOW):
                 named = made.replace(name=f"azure:{take or 'all'},{which}")
                 yield Experiment(named, ("vllm", "sarathi", "infermax"), objective, seconds, 0.0)
-
-
-def _data() -> Path:
-    folder = os.environ.get("KVBOUND_DATA")
-    if folder is None:
-        raise SystemExit("this family needs the traces: set KVBOUND_DATA (docs/data.md)")
-    return Path(folder)
 
 
 FAMILIES: dict[str, Callable[[], Iterator[Experiment]]] = {

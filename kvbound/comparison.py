@@ -135,7 +135,8 @@ class Comparison:
         """Return the table of values, a row for each schedule."""
         columns = ["schedule", *value_columns(units_of(self.instance), self.objective, "value", "mean")]
         columns += [f"/ {SHORT[kind]}" for kind in self.optima]
-        return Cells([*columns, "handling of calls"], [self._cells(row) for row in rows])
+        cells = [self._cells(row) for row in rows]
+        return Cells([*columns, "handling of calls"], cells, range(1, len(columns)))
 
     def _cells(self, row: dict[str, Any]) -> list[object]:
         values = (row["bound"] if row.get("status") == "bound-only" else row["value"], row["mean"])

@@ -14,10 +14,9 @@ from kvbound.comparison import Comparison, ladder_of, verdict
 from kvbound.plots import compare_schedules, ladder, render
 from kvbound.plots.frame import DRAWABLE
 from kvbound.report.markup import html_table, node
-from kvbound.report.page import request_table
 from kvbound.report.proofs import proof
 from kvbound.tables import Cells
-from kvbound.words import facts_in_words
+from kvbound.words import facts_in_words, request_cells
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine
 from kvcore.result import Result
@@ -107,7 +106,7 @@ def _(thing: Instance) -> Iterator[Element]:
     yield node("h3", None, thing.name)
     for line in facts_in_words(thing, sizes_of(thing)):
         yield node("p", None, line)
-    yield request_table(thing, SHOWN)
+    yield html_table(*request_cells(thing, SHOWN))
 
 
 @_tables.register(Result)
@@ -117,8 +116,7 @@ def _(thing: Result) -> Iterator[Element]:
 
 @_tables.register(Comparison)
 def _(thing: Comparison) -> Iterator[Element]:
-    cells = thing.summary(thing.rows())
-    yield html_table(cells, range(1, len(cells.columns) - 1), f"{thing.instance.name}, {thing.objective}")
+    yield html_table(thing.summary(thing.rows()), f"{thing.instance.name}, {thing.objective}")
     for kind, optimum in thing.optima.items():
         yield node("p", None, verdict(kind, optimum))
 

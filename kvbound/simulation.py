@@ -75,35 +75,24 @@ def simulate_policies(
     `kvcore.summary` takes, `predictions` and `seed` what `solvers.simulate_policy` does.
     """
     runs: list[Simulation] = []
-    try:
-        for policy in policies:
+    for policy in policies:
+        try:
             with watch(f"{policy} on {instance.name}"):
-                runs.append(_simulate(instance, policy, objective, handling, window, strict, predictions, seed))
-    except KeyboardInterrupt:
-        return runs, True
+                result = simulate_policy(
+                    instance, policy, objective, handling=handling, predictions=predictions, seed=seed
+                )
+                assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
+                row = {**result.to_json(), "measures": summary(result.trace, window)}
+                runs.append(Simulation(row, result.schedule, result.trace))
+        except (PolicyError, Unsuited) as error:
+            if strict:
+                raise
+            freed = instance.with_free_calls() if handling == "free" else instance
+            row = Result(freed, objective, policy=policy, extra={"error": str(error)}).to_json()
+            runs.append(Simulation(row))
+        except KeyboardInterrupt:
+            return runs, True
     return runs, False
-
-
-def _simulate(
-    instance: Instance,
-    policy: str,
-    objective: str,
-    handling: str,
-    window: Fraction | None,
-    strict: bool,
-    predictions: str,
-    seed: int,
-) -> Simulation:
-    try:
-        result = simulate_policy(instance, policy, objective, handling=handling, predictions=predictions, seed=seed)
-    except (PolicyError, Unsuited) as error:
-        if strict:
-            raise
-        freed = instance.with_free_calls() if handling == "free" else instance
-        return Simulation(Result(freed, objective, policy=policy, extra={"error": str(error)}).to_json())
-    assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
-    row = {**result.to_json(), "measures": summary(result.trace, window)}
-    return Simulation(row, result.schedule, result.trace)
 
 
 def policy_names(text: str) -> list[str]:

@@ -35,18 +35,18 @@ Labelled = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 class Cells(NamedTuple):
-    """The columns and rows of a table; a cell of None is empty."""
+    """The columns and rows of a table, and which columns are of numbers; a cell of None is empty."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
+    numbers: Sequence[int] = ()
 
 
 def times_cells(rows: Labelled, units: Units) -> Cells:
     """Return the times, a row for each labelled summary."""
     columns = [f"times, {units.time}", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
-    return Cells(
-        columns, [[label, *(spread(measured[name], part, units) for name, part in TIMES)] for label, measured in rows]
-    )
+    cells = [[label, *(spread(measured[name], part, units) for name, part in TIMES)] for label, measured in rows]
+    return Cells(columns, cells, range(1, len(columns)))
 
 
 def work_cells(rows: Labelled, units: Units) -> Cells:
@@ -54,7 +54,7 @@ def work_cells(rows: Labelled, units: Units) -> Cells:
     rates = [f"{what}/{rate_unit(units)}" for what in ("requests", "tokens", "good")]
     columns = ["work", "unfinished", *rates, "SLO met", "batches", "evictions"]
     columns += ["recomputed", "swapped out", "wasted", "in calls", "queued", "transfer", "refills", "handling of calls"]
-    return Cells(columns, [_work(label, measured) for label, measured in rows])
+    return Cells(columns, [_work(label, measured) for label, measured in rows], range(1, len(columns) - 1))
 
 
 def spread(seconds: Mapping[str, float] | None, part: str, units: Units) -> str | None:
@@ -115,12 +115,12 @@ def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
             [row.label, units.text(sum(row.found.parts.values())), *(units.text(row.found.parts[p]) for p in parts),
              ", ".join(f"{count:,} {part}" for part, count in row.found.batches.items() if count)]
             for row in rows
-        ]),
+        ], range(1, len(until))),
         Cells(requests, [
             [row.label, units.text(sum(row.found.spent.values())), *(units.text(row.found.spent[k]) for k in spent),
              *([None if row.ratio is None else f"{float(row.ratio):.4g}"] if calls else [])]
             for row in rows
-        ]),
+        ], range(1, len(requests))),
     ]  # fmt: skip
 
 

@@ -73,4 +73,4 @@ def wasted_cells(trace: Trace) -> Cells:
         (f"requests: {kind}", f"{seconds:.4g} s", f"{percent(seconds / all_spent)} of their time")
         for kind, seconds in spent.items()
     ]
-    return Cells(("what", "amount", "share"), rows)
+    return Cells(("what", "amount", "share"), rows, (1,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from kvbound.tables import Cells
 from kvbound.units import Units, number, time_units, units_of
 from kvcore.cost import Cost, CostFunction, OwnCost
 from kvcore.instance import Instance, Machine, Segment
@@ -49,6 +50,20 @@ def segments_in_words(segments: Sequence[Segment], units: Units) -> str:
             parts.append(f"({units.spelled(segment.call.duration)}{returns}, {segment.call.handling})")
     text = " ".join(parts)
     return text if len(text) <= LONGEST else text[: LONGEST - 2] + ".."
+
+
+def request_cells(instance: Instance, most: int) -> tuple[Cells, str]:
+    """Return the requests as a table, up to so many of them and with weights unless all are 1, and its caption."""
+    units, weighted = units_of(instance), any(request.weight != 1 for request in instance.requests)
+    columns = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak")
+    cells = [
+        (r.id, units.text(r.arrival), r.prompt, segments_in_words(r.segments, units), r.output, r.peak)
+        + (r.weight,) * weighted
+        for r in instance.requests[:most]
+    ]
+    more = len(instance.requests) > most
+    caption = "Requests" + (f": the first {most}, of {len(instance.requests):,}" if more else "")
+    return Cells(columns + ("weight",) * weighted, cells, (1, 2, 4, 5, 6)), caption
 
 
 def _limit(limit: int | None) -> str:

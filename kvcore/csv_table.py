@@ -15,11 +15,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from pydantic import ValidationError
-
 from kvcore.errors import BadInput
-from kvcore.files import first_error
-from kvcore.instance import LIMIT, Instance, Machine, Request
+from kvcore.files import valid
+from kvcore.instance import LIMIT, Instance, Machine, Request, Slo
 
 MachineFor = Callable[[Sequence[Request]], Machine]
 """Chooses the machine once the requests are known."""
@@ -174,12 +172,21 @@ def check_take(take: int | None, available: int, what: str, option: str = "--tak
     return take
 
 
+def slo_in_ticks(tick: Fraction, **seconds: Fraction | None) -> Slo | None:
+    """Return service-level objectives, by their names in `Slo`, in ticks of so many seconds (None: none is given).
+
+    Whole ticks round down, as a request is late only above the limit.
+    """
+    ticks: dict[str, Any] = {name: value / tick for name, value in seconds.items() if value is not None}
+    whole = {name: math.floor(ticks[name]) for name in ("latency", "ttft") if name in ticks}
+    with valid(f"the objectives in ticks of {tick} s"):
+        return Slo(**ticks | whole) if ticks else None
+
+
 def build_instance(
     source: str | Path, requests: Sequence[Request], machine: Machine | MachineFor, **fields: Any
 ) -> Instance:
     """Return the instance; BadInput if the requests do not fit the machine."""
-    try:
+    with valid(f"{source}"):
         chosen = machine if isinstance(machine, Machine) else machine(requests)
         return Instance(requests=tuple(requests), machine=chosen, **fields)
-    except ValidationError as error:
-        raise BadInput(f"{source}: {first_error(error)}") from None

@@ -170,6 +170,15 @@ def parse(model: type[Model], text: str, name: str) -> Model:
         raise BadInput(f"{name}: {said(error)}") from None
 
 
+@contextmanager
+def valid(what: str) -> Iterator[None]:
+    """Raise BadInput within a `with` where pydantic refuses something: `what`, and the first thing that is wrong."""
+    try:
+        yield
+    except ValidationError as error:
+        raise BadInput(f"{what}: {first_error(error)}") from None
+
+
 def first_error(error: ValidationError) -> str:
     """Say the first thing that is wrong, with its place and value, in one line."""
     if error.error_count() < 1000:

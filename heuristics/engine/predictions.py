@@ -12,10 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from pydantic import ValidationError
-
 from kvcore.errors import BadInput
-from kvcore.files import first_error
+from kvcore.files import valid
 from kvcore.instance import LIMIT, Instance, Request, Segment
 
 KINDS = "exact, noise:P, types or bins:NxW"
@@ -48,7 +46,7 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
     limits = ("memory", "host_memory", "batch_tokens", "prefill_tokens")
     unlimited = instance.machine.replace(**dict.fromkeys(limits))
     limit, block = instance.machine.block_limit, instance.machine.block
-    try:
+    with valid(f"predictions {text} of {instance.name}"):
         requests = tuple(
             _cut(
                 request.replace(segments=tuple(guess(request, segment) for segment in request.segments)),
@@ -57,8 +55,6 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
             for request in instance.requests
         )
         return instance.replace(requests=requests, machine=unlimited)
-    except ValidationError as error:
-        raise BadInput(f"predictions {text} of {instance.name}: {first_error(error)}") from None
 
 
 def _guess(text: str, instance: Instance, seed: int) -> Guess | None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvbound.tables import value_columns
+from kvbound.tables import Labelled, times_cells, value_columns, work_cells
 from kvbound.units import Units
 from kvcore.files import printable, read_schedule, write_text
 from kvcore.schedule import Schedule
@@ -39,6 +39,10 @@ TraceOption = Annotated[
     str | None, typer.Option(metavar="OUT.json", help="write it for Perfetto and Chrome's trace viewer")
 ]
 
+WindowOption = Annotated[
+    str | None, typer.Option(metavar="SECONDS", help="measure as if the clock were stopped then (default: the end)")
+]
+
 
 def read_schedules(files: str | None) -> dict[str, Schedule]:
     """Return the schedules of a list of files by file name, without folders where that tells them apart."""
@@ -55,14 +59,21 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> N
         show(people_console())
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> Table:
-    """Make one aligned table; `right` are the columns of numbers."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int] = ()) -> Table:
+    """Make one aligned table, such as of `kvbound.tables.Cells`; `right` are the columns of numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for k, column in enumerate(columns):
         made.add_column(column, justify="right" if k in set(right) else "left", overflow="fold")
     for row in rows:
         made.add_row(*("-" if cell is None else str(cell) for cell in row))
     return made
+
+
+def show_measures(rows: Labelled, units: Units, console: Console) -> None:
+    """Print the times, and then throughput, waste and moves, a row for each labelled summary."""
+    for cells in (times_cells(rows, units), work_cells(rows, units)):
+        console.print()
+        console.print(table(*cells))
 
 
 def result_table(row: dict[str, Any], units: Units) -> Table:

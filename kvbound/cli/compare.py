@@ -18,11 +18,12 @@ from kvbound.cli.common import (
     PlotOption,
     SchedulesOption,
     TraceOption,
+    WindowOption,
     emit,
     read_schedules,
+    show_measures,
     table,
 )
-from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import SolveProgress
 from kvbound.cli.simulate import FEW
 from kvbound.cli.verify import show_invalid
@@ -105,22 +106,19 @@ def show(comparison: Comparison, console: Console, explained: Sequence[Explained
     """Print the table, what was proved, and where the time goes if that is explained."""
     rows = comparison.rows()
     console.print(f"{comparison.instance.name}, {comparison.objective}", style="bold", soft_wrap=True)
-    columns, cells = comparison.summary(rows)
-    console.print(table(columns, cells, right=range(1, len(columns) - 1)))
+    console.print(table(*comparison.summary(rows)))
     measured = [(row["label"], row["measures"]) for row in rows if row.get("measures")]
     units = units_of(comparison.instance)
     if len(comparison.instance.requests) > FEW and measured:
-        for made in (times_table(measured, units), work_table(measured, units)):
-            console.print()
-            console.print(made)
+        show_measures(measured, units, console)
     console.print(OVER if comparison.optima else UNMEASURED, soft_wrap=True)
     for kind, optimum in comparison.optima.items():
         took = f" in {optimum.seconds:.2f} s" if optimum.status == "optimal" else ""
         console.print(verdict(kind, optimum, took), soft_wrap=True)
     if not explained:
         return
-    for columns, cells in explained_cells(explained, units):
+    for cells in explained_cells(explained, units):
         console.print()
-        console.print(table(columns, cells, right=range(1, len(columns))))
+        console.print(table(*cells))
     for line in differences(explained, units):
         console.print(line, soft_wrap=True)

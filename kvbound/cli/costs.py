@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodels import COSTS, DEVICES, MODELS, CostModel, get_cost
-from costmodels.capacity import WEIGHT
 from costmodels.devices import GIB
 from costmodels.files import read_cost
+from costmodels.machines import WEIGHT
 from kvbound.cli.common import JsonOption, emit, table
 from kvcore.cost import Features
 from kvcore.cost_file import Candidate, Errors, FitReport

@@ -11,9 +11,8 @@ import typer
 
 from costmodels import GPT_J_6B
 from kvbound.cli.common import JsonOption, emit
-from kvbound.cli.handling import CallHandlingOption, with_handling
 from kvbound.cli.instances import show_head
-from kvbound.cli.setting import Setting, takes_setting
+from kvbound.cli.setting import CallHandlingOption, Setting, takes_setting, with_handling
 from kvcore.files import check_writable
 from kvcore.instance import Instance, Request
 from kvcore.parameters import fraction, optional_fraction

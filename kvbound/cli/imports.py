@@ -19,10 +19,9 @@ from costmodels.vidur import read_vidur
 from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
-from kvbound.cli.handling import CallHandlingOption, with_handling
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
-from kvbound.cli.setting import Setting, takes_setting
+from kvbound.cli.setting import CallHandlingOption, Setting, takes_setting, with_handling
 from kvcore.coarsen import coarsen
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput

@@ -10,14 +10,12 @@ from rich.console import Console
 
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, table
 from kvbound.cli.verify import match_handling, show_invalid
-from kvbound.units import units_of
 from kvbound.waste import wasted, wasted_cells
-from kvbound.words import facts_in_words, segments_in_words
+from kvbound.words import facts_in_words, request_cells
 from kvcore.files import read_schedule
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.stream import Sizes, sizes_of
-from kvcore.trace import Trace
 from workloads.builtin import BUILTIN, WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, load_instance
 
 WORST = (
@@ -25,6 +23,8 @@ WORST = (
     f"POLICY is {', '.join(WORST_POLICIES)}; OBJECTIVE {', '.join(WORST_OBJECTIVES)}; n, the most requests, "
     f"{', '.join(map(str, WORST_SIZES))}"
 )
+SHOWN = 20
+"""Requests that are listed."""
 
 
 def instances(json: JsonOption = None) -> None:
@@ -54,13 +54,9 @@ def show(
         trace = verify_schedule(loaded, judged)
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
-    emit(json, {**facts(loaded), "schedule": wasted(trace)}, lambda console: _show_wasted(trace, console))
+    payload = {**facts(loaded), "schedule": wasted(trace)}
+    emit(json, payload, lambda console: console.print(table(*wasted_cells(trace))))
     return 0
-
-
-def _show_wasted(trace: Trace, console: Console) -> None:
-    columns, cells = wasted_cells(trace)
-    console.print(table(columns, cells, right=(1,)))
 
 
 def facts(instance: Instance) -> dict[str, Any]:
@@ -82,11 +78,6 @@ def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -
     console.print(f"{instance.name}  (sha256 {sha256[:16]}..)", style="bold", soft_wrap=True)
     for line in facts_in_words(instance, sizes):
         console.print(line, soft_wrap=True)
-    shown, units = instance.requests[:20], units_of(instance)
-    rows = [
-        (r.id, units.text(r.arrival), r.prompt, segments_in_words(r.segments, units), r.output, r.peak) for r in shown
-    ]
-    columns = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak")
-    console.print(table(columns, rows, right=(1, 2, 4, 5)))
-    if sizes.requests > len(shown):
-        console.print(f".. and {sizes.requests - len(shown)} more requests")
+    console.print(table(*request_cells(instance, SHOWN)[0]))
+    if sizes.requests > SHOWN:
+        console.print(f".. and {sizes.requests - SHOWN} more requests")

@@ -12,8 +12,7 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, emit, table
-from kvbound.cli.measures import WindowOption
+from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, WindowOption, emit, table
 from kvbound.cli.progress import LiveLine
 from kvbound.simulation import policy_names
 from kvbound.tables import CAUSES, SHORT, TIMES, rate_unit, spread

@@ -10,9 +10,10 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import JsonOption, ObjectiveOption, emit, table
 from kvbound.cli.progress import LiveLine
+from kvbound.words import request_cells
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
-from kvcore.instance import Instance, Machine, Request
+from kvcore.instance import Instance, Machine
 
 if TYPE_CHECKING:
     from hypotheses.search import Claim, SearchRecord
@@ -117,7 +118,7 @@ def _show(seen: SearchRecord, console: Console) -> None:
         optimum = f"{claim.best}, proved" if claim.proved else f"from {claim.bound} to {claim.best}"
         console.print(f"{in_words(claim)}: {claim.policy} {claim.value}, optimum {optimum} ({claim.objective})")
         console.print(f"memory {claim.instance.machine.memory}")
-        console.print(table(("request", "arrival", "prompt", "segments"), map(_cells, claim.instance.requests)))
+        console.print(table(*request_cells(claim.instance, len(claim.instance.requests))[0]))
     whole = ", ".join(map(str, seen.complete))
     console.print(f"{seen.looked} instances" + (f"; none of the family with {whole} requests is worse" * bool(whole)))
     if seen.undecided:
@@ -126,13 +127,3 @@ def _show(seen: SearchRecord, console: Console) -> None:
         console.print(f"note: no schedule on {seen.failed} instances, of which the first: {seen.failure}")
     if seen.stopped != "ended":
         console.print(f"stopped: {seen.stopped}")
-
-
-def _cells(request: Request) -> list[object]:
-    parts = []
-    for segment in request.segments:
-        parts.append(f"decode {segment.decode}")
-        if segment.call is not None:
-            call = segment.call
-            parts.append(f"call for {call.duration} ({call.handling}, returns {call.returns})")
-    return [request.id, request.arrival, request.prompt, ", ".join(parts)]

@@ -16,10 +16,11 @@ from kvbound.cli.common import (
     ObjectiveOption,
     ScheduleOption,
     TraceOption,
+    WindowOption,
     emit,
+    show_measures,
     table,
 )
-from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import LiveLine
 from kvbound.simulation import Simulation, policy_names, simulate_policies
 from kvbound.tables import handling_text, value_columns
@@ -86,9 +87,7 @@ def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance) 
     console.print(table(columns, cells, right=(1, 2)))
     measured = [(run.row["policy"], run.row["measures"]) for run in runs if "measures" in run.row]
     if not few and measured:
-        for made in (times_table(measured, units), work_table(measured, units)):
-            console.print()
-            console.print(made)
+        show_measures(measured, units, console)
 
 
 def _completions(completion: dict[str, int], units: Units) -> str:

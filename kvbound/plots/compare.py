@@ -38,8 +38,7 @@ def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | N
     columns, note = _without_far(columns)
     traces = [trace for _, trace in columns]
     frame, sheet = Frame.of(traces), _Sheet.of(traces)
-    with style.applied():
-        figure = style.new_figure(sheet.width, sheet.height)
+    with style.sheet(sheet.width, sheet.height, path) as figure:
         kinds: set[Kind] = set()
         lines: list[Line2D] = []
         for (title, trace), (above, below) in zip(columns, _axes_of(figure, sheet, traces), strict=True):
@@ -50,8 +49,6 @@ def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | N
         if note:
             figure.supxlabel(note, fontsize=style.SMALL, x=0.01, ha="left", parse_math=False)
         figure.legend(**legend(kinds, lines[:1]), loc="outside lower center", ncols=int(sheet.width / 1.6))
-    if path is not None:
-        style.save(figure, path)
     return figure
 
 

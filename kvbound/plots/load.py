@@ -25,10 +25,6 @@ PANELS = (
     ("ttft", "p99", "P99 TTFT, {time}"),
     ("goodput_per_second", "", "goodput, requests/{rate}"),
 )
-MARKERS = "osv^D<>pX*"
-COLOURS = (style.BLUE, style.ORANGE, style.VERMILLION, style.SKY, style.PURPLE, style.BLACK)
-
-
 SECONDS = Units("s", Fraction(1), Fraction(1))
 
 
@@ -39,8 +35,7 @@ def plot_load(rows: Sequence[Row], path: str | Path | None = None, units: Units 
     hollow marker is a run in which the queue grows. A policy that dwarfs the others leaves the axes, and is named.
     """
     rate = rate_unit(units)
-    with style.applied():
-        figure = style.new_figure(9, 5)
+    with style.sheet(9, 5, path) as figure:
         axes = figure.subplots(2, 3).flat
         for ax, (name, part, label) in zip(axes, PANELS, strict=True):
             draw_measure(ax, rows, name, part, 1 if name == "goodput_per_second" else float(units.seconds))
@@ -51,8 +46,6 @@ def plot_load(rows: Sequence[Row], path: str | Path | None = None, units: Units 
         figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
         if any(row.get("stationary") is False for row in rows):
             figure.supxlabel("hollow: the queue grows over the run, its percentiles mean nothing", fontsize=style.SMALL)
-    if path is not None:
-        style.save(figure, path)
     return figure
 
 
@@ -63,15 +56,11 @@ def draw_measure(ax: Axes, rows: Sequence[Row], name: str, part: str, unit: floa
         points = sorted(_points([row for row in rows if row["policy"] == policy], name, part, unit))
         if points:
             highest[policy] = max(y for _, y, _ in points)
-        colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
-        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3}
-        ax.plot(
-            [x for x, _, _ in points],
-            [y for _, y, _ in points],
-            label=policy, linewidth=1, linestyle="-" if k < len(COLOURS) else "--", **look,
-        )  # fmt: skip
+        line = {"linewidth": 1, "linestyle": "-" if k < len(style.SERIES) else "--", **style.dots(k)}
+        ax.plot([x for x, _, _ in points], [y for _, y, _ in points], label=policy, **line)
         hollow = [(x, y) for x, y, grows in points if grows]
-        ax.plot(*zip(*hollow, strict=True), linestyle="", **look, markerfacecolor=style.WHITE) if hollow else None
+        if hollow:
+            ax.plot(*zip(*hollow, strict=True), **line | {"linestyle": ""}, markerfacecolor=style.WHITE)
     beyond = [policy for policy, out in zip(highest, far(list(highest.values())), strict=True) if out]
     ax.set_ylim(0, 1.06 * max((y for policy, y in highest.items() if policy not in beyond), default=0) or 1)
     if beyond:
@@ -87,12 +76,7 @@ def _points(rows: Sequence[Row], name: str, part: str, unit: float) -> list[tupl
     for row in rows:
         measured = row.get("measures", {}).get(name)
         if measured is not None:
-            x = row["rate"] if row["rate"] is not None else _number(row["factor"])
+            x = row["rate"] if row["rate"] is not None else Fraction(row["factor"])
             value = float(measured[part] if part else measured) / unit
             points.append((float(x), value, row.get("stationary") is False))
     return points
-
-
-def _number(text: str) -> float:
-    above, _, below = text.partition("/")
-    return int(above) / int(below or 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -19,6 +20,8 @@ BLACK, ORANGE, SKY, BLUE = "#000000", "#E69F00", "#56B4E9", "#0072B2"
 VERMILLION, PURPLE = "#D55E00", "#CC79A7"
 """The colours of Okabe and Ito, which colour-blind readers tell apart."""
 WHITE, GREY, LIGHT, PALE = "#FFFFFF", "#595959", "#E2E2E2", "#D6ECF9"
+SERIES, MARKERS = (BLUE, ORANGE, VERMILLION, SKY, PURPLE, BLACK), "osv^D<>pX*"
+"""The colours and the marks of several kinds of dots in one picture."""
 
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 7, "handleheight": 1.1}
 VECTORS = 10_000
@@ -59,6 +62,21 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     setattr(figure, "_repr_svg_", partial(_svg, figure))  # noqa: B010 - what a notebook shows of it, for mypy
     return figure
+
+
+@contextmanager
+def sheet(width: float, height: float, path: str | Path | None) -> Iterator[Figure]:
+    """Give an empty figure of that many inches to draw on, and save it then if a path is given."""
+    with applied():
+        figure = new_figure(width, height)
+        yield figure
+    if path is not None:
+        save(figure, path)
+
+
+def dots(k: int) -> dict[str, Any]:
+    """Return the look of the dots of the kind `k`, counted from 0."""
+    return {"color": SERIES[k % len(SERIES)], "marker": MARKERS[k % len(MARKERS)], "markersize": 3}
 
 
 def _svg(figure: Figure) -> str:

@@ -19,7 +19,7 @@ from kvbound.report.markup import asset, html_table, node, page
 from kvbound.report.proofs import proof
 from kvbound.tables import CAUSES, OVER, Cells, differences, explained_cells, times_cells, work_cells
 from kvbound.units import Units, units_of
-from kvbound.words import facts_in_words, segments_in_words
+from kvbound.words import facts_in_words, request_cells
 from kvcore.instance import Instance
 from kvcore.metrics import OBJECTIVES, makespan
 from kvcore.result import Result
@@ -74,8 +74,7 @@ class Report:
         yield node("h1", None, title)
         for verdict in self.verdicts:
             yield node("p", {"class": "verdict"}, verdict)
-        numbers = range(1, len(self.summary.columns) - 1)
-        yield html_table(self.summary, numbers, "Values")
+        yield html_table(self.summary, "Values")
         if self.optima:
             yield node("p", {"class": "small"}, OVER)
         yield _section("Schedules", *self._schedules())
@@ -108,7 +107,7 @@ class Report:
 
     def _explained(self) -> Iterator[Element]:
         for cells in explained_cells(self.explained, self.units):
-            yield html_table(cells, range(1, len(cells.columns)), EXPLAINED)
+            yield html_table(cells, EXPLAINED)
         for line in differences(self.explained, self.units):
             yield node("p", {"class": "small"}, line)
 
@@ -119,21 +118,21 @@ class Report:
             for label, trace in self.schedules
         ]
         columns = ["objective", *(f"{name}, {units.of(name)}" for name in OBJECTIVES)]
-        yield html_table(Cells(columns, values), range(1, len(columns)), "All objectives")
+        yield html_table(Cells(columns, values, range(1, len(columns))), "All objectives")
         columns = ["waste", *CAUSES]
         waste = [
             [label, *(units.text(getattr(trace.waste, cause)) for cause in CAUSES)] for label, trace in self.schedules
         ]
         caption = f"Memory waste by cause, in {units.kv} x {units.time}"
-        yield html_table(Cells(columns, waste), range(1, len(columns)), caption)
-        for made, caption in ((times_cells(measured, units), "Times"), (work_cells(measured, units), "Work and moves")):
-            yield html_table(made, range(1, len(made.columns)), caption)
+        yield html_table(Cells(columns, waste, range(1, len(columns))), caption)
+        yield html_table(times_cells(measured, units), "Times")
+        yield html_table(work_cells(measured, units), "Work and moves")
 
     def _instance(self) -> Iterator[Element]:
         instance = self.instance
         for line in facts_in_words(instance, sizes_of(instance)):
             yield node("p", None, line)
-        yield request_table(instance, LISTED)
+        yield html_table(*request_cells(instance, LISTED))
         yield node("p", {"class": "small"}, f"sha256 of the instance: {instance.sha256}")
 
     def _versions(self) -> str:
@@ -148,19 +147,6 @@ NOTE = (
     "(counted from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that "
     "is ready and waits."
 )
-
-
-def request_table(instance: Instance, most: int) -> Element:
-    """Return a table of the requests, up to so many of them."""
-    units = units_of(instance)
-    columns = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak", "weight")
-    cells = [
-        (r.id, units.text(r.arrival), r.prompt, segments_in_words(r.segments, units), r.output, r.peak, r.weight)
-        for r in instance.requests[:most]
-    ]
-    more = len(instance.requests) - len(cells)
-    caption = "Requests" + (f": the first {most}, of {len(instance.requests):,}" if more else "")
-    return html_table(Cells(columns, cells), (1, 2, 4, 5, 6), caption)
 
 
 def _figure(label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
@@ -191,8 +177,8 @@ def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]], units: Units) -> 
         for id, lane in lanes.items()
         for bar in lane
     ]  # fmt: skip
-    cells = Cells(("request", "what it does", f"from, {units.time}", f"to, {units.time}", "in detail"), rows)
-    return node("details", None, node("summary", None, "the same as a table"), html_table(cells, (2, 3)))
+    columns = ("request", "what it does", f"from, {units.time}", f"to, {units.time}", "in detail")
+    return node("details", None, node("summary", None, "the same as a table"), html_table(Cells(columns, rows, (2, 3))))
 
 
 def _section(heading: str, *children: Element) -> Element:

@@ -64,4 +64,4 @@ def _ladder(optimum: Result) -> Element | None:
     units, objective = units_of(optimum.instance), optimum.objective
     rows = [(rung["method"], units.value(rung["bound"], objective), rung["why"]) for rung in rungs]
     columns = ("method", *value_columns(units, objective, "bound"), "why")
-    return html_table(Cells(columns, rows), (1,), "Lower bounds by method")
+    return html_table(Cells(columns, rows, (1,)), "Lower bounds by method")

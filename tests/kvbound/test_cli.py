@@ -183,8 +183,8 @@ def test_the_version_is_there_at_once():
 
 
 def test_an_error_in_a_hypothesis_names_file_and_line(kvbound, tmp_path):
-    source = Path(hypotheses.__file__).parent / "shipped" / "always_offload.py"
-    text = source.read_text().replace("    kept = ", "    1 // 0\n    kept = ")
+    source = Path(hypotheses.__file__).parent / "shipped" / "backfilling.py"
+    text = source.read_text().replace("    instance = ", "    1 // 0\n    instance = ")
     (tmp_path / "mine.py").write_text(text)
     code, _, err = kvbound("check", tmp_path / "mine.py")
     line = text.splitlines().index("    1 // 0") + 1

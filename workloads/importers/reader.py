@@ -10,12 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from kvcore.cost import Cost
 from kvcore.csv_table import MachineFor, Row, build_instance, check_tick, read_csv, refuse
 from kvcore.errors import BadInput
-from kvcore.files import first_error
+from kvcore.files import valid
 from kvcore.instance import LIMIT, Call, Instance, Machine, Request, Segment
 from workloads.arrivals import arrivals
 from workloads.importers.jsonl import read_jsonl
@@ -280,13 +278,12 @@ class _Reader:
                 if name in known:
                     raise BadInput(f"{self.source}, line {first.line}: another request has the id {name}")
                 known.add(name)
-            try:
-                yield Request(
+            with valid(f"{self.source}, line {first.line}"):
+                request = Request(
                     id=name, arrival=arrival, prompt=first.prompt, weight=first.weight, slo=slo,
                     segments=self._segments(_turns(run)),
                 )  # fmt: skip
-            except ValidationError as error:
-                raise BadInput(f"{self.source}, line {first.line}: {first_error(error)}") from None
+            yield request
         if self.gaps:
             self.notes.append(f"{self.gaps} calls last from arrival to arrival, the answer included: no pause is given")
 

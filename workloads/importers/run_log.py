@@ -15,11 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from kvcore.csv_table import DECIMAL, WHOLE
 from kvcore.errors import BadInput
-from kvcore.files import first_error, read_text
+from kvcore.files import read_text, valid
 from kvcore.instance import Name, Noun, Positive
 
 MOVES = ("drop", "swap_out", "swap_in")
@@ -133,10 +133,8 @@ def _seconds(place: str, value: Any) -> Fraction:
 
 
 def _batch(place: str, start: Fraction, parts: dict[str, Any]) -> LoggedBatch:
-    try:
+    with valid(f"{place}"):
         return LoggedBatch(**parts | {"start_s": start})
-    except ValidationError as error:
-        raise BadInput(f"{place}: {first_error(error)}") from None
 
 
 def _log(path: str, batches: list[LoggedBatch], moves: bool, numbered: bool = False) -> RunLog:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Sequence
@@ -10,11 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from pydantic import ValidationError
-
-from kvcore.csv_table import check_take
+from kvcore.csv_table import check_take, slo_in_ticks
 from kvcore.errors import BadInput
-from kvcore.files import first_error
 from kvcore.instance import Slo
 from kvcore.parameters import NUMBER, fraction
 
@@ -86,14 +82,8 @@ class Selection:
         return kept
 
     def slo(self, tick: Fraction) -> Slo | None:
-        """Return the objectives in ticks; whole ticks round down, as a request is late only above the limit."""
-        if self.slo_latency is self.slo_ttft is self.slo_tpot is None:
-            return None
-        latency, ttft = (None if s is None else math.floor(s / tick) for s in (self.slo_latency, self.slo_ttft))
-        try:
-            return Slo(latency=latency, ttft=ttft, tpot=None if self.slo_tpot is None else self.slo_tpot / tick)
-        except ValidationError as error:
-            raise BadInput(f"the objectives in ticks of {tick} s: {first_error(error)}") from None
+        """Return the objectives in ticks (None: there is none)."""
+        return slo_in_ticks(tick, latency=self.slo_latency, ttft=self.slo_ttft, tpot=self.slo_tpot)
 
 
 def iso_seconds(text: str) -> Fraction | None:
