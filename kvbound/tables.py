@@ -74,12 +74,12 @@ def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
         measured["unfinished"],
         *(f"{measured[name]:.4g}" for name in RATES),
         percent(measured["slo_attainment"]),
-        measured["batches"],
-        measured["evictions"],
+        f"{measured['batches']:,}",
+        f"{measured['evictions']:,}",
         percent(measured["recomputed_share"]),
-        measured["tokens_swapped_out"],
+        f"{measured['tokens_swapped_out']:,}",
         *(percent(waste.get(cause)) for cause in CAUSES),
-        ", ".join(f"{count} {how}" for how, count in measured["handlings"].items()) or "-",
+        ", ".join(f"{count:,} {how}" for how, count in measured["handlings"].items()) or "-",
     ]
 
 

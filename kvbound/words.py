@@ -19,14 +19,13 @@ def facts_in_words(instance: Instance, sizes: Sizes) -> list[str]:
     """Return the lines that say what an instance is; its first requests may be all that is at hand."""
     machine, units = instance.machine, units_of(instance)
     lines = [
-        f"{sizes.requests} requests with {sizes.calls} calls; {sizes.prompt_tokens:,} prompt, "
+        f"{sizes.requests:,} requests with {sizes.calls:,} calls; {sizes.prompt_tokens:,} prompt, "
         f"{sizes.decode_tokens:,} decode and {sizes.returned_tokens:,} returned {units.kv}; "
         f"{units.spelled(sizes.call_ticks)} in calls{_tick(units)}",
         f"KV memory {_limit(machine.memory)} {units.kv}{f', given out by {machine.block}' * (machine.block > 1)}; "
         f"host {_limit(machine.host_memory)}; "
         f"largest peak {sizes.largest_peak:,}, all peaks together {sizes.sum_of_peaks:,}",
-        f"a batch takes {_limit(machine.batch_tokens)} {units.kv}, {_limit(machine.prefill_limit)} of them prefill, "
-        f"{_limit(machine.batch_requests)} requests; {_switches(machine)}",
+        f"a batch takes {_budgets(machine, units)}; {_switches(machine)}",
         f"a batch lasts {_cost(instance.cost, units)}",
     ]
     grid = instance.coarsening
@@ -53,6 +52,12 @@ def segments_in_words(segments: Sequence[Segment], units: Units) -> str:
 
 def _limit(limit: int | None) -> str:
     return "without limit" if limit is None else f"{limit:,}"
+
+
+def _budgets(machine: Machine, units: Units) -> str:
+    limits = ((machine.batch_tokens, units.kv), (machine.prefill_tokens, "of them prefill"),
+              (machine.batch_requests, "requests"))  # fmt: skip
+    return ", ".join(f"{limit:,} {what}" for limit, what in limits if limit is not None) or "any number of requests"
 
 
 def _tick(units: Units) -> str:

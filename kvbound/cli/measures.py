@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from kvbound.cli.common import table
+from kvbound.cli.common import AlignedTable, table
 from kvbound.tables import Labelled, times_cells, work_cells
 from kvbound.units import Units
 
@@ -16,13 +15,13 @@ WindowOption = Annotated[
 ]
 
 
-def times_table(rows: Labelled, units: Units) -> Table:
+def times_table(rows: Labelled, units: Units) -> AlignedTable:
     """Return the table of times, a row for each labelled summary."""
     columns, cells = times_cells(rows, units)
     return table(columns, cells, right=range(1, len(columns)))
 
 
-def work_table(rows: Labelled, units: Units) -> Table:
+def work_table(rows: Labelled, units: Units) -> AlignedTable:
     """Return the table of throughput, waste and moves, a row for each labelled summary."""
     columns, cells = work_cells(rows, units)
     return table(columns, cells, right=range(1, len(columns) - 1))

@@ -91,8 +91,7 @@ def _show(trace: Trace, console: Console) -> None:
     units = units_of(trace.instance)
     rows = [(f"{name}, {units.of(name)}", units.value(measured[name], name)) for name in OBJECTIVES]
     names = ("peak_memory", "tokens_processed", "tokens_recomputed", "tokens_swapped_out", "tokens_swapped_in")
-    coarse = f", {units.kv}" * (units.kv != "tokens")
-    rows += [(name.replace("_", " ") + coarse, f"{measured[name]:,}") for name in names]
+    rows += [(f"{name.replace('_', ' ')}, {units.kv}", f"{measured[name]:,}") for name in names]
     waste = f"memory waste, {units.kv} x {units.time}"
     rows += [(f"{waste}: {part}", units.text(ticks)) for part, ticks in measured["waste"].items()]
     console.print(table(("measure", "value"), rows, right=(1,)))
