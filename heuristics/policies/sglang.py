@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.serving import LONGEST_OUTPUT, ServingEngine
+from heuristics.engine.serving import ServingEngine
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
@@ -96,8 +96,8 @@ class SGLang(ServingEngine):
         size = self.machine.block
         joined = [] if plan.work == {} else self.running[-1:]
         running = self.running[: len(self.running) - len(joined)]
-        left = self.room(plan) * size - self.ratio * sum(min(self.limit(job), LONGEST_OUTPUT) for job in running)
-        left -= sum(min(self.limit(job), LONGEST_OUTPUT) + size for job in joined)
+        left = self.room(plan) * size - self.ratio * sum(min(self.limit(job), self.longest) for job in running)
+        left -= sum(min(self.limit(job), self.longest) + size for job in joined)
         while self.waiting and self.cut is None:
             job = self.waiting[0]
             if len(self.running) >= (self.machine.batch_requests or LIMIT):
@@ -107,7 +107,7 @@ class SGLang(ServingEngine):
             if not tokens:
                 return
             hit = job.blocks * size if job.index in self.unused else 0
-            output = min(self.limit(job), LONGEST_OUTPUT)
+            output = min(self.limit(job), self.longest)
             fits = job.growth(job.missing) * size + output + size < left - hit or not (self.running or plan.work)
             if not fits or job.growth(tokens) > self.room(plan, job):
                 self.full = True
