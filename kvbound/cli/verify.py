@@ -52,7 +52,9 @@ def verify(
 def show_invalid(instance: Instance, broken: InvalidSchedule, json: str | None, hint: str = "") -> int:
     """Say which rule a schedule breaks, and return the exit code; `hint` is for people only."""
     facts = {"rule": f"R{broken.rule}", "batch": broken.batch, "request": broken.request, "detail": broken.detail}
-    line = f"invalid: {broken}{hint}"
+    bare = broken.rule > 2 or instance.tick_seconds == 1  # the first two are about times
+    tick = "" if bare else f" (in ticks of {float(instance.tick_seconds):g} s)"
+    line = f"invalid: {broken}{tick}{hint}"
     emit(
         json, {"valid": False, "instance": instance.name, **facts}, lambda console: console.print(line, soft_wrap=True)
     )

@@ -301,3 +301,11 @@ def test_an_interrupted_solve_is_not_replayed(monkeypatch):
     monkeypatch.setattr(solvers, "solve", lambda *_, **__: Result(mars, "makespan", stopped="interrupted"))
     with pytest.raises(KeyboardInterrupt):
         named("optimum", mars, mars, "makespan", "as-given", 1.0)
+
+
+def test_replay_without_torch_is_one_line(kvbound, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "gpu_validation.measure", raising=False)
+    code, _, err = kvbound("replay", "mars-figure1", "fcfs", "--device", "cpu")
+    assert (code, err) == (4, "kvbound: PyTorch is not installed; install it with: pip install 'kvbound[gpu]'\n")

@@ -335,6 +335,11 @@ def test_a_bad_cell_is_answered_in_one_line(file, text: str | bytes, message: st
     assert "\n" not in str(refused.value)
 
 
+def test_a_trace_is_no_instance(file) -> None:
+    said = kvbound("simulate", file(PLAIN), "--policy", "fcfs", code=2).stderr
+    assert "trace.csv is no instance; `kvbound import` makes one of a trace" in said
+
+
 GOOD = '{"t": 0, "in": 5, "out": 1}\n'
 
 
