@@ -83,10 +83,13 @@ def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -
     for line in facts_in_words(instance, sizes):
         console.print(line, soft_wrap=True)
     shown, units = instance.requests[:20], units_of(instance)
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (r.id, units.text(r.arrival), r.prompt, segments_in_words(r.segments, units), r.output, r.peak) for r in shown
     ]
-    columns = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak")
-    console.print(table(columns, rows, right=(1, 2, 4, 5)))
+    columns = ["request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak"]
+    if any(r.max_new for r in shown):
+        columns.append("max_new")
+        rows = [(*row, r.max_new) for row, r in zip(rows, shown, strict=True)]
+    console.print(table(columns, rows, right=(1, 2, 4, 5, 6)))
     if sizes.requests > len(shown):
         console.print(f".. and {sizes.requests - len(shown)} more requests")

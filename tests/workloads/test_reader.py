@@ -286,6 +286,8 @@ def test_the_output_limit_is_that_of_the_row_or_the_largest_of_a_session(file) -
         '{"t": 0, "in": 5, "out": 4, "max_tokens": 7}\n{"t": 0, "in": 5, "out": 4, "max_tokens": null}\n', "t.jsonl"
     )
     assert [r.max_new for r in read(jsonl, MAP + ",max_new=max_tokens").requests] == [7, None]
+    shown = kvbound("import", "jsonl", jsonl, "--map", MAP + ",max_new=max_tokens", "--out", jsonl.parent / "i.json")
+    assert [line.split()[-1] for line in shown.stdout.splitlines()[-3:]] == ["max_new", "7", "-"]
 
 
 # --- mistakes --------------------------------------------------------------------------------------------------------
