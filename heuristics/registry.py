@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 from heuristics.engine.policy import Policy
 from heuristics.engine.ranked import Ranked
@@ -104,7 +105,8 @@ def get_policy(name: str) -> Policy:
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:
-        raise BadInput(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
+        near = "".join(f"; is it {', '.join(found)}?" for found in [get_close_matches(name, POLICIES, 4)] if found)
+        raise BadInput(f"no policy is called {name!r}{near}; `kvbound policies` lists all, FILE.py is one of your own")
     return POLICIES[name]
 
 

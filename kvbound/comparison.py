@@ -32,9 +32,13 @@ Against = Literal["optimum", "bound"] | None
 """What policies are measured against."""
 
 USUAL = (
-    "fcfs", "sjf", "sjf-api", "mars-order", "serial", "vllm", "sarathi", "infermax", "infercept", "mars", "augserve",
+    "vllm-v1", "vllm-v1-cached", "sglang", "trtllm-max-utilization", "sarathi-serve",
+    "infercept", "mars", "augserve", "vllm", "fcfs", "serial",
 )  # fmt: skip
-"""Some policies of each paper: the rule of Figure 1, which never evicts, and those that need a machine that does."""
+"""The engines that people run (vLLM also as it is by default, with what a call freed found again); the schedulers made
+for calls; the vLLM that their papers compare with; and two that never evict: `serial` is the worst to expect."""
+USUAL_WITHOUT_EVICTION = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
+"""The rule of Figure 1 is what runs on a machine that evicts in calls only."""
 OPEN = 0.01
 """Where an optimum stays open by more than this fraction, the ladder of bounds is tried as well."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
@@ -62,7 +66,8 @@ def compare(
     `kvcore.summary` takes. A policy that cannot run has a row that says why. `schedules`, by name, are those of others
     (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     """
-    names = USUAL if policies is None else policies
+    usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
+    names = usual if policies is None else policies
     outside = outside_schedules(instance, schedules or {}, objective, window)
     runs, interrupted = simulate_policies(
         instance, names, objective, handling, window=window, strict=False, watch=watch

@@ -25,7 +25,7 @@ SHORT = {
 RATES = ("requests_per_second", "tokens_per_second", "goodput_per_second")
 OVER = "/: the value over the optimum (over the lower bound, where that is all there is)"
 """What a column that is named / for short says."""
-WAITS = {kind: f"wait: {kind}" for kind in SPENT[4:]}
+WAITS = {kind: f"wait: {'policy' if kind == 'nothing' else kind}" for kind in SPENT[4:]}
 NAMED = 6
 """The most requests that a sentence names."""
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
@@ -74,12 +74,12 @@ def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
         measured["unfinished"],
         *(f"{measured[name]:.4g}" for name in RATES),
         percent(measured["slo_attainment"]),
-        measured["batches"],
-        measured["evictions"],
+        f"{measured['batches']:,}",
+        f"{measured['evictions']:,}",
         percent(measured["recomputed_share"]),
-        measured["tokens_swapped_out"],
+        f"{measured['tokens_swapped_out']:,}",
         *(percent(waste.get(cause)) for cause in CAUSES),
-        ", ".join(f"{count} {how}" for how, count in measured["handlings"].items()) or "-",
+        ", ".join(f"{count:,} {how}" for how, count in measured["handlings"].items()) or "-",
     ]
 
 
@@ -163,7 +163,7 @@ def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
         listed = [f"{id} ({tokens:,})" for id, tokens in mine.items() if theirs.get(id) != tokens]
         same = len(mine) - len(listed)
         more = [f"{len(listed) - NAMED} more"] if len(listed) > NAMED else []
-        alike = [f"{same} alike"] if same else []
+        alike = [f"{same} as the other"] if same else []
         does += [f"{verb} {', '.join(listed[:NAMED] + more + alike)}"] if mine else []
     return f"{', '.join(does)} at {units.spelled(batch.start)}"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvbound.tables import CAUSES, Cells, percent
 from kvbound.timeline import timeline
+from kvbound.units import units_of
 from kvcore.metrics import busy_time, makespan
 from kvcore.summary import summary
 from kvcore.trace import Trace
@@ -45,14 +46,18 @@ def wasted(trace: Trace) -> dict[str, Any]:
 
 def wasted_cells(trace: Trace) -> Cells:
     """Return what a schedule wasted as a table."""
-    found, machine = wasted(trace), trace.instance.machine
+    found, machine, kv = wasted(trace), trace.instance.machine, units_of(trace.instance).kv
     end = float(makespan(trace) * trace.instance.tick_seconds)
     shares = found["waste_share"] or {}
     spent, all_spent = found["request_seconds"], sum(found["request_seconds"].values())
     rows: list[tuple[object, ...]] = [
-        ("evictions", found["evictions"], None),
-        ("tokens recomputed", found["tokens_recomputed"], f"{percent(found['recomputed_share'])} of those processed"),
-        ("tokens swapped out, in", f"{found['tokens_swapped_out']}, {found['tokens_swapped_in']}", None),
+        ("evictions", f"{found['evictions']:,}", None),
+        (
+            f"{kv} recomputed",
+            f"{found['tokens_recomputed']:,}",
+            f"{percent(found['recomputed_share'])} of those processed",
+        ),
+        (f"{kv} swapped out, in", f"{found['tokens_swapped_out']:,}, {found['tokens_swapped_in']:,}", None),
         (
             "time without a batch",
             f"{found['idle_seconds']:.4g} s",
@@ -60,11 +65,11 @@ def wasted_cells(trace: Trace) -> Cells:
         ),
     ]
     if "budget_unused" in found:
-        unused = f"{percent(found['budget_unused'])} of the budget of all {found['batches']} left"
-        rows.append((f"batches below {machine.batch_tokens} tokens", found["batches_below_budget"], unused))
+        unused = f"{percent(found['budget_unused'])} of the budget of all {found['batches']:,} left"
+        rows.append((f"batches below {machine.batch_tokens:,} {kv}", f"{found['batches_below_budget']:,}", unused))
     rows += [
         (
-            f"KV {WASTE[cause]}", f"{found['waste_token_seconds'][cause]:.4g} token s",
+            f"KV {WASTE[cause]}, {kv} x s", f"{found['waste_token_seconds'][cause]:,.4g}",
             f"{percent(shares[cause])} of memory x makespan" if shares else None,
         )
         for cause in CAUSES

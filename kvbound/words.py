@@ -20,14 +20,13 @@ def facts_in_words(instance: Instance, sizes: Sizes) -> list[str]:
     """Return the lines that say what an instance is; its first requests may be all that is at hand."""
     machine, units = instance.machine, units_of(instance)
     lines = [
-        f"{sizes.requests} requests with {sizes.calls} calls; {sizes.prompt_tokens:,} prompt, "
+        f"{sizes.requests:,} requests with {sizes.calls:,} calls; {sizes.prompt_tokens:,} prompt, "
         f"{sizes.decode_tokens:,} decode and {sizes.returned_tokens:,} returned {units.kv}; "
         f"{units.spelled(sizes.call_ticks)} in calls{_tick(units)}",
         f"KV memory {_limit(machine.memory)} {units.kv}{f', given out by {machine.block}' * (machine.block > 1)}; "
         f"host {_limit(machine.host_memory)}; "
         f"largest peak {sizes.largest_peak:,}, all peaks together {sizes.sum_of_peaks:,}",
-        f"a batch takes {_limit(machine.batch_tokens)} {units.kv}, {_limit(machine.prefill_limit)} of them prefill, "
-        f"{_limit(machine.batch_requests)} requests; {_switches(machine)}",
+        f"a batch takes {_budgets(machine, units)}; {_switches(machine)}",
         f"a batch lasts {_cost(instance.cost, units)}",
     ]
     grid = instance.coarsening
@@ -53,21 +52,29 @@ def segments_in_words(segments: Sequence[Segment], units: Units) -> str:
 
 
 def request_cells(instance: Instance, most: int) -> tuple[Cells, str]:
-    """Return the requests as a table, up to so many of them and with weights unless all are 1, and its caption."""
+    """Return the requests as a table, up to so many of them, with weights and output limits if any, and its caption."""
     units, weighted = units_of(instance), any(request.weight != 1 for request in instance.requests)
+    limited = any(request.max_new for request in instance.requests)
     columns = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak")
     cells = [
         (r.id, units.text(r.arrival), r.prompt, segments_in_words(r.segments, units), r.output, r.peak)
         + (r.weight,) * weighted
+        + (r.max_new,) * limited
         for r in instance.requests[:most]
     ]
     more = len(instance.requests) > most
     caption = "Requests" + (f": the first {most}, of {len(instance.requests):,}" if more else "")
-    return Cells(columns + ("weight",) * weighted, cells, (1, 2, 4, 5, 6)), caption
+    return Cells(columns + ("weight",) * weighted + ("max_new",) * limited, cells, (1, 2, 4, 5, 6, 7)), caption
 
 
 def _limit(limit: int | None) -> str:
     return "without limit" if limit is None else f"{limit:,}"
+
+
+def _budgets(machine: Machine, units: Units) -> str:
+    limits = ((machine.batch_tokens, units.kv), (machine.prefill_tokens, "of them prefill"),
+              (machine.batch_requests, "requests"))  # fmt: skip
+    return ", ".join(f"{limit:,} {what}" for limit, what in limits if limit is not None) or "any number of requests"
 
 
 def _tick(units: Units) -> str:

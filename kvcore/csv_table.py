@@ -130,7 +130,8 @@ def _check_header(source: str, header: Sequence[str], columns: Sequence[str]) ->
             if any(DECIMAL.fullmatch(name) for name in header):
                 raise BadInput(f"{source}, line 1: it must name the columns, and holds numbers; {needed}")
             what = "no column" if column not in header else "more than one column"
-            raise BadInput(f"{source}, line 1: {what} {column}; {needed}")
+            has = f"; it has {', '.join(filter(None, header))[:200]}"
+            raise BadInput(f"{source}, line 1: {what} {column}; {needed}{has}")
 
 
 def _rows(source: str, header: Sequence[str], reader: Any, columns: Sequence[str]) -> Iterator[Row]:

@@ -62,7 +62,7 @@ def _request(fine: Request, block: int, slot: int) -> _Relaxed:
     unit = max(block, slot)
     kept = [k for k, segment in enumerate(fine.segments) if segment.decode >= unit]
     if not kept:
-        return _without_segments(fine, slot)
+        return _without_segments(fine, unit, slot)
     first, last = kept[0], kept[-1]
     prompt = known = max(1, fine.known[first] // block)
     segments = []
@@ -76,19 +76,24 @@ def _request(fine: Request, block: int, slot: int) -> _Relaxed:
     segments.append(Segment(decode=fine.segments[last].decode // unit))
     arrival = (fine.arrival + _ticks(fine, 0, first)) // slot
     return _Relaxed(
-        request=fine.replace(arrival=arrival, prompt=prompt, segments=tuple(segments)),
+        request=fine.replace(arrival=arrival, prompt=prompt, max_new=_limit(fine, unit), segments=tuple(segments)),
         completion_offset=_ticks(fine, last, len(fine.segments)) - unit * segments[-1].decode,
         extra_token=prompt * block > fine.known[first],
         merged=len(kept) < len(fine.segments),
     )
 
 
-def _without_segments(fine: Request, slot: int) -> _Relaxed:
+def _without_segments(fine: Request, unit: int, slot: int) -> _Relaxed:
     """Stand in for a request that keeps no segment: one token in one slot, when it can be done at the earliest."""
     earliest = fine.arrival + _ticks(fine, 0, len(fine.segments))
     arrival = max(0, earliest // slot - 1)
-    request = fine.replace(arrival=arrival, prompt=1, segments=(Segment(decode=1),))
+    request = fine.replace(arrival=arrival, prompt=1, max_new=_limit(fine, unit), segments=(Segment(decode=1),))
     return _Relaxed(request, earliest - slot * (arrival + 1), extra_token=True, merged=True)
+
+
+def _limit(fine: Request, unit: int) -> int | None:
+    """Return the limit of the output, rounded as the output is."""
+    return None if fine.max_new is None else max(1, fine.max_new // unit)
 
 
 def _ticks(fine: Request, start: int, stop: int) -> int:

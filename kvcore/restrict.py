@@ -129,7 +129,10 @@ def _request(fine: Request, grid: _Grid) -> Request:
         for k, segment in enumerate(fine.segments)
     ]
     arrival = -(-fine.arrival // grid.slot)
-    return fine.replace(arrival=arrival, prompt=len(prefills[0]), segments=tuple(segments))
+    limit = fine.max_new  # rounded as the decodes are: a run of the headroom, then of `decodes` tokens each
+    if limit is not None:
+        limit = 1 - min(0, grid.headroom + 1 - limit) // grid.decodes
+    return fine.replace(arrival=arrival, prompt=len(prefills[0]), max_new=limit, segments=tuple(segments))
 
 
 def _segments(fine: Request, grid: _Grid) -> list[tuple[list[Block], list[Block]]]:

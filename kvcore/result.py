@@ -44,6 +44,10 @@ class SolverInfo:
         return {"name": self.name, "version": self.version, "threads": self.threads, "seed": self.seed}
 
 
+DECLINED = "no way to solve takes it"
+"""Why a solve stopped of which every worker declined the instance; what each said is under `failed`."""
+
+
 @dataclass
 class Result:
     """A schedule or none, its exact value, a lower bound or none, and where each comes from.

@@ -22,7 +22,7 @@ from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
-from kvcore.result import BoundKind, Horizon, Result, SolverInfo
+from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
@@ -383,11 +383,9 @@ class _Solve:
         if _declined(ends) and (named or self.bound is None):
             raise (MissingTool if failures[0].why == "missing tool" else BadInput)(failures[0].message)
         is_proved = self._bound_is_proved() and self.value == self.bound
-        stopped: str = (
-            "proved"
-            if is_proved
-            else self.decided() or next((end.stop for end in ends if isinstance(end, Done)), "solver failure")
-        )
+        failed = DECLINED if _declined(ends) else "solver failure"
+        ended = next((end.stop for end in ends if isinstance(end, Done)), failed)
+        stopped: str = "proved" if is_proved else self.decided() or ended
         task = self.bounded_by or self.found_by or self.tasks[0]
         version = SOLVERS[task.solver].version() if task.solver in SOLVERS else kvcore.__version__
         return Result(

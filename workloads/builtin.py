@@ -279,4 +279,6 @@ def load_instance(source: str) -> Instance:
         return builtin_instance(source)
     if source != "-" and not Path(source).exists():
         raise BadInput(f"there is no file {source!r}, and no built-in instance of that name ({NAMES})")
+    if {".csv", ".jsonl"} & set(Path(source).suffixes):
+        raise BadInput(f"{source} is no instance; `kvbound import` makes one of a trace (docs/data.md)")
     return read_instance(source)

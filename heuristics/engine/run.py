@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from heuristics.engine.demand import Demand
 from heuristics.engine.estimate import SoloEstimate
@@ -149,12 +150,14 @@ class _Simulation:
         self.deciding = False
         self.now = 0
         self.quiet = 0  # batches since a token was generated
+        blocks = 1 if instance.coarsening is None else instance.coarsening.block_tokens
+        self.grid: dict[str, Any] = {"tick_seconds": instance.tick_seconds, "block_tokens": blocks}
 
     def batches(self) -> list[Batch]:
         """Run to the end and return the batches."""
         batches: list[Batch] = []
         with self.blaming_the_policy():
-            self.policy.start(View(self.machine, self.instance.cost, tick_seconds=self.instance.tick_seconds))
+            self.policy.start(View(self.machine, self.instance.cost, **self.grid))
         while self.to_come or self.present:
             if not self.go_on():
                 raise self.fail(None, "it was stopped")
@@ -212,7 +215,7 @@ class _Simulation:
             ended=ended,
             present=self.present.values(),
             continuing=lambda: [self.jobs[state.position] for state in self.execution.continuing],
-            tick_seconds=self.instance.tick_seconds,
+            **self.grid,
         )
 
     def make_ordered_moves(self, plan: Plan) -> None:

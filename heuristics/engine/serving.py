@@ -39,6 +39,7 @@ class ServingEngine(Policy):
     def start(self, view: View) -> None:
         """Begin with empty queues."""
         self.machine = view.machine
+        self.longest = max(1, LONGEST_OUTPUT // view.block_tokens)
         self.running: list[Job] = []  # in the order of their admission
         self.waiting: list[Job] = []
         self.unused: dict[int, Job] = {}  # hold KV that can be dropped, and do not run; the longest freed first
@@ -101,7 +102,7 @@ class ServingEngine(Policy):
         """
         blocks = self.machine.block_limit
         held = LIMIT if blocks is None else blocks * self.machine.block - job.known + job.generated
-        return max(1, min(job.max_new or LONGEST_OUTPUT, held) - job.generated)
+        return max(1, min(job.max_new or self.longest, held) - job.generated)
 
     # --- memory --------------------------------------------------------------------------------------------------
 

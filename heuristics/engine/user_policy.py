@@ -27,7 +27,8 @@ def load_policy(text: str) -> Policy:
     if wanted and wanted not in found:
         raise BadInput(f"{path} has no policy class {wanted!r}; it has {', '.join(found) or 'none'}")
     if not wanted and len(found) != 1:
-        raise BadInput(f"{path} has {len(found)} policy classes; name one as {path}:CLASS ({', '.join(found) or '-'})")
+        which = f"name one as {path}:CLASS ({', '.join(found)})" if found else "one is a subclass of heuristics.Policy"
+        raise BadInput(f"{path} has {len(found)} policy classes; {which}")
     kind = found[wanted or next(iter(found))]
     try:
         policy = kind()

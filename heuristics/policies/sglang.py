@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.serving import LONGEST_OUTPUT, ServingEngine
+from heuristics.engine.serving import ServingEngine
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
@@ -105,12 +105,12 @@ class SGLang(ServingEngine):
         most = min(self.machine.batch_requests or LIMIT, self.machine.batch_tokens or LIMIT)
         room = Fraction(self.room(plan) * size)
         for job in self.running:
-            room -= self.most(job) + size if job.id in plan.work else self.ratio * min(self.limit(job), LONGEST_OUTPUT)
+            room -= self.most(job) + size if job.id in plan.work else self.ratio * min(self.limit(job), self.longest)
         room -= size if self.cut else 0
         while self.waiting:
             job = self.waiting[0]
             hit = job.blocks * size if job.index in self.unused else 0
-            output = min(self.limit(job), LONGEST_OUTPUT)
+            output = min(self.limit(job), self.longest)
             fits = job.missing + output + size < room - hit or not (self.running or plan.work)
             if not fits or len(self.running) + bool(self.cut) >= most:
                 self.full = True
@@ -127,7 +127,7 @@ class SGLang(ServingEngine):
 
     def most(self, job: Job) -> int:
         """Return the tokens that it may generate in all, as the admission counts them."""
-        return min(job.generated + self.limit(job), LONGEST_OUTPUT)
+        return min(job.generated + self.limit(job), self.longest)
 
     def join(self, job: Job, tokens: int, plan: Plan) -> None:
         """Let a request prefill, in whole pages of the batch's tokens; it runs if that completes its prompt."""

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-from hypotheses import Case, Fails, Hypothesis, drawn, enumerated
+from hypotheses import Hypothesis, drawn, enumerated
 from hypotheses.instances import drawn_plain, plain_family
-from hypotheses.predicates import within
-
-
-def within_the_guarantee(case: Case) -> Fails | Fraction:
-    return within(case.policy("sorted-f"), case.optimum(), 48, "sorted-f has {}, the optimum is {}: over 48 times")
-
-
-def no_worse_than_mc_sf(case: Case) -> Fails | Fraction:
-    return within(case.policy("sorted-f"), case.policy("mc-sf"), 1, "sorted-f has {}, mc-sf {}")
-
+from hypotheses.predicates import optimal, run, within
 
 HYPOTHESES = {
     "sorted-f": Hypothesis(
@@ -26,7 +15,7 @@ HYPOTHESES = {
             "the theory model: 3 or 4 requests at tick 0, prompts 1 or 4, outputs 1 or 3, all memories",
             lambda: plain_family((3, 4), (1, 4), (1, 3)),
         ),
-        predicate=within_the_guarantee,
+        predicate=within(run("sorted-f"), 48, optimal(), "sorted-f has {}, the optimum is {}: over 48 times"),
         note="The largest ratio in the family is far from the guarantee; started as in MC-SF.",
     ),
     "sorted-f-mc-sf": Hypothesis(
@@ -38,6 +27,6 @@ HYPOTHESES = {
             2000,
             lambda draw, name: drawn_plain(draw, 4, 5),
         ),
-        predicate=no_worse_than_mc_sf,
+        predicate=within(run("sorted-f"), 1, run("mc-sf"), "sorted-f has {}, mc-sf {}"),
     ),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -43,6 +43,9 @@ WindowOption = Annotated[
     str | None, typer.Option(metavar="SECONDS", help="measure as if the clock were stopped then (default: the end)")
 ]
 
+GAP = 2
+"""Letters between the columns of a table."""
+
 
 def read_schedules(files: str | None) -> dict[str, Schedule]:
     """Return the schedules of a list of files by file name, without folders where that tells them apart."""
@@ -59,14 +62,47 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> N
         show(people_console())
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int] = ()) -> Table:
+class AlignedTable:
+    """A table for people. Where the terminal is too narrow its columns go on below, each row with its label.
+
+    Texts are folded, to no less than `FOLDED` letters; numbers never are.
+    """
+
+    FOLDED = 22
+
+    def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int]) -> None:
+        self.columns, self.right = columns, set(right)
+        self.rows = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts that are printed one below the other."""
+        part: list[int] = []
+        for k, width in enumerate(map(self._width, range(len(self.columns)))):
+            if len(part) > 1 and sum(map(self._width, part)) + len(part) * GAP + width > options.max_width:
+                yield self._part(part)
+                yield ""
+                part = [0]
+            part.append(k)
+        yield self._part(part)
+
+    def _width(self, k: int) -> int:
+        """Return the letters that a column needs."""
+        longest = max(len(cells[k]) for cells in [self.columns, *self.rows])
+        return longest if k in self.right else min(longest, self.FOLDED)
+
+    def _part(self, part: Sequence[int]) -> Table:
+        made = Table(box=None, pad_edge=False, header_style="bold")
+        for k in part:
+            number = k in self.right
+            made.add_column(self.columns[k], justify="right" if number else "left", overflow="fold", no_wrap=number)
+        for row in self.rows:
+            made.add_row(*(row[k] for k in part))
+        return made
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int] = ()) -> AlignedTable:
     """Make one aligned table, such as of `kvbound.tables.Cells`; `right` are the columns of numbers."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for k, column in enumerate(columns):
-        made.add_column(column, justify="right" if k in set(right) else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*("-" if cell is None else str(cell) for cell in row))
-    return made
+    return AlignedTable(columns, rows, right)
 
 
 def show_measures(rows: Labelled, units: Units, console: Console) -> None:
@@ -76,7 +112,7 @@ def show_measures(rows: Labelled, units: Units, console: Console) -> None:
         console.print(table(*cells))
 
 
-def result_table(row: dict[str, Any], units: Units) -> Table:
+def result_table(row: dict[str, Any], units: Units) -> AlignedTable:
     """Return the table of one result."""
     values = (units.value(row[name], row["objective"]) for name in ("value", "bound", "mean"))
     cells = [row["policy"] or row["formulation"] or "-", row["status"], *values]

@@ -46,7 +46,8 @@ SOLVABLE = 200
 def compare(
     instance: InstanceArgument,
     policies: Annotated[
-        str, typer.Option(metavar="NAME[,NAME..]|usual|all", help="usual: some of each paper; docs/policies.md")
+        str,
+        typer.Option(metavar="NAME[,NAME..]|usual|all", help="usual: engines and papers' schedulers; docs/policies.md"),
     ] = "usual",
     schedule: SchedulesOption = None,
     objective: ObjectiveOption = "total-flow-time",

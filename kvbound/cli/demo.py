@@ -1,4 +1,4 @@
-"""`kvbound demo`: the worked example of the papers and real requests, from instance to proved optimum and picture."""
+"""`kvbound demo`: real requests and the worked example of the papers, from instance to proved optimum and picture."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import people_console
 from kvbound.cli.compare import show
 from kvbound.cli.progress import SolveProgress
-from kvbound.comparison import compare
+from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION, compare
 from kvcore.errors import BadInput
 from workloads.builtin import SAMPLES, builtin_instance
 
-FIGURE_1 = ("fcfs", "sjf", "sjf-api", "mars-order")
+PEOPLE_USE = USUAL[:8]
+FIGURE_1 = USUAL_WITHOUT_EVICTION[:4]
 """The policies of the worked example of MARS and LAMPS."""
-PEOPLE_USE = ("vllm", "sarathi", "infercept", "mars", "augserve")
-COMPARED = {"mars-figure1": FIGURE_1, **{f"infercept-sample:k={k},evict=1": PEOPLE_USE for k in SAMPLES}}
+COMPARED = {**{f"infercept-sample:k={k},evict=1": PEOPLE_USE for k in SAMPLES}, "mars-figure1": FIGURE_1}
 """Instances, and the policies that are compared on each."""
 
 
@@ -26,7 +26,7 @@ def demo(
     out: Annotated[str, typer.Option(metavar="FOLDER", help="where the pictures go")] = "demo-output",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 40,
 ) -> int:
-    """Compare schedulers with the proved optimum, on a paper's worked example and on real requests."""
+    """Compare schedulers with the proved optimum, on real requests and on a paper's worked example."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -70,10 +70,10 @@ def replay(
     check_writable(plot, json)
     if check_objective(objective) not in TIMES:
         raise BadInput(f"replay measures times, not {objective}; choose one of {', '.join(TIMES)}")
-    from gpu_validation.measure import facts
-
     shape = shape_of(model, cost, device)
     opened, kernels = get_backend(device, backend)
+    from gpu_validation.measure import facts
+
     given = load_instance(instance)
     loaded = given
     if cost is not None:

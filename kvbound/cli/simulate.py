@@ -75,11 +75,12 @@ def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance) 
     """Print the values, and what is measured if there are more than a few requests."""
     few, units = len(instance.requests) <= FEW, units_of(instance)
     columns = ["policy", *(value_columns(units, runs[0].row["objective"], "value", "mean") if runs else ())]
-    columns += [f"completions, {units.time}", "handling"] if few else [""]
+    failed = any("error" in run.row for run in runs)
+    columns += [f"completions, {units.time}", "handling"] if few else ["why not"] * failed
     cells = [
         (
             row["policy"], *(units.value(row[name], row["objective"]) for name in ("value", "mean")),
-            row.get("error") or (_completions(row["completion"], units) if few else None),
+            *([row.get("error") or (_completions(row["completion"], units) if few else None)] if few or failed else ()),
             *([handling_text(row)] if few else ()),
         )
         for row in (run.row for run in runs)

@@ -27,7 +27,7 @@ from kvbound.tables import between, handling_text, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
-from kvcore.result import Result
+from kvcore.result import DECLINED, Result
 from workloads.builtin import load_instance
 
 CERTIFY = 60.0
@@ -102,6 +102,8 @@ def show(result: Result, console: Console) -> None:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
         console.print(f"stopped: {result.stopped}; {between(result)}")
+        if result.stopped == DECLINED:
+            console.print("`kvbound bound` may prove a higher one")
     if result.certificate is not None:
         console.print(f"certified, for anyone to check: at least {in_words(result, result.certificate.value)}")
     if row.get("fine_bound") is not None:
@@ -125,5 +127,5 @@ def exit_code(result: Result, gap: float | None) -> int:
         return EXIT_INTERRUPTED
     undecided_gap = gap is not None and (result.gap is None or result.gap > gap)
     undecided_target = result.extra.get("better_than", {}).get("answer") == "unknown"
-    undecided = result.status == "unknown" or result.stopped == "solver failure"
+    undecided = result.status == "unknown" or result.stopped in ("solver failure", DECLINED)
     return EXIT_UNDECIDED if undecided or undecided_gap or undecided_target else 0

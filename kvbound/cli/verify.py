@@ -52,7 +52,9 @@ def verify(
 def show_invalid(instance: Instance, broken: InvalidSchedule, json: str | None, hint: str = "") -> int:
     """Say which rule a schedule breaks, and return the exit code; `hint` is for people only."""
     facts = {"rule": f"R{broken.rule}", "batch": broken.batch, "request": broken.request, "detail": broken.detail}
-    line = f"invalid: {broken}{hint}"
+    bare = broken.rule > 2 or instance.tick_seconds == 1  # the first two are about times
+    tick = "" if bare else f" (in ticks of {float(instance.tick_seconds):g} s)"
+    line = f"invalid: {broken}{tick}{hint}"
     emit(
         json, {"valid": False, "instance": instance.name, **facts}, lambda console: console.print(line, soft_wrap=True)
     )
@@ -91,8 +93,7 @@ def _show(trace: Trace, console: Console) -> None:
     units = units_of(trace.instance)
     rows = [(f"{name}, {units.of(name)}", units.value(measured[name], name)) for name in OBJECTIVES]
     names = ("peak_memory", "tokens_processed", "tokens_recomputed", "tokens_swapped_out", "tokens_swapped_in")
-    coarse = f", {units.kv}" * (units.kv != "tokens")
-    rows += [(name.replace("_", " ") + coarse, f"{measured[name]:,}") for name in names]
+    rows += [(f"{name.replace('_', ' ')}, {units.kv}", f"{measured[name]:,}") for name in names]
     waste = f"memory waste, {units.kv} x {units.time}"
     rows += [(f"{waste}: {part}", units.text(ticks)) for part, ticks in measured["waste"].items()]
     console.print(table(("measure", "value"), rows, right=(1,)))

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from heuristics import POLICIES, Plan, Unsuited, View, get_policy, run_policy, trace_policy
 from heuristics.policies.sglang import DECAY, LEAST, START, SGLang
 from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
+from kvcore.instance import Coarsening
 
 Moves = list[tuple[dict[str, int], dict[str, int]]]
 
@@ -24,6 +25,15 @@ def serving(memory: int | None, *requests: Request, **machine: int | bool) -> In
 
 def moves(given: Instance, policy: str, count: int = 99) -> Moves:
     return [(batch.work, batch.drop) for batch in trace_policy(given, get_policy(policy)).expanded().batches[:count]]
+
+
+def test_in_a_coarse_instance_the_4096_tokens_are_blocks() -> None:
+    """Blocks of 1,024 tokens: 4 are assumed of each output, beside a prompt of 1. Memory for 13 holds two, not one."""
+    grid = Coarsening(direction="restrict", block_tokens=1024, slot_ticks=1024, fine_tick_seconds=Fraction(1))
+    fine = serving(13, request("A", 1, 2), request("B", 1, 2), request("C", 1, 2))
+    assert moves(fine, "trtllm-no-evict", 1) == [({"A": 1}, {})]
+    assert moves(fine.replace(coarsening=grid), "trtllm-no-evict", 1) == [({"A": 1, "B": 1}, {})]
+    assert moves(fine.replace(coarsening=grid), "sglang", 1) == [({"A": 1, "B": 1}, {})]
 
 
 # --- vLLM V1 -----------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ ENDLESS = """
         (None, "there is no file .*mine.py"),
         ("1 // 0", r"mine.py fails: ZeroDivisionError: .* \(.*mine.py, line 1\)$"),
         ("x = (", r"mine.py fails: SyntaxError: .* \(mine.py, line 1\)$"),
-        ("x = 1", "has 0 policy classes"),
+        ("x = 1", "has 0 policy classes; one is a subclass of heuristics.Policy"),
         (MINE.replace("name, rule, source", "title, rule, source"), "Smallest cannot be made: AttributeError"),
         (MINE + "\n    def __init__(self, more):\n        pass\n", "Smallest cannot be made: TypeError"),
     ],

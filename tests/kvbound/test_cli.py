@@ -262,9 +262,14 @@ def test_the_usual_policies_never_fail(kvbound, tmp_path):
     ordered = builtin_instance("infercept-sample:k=4").replace(coarsening=None)
     ordered = ordered.replace(machine=ordered.machine.replace(evict=True))
     (tmp_path / "ordered.json").write_text(ordered.to_json())
-    for name, errors in (("mars-figure1", 6), (tmp_path / "ordered.json", 6), ("infercept-sample:k=4,evict=1", 0)):
+    ordered_only = ("mars-figure1", 5, 0)
+    for name, many, errors in (
+        ordered_only,
+        (tmp_path / "ordered.json", 11, 9),
+        ("infercept-sample:k=4,evict=1", 11, 0),
+    ):
         rows = rows_of(kvbound, "compare", name, "--policies", "usual", "--no-optimum")["rows"]
-        assert len(rows) == 11
+        assert len(rows) == many
         assert sum("error" in row for row in rows) == errors
 
 
@@ -296,3 +301,11 @@ def test_an_interrupted_solve_is_not_replayed(monkeypatch):
     monkeypatch.setattr(solvers, "solve", lambda *_, **__: Result(mars, "makespan", stopped="interrupted"))
     with pytest.raises(KeyboardInterrupt):
         named("optimum", mars, mars, "makespan", "as-given", 1.0)
+
+
+def test_replay_without_torch_is_one_line(kvbound, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "gpu_validation.measure", raising=False)
+    code, _, err = kvbound("replay", "mars-figure1", "fcfs", "--device", "cpu")
+    assert (code, err) == (4, "kvbound: PyTorch is not installed; install it with: pip install 'kvbound[gpu]'\n")

@@ -229,7 +229,7 @@ def test_chunks_of_512_are_told_from_chunks_without_a_limit() -> None:
         ["sarathi-c", "19,621.6", "12,159.2", "7,145.86", "316.539"],
     ]  # fmt: skip
     assert differences([first, second], units_of(made)) == [
-        "sarathi-c beside sarathi: all requests +2,072.38 ms = -10,980.2 wait: nothing, +7,145.86 wait: budgets, "
+        "sarathi-c beside sarathi: all requests +2,072.38 ms = -10,980.2 wait: policy, +7,145.86 wait: budgets, "
         "+5,906.72 work; the last completion -220 ms = -220 fixed",
         "  first in batch 0: it works on R1 (1,024), R2 (1,024), R3 (1,024), R4 (1,024) at 0 ms; "
         "sarathi works on R1 (512) at 0 ms",

@@ -373,6 +373,24 @@ def test_freeing_the_calls_and_coarsening_commute(direction: str) -> None:
 
 
 @pytest.mark.parametrize("direction", ["relax", "restrict"])
+@pytest.mark.parametrize("evict", [False, True])
+def test_the_output_limit_is_rounded_as_an_output_of_that_length(direction: str, evict: bool) -> None:
+    for limit in (7, 8, 9, 15, 16, 40, 10**9):
+        of = [
+            request("A", 9, (6, 5, 7, "free"), 1, max_new=limit),
+            request("B", 9, min(limit, 200)),
+            request("C", 9, 2),
+        ]
+        fine = instance(*of, memory=500, evict=evict)
+        for block, slot in ((4, 4), (3, 4), (5, 4)):
+            coarse = coarsen(fine, block_tokens=block, slot_ticks=slot, direction=direction)
+            a, b, c = coarse.requests
+            assert c.max_new is None
+            assert a.max_new == b.output if limit < 200 else a.max_new > b.output
+            assert parse(Instance, coarse.to_json(), "file") == coarse
+
+
+@pytest.mark.parametrize("direction", ["relax", "restrict"])
 def test_the_file_keeps_the_coarsening(direction: str) -> None:
     fine = instance(request("A", 9, (6, 5, 7, "free"), 1, arrival=3), memory=50)
     coarse = coarsen(fine, block_tokens=4, slot_ticks=4, direction=direction)

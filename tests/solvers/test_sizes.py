@@ -3,14 +3,19 @@
 import math
 import sys
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
 
 import solvers
+from kvbound.cli import EXIT_UNDECIDED
+from kvbound.cli.common import PlainConsole
+from kvbound.cli.solve import exit_code, show
 from kvcore import OBJECTIVES, BadInput, Machine
 from kvcore.certificates import Alone
 from kvcore.instance import Call, Instance, Request, Segment
+from kvcore.result import DECLINED
 from solvers import choice, driver
 from solvers.choice import choose
 from solvers.lagrange.network import PathNetwork
@@ -225,6 +230,19 @@ def test_a_way_that_is_named_still_declines():
         solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="search")
     with pytest.raises(BadInput, match="weights of at most"):
         solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="arc-flow", solver="lagrange")
+
+
+def test_where_all_ways_decline_the_result_says_so_and_what_may_help():
+    """It is no failure of a solver, and `alone` and the policies are there all the same."""
+    instance = weighing(MARS, 10**15).with_free_calls()
+    result = solvers.solve(instance.replace(machine=instance.machine.replace(evict=True)), "weighted-flow-time")
+    assert result.stopped == DECLINED
+    assert result.bound < result.value
+    printed = StringIO()
+    show(result, PlainConsole(file=printed, width=200))
+    assert "stopped: no way to solve takes it; the optimum is at least" in printed.getvalue()
+    assert "`kvbound bound` may prove a higher one" in printed.getvalue()
+    assert exit_code(result, None) == EXIT_UNDECIDED
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -274,6 +274,22 @@ def test_columns_that_show_shared_prefixes_bring_one_warning(file, tmp_path: Pat
     assert json.loads(done.stdout)["sizes"]["requests"] > 0
 
 
+def test_the_output_limit_is_that_of_the_row_or_the_largest_of_a_session(file) -> None:
+    text = "who,t,in,out,most\n,0,5,4,8\n,1,5,4,\nann,2,5,4,9\nann,9,20,3,16\nbob,3,5,4,9\nbob,9,20,3,\n,4,5,0,2\n"
+    read_in = read(file(text), MAP + ",session=who,max_new=most")
+    assert {r.id: r.max_new for r in read_in.requests} == {"R1": 8, "R2": None, "ann/0": 16, "bob/0": None}
+    with pytest.raises(BadInput, match="line 3: most must be no less than the 4 tokens generated, it is '3'"):
+        read(file(text.replace("4,\nann", "4,3\nann")), MAP + ",max_new=most")
+    with pytest.raises(BadInput, match="line 2: most must be at least 1, it is '0'"):
+        read(file(text.replace("4,8", "0,0")), MAP + ",max_new=most")
+    jsonl = file(
+        '{"t": 0, "in": 5, "out": 4, "max_tokens": 7}\n{"t": 0, "in": 5, "out": 4, "max_tokens": null}\n', "t.jsonl"
+    )
+    assert [r.max_new for r in read(jsonl, MAP + ",max_new=max_tokens").requests] == [7, None]
+    shown = kvbound("import", "jsonl", jsonl, "--map", MAP + ",max_new=max_tokens", "--out", jsonl.parent / "i.json")
+    assert [line.split()[-1] for line in shown.stdout.splitlines()[-3:]] == ["max_new", "7", "-"]
+
+
 # --- mistakes --------------------------------------------------------------------------------------------------------
 
 
@@ -319,6 +335,11 @@ def test_a_bad_cell_is_answered_in_one_line(file, text: str | bytes, message: st
     with pytest.raises(BadInput, match=message) as refused:
         read(file(text))
     assert "\n" not in str(refused.value)
+
+
+def test_a_trace_is_no_instance(file) -> None:
+    said = kvbound("simulate", file(PLAIN), "--policy", "fcfs", code=2).stderr
+    assert "trace.csv is no instance; `kvbound import` makes one of a trace" in said
 
 
 GOOD = '{"t": 0, "in": 5, "out": 1}\n'

@@ -12,7 +12,7 @@ from kvcore.csv_table import Row
 from kvcore.errors import BadInput
 from workloads.importers.selection import iso_seconds
 
-KEYS = ("arrival", "prompt", "decode", "call", "returns", "latency", "session", "weight", "id")
+KEYS = ("arrival", "prompt", "decode", "max_new", "call", "returns", "latency", "session", "weight", "id")
 TIMES = ("arrival", "call", "latency")
 UNITS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}
 SHARED = re.compile(r"prefix|hash_?ids|block_?hash|cached?_?(read_)?(input_)?tokens", re.IGNORECASE)

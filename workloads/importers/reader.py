@@ -33,6 +33,7 @@ class Turn(NamedTuple):
     seconds: Fraction
     prompt: int
     decode: int
+    max_new: int | None = None
     weight: int = 1
     id: str | None = None
     order: int = 0
@@ -191,6 +192,7 @@ class _Reader:
             seconds=self._arrival(row),
             prompt=row.whole(prompt, 1) if needs_prompt else 0,
             decode=output,
+            max_new=self._limit(row, output),
             weight=row.whole(keys["weight"].name, 1) if "weight" in keys else 1,
             id=row.label(keys["id"].name) if "id" in keys else None,
         )
@@ -204,6 +206,16 @@ class _Reader:
             returns=None if returns is None else row.whole(returns, layout.least_returns),
             latency=layout.seconds(row, "latency"),
         )
+
+    def _limit(self, row: Row, output: int) -> int | None:
+        """Return the most tokens that the row could have generated (None: not said)."""
+        column = self.layout.columns.get("max_new")
+        if column is None or not row.text(column.name):
+            return None
+        limit = row.whole(column.name, 1)
+        if limit < output:
+            row.refuse(column.name, f"no less than the {output} tokens generated")
+        return limit
 
     def _arrival(self, row: Row) -> Fraction:
         """Return the exact seconds of an arrival, all of which are times of day or none is."""
@@ -278,9 +290,11 @@ class _Reader:
                 if name in known:
                     raise BadInput(f"{self.source}, line {first.line}: another request has the id {name}")
                 known.add(name)
+            limits = [turn.max_new for turn in _turns(run)]
             with valid(f"{self.source}, line {first.line}"):
                 request = Request(
                     id=name, arrival=arrival, prompt=first.prompt, weight=first.weight, slo=slo,
+                    max_new=None if None in limits else max(limit for limit in limits if limit is not None),
                     segments=self._segments(_turns(run)),
                 )  # fmt: skip
             yield request
