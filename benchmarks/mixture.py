@@ -12,7 +12,7 @@ from statistics import mean, median, quantiles
 from typing import Any
 
 from costmodels import DEVICES, GPT_J_6B, MODELS, VICUNA_13B, get_cost
-from costmodels.capacity import kv_capacity
+from costmodels.machines import kv_capacity
 from heuristics import Policy, get_policy, predictions, trace_policy
 from kvcore.instance import Instance
 from kvcore.metrics import flow_time, normalized, ttft
