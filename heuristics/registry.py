@@ -14,6 +14,7 @@ from heuristics.policies.augserve_batching import AugServeBatching
 from heuristics.policies.eviction_free import eviction_free
 from heuristics.policies.fcfs import Fcfs
 from heuristics.policies.improved_discard import ImprovedDiscard
+from heuristics.policies.index import Index
 from heuristics.policies.infercept import Infercept
 from heuristics.policies.infercept_as_released import InferceptAsReleased
 from heuristics.policies.infercept_by_duration import ByDuration
@@ -82,7 +83,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
     "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
-    "references": (Srpt(), McSf(), MemoryArea(), RandomOrder()),
+    "references": (Srpt(), Index(), McSf(), MemoryArea(), RandomOrder()),
 }  # fmt: skip
 """Every policy, by what it is from."""
 
@@ -94,12 +95,14 @@ BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstanc
 
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name, `random:SEED`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`).
+    """Return the policy of that name, `random:SEED`, `index:gamma=G,r0=S`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`).
 
     BadInput if there is none.
     """
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
+    if name.startswith("index:"):
+        return Index.named(name)
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:
