@@ -45,6 +45,7 @@ from heuristics.policies.sglang import SGLang
 from heuristics.policies.sjf import Sjf
 from heuristics.policies.sjf_api import SjfApi
 from heuristics.policies.srpt import Srpt
+from heuristics.policies.staggered import Staggered
 from heuristics.policies.swap import Swap
 from heuristics.policies.table_1 import table_1
 from heuristics.policies.trtllm import TensorRtLlm
@@ -95,14 +96,16 @@ BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstanc
 
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name, `random:SEED`, `index:gamma=G,r0=S`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`).
+    """Return the policy of that name, or one of a user's file (`FILE.py`, `FILE.py:CLASS`). BadInput if there is none.
 
-    BadInput if there is none.
+    Some take parameters: `random:SEED`, `index:gamma=G,r0=SECONDS` (either may be left out), `staggered:B,G`.
     """
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
     if name.startswith("index:"):
         return Index.named(name)
+    if name.startswith("staggered:"):
+        return Staggered.named(name)
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from kvcore.cost import Cost
 from kvcore.errors import BadInput
-from kvcore.instance import LIMIT
+from kvcore.instance import LIMIT, Instance
 
 Array = Any
 """A numpy array of floats: the index only ranks."""
@@ -25,8 +25,6 @@ MEANS = 10.0
 """R0 in means of the work that the requests present have left, where none is given."""
 HEADROOM = 0.1
 """The share of what the requests with KV will still add to it that an admission leaves free."""
-
-PARAMETERS = re.compile(r"index:(?:(?:gamma|r0)=[0-9]{1,9}(?:\.[0-9]{1,9})?(?:,|$)){1,2}")
 
 
 class Step(NamedTuple):
@@ -97,20 +95,23 @@ class Index(Unified):
     free_calls = "min-waste"
     swapped_wait = True
 
-    def __init__(self, gamma: float = 1.0, r0: float | None = None) -> None:
-        """Set gamma, and R0 in seconds (None: ten times the mean of R)."""
+    def __init__(self, gamma: float = 1.0, r0: float | None = None, factors: Array | None = None) -> None:
+        """Set gamma, R0 in seconds (None: ten times the mean of R), and what R is multiplied with, by request."""
         given = [f"gamma={gamma:g}"] * (gamma != 1) + ([] if r0 is None else [f"r0={r0:g}"])
-        self.name = ":".join(["index", ",".join(given)]) if given else "index"
-        self.gamma, self.r0 = gamma, r0
+        self.name = f"index:{','.join(given)}" if given else "index"
+        self.gamma, self.r0, self.factors = gamma, r0, factors
 
     @classmethod
     def named(cls, name: str) -> Index:
         """Return the policy of `index:gamma=G,r0=SECONDS` (either may be left out). BadInput: it is none."""
-        parts = name.removeprefix("index:").split(",")
-        values = dict(part.split("=", 1) for part in parts if "=" in part)
-        if not PARAMETERS.fullmatch(name) or len(values) < len(parts):
-            raise BadInput(f"the index rule is index:gamma=G,r0=SECONDS, with numbers of at least 0, not {name!r}")
-        return cls(float(values.get("gamma", 1)), float(values["r0"]) if "r0" in values else None)
+        values = dict(part.split("=", 1) for part in name.removeprefix("index:").split(",") if "=" in part)
+        try:
+            numbers = {key: float(text) for key, text in values.items()}
+            if numbers and numbers.keys() <= {"gamma", "r0"} and all(0 <= number < inf for number in numbers.values()):
+                return cls(**numbers)
+        except ValueError:
+            pass
+        raise BadInput(f"the index rule is index:gamma=G,r0=SECONDS, with numbers of at least 0, not {name!r}")
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
@@ -181,9 +182,7 @@ class Index(Unified):
                 break
             tokens = 0 if job.id in plan.work or job.index in self._evicted else plan.chunk(job)
             if tokens and places[k] < holds and not plan.fits(job, tokens):
-                self._make_room(
-                    job, tokens, [job for job, p in zip(order[k + 1 :], places[k + 1 :]) if p < holds], plan
-                )
+                self._make_room(job, tokens, [jobs[p] for p in places[k + 1 :].tolist() if p < holds], plan)
             if tokens and plan.fits(job, tokens):
                 plan.take(job, tokens)
                 self._stale.append(job)
@@ -201,7 +200,7 @@ class Index(Unified):
 
     def _make_room(self, job: Job, tokens: int, after: Sequence[Job], plan: Plan) -> None:
         """Evict those with the most work left of the requests after it, if that makes it fit."""
-        victims = [other for other in self.evictable(after, plan)]
+        victims = list(self.evictable(after, plan))
         if job.growth(tokens) <= self.available(plan) + sum(victim.blocks for victim in victims):
             for victim in victims:
                 if plan.fits(job, tokens):
@@ -217,6 +216,8 @@ class Index(Unified):
         device, host, missing, left = self.state[:, at]
         step = Step(device + host, missing, (missing == 1) & (device + host > 0))
         work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
+        if self.factors is not None:
+            work = work * self.factors[at]
         offset = MEANS * work.mean() if self.offset is None else self.offset
         order = np.lexsort((at, work))
         if plan.free_blocks is not None and holds < len(at):
@@ -247,3 +248,12 @@ class Index(Unified):
 def clipped(tokens: Array, most: int) -> Array:
     """Return how many of its tokens each may process, in order, with so many for all."""
     return np.clip(most - (np.cumsum(tokens) - tokens), 0, tokens)
+
+
+def mean_work(instance: Instance) -> float:
+    """Return the mean R of the requests as they arrive, without what follows a call, in seconds."""
+    prompts = np.array([float(request.prompt) for request in instance.requests])
+    decodes = np.array([float(request.segments[0].decode) for request in instance.requests])
+    step = Step(np.zeros_like(prompts), prompts, np.zeros(len(prompts), bool))
+    work = Marginal(instance.cost).left(step, decodes).max(axis=0)
+    return float(work.mean()) * float(instance.tick_seconds)

@@ -22,6 +22,7 @@ COMMANDS = {
     "costs": "costs.costs",
     "solve": "solve.solve",
     "bound": "bound.bound",
+    "improve": "improve.improve",
     "simulate": "simulate.simulate",
     "compare": "compare.compare",
     "replay": "replay.replay",
