@@ -228,9 +228,8 @@ class Index(Unified):
             lacks = waits & (np.cumsum(growth[order]) + HEADROOM * coming > plan.free_blocks)
             order = order[~(waits & np.logical_or.accumulate(lacks))]
         resident, missing, decodes = (part[order] for part in step)
+        missing[~decodes] = clipped(missing[~decodes], plan.prefill_left)
         tokens = clipped(missing, plan.tokens_left)
-        prefills = np.flatnonzero(~decodes)
-        tokens[prefills] = clipped(tokens[prefills], plan.prefill_left)
         some = np.flatnonzero(tokens)[: plan.requests_left]
         if not len(some):
             return order, 0
