@@ -73,6 +73,20 @@ def test_simulate_reproduces_the_published_averages(kvbound):
     assert all(row["verified"] and row.keys() >= INTERFACE_KEYS for row in rows)
 
 
+def test_improve_is_never_worse_and_its_schedule_verifies(kvbound, tmp_path):
+    name = "infermax-figure15:I=32"
+    given = rows_of(kvbound, "simulate", name, "--policy", "vllm", "--schedule", tmp_path / "given.json")["rows"][0]
+    for start in ("vllm", tmp_path / "given.json"):
+        found = rows_of(
+            kvbound, "improve", name, "--from", start, "--seconds", "0.1", "--schedule", tmp_path / "found.json"
+        )
+        assert found.keys() >= INTERFACE_KEYS
+        assert found["start"]["value"] == given["value"] >= found["value"]
+        assert rows_of(kvbound, "verify", name, "--schedule", tmp_path / "found.json")["total-flow-time"] == found["value"]
+    _, out, _ = kvbound("improve", name, "--from", "vllm", "--seconds", "0.1")
+    assert "ms by vllm" in out
+
+
 def test_compare_gives_ratios_and_draws(kvbound, tmp_path):
     code, out, _ = kvbound("compare", "mars-figure1", "--plot", tmp_path / "c.svg", "--json", tmp_path / "c.json")
     assert code == 0
