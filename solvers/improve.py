@@ -47,7 +47,7 @@ FINE = 1.05
 MOVES = 2_000
 """Moves of destroy and repair that count as a round."""
 
-Tries = Generator[Policy, float, None]
+Tries = Generator[Policy, Value | float, None]
 """Yields policies, and is sent the value of each (infinite: it could not run)."""
 
 
@@ -114,10 +114,12 @@ class _Search:
     made: int = 0
     r0: float | None = None
     """The best R0 of the index rule, in seconds."""
+    schedule: Schedule = field(init=False)
+    value: Value = field(init=False)
+    name: str | None = field(init=False)
 
     def start(self, given: Schedule | str | None) -> None:
         """Take the schedule to start from."""
-        self.schedule, self.value, self.name = given, Fraction(0), None
         if isinstance(given, Schedule):
             self._keep(verify_schedule(self.instance, given), None)
             return
@@ -200,7 +202,7 @@ class _Search:
         if not indexed:
             ends = completions(verify_schedule(self.instance, self.schedule))
             logs[sorted(range(n), key=lambda i: ends[requests[i].id])] = APART * np.arange(n)
-        value = math.inf
+        value: Value | float = math.inf
         changed = logs
         while True:
             other = yield Index(r0=self.r0, factors=np.exp(changed)) if indexed else Listed(changed.tolist())
@@ -232,8 +234,8 @@ def _staggered(instance: Instance) -> Tries:
     step = 8
     while step:
         size, gap = best
-        both = [(larger, round(gap * larger / size)) for larger in (size + step, size - step)]
-        for point in (*both, (size, gap + step), (size, gap - step)):
+        others = [(other, round(gap * other / size)) for other in (size + step, size - step)]
+        for point in ((size, gap + step), (size, gap - step), *others):
             if min(point) < 1 or point in seen:
                 continue
             seen.add(point)

@@ -20,7 +20,6 @@ class Listed(Ranked):
     name = "listed"
     rule = "in a given order; admitted as in fcfs"
     source = "list scheduling"
-    knows = "clairvoyant"
 
     def __init__(self, keys: Sequence[Any]) -> None:
         """Set the key of each request of the instance, in their order; the smallest goes first."""
