@@ -82,7 +82,9 @@ def test_improve_is_never_worse_and_its_schedule_verifies(kvbound, tmp_path):
         )
         assert found.keys() >= INTERFACE_KEYS
         assert found["start"]["value"] == given["value"] >= found["value"]
-        assert rows_of(kvbound, "verify", name, "--schedule", tmp_path / "found.json")["total-flow-time"] == found["value"]
+        assert (
+            rows_of(kvbound, "verify", name, "--schedule", tmp_path / "found.json")["total-flow-time"] == found["value"]
+        )
     _, out, _ = kvbound("improve", name, "--from", "vllm", "--seconds", "0.1")
     assert "ms by vllm" in out
 
