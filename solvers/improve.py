@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 import kvcore
-from heuristics import Policy, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.policies.index import MEANS, Index, mean_work
 from heuristics.policies.listed import Listed
 from heuristics.policies.staggered import Staggered
@@ -33,7 +34,8 @@ from solvers.neighbourhoods import why_not
 
 FIRST = ("index", "sjf", "serial")
 """What is run for a start, where none is given: the first that the machine suits."""
-OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order", "fcfs")
+OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
+"""What is run before all other policies."""
 WINDOW = 50, 200
 """How many requests, one after another by arrival, get other priorities at once."""
 SPREAD = 0.3
@@ -193,31 +195,41 @@ class _Search:
                 step = math.sqrt(step)
 
     def perturbed(self, draw: random.Random) -> Tries:
-        """Change priorities in a window of requests, without end: of the index rule, or else of a list."""
+        """Change priorities in a window of requests, without end: of the index rule, or of a list if that is better."""
         requests, machine = self.instance.requests, self.instance.machine
         n = len(requests)
         by_arrival = sorted(range(n), key=lambda i: requests[i].arrival)
-        indexed = self.r0 is not None and Index().why_not(machine) is None
-        logs = np.zeros(n)  # of what R is multiplied with; in a list, the places
-        if not indexed:
-            ends = completions(verify_schedule(self.instance, self.schedule))
-            logs[sorted(range(n), key=lambda i: ends[requests[i].id])] = APART * np.arange(n)
-        value: Value | float = math.inf
-        changed = logs
+        ends = completions(verify_schedule(self.instance, self.schedule))
+        places = np.zeros(n)
+        places[sorted(range(n), key=lambda i: ends[requests[i].id])] = APART * np.arange(n)
+
+        def listed(keys: Any) -> Policy:
+            return Listed(keys.tolist())
+
+        def indexed(logs: Any) -> Policy:
+            return Index(r0=self.r0, factors=np.exp(logs))
+
+        make: Callable[[Any], Policy] = listed
+        logs = places
+        value = yield listed(places)
+        if self.r0 is not None and Index().why_not(machine) is None:
+            other = yield indexed(np.zeros(n))
+            if other < value:
+                make, logs, value = indexed, np.zeros(n), other
         while True:
-            other = yield Index(r0=self.r0, factors=np.exp(changed)) if indexed else Listed(changed.tolist())
-            if other <= value:
-                value, logs = other, changed
             size = min(n, draw.randint(*WINDOW), max(2, n // 2))
             first = draw.randint(0, n - size)
             changed = logs.copy()
             for i in by_arrival[first : first + size]:
                 changed[i] += draw.gauss(0.0, SPREAD)
+            other = yield make(changed)
+            if other <= value:
+                value, logs = other, changed
 
 
 def _others() -> Tries:
-    """Run other policies."""
-    for name in OTHERS:
+    """Run the other policies, roughly the fastest first."""
+    for name in dict.fromkeys((*OTHERS, *(policy.name for policy in BY_COST))):
         yield get_policy(name)
 
 

@@ -39,7 +39,7 @@ def test_a_machine_that_does_not_evict_or_pause_and_free_calls() -> None:
     for seed in few(range(4)):
         instance = serving(seed)
         instance = instance.replace(cost=LINEAR, machine=instance.machine.replace(evict=False, pause=seed % 2 == 0))
-        found = improve(instance, start="serial", handling="free", rounds=15, seed=seed)
+        found = improve(instance, start="serial", handling="free", rounds=90, seed=seed)
         assert found.verified
         better += found.value < found.extra["start"]["value"]
     assert better
@@ -64,7 +64,7 @@ def test_equal_requests_start_staggered() -> None:
 
 
 def test_destroy_and_repair_goes_on_where_it_applies() -> None:
-    found = improve(builtin_instance("hindsight:n=14,M=30,seed=14"), start="serial", rounds=30)
+    found = improve(builtin_instance("hindsight:n=14,M=30,seed=14"), start="serial", rounds=90)
     assert found.value < objective_value(
         verify_schedule(found.instance, run_policy(found.instance, get_policy("mc-sf"))), "total-flow-time"
     )
