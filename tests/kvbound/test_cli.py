@@ -17,6 +17,7 @@ import hypotheses
 import kvcore
 import solvers
 from kvbound.cli import about, main
+from kvbound.simulation import policy_names
 from kvcore.result import Result
 from solvers.ways import SOLVERS, Solver
 from workloads.builtin import builtin_instance
@@ -87,6 +88,11 @@ def test_improve_is_never_worse_and_its_schedule_verifies(kvbound, tmp_path):
         )
     _, out, _ = kvbound("improve", name, "--from", "vllm", "--seconds", "0.1")
     assert "ms by vllm" in out
+
+
+def test_names_with_parameters_stand_in_a_list():
+    text = "fcfs, index:gamma=0.6,r0=0.4,staggered:2,3,sjf"
+    assert policy_names(text) == ["fcfs", "index:gamma=0.6,r0=0.4", "staggered:2,3", "sjf"]
 
 
 def test_compare_gives_ratios_and_draws(kvbound, tmp_path):
