@@ -12,7 +12,8 @@ from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
-from kvcore.cost import Cost
+from heuristics.policies.mc_sf import least_waste_handling
+from kvcore.cost import Cost, OwnCost
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT, Instance
 
@@ -92,7 +93,6 @@ class Index(Unified):
     rule = "the prefix by least work left that maximises sum of c / (R + R0)^gamma over the duration; the rest pauses"
     source = "this project, after Smith (1956)"
     knows = "predictions"
-    free_calls = "min-waste"
     swapped_wait = True
 
     def __init__(self, gamma: float = 1.0, r0: float | None = None, factors: Array | None = None) -> None:
@@ -116,6 +116,8 @@ class Index(Unified):
     def start(self, view: View) -> None:
         """Begin with empty queues."""
         super().start(view)
+        if isinstance(view.cost, OwnCost):
+            raise BadInput(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
         self.marginal = Marginal(view.cost)
         self.offset = None if self.r0 is None else float(self.r0 / view.tick_seconds)
         self.state = np.zeros((4, 64))  # by index: tokens on the device, on the host, missing, to generate
@@ -163,6 +165,14 @@ class Index(Unified):
             step = Step(np.array([kept]), np.array([fresh]), np.array([fresh == 1 and kept > 0]))
             total += self.marginal.left(step, np.array([demand.decode[k + 1]]))[:, 0]
         return total
+
+    def at_call(self, job: Job, plan: Plan) -> None:
+        """Handle a call as wastes least, by what is predicted."""
+        handling = least_waste_handling(job.demand, job.segment - 1)
+        if handling == "swap":
+            self.swap(job, plan)
+        elif handling == "discard":
+            self.discard(job, plan)
 
     # --- the batch -----------------------------------------------------------------------------------------------
 

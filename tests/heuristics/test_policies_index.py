@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from heuristics import Job, Plan, get_policy, run_policy, trace_policy
+from heuristics import Job, Plan, PolicyError, get_policy, run_policy, trace_policy
 from heuristics.policies.index import HEADROOM, LEAST, MEANS, Index, mean_work
 from heuristics.policies.listed import Listed
 from kvcore import Cost, CostFunction, Instance, Machine, Request
+from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies import simple
@@ -24,7 +25,7 @@ class Plain(Index):
         held, waiting = [*self.decoding, *self.prefilling], [entry.job for entry in self.waiting]
         self._alone = len(held) + len(waiting) == 1
         work = {job.index: self.work(job) for job in [*held, *waiting]}
-        offset = MEANS * sum(work.values()) / len(work) if work and self.offset is None else self.offset
+        offset = self.offset if self.offset is not None else MEANS * sum(work.values()) / max(1, len(work))
         order = sorted([*held, *waiting], key=lambda job: (work[job.index], job.index))
         order = self.those_that_may_join(order, held, plan)
         batches = [self.batch(order[: k + 1], plan) for k in range(len(order))]
@@ -37,7 +38,11 @@ class Plain(Index):
         for k, job in enumerate(order):
             tokens = plan.chunk(job) if job.index not in self._evicted and (k < size or not plan.work) else 0
             victims = [other for other in self.evictable(order[k + 1 :], plan) if other in held]
-            if tokens and job in held and job.growth(tokens) <= plan.free_blocks + sum(v.blocks for v in victims):
+            if (
+                tokens
+                and job in held
+                and job.growth(tokens) <= (plan.free_blocks or 0) + sum(v.blocks for v in victims)
+            ):
                 while not plan.fits(job, tokens):
                     self.evict(victims.pop(0), plan)
             if tokens and plan.fits(job, tokens):
@@ -61,7 +66,8 @@ class Plain(Index):
 
     def batch(self, jobs: list[Job], plan: Plan) -> dict[str, tuple[Job, int]]:
         """Return what each would process, within the budgets."""
-        left, prefill_left, batch = plan.tokens_left, plan.prefill_left, {}
+        batch: dict[str, tuple[Job, int]] = {}
+        left, prefill_left = plan.tokens_left, plan.prefill_left
         for job in jobs:
             tokens = min(job.missing, left)
             if job.phase == "prefill":
@@ -122,6 +128,7 @@ def test_the_vectors_decide_what_the_plain_rule_says(name: str) -> None:
     for seed in few(range(60)):
         instance = serving(seed)
         policy = get_policy(name)
+        assert isinstance(policy, Index)
         found = trace_policy(instance, policy, compress=False)
         assert found.schedule == trace_policy(instance, Plain(policy.gamma, policy.r0), compress=False).schedule, seed
         evicted += any(batch.drop for batch in found.schedule.batches)
@@ -133,7 +140,7 @@ def test_the_vectors_decide_what_the_plain_rule_says(name: str) -> None:
 def by_tokens(busy: int, *requests: Request, memory: int | None = None) -> Instance:
     """Batches that last `busy` and a tick for each token."""
     machine = Machine(memory=memory, evict=True)
-    return Instance(machine=machine, cost=Cost((CostFunction(busy=busy, tokens=1),)), requests=requests, tick_seconds=1)
+    return Instance(machine=machine, cost=Cost((CostFunction(busy=busy, tokens=1),)), requests=requests)
 
 
 def works(instance: Instance, name: str) -> list[dict[str, int]]:
@@ -209,3 +216,9 @@ def test_a_list_is_followed() -> None:
     ]  # fmt: skip
     trace = trace_policy(instance.replace(machine=Machine(memory=3)), Listed([2, 0, 1]))
     assert [next(iter(batch.work)) for batch in trace.expanded().batches][::2] == ["R1", "R2", "R0"]
+
+
+def test_a_cost_without_marginals() -> None:
+    instance = by_tokens(1, simple(2, 2)).replace(cost=OwnCost(lambda features: 2))
+    with pytest.raises(PolicyError, match="index fails in batch 0: BadInput: it needs what a request adds to a batch"):
+        run_policy(instance, get_policy("index"))

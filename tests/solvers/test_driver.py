@@ -77,7 +77,7 @@ def test_whatever_solves_is_never_worse_than_any_policy_that_the_machine_suits(m
     for policy in POLICIES.values():
         with suppress(PolicyError, Unsuited):
             values.append(objective_value(trace_policy(instance, policy), objective))
-    assert len(values) == 46
+    assert len(values) == 63
     result = solvers.solve(instance, objective)
     assert result.value == min(values)
     assert "failed" not in result.extra

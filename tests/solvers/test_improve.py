@@ -27,6 +27,7 @@ def test_it_is_never_worse_and_the_same_again(objective: str) -> None:
     value = objective_value(verify_schedule(instance, first), objective)
     found = improve(instance, objective, start="vllm", rounds=26, seed=seed)
     assert found.verified
+    assert found.value is not None
     assert found.value <= value
     assert str(found.extra["start"]["value"]) == str(value)
     assert improve(instance, objective, start=first, rounds=26, seed=seed).schedule == found.schedule
@@ -65,6 +66,7 @@ def test_equal_requests_start_staggered() -> None:
 
 def test_destroy_and_repair_goes_on_where_it_applies() -> None:
     found = improve(builtin_instance("hindsight:n=14,M=30,seed=14"), start="serial", rounds=90)
+    assert found.value is not None
     assert found.value < objective_value(
         verify_schedule(found.instance, run_policy(found.instance, get_policy("mc-sf"))), "total-flow-time"
     )
