@@ -15,6 +15,7 @@ from heuristics.policies.augserve_batching import AugServeBatching
 from heuristics.policies.eviction_free import eviction_free
 from heuristics.policies.fcfs import Fcfs
 from heuristics.policies.improved_discard import ImprovedDiscard
+from heuristics.policies.index import Index
 from heuristics.policies.infercept import Infercept
 from heuristics.policies.infercept_as_released import InferceptAsReleased
 from heuristics.policies.infercept_by_duration import ByDuration
@@ -46,6 +47,7 @@ from heuristics.policies.sjf import Sjf
 from heuristics.policies.sjf_api import SjfApi
 from heuristics.policies.sorted_f import SortedF
 from heuristics.policies.srpt import Srpt
+from heuristics.policies.staggered import Staggered
 from heuristics.policies.swap import Swap
 from heuristics.policies.table_1 import table_1
 from heuristics.policies.trtllm import TensorRtLlm
@@ -84,7 +86,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
     "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
-    "references": (Srpt(), McSf(), SortedF(), MemoryArea(), RandomOrder()),
+    "references": (Srpt(), Index(), McSf(), SortedF(), MemoryArea(), RandomOrder()),
 }  # fmt: skip
 """Every policy, by what it is from."""
 
@@ -96,12 +98,16 @@ BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstanc
 
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name, `random:SEED`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`).
+    """Return the policy of that name, or one of a user's file (`FILE.py`, `FILE.py:CLASS`). BadInput if there is none.
 
-    BadInput if there is none.
+    Some take parameters: `random:SEED`, `index:gamma=G,r0=SECONDS` (either may be left out), `staggered:B,G`.
     """
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
+    if name.startswith("index:"):
+        return Index.named(name)
+    if name.startswith("staggered:"):
+        return Staggered.named(name)
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:

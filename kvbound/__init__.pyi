@@ -60,6 +60,7 @@ from heuristics import PolicyError as PolicyError
 from heuristics import Unsuited as Unsuited
 from solvers import simulate_policy as simulate
 from solvers import solve as solve
+from solvers.improve import improve as improve
 from solvers.ladder import climb as bound
 from kvbound.comparison import compare as compare
 from kvbound.comparison import Comparison as Comparison

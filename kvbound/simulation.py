@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from kvcore.schedule import Schedule
 from kvcore.summary import summary
 from kvcore.trace import Trace
 from solvers import simulate_policy
+
+NEXT_NAME = re.compile(r",(?!\s*(?:\w+=|\d+\s*(?:,|$)))")
+"""The commas between names: those before `r0=3` or a number are part of the name of a policy with parameters."""
 
 Watch = Callable[[str], AbstractContextManager[Any]]
 """Makes what is shown while something goes on, from words for it; what it gives takes the progress of a solve."""
@@ -99,7 +103,7 @@ def policy_names(text: str) -> list[str]:
     """Return the policies that a comma-separated list (or `all`) names; BadInput for an unknown one."""
     if text == "all":
         return list(POLICIES)
-    names = [name.strip() for name in text.split(",")]
+    names = [name.strip() for name in NEXT_NAME.split(text)]
     for name in names:
         get_policy(name)
     return names

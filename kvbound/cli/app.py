@@ -21,6 +21,7 @@ COMMANDS = {
     "costs": "costs.costs",
     "solve": "solve.solve",
     "bound": "bound.bound",
+    "improve": "improve.improve",
     "simulate": "simulate.simulate",
     "compare": "compare.compare",
     "replay": "replay.replay",

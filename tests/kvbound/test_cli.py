@@ -17,6 +17,7 @@ import hypotheses
 import kvcore
 import solvers
 from kvbound.cli import about, main
+from kvbound.simulation import policy_names
 from kvcore.result import Result
 from solvers.ways import SOLVERS, Solver
 from workloads.builtin import builtin_instance
@@ -71,6 +72,27 @@ def test_simulate_reproduces_the_published_averages(kvbound):
     rows = rows_of(kvbound, "simulate", "mars-figure1", "--policy", "fcfs,sjf,sjf-api,mars-order")["rows"]
     assert [row["mean"] for row in rows] == ["35/3", "31/3", "11", "10"]
     assert all(row["verified"] and row.keys() >= INTERFACE_KEYS for row in rows)
+
+
+def test_improve_is_never_worse_and_its_schedule_verifies(kvbound, tmp_path):
+    name = "infermax-figure15:I=32"
+    given = rows_of(kvbound, "simulate", name, "--policy", "vllm", "--schedule", tmp_path / "given.json")["rows"][0]
+    for start in ("vllm", tmp_path / "given.json"):
+        found = rows_of(
+            kvbound, "improve", name, "--from", start, "--seconds", "0.1", "--schedule", tmp_path / "found.json"
+        )
+        assert found.keys() >= INTERFACE_KEYS
+        assert found["start"]["value"] == given["value"] >= found["value"]
+        assert (
+            rows_of(kvbound, "verify", name, "--schedule", tmp_path / "found.json")["total-flow-time"] == found["value"]
+        )
+    _, out, _ = kvbound("improve", name, "--from", "vllm", "--seconds", "0.1")
+    assert "ms by vllm" in out
+
+
+def test_names_with_parameters_stand_in_a_list():
+    text = "fcfs, index:gamma=0.6,r0=0.4,staggered:2,3,sjf"
+    assert policy_names(text) == ["fcfs", "index:gamma=0.6,r0=0.4", "staggered:2,3", "sjf"]
 
 
 def test_compare_gives_ratios_and_draws(kvbound, tmp_path):
