@@ -14,6 +14,7 @@ from kvcore.certificates.kinds import AnyProof, Coarse, Parts
 from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
+from kvcore.certificates.speed import Speed
 
 __all__ = [
     "Alone",
@@ -27,6 +28,7 @@ __all__ = [
     "Prices",
     "Proof",
     "Shares",
+    "Speed",
     "Windows",
     "certify",
     "read_certificate",
