@@ -2,37 +2,34 @@
 
 While a batch of length D runs, each request in it pays the price of that moment times its share / (D - f), where f is
 the fixed part of a batch that nothing shares: together at most the price. `docs/bounds.md` ("Speed has a price") has
-the proof. All is in integers: work and ticks in units of 2^-bits, tokens of 2^-fine, what is paid is rounded down.
+the proof. All is in integers without a limit: work and ticks are rounded down to units of 2^-bits, and what there is
+room for is rounded up to `FINE` parts of a token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import insort
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import UNIT, Division, PricedSteps
-from kvcore.certificates.steps import Integers
 from kvcore.instance import LIMIT, Instance, alike
 from kvcore.metrics import SUMS, Value, weight
 
 ONE = 64
 """Ratios are given in 64ths."""
-SQUARE = 12
-"""Squares of ratios are in units of 2^-12."""
-BLOCK = 16
-"""Ends that are looked at together."""
+FINE = 2**20
+"""Parts of a token, or of a first token's work."""
 MOST_SLOTS = 2**18
-EXACT = 30
-"""Bits of the largest price of a token, and one less than those of the tokens of a request."""
-CLAMP = 1 << EXACT + 1
-"""What a token pays in the last slot is counted up to this."""
+STEP = 3000
+"""Work to look at one slot for a request, besides the pieces, with `PIECE` each."""
+PIECE = 1000
 
 
 class Speed(Division):
@@ -57,20 +54,12 @@ class Speed(Division):
         self.spend(instance, budget)
         slots = PricedWork(instance, self, objective)
         total = sum(len(same) * slots.least(same[0], budget) for same in alike(instance.requests))
-        return Fraction(total, self.scale << slots.bits + SQUARE) - Fraction(self.slot * sum(self.price), self.scale)
+        return Fraction(total, self.scale * slots.unit) - Fraction(self.slot * sum(self.price), self.scale)
 
     @property
     def why(self) -> str:
         """The argument in words."""
         return f"at these prices of work in {len(self.price)} slots, no request finds a cheaper speed"
-
-
-class Tokens(NamedTuple):
-    """So many tokens of a request, each of at least so much work, none of which begins before `begin` (in ticks)."""
-
-    count: int
-    work: int
-    begin: int
 
 
 class PricedWork:
@@ -83,133 +72,152 @@ class PricedWork:
         whole = self.steps.mixed[0] * 2**self.bits
         self.whole, self.fixed = int(whole), int(whole * (UNIT - proof.shared) / UNIT)
         """The fixed part of a batch, and what of it is not shared, in units of 2^-bits ticks."""
-        self.prices = np.array([*proof.price, 0], np.int64)
+        self.prices = (*proof.price, 0)
         self.origin = instance.first_arrival
+        self.unit = FINE * ONE**2 << self.bits
+        """What is paid is counted in such parts of 1/scale, times ticks."""
 
     def least(self, i: int, budget: Budget) -> int:
-        """Return the least that request i takes and pays, in units of 1/scale and 2^-(bits + SQUARE)."""
-        request, steps, first = self.instance.requests[i], self.steps, int(self.steps.steps.first[i])
-        last = first if self.objective == "total-ttft" else int(steps.steps.first[i + 1]) - 1
+        """Return the least that request i takes and pays, in parts of 1/scale."""
+        request, done, span = self.instance.requests[i], self.steps.done, self.steps.steps.first[i : i + 2]
+        first, slot, free = int(span[0]), self.proof.slot, len(self.prices) - 1
+        last = first if self.objective == "total-ttft" else int(span[1]) - 1
         rate = int(weight(request, self.objective) * self.proof.scale)
-        begun, alone = int(steps.done[first]), int(steps.done[last])
-        arrival = request.arrival - self.origin
-        groups = [Fill(self, Tokens(1, int(self.work[first]), arrival), rate, 0 if last == first else alone - begun)]
-        extra, start = 0, arrival
-        if last > first:
-            decodes, start = self.work[first + 1 : last + 1], arrival + begun
+        arrival, alone, begin, extra = request.arrival - self.origin, int(done[last]), 0, 0
+        before = []
+        if last == first:
+            tokens = Tokens(self, 1, int(self.work[first]), arrival)
+        else:
+            begin, decodes = int(done[first]), self.work[first + 1 : last + 1]
             each = int(decodes.min())
-            extra = int((decodes - each).sum())
-            groups.append(Fill(self, Tokens(last - first, each, start), rate, 0))
-        best, slot, slots = None, self.proof.slot, len(self.prices) - 1
-        cheapest = int(self.prices.max())
-        for low in range(min(start // slot, slots), slots + 1, BLOCK):
-            ends = np.arange(low, min(low + BLOCK, slots + 1))
-            taken = [rate * (max(int(end) * slot, start) - arrival) << self.bits + SQUARE for end in ends]
-            if best is not None and taken[0] >= best:
+            extra = int((decodes - each).sum()) * FINE * ONE**2
+            tokens = Tokens(self, last - first, each, arrival + begin)
+            before = [Tokens(self, 1, int(self.work[first]), arrival)]
+        start, rest = arrival + begin, alone - begin
+        best, cheapest = None, max(self.prices)
+        for end in range(min(start // slot, free), free + 1):
+            taken = rate * (max(end * slot, start) - arrival) * self.unit
+            if best is not None and taken >= best:
                 break
-            paid = [group.paid(ends, budget) for group in groups]
-            for k, end in enumerate(ends.tolist()):
-                cheapest = min(cheapest, int(self.prices[end]))
-                amounts = [each[k] for each in paid]
-                if None in amounts or (end < slots and (end + 1) * slot < arrival + alone):
-                    continue
-                total = taken[k] + sum(amount for amount in amounts if amount) + (cheapest * extra << SQUARE)
-                best = total if best is None else min(best, total)
-        return max(best or 0, rate * alone << self.bits + SQUARE)
+            budget.spend("prices of work", STEP + PIECE * tokens.pieces)
+            cheapest = min(cheapest, self.prices[end])
+            paid = [tokens.ending(end, rate), *(each.by(end, rest) for each in before)]
+            if end == free or (end + 1) * slot >= arrival + alone:
+                amounts = [amount for amount in paid if amount is not None]
+                if len(amounts) == len(paid):
+                    total = taken + sum(amounts) + cheapest * extra
+                    best = total if best is None else min(best, total)
+        return max(best or 0, rate * alone * self.unit)
 
 
-class Fill:
-    """The cheapest speeds for some tokens of a request, by the slot in which the request ends.
+class Tokens:
+    """So many tokens of a request, each of `work` or more, none begun before `begin`: the cheapest speeds for them."""
 
-    After the last of them it needs `rest` more ticks. Without any, they end with the request, and pay `rate` for each
-    tick of the last slot until then.
-    """
+    def __init__(self, slots: PricedWork, count: int, work: int, begin: int) -> None:
+        self.slots, self.work, self.begin = slots, work, begin
+        self.cheapest = Cheapest(count * FINE)
+        self.done = min(begin // slots.proof.slot, len(slots.prices) - 1)
+        """Slots before this one have been offered."""
+        fastest = max(1 << slots.bits, slots.whole, slots.fixed + work)
+        self.ticks: list[int] = []
+        """Ticks of a token at the end of each piece, in units of 2^-bits."""
+        self.means: list[int] = []
+        """What it pays there where the price is 1, in parts of a tick."""
+        self.squares: list[int] = []
+        """What each piece pays for a token there."""
+        ratios = (ONE, *slots.proof.ratios)
+        for ratio, after in zip(ratios, [*ratios[1:], 0], strict=True):
+            ticks = slots.fixed * (ratio + after) // (ratio + after - 2 * ONE) if after else 0
+            slowest = max(ticks + 1, fastest)
+            off = -(-work * (ratio - ONE) ** 2 * slowest // slots.fixed) if ratio > ONE else 0
+            self.ticks.append(max(ticks, fastest))
+            self.squares.append(work * ratio**2)
+            self.means.append(work * ratio**2 - off)
+            if ticks <= fastest:
+                break
+        self.rooms: dict[int, list[int]] = {}
 
-    def __init__(self, slots: PricedWork, tokens: Tokens, rate: int, rest: int) -> None:
-        self.slots, self.tokens, self.rate, self.rest = slots, tokens, rate, rest
-        self.first = min(tokens.begin // slots.proof.slot, len(slots.prices) - 1)
-        self.ratios = (ONE, *slots.proof.ratios)
-        self.fastest = max(1 << slots.bits, slots.whole, slots.fixed + tokens.work)
-        """Ticks for a token at the least, in units of 2^-bits."""
-        slowest = [self._ticks(k) for k in range(len(self.ratios))]
-        self.ticks = [ticks for ticks, before in zip(slowest, [None, *slowest], strict=False) if ticks != before]
-        self.ratios = self.ratios[: len(self.ticks)]
-        self.fine = EXACT + 1 - tokens.count.bit_length()
-        self.limit = tokens.count << self.fine
-        self._price()
+    @property
+    def pieces(self) -> int:
+        """How many pieces there are to look at."""
+        return len(self.ticks) + len(self.cheapest.pieces)
 
-    def _ticks(self, k: int) -> Fraction:
-        """Return ticks for a token at the largest speed of piece k, in units of 2^-bits: as long as where it ends."""
-        if self.slots.fixed == 0 or k + 1 == len(self.ratios):
-            return Fraction(self.fastest)
-        both = self.ratios[k] + self.ratios[k + 1]
-        return max(Fraction(self.fastest), Fraction(self.slots.fixed * both, both - 2 * ONE))
+    def _room(self, ticks: int) -> list[int]:
+        """Return how many parts of tokens each piece has room for in so many ticks."""
+        if ticks not in self.rooms:
+            ends = [-(-(ticks * FINE << self.slots.bits) // each) for each in self.ticks]
+            self.rooms[ticks] = [after - before for before, after in pairwise([0, *ends])]
+        return self.rooms[ticks]
 
-    def _price(self) -> None:
-        """Set what a token pays by piece where the price is 1, on average up to its end too, and the time it takes."""
-        fixed = self.slots.fixed
-        squares = [self.tokens.work * ratio**2 for ratio in self.ratios]
-        means = [
-            self.tokens.work * (ratio**2 - (ceil_div((ratio - ONE) ** 2 * ticks, fixed) if ratio > ONE else 0))
-            for ratio, ticks in zip(self.ratios, self.ticks, strict=True)
-        ]
-        times = [int(self.rate * ticks * 2**SQUARE) for ticks in self.ticks]
-        most = int(self.slots.prices.max())
-        early = max(0, squares[-1].bit_length() + most.bit_length() - 62)
-        down = max(early, max(most * squares[-1], times[-1]).bit_length() - EXACT)
-        self.early, self.down = early, down
-        self.squares = np.array([square >> early for square in squares], np.int64)
-        self.means = np.array([max(0, mean) >> early for mean in means], np.int64)
-        self.times = np.array([min(time >> down, CLAMP) for time in times], np.int64)
+    def _left(self, slot: int) -> int:
+        """Return the ticks of a slot after `begin`."""
+        return min(self.slots.proof.slot, (slot + 1) * self.slots.proof.slot - self.begin)
 
-    def _prices(self, slots: Integers, last: bool) -> Integers:
-        """Return the price of a token by slot and piece; `last`: of one in the last slot, with its time, [slots, 1]."""
-        prices = self.slots.prices[slots, None]
-        if not last:
-            return prices * self.squares >> self.down - self.early
-        paid = (prices * self.means >> self.down - self.early) + self.times
-        return np.minimum(paid.min(axis=1, keepdims=True), CLAMP)
+    def _offer(self, slot: int, ticks: int) -> Iterator[tuple[int, int]]:
+        """Yield price and room of each piece in so many ticks of a slot."""
+        price = self.slots.prices[slot]
+        for each, room in zip(self.squares, self._room(ticks), strict=True):
+            yield price * each, room
 
-    def _room(self, ticks: int) -> Integers:
-        """Return how many tokens each piece takes at the most in so many ticks, in units of 2^-fine."""
-        whole = ticks << self.slots.bits + self.fine
-        sums = [min(self.limit, ceil_div(whole, each)) for each in self.ticks]
-        return np.diff(np.array([0, *sums], np.int64))
+    def _pass(self, slot: int) -> None:
+        """Offer all slots before this one."""
+        while self.done < slot:
+            self.cheapest.add(self._offer(self.done, self._left(self.done)))
+            self.done += 1
 
-    def paid(self, ends: Integers, budget: Budget) -> list[int | None]:
-        """Return what the tokens pay if the request ends in each of these slots, in units of 2^-(bits + SQUARE).
+    def by(self, end: int, rest: int) -> int | None:
+        """Return what they pay if `rest` ticks are left after them when slot `end` is over (None: that is too early)."""
+        slot = self.slots.proof.slot
+        last = end - rest // slot
+        if end == len(self.slots.prices) - 1:
+            return 0
+        if last < self.begin // slot:
+            return None
+        self._pass(last)
+        return self.cheapest.least(self._offer(last, min(self._left(last), slot - rest % slot)))
 
-        None where that is too early.
-        """
-        slot, last, pieces = self.slots.proof.slot, len(self.slots.prices) - 1, len(self.ticks)
-        closing = np.where(ends == last, last, ends - self.rest // slot)
-        high = int(closing.max()) + 1
-        if high <= self.first:
-            return [None] * len(ends)
-        size = 2 * pieces * (high - self.first)
-        budget.spend(f"prices of {last} slots", 40 * CALL + 20 * size * len(ends), 40 * size * len(ends))
-        inside, rest = np.arange(self.first, high), slot - self.rest % slot
-        begun = (self.first + 1) * slot - self.tokens.begin if self.first < last else 0
-        rooms, finals = (np.tile(self._room(ticks), (len(inside), 1)) for ticks in (slot, rest))
-        rooms[0], finals[0] = self._room(begun), self._room(min(begun, rest))
-        if not self.rest:
-            finals = finals.sum(axis=1, keepdims=True)
-        if high > last:
-            finals[-1] = self.limit
-        cost = np.concatenate([self._prices(inside, last=False).ravel(), self._prices(inside, not self.rest).ravel()])
-        room = np.concatenate([rooms.ravel(), finals.ravel()])
-        order = np.argsort(cost, kind="stable")
-        slots = np.concatenate([np.repeat(inside, pieces), np.repeat(inside, finals.shape[1])])[order]
-        before = (order < rooms.size)[None, :]
-        here = np.where(before, slots < closing[:, None], slots == closing[:, None])
-        filled = np.minimum(np.cumsum(np.where(here, room[order], 0), axis=1), self.limit)
-        sums = np.diff(filled, axis=1, prepend=0) @ cost[order]
-        return [
-            (int(total) << self.down) >> self.fine if enough else None
-            for total, enough in zip(sums, filled[:, -1] == self.limit, strict=True)
-        ]
+    def ending(self, end: int, rate: int) -> int | None:
+        """Return what they pay if the last is done in slot `end`, and each tick in it before that costs `rate`."""
+        self._pass(end)
+        price, rate = self.slots.prices[end], rate * ONE**2
+        least = min(rate * ticks + price * mean for ticks, mean in zip(self.ticks, self.means, strict=True))
+        room = self.cheapest.need if end == len(self.slots.prices) - 1 else sum(self._room(self._left(end)))
+        return self.cheapest.least([(least, room)])
 
 
-def ceil_div(a: int | Fraction, b: int | Fraction) -> int:
-    """Return a / b, rounded up."""
-    return int(-(-a // b))
+class Cheapest:
+    """The pieces (price, room) with the least prices that have room for what is needed."""
+
+    def __init__(self, need: int) -> None:
+        self.need, self.room, self.paid = need, 0, 0
+        self.pieces: list[tuple[int, int]] = []
+
+    def add(self, pieces: Iterable[tuple[int, int]]) -> None:
+        """Take in pieces of increasing prices; forget those beyond what is needed."""
+        for price, room in pieces:
+            if self.room >= self.need and price >= self.pieces[-1][0]:
+                return
+            insort(self.pieces, (price, room))
+            self.room += room
+            self.paid += price * room
+            while self.room - self.pieces[-1][1] >= self.need:
+                last, room = self.pieces.pop()
+                self.room -= room
+                self.paid -= last * room
+
+    def least(self, others: Iterable[tuple[int, int]]) -> int | None:
+        """Return the least that is paid with others, of increasing prices, besides (None: there is too little room)."""
+        short, paid, place = self.need - self.room, self.paid, len(self.pieces) - 1
+        price, room = self.pieces[place] if self.pieces else (0, 0)
+        if short < 0:
+            paid, room, short = paid + short * price, room + short, 0
+        for other, more in others:
+            taken = min(short, more)
+            short, more, paid = short - taken, more - taken, paid + taken * other
+            while more and place >= 0 and price > other:
+                moved = min(more, room)
+                paid, more, room = paid - moved * (price - other), more - moved, room - moved
+                if not room:
+                    place -= 1
+                    price, room = self.pieces[place] if place >= 0 else (0, 0)
+        return None if short else paid
