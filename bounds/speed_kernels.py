@@ -45,7 +45,7 @@ class Shape(NamedTuple):
 
 @njit(cache=True)
 def insert(cost, room, place, n, price, more, where, need, total):
-    """Put a piece among the sorted ones, drop those beyond what is needed; return how many there are, and their room."""
+    """Put a piece among the sorted ones, drop those beyond the need; return how many there are, and their room."""
     if total >= need and (n == 0 or price >= cost[n - 1]):
         return n, total
     if n == len(cost):
@@ -88,11 +88,10 @@ def speeds(least, shape, room, ticks, means):
 def pay(work, shape, price, usage):
     """Return what all requests take and pay at the least, and add up in `usage` [slots] the work at these speeds."""
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
-    whole, room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces), np.empty(pieces)
+    room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)
     size = 4000
     cost, free, place = np.empty(size), np.empty(size), np.empty(size, np.int64)
     cost1, free1, place1 = np.empty(size), np.empty(size), np.empty(size, np.int64)
-    kinds = np.empty(size, np.int64)
     value = 0.0
     for i in range(len(work.arrival)):
         arrival, begin, need, rate, each = work.arrival[i], work.begin[i], work.count[i], work.rate[i], work.each[i]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from copy import copy
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -158,6 +159,12 @@ class PricedSteps:
         check_size(sum(self.steps.sums(self.ticks)) + others)
         self.done = self._since_arrival(self.ticks + self.steps.waits)
         """Ticks from the arrival to the end of the batch of each step, at the least."""
+
+    def divided(self, proof: Division) -> PricedSteps:
+        """Return the same steps with the time of batches divided in another way, but for `packs`."""
+        other = copy(self)
+        other.proof, other.mixed = proof, _mixture(self.instance.cost, proof.functions)
+        return other
 
     def _since_arrival(self, values: Integers) -> Integers:
         """Return running sums within each request."""

@@ -166,7 +166,7 @@ class Tokens:
             self.done += 1
 
     def by(self, end: int, rest: int) -> int | None:
-        """Return what they pay if `rest` ticks are left after them when slot `end` is over (None: that is too early)."""
+        """Return what they pay if they need be done `rest` ticks before slot `end` is over (None: too early)."""
         slot = self.slots.proof.slot
         last = end - rest // slot
         if end == len(self.slots.prices) - 1:
