@@ -99,12 +99,13 @@ def pay(work, shape, price, usage):
         pieces = speeds(work.least[i], shape, room, ticks, means)
         start, best, chosen = min(last, int(begin // slot)), FAR, -1
         low = min(last, int(arrival // slot))
-        goal = last
+        goal, later = last, 0.0
+        every = work.first[i] + need * each + work.extra[i]
         for turn in range(2):
             n, total, n1, total1, cheap, cheapest, done = 0, 0.0, 0, 0.0, FAR, -1, low
             for s in range(start, goal + 1):
                 taken = rate * (max(s * slot, begin) - arrival)
-                if turn == 0 and taken >= best:
+                if turn == 0 and taken + later >= best:
                     break
                 if s == last:
                     cheap, cheapest = 0.0, -1
@@ -157,6 +158,8 @@ def pay(work, shape, price, usage):
                         usage[cheapest] += many * work.extra[i]
                     if left <= 1e-12 * need and paid < best:
                         best, chosen = paid, s
+                        far = min(last, int((arrival + best / rate) // slot) + 1)
+                        later = 0.0 if far == last else every * price[low : far + 1].min()
                 if s < last:
                     span = slot if s * slot >= begin else (s + 1) * slot - begin
                     for k in range(pieces):

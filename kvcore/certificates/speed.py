@@ -94,10 +94,11 @@ class PricedWork:
             tokens = Tokens(self, last - first, each, arrival + begin)
             before = [Tokens(self, 1, int(self.work[first]), arrival)]
         start, rest = arrival + begin, alone - begin
-        best, cheapest = None, max(self.prices)
+        whole = int(self.work[first : last + 1].sum()) * FINE * ONE**2
+        best, cheapest, later = None, max(self.prices), 0
         for end in range(min(start // slot, free), free + 1):
             taken = rate * (max(end * slot, start) - arrival) * self.unit
-            if best is not None and taken >= best:
+            if best is not None and taken + later >= best:
                 break
             budget.spend("prices of work", STEP + PIECE * tokens.pieces)
             cheapest = min(cheapest, self.prices[end])
@@ -106,7 +107,9 @@ class PricedWork:
                 amounts = [amount for amount in paid if amount is not None]
                 if len(amounts) == len(paid):
                     total = taken + sum(amounts) + cheapest * extra
-                    best = total if best is None else min(best, total)
+                    if best is None or total < best:
+                        best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
+                        later = whole * min(self.prices[arrival // slot : far + 2], default=0)
         return max(best or 0, rate * alone * self.unit)
 
 

@@ -176,7 +176,7 @@ def test_requests_one_after_another_are_exact():
 
 
 def test_a_small_batch_pays_more():
-    """Each of two tokens has work 1 in a batch of 4 + 1 ticks: it pays 5 there, of which only tangents know more than 1."""
+    """Each of two tokens has work 1 in a batch of 4 + 1 ticks, for which it pays 5; without tangents, 1."""
     instance = alike(1, 1, 2, 9, Cost((CostFunction(busy=4, tokens=1),)))
     plain = Speed(functions=(UNIT, 0), slot=10, scale=1, price=(1,))
     assert plain.value(instance, FLOW) == 1
