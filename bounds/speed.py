@@ -24,6 +24,8 @@ Floats = npt.NDArray[np.float64]
 
 INFLATE = 1.05
 """By so much more or less than its work a request keeps the one machine busy, as long as that gains."""
+LEVELS = (UNIT // 2, UNIT)
+"""Between the least and the most work of a token, beyond which it pays the least price."""
 RATIOS = (66, 70, 77, 86, 102, 128, 192, 320, 640)
 """64ths of D / (D - f) at which tangents touch."""
 SLOTS = (60, 2000)
@@ -31,7 +33,7 @@ SLOTS = (60, 2000)
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
-STEP, SMALLEST, GROW, SHRINK, MOMENTUM = 0.005, 1e-6, 1.2, 0.8, 0.9
+STEP, SMALLEST, GROW, SHRINK, MOMENTUM = 0.02, 1e-6, 1.2, 0.8, 0.95
 """How much prices change in the first step and the last one, where all or nothing is taken; and how steps go on."""
 
 
@@ -69,6 +71,8 @@ class _Search:
             part = shared + step
             while shared and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
                 part += step
+        for level in LEVELS:
+            self._try(self.division.replace(level=level), 1.0)
         for factor in (INFLATE, 1 / INFLATE):
             inflated = factor
             while self._try(self.division, inflated):
@@ -137,8 +141,12 @@ class _Needs:
         sums = np.add.reduceat(work, first[:-1])[self.one]
         if self.objective == "total-ttft":
             alone, count, sums = begun, 0 * count, before[self.one]
-        work[first[:-1]] = np.where(np.diff(first) > 1, np.inf, before)
-        each = np.where(count > 0, np.minimum.reduceat(work, first[:-1])[self.one], before[self.one])
+        work[first[:-1]] = work[np.minimum(first[:-1] + 1, first[1:] - 1)]
+        low, high = np.minimum.reduceat(work, first[:-1]), np.maximum.reduceat(work, first[:-1])
+        level = low + (high - low) * division.level / UNIT
+        parts = np.minimum(work, np.repeat(level, np.diff(first)))
+        parts = np.add.reduceat(parts, first[:-1]) - parts[first[:-1]]
+        each, parts = np.where(count > 0, level[self.one], before[self.one]), parts[self.one]
         more, before = count > 0, before[self.one]
         whole = float(steps.mixed[0])
         fixed = whole * (UNIT - division.shared) / UNIT
@@ -146,11 +154,12 @@ class _Needs:
         def fastest(work: Floats) -> Floats:
             return np.maximum(max(1.0, whole), fixed + work)
 
+        amount = np.where(more & (each > 0), parts / np.maximum(each, 1e-300), np.maximum(count, 1))
         return Work(
             self.requests, self.arrival, alone, self.rate, np.where(more, before, 0.0), fastest(before),
-            np.where(more, alone - begun, 0.0), np.maximum(count, 1).astype(float),
+            np.where(more, alone - begun, 0.0), amount,
             self.arrival + np.where(more, begun, 0.0), each, fastest(each),
-            np.where(more, sums - before - count * each, 0.0),
+            np.where(more, sums - before - parts, 0.0),
         ), fixed, sums  # fmt: skip
 
 

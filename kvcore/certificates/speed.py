@@ -14,11 +14,12 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.shares import UNIT, Division, PricedSteps
+from kvcore.certificates.shares import UNIT, Division, PricedSteps, Proportion
 from kvcore.instance import LIMIT, Instance, alike
 from kvcore.metrics import SUMS, Value, weight
 
@@ -35,13 +36,16 @@ PIECE = 1000
 class Speed(Division):
     """A `price` of work for each slot of so many ticks from the first arrival on, in units of 1/`scale`; none later.
 
-    `ratios` are those D / (D - f) at which tangents bound what a token pays by its speed, in 64ths and increasing.
+    All but the first token of a request count as so many with a work at this `level` between their least and their most
+    (in 1024ths); what some have beyond it pays the least price. `ratios` are those D / (D - f) at which tangents bound
+    what a token pays by its speed, in 64ths and increasing.
     """
 
     kind: Literal["speed"] = "speed"
     slot: Annotated[int, Field(ge=1, le=LIMIT)]
     scale: Annotated[int, Field(ge=1, le=2**40)]
     price: Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=MOST_SLOTS)]
+    level: Proportion = 0
     ratios: Annotated[tuple[Annotated[int, Field(gt=ONE, le=2**20)], ...], Field(max_length=64)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
@@ -86,15 +90,18 @@ class PricedWork:
         arrival, alone, begin, extra = request.arrival - self.origin, int(done[last]), 0, 0
         before = []
         if last == first:
-            tokens = Tokens(self, 1, int(self.work[first]), arrival)
+            tokens = Tokens(self, FINE, int(self.work[first]), arrival)
         else:
             begin, decodes = int(done[first]), self.work[first + 1 : last + 1]
-            each = int(decodes.min())
-            extra = int((decodes - each).sum()) * FINE * ONE**2
-            tokens = Tokens(self, last - first, each, arrival + begin)
-            before = [Tokens(self, 1, int(self.work[first]), arrival)]
+            low, high = int(decodes.min()), int(decodes.max())
+            each = low + (high - low) * self.proof.level // UNIT
+            whole = int(np.minimum(decodes, each).sum())
+            extra = (int(decodes.sum()) - whole) * FINE * ONE**2
+            need = whole * FINE // each if each else (last - first) * FINE
+            tokens = Tokens(self, need, each, arrival + begin)
+            before = [Tokens(self, FINE, int(self.work[first]), arrival)]
         start, rest = arrival + begin, alone - begin
-        whole = int(self.work[first : last + 1].sum()) * FINE * ONE**2
+        work = int(self.work[first : last + 1].sum()) * FINE * ONE**2
         best, cheapest, later = None, max(self.prices), 0
         for end in range(min(start // slot, free), free + 1):
             taken = rate * (max(end * slot, start) - arrival) * self.unit
@@ -109,16 +116,16 @@ class PricedWork:
                     total = taken + sum(amounts) + cheapest * extra
                     if best is None or total < best:
                         best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
-                        later = whole * min(self.prices[arrival // slot : far + 2], default=0)
+                        later = work * min(self.prices[arrival // slot : far + 2], default=0)
         return max(best or 0, rate * alone * self.unit)
 
 
 class Tokens:
-    """So many tokens of a request, each of `work` or more, none begun before `begin`: the cheapest speeds for them."""
+    """Parts of tokens of a request, each of `work` or more, none begun before `begin`: the cheapest speeds for them."""
 
-    def __init__(self, slots: PricedWork, count: int, work: int, begin: int) -> None:
+    def __init__(self, slots: PricedWork, need: int, work: int, begin: int) -> None:
         self.slots, self.work, self.begin = slots, work, begin
-        self.cheapest = Cheapest(count * FINE)
+        self.cheapest = Cheapest(need)
         self.done = min(begin // slots.proof.slot, len(slots.prices) - 1)
         """Slots before this one have been offered."""
         fastest = max(1 << slots.bits, slots.whole, slots.fixed + work)

@@ -118,15 +118,15 @@ SERIAL = alike(2, 3, 1, 3, Cost((CostFunction(tokens=10),)))
 
 SOURCE = Path(checker.__file__).read_text(encoding="utf-8")
 MUTANTS = {
-    "the last price goes on for ever": ("(*proof.price, 0)", "(*proof.price, (*proof.price, 0)[-2])"),
+    "the last price goes on for ever": ("(*proof.price, 0)", "(*proof.price, (0, *proof.price)[-1])"),
     "all of the fixed part counts twice": ("whole * (UNIT - proof.shared) / UNIT", "whole"),
-    "the other tokens begin too late": ("each, arrival + begin)", "each, arrival + alone)"),
+    "the other tokens begin too late": ("need, each, arrival + begin)", "need, each, arrival + alone)"),
     "the first token is early enough by a slot": ("last = end - rest // slot", "last = end - rest // slot - 1"),
     "the slot of the first token ends too early": ("slot - rest % slot", "1"),
     "the last slot counts whole": ("max(end * slot, start) - arrival", "max(end * slot + slot, start) - arrival"),
     "time in the last slot counts twice": ("rate * ticks + price", "2 * rate * ticks + price"),
     "work in the last slot counts twice": ("+ price * mean", "+ 2 * price * mean"),
-    "the dearest token for all": ("decodes.min()", "decodes.max()"),
+    "the dearest token for all": ("= whole * FINE // each if each else", "= FINE * len(decodes) if each else"),
     "what tokens grow by pays the most": ("+ cheapest * extra", "+ max(self.prices) * extra"),
     "tangents above the curve": ("work * ratio**2)", "work * ratio**3 // ONE)"),
     "pieces end too early": ("ticks = slots.fixed * (", "ticks = 2 * slots.fixed * ("),

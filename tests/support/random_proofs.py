@@ -58,5 +58,6 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
     return Speed(
         functions=tuple(int(UNIT * part / sum(parts)) for part in parts), packs=draw.randint(1, 3), **shared,
         slot=draw.choice([1, 1, 2, 3, 5, 9, 20, 60]), scale=scale, price=tuple(draw.choice(shapes)),
+        level=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
         ratios=tuple(sorted(draw.sample(range(ONE + 1, 400), draw.randint(0, 6)))),
     )  # fmt: skip
