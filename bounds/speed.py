@@ -33,8 +33,8 @@ SLOTS = (60, 2000)
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
-STEP, SMALLEST, GROW, SHRINK, MOMENTUM = 0.02, 1e-6, 1.2, 0.8, 0.95
-"""How much prices change in the first step and the last one, where all or nothing is taken; and how steps go on."""
+STEP, SMALLEST, GROW, SHRINK, MOMENTUM = 0.02, 1e-4, 1.2, 0.8, 0.95
+"""How much prices change in a step where nothing is taken, and how steps go on; below the smallest they begin anew."""
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
@@ -93,10 +93,12 @@ class _Search:
 
     def ascend(self) -> None:
         """Let prices follow what is taken of their slots, smoothed, in steps that grow as long as they gain."""
-        usage, step = evaluate(self.work, self.shape, self.price)[1] / self.shape.slot, STEP
-        drift = np.clip(usage, -1, 1)
+        begin = step = STEP
+        drift = np.clip(evaluate(self.work, self.shape, self.price)[1] / self.shape.slot, -1, 1)
         for _ in range(ROUNDS):
-            if step < SMALLEST or time.monotonic() > self.task.deadline:
+            if step < SMALLEST:
+                begin = step = begin / 2
+            if begin < SMALLEST or time.monotonic() > self.task.deadline:
                 return
             price = self.price * np.exp(step * drift)
             value, usage = evaluate(self.work, self.shape, price)
@@ -175,12 +177,14 @@ def first_prices(work: Work, totals: Floats, inflated: float) -> tuple[int, Floa
     columns = (work.arrival * unit, rank, size * work.requests * unit, range(len(size)))
     served = list(run([Piece(int(a), int(r), max(1, int(w)), i) for a, r, w, i in zip(*columns, strict=True)]))
     slot = 1 + max(end for *_, end in served) // (unit * int(np.clip(work.requests.sum() / 2, *SLOTS)))
-    price, tops, after = np.zeros(max(end for *_, end in served) // (unit * slot) + 1), dict[int, float](), None
+    price, tops = np.zeros(max(end for *_, end in served) // (unit * slot) + 1), dict[int, float]()
+    after: tuple[Piece, int] | None = None
     for piece, start, end in reversed(served):
         begin, stop, fall = start / unit, end / unit, falls[piece.owner]
         if piece.owner not in tops:  # `tops` are the prices that their lines have at tick 0
-            waited = after is not None and after[1] == end and after[0].release < end
-            level = max(0.0, tops[after[0].owner] - falls[after[0].owner] * stop) if waited else 0.0
+            level = 0.0
+            if after is not None and after[1] == end and after[0].release < end:
+                level = max(0.0, tops[after[0].owner] - falls[after[0].owner] * stop)
             tops[piece.owner] = level + fall * stop
         for k in range(int(begin // slot), min(int(stop // slot) + 1, len(price))):
             low, high = max(begin, k * slot), min(stop, (k + 1) * slot)

@@ -235,10 +235,10 @@ class PricedSteps:
             for release, tail, amount, owner in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
-    def total(self, objective: str, alone: tuple[int, ...]) -> Fraction:
+    def total(self, objective: str, parts_alone: tuple[int, ...]) -> Fraction:
         """Return the least sum of weighted flow times (for total-ttft: to the first tokens), by mean busy times."""
         total, weights = 0, [weight(request, objective) for request in self.instance.requests]
-        flows, bits = self.flows(objective, weights, alone)
+        flows, bits = self.flows(objective, weights, parts_alone)
         for (part, shared, alone), w in zip(flows, weights, strict=True):
             total += (part * shared + (UNIT - part) * alone) * w.numerator // w.denominator
         return Fraction(total, UNIT << bits)
