@@ -129,7 +129,7 @@ MUTANTS = {
     "the dearest token for all": ("= whole * FINE // each if each else", "= FINE * len(decodes) if each else"),
     "what tokens grow by pays the most": ("+ cheapest * extra", "+ max(self.prices) * extra"),
     "tangents above the curve": ("work * ratio**2)", "work * ratio**3 // ONE)"),
-    "pieces end too early": ("ticks = slots.fixed * (", "ticks = 2 * slots.fixed * ("),
+    "pieces end too early": ("ticks = slots.fixed * (", "ticks = 9 * slots.fixed * ("),
     "too little room": ("ticks * FINE <<", "ticks * FINE // 2 <<"),
     "no batch is that slow": ("slots.fixed + work)", "2 * slots.fixed + work)"),
     "alone takes a tick more": ("rate * alone * self.unit", "rate * (alone + 1) * self.unit"),
@@ -156,7 +156,7 @@ def mutant(name, monkeypatch):
 @cache
 def known_proofs():
     coarse = Speed(functions=(UNIT, 0), slot=60, scale=1, price=(1,))
-    return [(SERIAL, FLOW, 90, coarse, 0), *found(all_cases(range(6)))]
+    return [(SERIAL, FLOW, 90, coarse, 0), *found(all_cases(range(8)), 16)]
 
 
 @pytest.mark.parametrize("name", MUTANTS)
