@@ -57,6 +57,8 @@ METHODS: dict[str, Method] = {
                _later("shares", "propose_shares")),
         Method("exhaustive", "nothing, but schedules are looked at only as far as the time allows",
                _later("exhaustive", "propose_exhaustive")),
+        Method("speed", "that a batch holds whole requests; a fast batch pays more for its work",
+               _later("speed", "propose_speed")),
         Method("windows", "the same as prices, but that ends of large requests are apart",
                _later("slots", "propose_windows")),
         Method("configurations", "that each request runs once, and how small ones pack",

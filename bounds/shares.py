@@ -128,7 +128,7 @@ class _SharesSearch:
         for k in range(ROUNDS):
             if time.monotonic() + 2 * self.seconds > self.task.deadline:  # the flows take as long as the proof
                 return
-            flows, _ = PricedSteps(self.instance, proof).flows(self.objective, weights)
+            flows, _ = PricedSteps(self.instance, proof).flows(self.objective, weights, proof.alone)
             old = proof.alone or (0,) * len(flows)
             goal = [UNIT * (alone > shared) for _, shared, alone in flows]
             proof = proof.replace(alone=tuple(a + (b - a) * 2 // (k + 2) for a, b in zip(old, goal, strict=True)))
