@@ -14,7 +14,7 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 * `steps`, `shares`: sums in 64 bits. `check_size`: sums over a request, and of all ticks, calls and arrivals, stay
   below 2^62; shares in units of 2^-bits too, since bits <= 62 - length of the sum; what is larger is unbounded (pieces,
   moments, flows).
-* `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there still takes time.
+* `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
 * `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
   host tokens without a limit are free in `paths._holding` too.
 * `prices`, `paths`: slots after the last: price 0. Prices are at least 0, so it only leaves out what is paid; the time
