@@ -94,6 +94,8 @@ def climb(
     if method not in ("auto", *METHODS):
         raise BadInput(f"no bound is called {method!r}; there are auto, {', '.join(METHODS)}")
     chosen = list(METHODS.values()) if method == "auto" else [METHODS[method]]
+    if method == "auto" and instance.cost.always_one_tick:  # no batch is faster than another: its time is the others'
+        chosen.remove(METHODS["speed"])
     end = time.monotonic() + time_limit
     for k, each in enumerate(chosen):
         share = (end - time.monotonic()) / (len(chosen) - k)

@@ -41,8 +41,6 @@ def propose_speed(task: Task) -> Iterator[Proposal]:
     """Yield prices of work for slots of time, for sums over requests."""
     if task.objective not in SUMS:
         raise BadInput(f"prices of work prove {', '.join(SUMS)}, not {task.objective}")
-    if task.instance.cost.always_one_tick:
-        raise BadInput("batches all last one tick: no batch is faster than another, and `prices` have more to say")
     found = _Search(task)
     try:
         found.begin()
