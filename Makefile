@@ -47,11 +47,12 @@ bench: $(READY)-test
 pages: $(READY)-test
 	$(BIN)/python -m docs.make
 
+# the site, every notebook run anew: minutes
 docs: $(READY)-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	RUN_NOTEBOOKS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 notebooks: $(READY)-notebooks
-	$(BIN)/jupytext --update --to ipynb notebooks/*.py
+	$(BIN)/python -m docs.make.notebooks
 
 clean:
 	rm -rf site $(VENV) .pytest_cache .mypy_cache .ruff_cache demo-output

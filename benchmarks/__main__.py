@@ -6,23 +6,21 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks import big_m, exact, identical, referee, simulate, slices, start_time
+from benchmarks import bounds, hour, referee, simulate
 from benchmarks.record import save
+from benchmarks.slices import slices
+from benchmarks.solving import exact, identical, rows, start_time
+from kvbound.cli.common import people_console, table
 
 BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "referee": referee.run,
-    "exact": exact.run,
-    "big_m": big_m.run,
-    "identical": identical.run,
+    "bounds": bounds.run,
+    "hour": hour.run,
     "simulate": simulate.run,
-    "slices": slices.run,
-    "start_time": start_time.run,
+    **{kind.__name__: lambda kind=kind: rows(kind()) for kind in (exact, identical, slices, start_time)},
 }
 """Every benchmark by name."""
-SHORT = ("referee", "exact")
+SHORT = ("referee", "exact", "hour")
 """Those that run unless others are named."""
 
 
@@ -31,15 +29,13 @@ def main(names: list[str]) -> None:
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
         sys.exit(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = people_console()
     for name in names or SHORT:
-        rows = BENCHMARKS[name]()
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        table = Table(*columns, box=None, title=name)
-        for row in rows:
-            table.add_row(*("" if row.get(column) is None else str(row[column]) for column in columns))
-        console.print(table)
-        console.print(f"written to {save(name, rows)}")
+        found = BENCHMARKS[name]()
+        columns = list(dict.fromkeys(key for row in found for key in row))
+        console.print(name, style="bold")
+        console.print(table(columns, [[row.get(column) for column in columns] for row in found]))
+        console.print(f"written to {save(name, found)}")
 
 
 main(sys.argv[1:])

@@ -7,16 +7,15 @@ schedule is that of the policies named, then improved by large-neighbourhood sea
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import bounds
+from benchmarks.data import CONVERSATIONS, LLAMA_A100, MIXTURE, trace_file
 from benchmarks.record import save
 from costmodels import get_cost
 from heuristics import Unsuited, get_policy, trace_policy
@@ -40,7 +39,7 @@ TOKENS_13B = 15_360
 
 
 @dataclass(frozen=True)
-class Case:
+class Experiment:
     """An instance, what is minimised, and how long bounds and the search for schedules may take."""
 
     instance: Instance
@@ -50,26 +49,22 @@ class Case:
     improve_seconds: float = 60.0
 
 
-def theory() -> Iterator[Case]:
+def theory() -> Iterator[Experiment]:
     """Peaks of at most M/16, M/8 and M/4."""
     for name in ("n=1000,M=800,P=50,seed=0", "n=1000,M=800,P=50,seed=0,T=500"):
-        yield Case(builtin_instance(f"hindsight:{name}"), ("mc-sf", "sjf"))
-    for name in (
-        "n=100,M=400,P=50,seed=0",
-        "n=100,M=400,P=50,seed=1",
-        "n=50,M=200,P=50,seed=0",
-        "n=50,M=200,P=50,seed=1",
-    ):
-        yield Case(builtin_instance(f"hindsight:{name}"), ("mc-sf", "sjf"), improve_seconds=30.0)
+        yield Experiment(builtin_instance(f"hindsight:{name}"), ("mc-sf", "sjf"))
+    for n, memory, seed in ((100, 400, 0), (100, 400, 1), (50, 200, 0), (50, 200, 1)):
+        instance = builtin_instance(f"hindsight:n={n},M={memory},P=50,seed={seed}")
+        yield Experiment(instance, ("mc-sf", "sjf"), improve_seconds=30.0)
 
 
-def hindsight() -> Iterator[Case]:
+def hindsight() -> Iterator[Experiment]:
     """Memory for one or two requests."""
     for seed in range(20):
-        yield Case(builtin_instance(f"hindsight-benchmark:seed={seed}"), ("mc-sf",), bound_seconds=120.0)
+        yield Experiment(builtin_instance(f"hindsight-benchmark:seed={seed}"), ("mc-sf",), bound_seconds=120.0)
 
 
-def equal() -> Iterator[Case]:
+def equal() -> Iterator[Experiment]:
     """INFERMAX's equal requests: I and O from 1 to 1024."""
     for n in (32, 1024):
         for prompt in LENGTHS:
@@ -78,55 +73,47 @@ def equal() -> Iterator[Case]:
                 yield _infermax(f"equal:n={n},I={prompt},O={output}", requests)
 
 
-def mixes() -> Iterator[Case]:
+def mixes() -> Iterator[Experiment]:
     """INFERMAX's mixed workloads of short and long inputs and outputs."""
     for mix in MIXES:
         requests = generate("infermax-mix", n=1024, seed=0, mix=mix).requests
         yield _infermax(f"infermax-mix:{mix}", requests)
 
 
-def _infermax(name: str, requests: Any) -> Case:
+def _infermax(name: str, requests: Any) -> Experiment:
     cost = get_cost("infermax-7b")
     instance = Instance(
         name=name, tick_seconds=cost.tick, machine=cost.machine, cost=cost.make(), requests=tuple(requests)
     )
-    return Case(
+    return Experiment(
         instance, ("vllm", "sarathi", "infermax", "sarathi-ef", "sarathi-c-ef"), "busy-time", improve_seconds=0.0
     )
 
 
-def infercept() -> Iterator[Case]:
+def infercept() -> Iterator[Experiment]:
     """The InferCept mixture with all its calls, on the memory of a 13B model."""
     machine = Machine(memory=TOKENS_13B, host_memory=TOKENS_13B, batch_tokens=512)
-    path = _data() / "infercept" / "merged_exp_uniform_lengths.csv"
+    path = trace_file(MIXTURE)
     for n, seconds in ((50, 60.0), (397, 180.0)):
         for rate in (1, 2, 3):
             made = read_infercept(path, take=n, seed=0, rate=Fraction(rate), machine=machine)
             named = made.replace(name=f"infercept:n={n},rate={rate}")
-            yield Case(named, ("fcfs",), bound_seconds=seconds, improve_seconds=seconds)
+            yield Experiment(named, ("fcfs",), bound_seconds=seconds, improve_seconds=seconds)
 
 
-def azure() -> Iterator[Case]:
+def azure() -> Iterator[Experiment]:
     """Azure conversations: the first 1,000 requests and the whole hour."""
-    machine = Machine(memory=100_000, batch_tokens=16384, prefill_tokens=16384, evict=True)
-    path = _data() / "azure2023" / "AzureLLMInferenceTrace_conv.csv"
-    for cost in (get_cost("infermax-7b"), get_cost("infermax-70b")):
-        which = "7b" if cost is get_cost("infermax-7b") else "70b"
+    path = trace_file(CONVERSATIONS)
+    for which in ("7b", "70b"):
+        cost = get_cost(f"infermax-{which}")
         for take, seconds in ((1000, 60.0), (None, 240.0)):
-            made = read_azure(path, take=take, tick=cost.tick, machine=machine, cost=cost.make())
+            made = read_azure(path, take=take, tick=cost.tick, machine=LLAMA_A100, cost=cost.make())
             for objective in ("makespan", "busy-time", FLOW):
                 named = made.replace(name=f"azure:{take or 'all'},{which}")
-                yield Case(named, ("vllm", "sarathi", "infermax"), objective, seconds, 0.0)
+                yield Experiment(named, ("vllm", "sarathi", "infermax"), objective, seconds, 0.0)
 
 
-def _data() -> Path:
-    folder = os.environ.get("KVBOUND_DATA")
-    if folder is None:
-        raise SystemExit("this family needs the traces: set KVBOUND_DATA (docs/data.md)")
-    return Path(folder)
-
-
-FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
+FAMILIES: dict[str, Callable[[], Iterator[Experiment]]] = {
     family.__name__: family for family in (theory, hindsight, equal, mixes, infercept, azure)
 }
 
@@ -136,7 +123,7 @@ def run() -> list[dict[str, Any]]:
     return [measured(case) for family in FAMILIES.values() for case in family()]
 
 
-def measured(case: Case) -> dict[str, Any]:
+def measured(case: Experiment) -> dict[str, Any]:
     """Return the row of one case."""
     instance, objective = case.instance, case.objective
     began = time.monotonic()
@@ -164,7 +151,7 @@ def measured(case: Case) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def best_policy(case: Case) -> tuple[Trace, str, dict[str, int]]:
+def best_policy(case: Experiment) -> tuple[Trace, str, dict[str, int]]:
     """Return the best policy's trace, its name, and the values of all."""
     traces: dict[str, Trace] = {}
     for name in case.policies:

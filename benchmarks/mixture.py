@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from random import Random
 from statistics import mean, median, quantiles
+from typing import Any
 
-from costmodels import GPT_J_6B, get_cost
-from heuristics import POLICIES, Policy, get_policy, predictions, trace_policy
+from costmodels import DEVICES, GPT_J_6B, MODELS, VICUNA_13B, get_cost
+from costmodels.machines import kv_capacity
+from heuristics import Policy, get_policy, predictions, trace_policy
 from kvcore.instance import Instance
 from kvcore.metrics import flow_time, normalized, ttft
+from workloads.arrivals import arrivals
 from workloads.generators import generate
 from workloads.importers import read_infercept
 
@@ -20,6 +24,10 @@ MIXTURE = Path("infercept") / "merged_exp_uniform_lengths.csv"
 COST = "infercept-6b"
 ITERATION = Fraction(2778, 100_000)
 """Seconds of a batch of 384 tokens: 10 ms and 0.0463 ms a token."""
+OPT_13B = VICUNA_13B.replace(memory=kv_capacity(MODELS["opt-13b"], DEVICES["h100"].memory, 64))
+"""OPT-13B on 80 GiB: 62,976 tokens."""
+ITERATION_13B = Fraction(261_136, 10_000_000)
+"""Seconds of a batch of 384 tokens: 15.4 ms and 0.0279 ms a token."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class Felt:
     ttft: float
     goodput: float
     """Requests a second of arrivals that had their first token within 1 s, and 10 iterations a token or less."""
+    share: float
+    """The part of all requests that these are."""
 
 
 @cache
@@ -51,26 +61,33 @@ def mixture(rate: int, minutes: int, seed: int = 1) -> Instance:
 
 
 @cache
-def bursts(rate: int, cv: Fraction, minutes: int, seed: int = 1) -> Instance:
-    """Return requests drawn after InferCept's Table 1, arriving with Gamma gaps."""
-    model = get_cost(COST)
-    return generate(
-        "infercept", rate=Fraction(rate), cv=cv, minutes=Fraction(minutes), seed=seed, cost=model.make(),
-        tick=model.tick,
-    )  # fmt: skip
+def opt_13b(rate: int, count: int, cv: Fraction | None = None, seed: int = 1) -> Instance:
+    """Return so many requests of the mixture, on OPT-13B and 80 GiB, arriving at a rate; with `cv`, with Gamma gaps."""
+    model, window = get_cost("infercept-13b"), Fraction(count, 50 * rate)
+    options: dict[str, Any] = {"rate": Fraction(rate), "minutes": window, "seed": seed}
+    options |= {"tick": model.tick, "cost": model.make()}
+    data = os.environ.get("KVBOUND_DATA")
+    drawn = (
+        generate("infercept", machine=OPT_13B, **options)
+        if data is None
+        else read_infercept(Path(data) / MIXTURE, machine=OPT_13B, **options)
+    )
+    times = arrivals(Random(seed), model.tick, rate=Fraction(rate), cv=cv)
+    requests = [
+        request.replace(arrival=time) for request, time in zip(drawn.requests[:count], times, strict=False)
+    ]  # the times have no end
+    return drawn.replace(requests=tuple(requests))
 
 
-def feel(instance: Instance, policy: Policy | str, minutes: int, believed: str = "exact") -> Felt:
+def feel(
+    instance: Instance, policy: Policy | str, minutes: int, believed: str = "exact", iteration: Fraction = ITERATION
+) -> Felt:
     """Run a policy and return what its users felt."""
     policy = get_policy(policy) if isinstance(policy, str) else policy
     trace = trace_policy(instance, policy, predictions(believed, instance))
     tick = instance.tick_seconds
     flows = [float(flow_time(request) * tick) for request in trace.requests]
-    good = sum(ttft(request) * tick <= 1 and normalized(request) * tick <= 10 * ITERATION for request in trace.requests)
+    good = sum(ttft(request) * tick <= 1 and normalized(request) * tick <= 10 * iteration for request in trace.requests)
     first = mean(float(ttft(request) * tick) for request in trace.requests)
-    return Felt(mean(flows), median(flows), quantiles(flows, n=100)[98], first, good / (60 * minutes))
-
-
-def known(name: str) -> bool:
-    """Whether there is a policy of that name."""
-    return name in POLICIES
+    share = good / len(flows)
+    return Felt(mean(flows), median(flows), quantiles(flows, n=100)[98], first, good / (60 * minutes), share)

@@ -6,19 +6,20 @@ a second execution of the finished schedule by the referee.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import resource
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from fractions import Fraction
-from pathlib import Path
+from multiprocessing import get_context
 from typing import Any
 
-from costmodels import get_cost
+from benchmarks.data import CONVERSATIONS, LLAMA_A100, MIXTURE, trace_file
+from costmodels import INFERMAX_7B, get_cost
 from heuristics import POLICIES, Unsuited, get_policy, trace_policy
 from kvcore.errors import BadInput
-from kvcore.instance import Instance, Machine
+from kvcore.instance import Instance
 from kvcore.metrics import total_flow_time
 from kvcore.referee import verify_schedule
 from workloads.importers import read_agent_traces, read_azure, read_infercept
@@ -36,13 +37,11 @@ AGENT_MEMORY = 1_000_000
 
 def run() -> list[dict[str, Any]]:
     """Return a row for each policy and trace; nothing without the data."""
-    folder = os.environ.get("KVBOUND_DATA")
-    if folder is None:
-        raise SystemExit("benchmarks.simulate needs the traces: set KVBOUND_DATA (docs/data.md)")
-    return [row for name, policy in cases(Path(folder)) if (row := measured(name, policy)) is not None]
+    trace_file(CONVERSATIONS)
+    return [row for name, policy in cases() if (row := measured(name, policy)) is not None]
 
 
-def cases(folder: Path) -> Iterator[tuple[str, str]]:
+def cases() -> Iterator[tuple[str, str]]:
     """Yield the traces, by the names that `trace` knows, with the policies."""
     for cost in ("infermax-7b", "infermax-70b"):
         yield from ((f"azure {cost} 1", policy) for policy in POLICIES)
@@ -54,67 +53,50 @@ def cases(folder: Path) -> Iterator[tuple[str, str]]:
 
 def trace(name: str) -> Instance:
     """Return a trace by its name."""
-    folder = Path(os.environ["KVBOUND_DATA"])
     kind, *rest = name.split()
-    if kind == "azure":
-        cost, share = get_cost(rest[0]), Fraction(rest[1])
-        machine = Machine(memory=100_000, batch_tokens=16384, prefill_tokens=16384, evict=True)
-        path = folder / "azure2023" / "AzureLLMInferenceTrace_conv.csv"
-        whole = read_azure(path, tick=cost.tick, machine=machine, cost=cost.make())
+    if kind in ("azure", "hour"):
+        cost, share = get_cost(rest[0] if rest else "infermax-7b"), Fraction(rest[1] if rest else 1)
+        machine = INFERMAX_7B if kind == "hour" else LLAMA_A100
+        whole = read_azure(trace_file(CONVERSATIONS), tick=cost.tick, machine=machine, cost=cost.make())
         return whole.replace(requests=whole.requests[: int(len(whole.requests) * share)])
     cost = get_cost("infercept-6b")
     if kind == "infercept":
-        path = folder / "infercept" / "merged_exp_uniform_lengths.csv"
         options = {"rate": Fraction(rest[0]), "minutes": Fraction(30), "tick": cost.tick, "machine": cost.machine}
-        return read_infercept(path, cost=cost.make(), **options)
+        return read_infercept(trace_file(MIXTURE), cost=cost.make(), **options)
     machine = cost.machine.replace(memory=AGENT_MEMORY, host_memory=None, batch_tokens=8192, prefill_tokens=8192)
-    path = folder / "agent_traces" / "agent_requests.csv"
+    path = trace_file("agent_traces/agent_requests.csv")
     return read_agent_traces(path, tick=cost.tick, machine=machine, cost=cost.make())
 
 
 def measured(name: str, policy: str) -> dict[str, Any] | None:
     """Run one case in a process of its own; None if the policy is unsuited."""
-    receiver, sender = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_measure, args=(sender, name, policy))
-    process.start()
-    sender.close()
-    try:
-        return receiver.recv()
-    except EOFError:
-        return {"trace": name, "policy": policy, "error": f"the process ended with code {process.exitcode}"}
-    finally:
-        process.join()
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        try:
+            return process.submit(_measure, name, policy).result()
+        except BrokenProcessPool:
+            return {"trace": name, "policy": policy, "error": "the process ended"}
 
 
-def _measure(pipe: Any, name: str, policy: str) -> None:
+def _measure(name: str, policy: str) -> dict[str, Any] | None:
     instance = trace(name)
     started = time.process_time()
     try:
         made = trace_policy(instance, get_policy(policy))
     except Unsuited:
-        pipe.send(None)
-        return
+        return None
     except BadInput as error:
-        pipe.send({"trace": name, "policy": policy, "error": str(error)})
-        return
+        return {"trace": name, "policy": policy, "error": str(error)}
     simulated = time.process_time() - started
     verify_schedule(instance, made.schedule)
     seconds = time.process_time() - started
     batches = sum(len(run.ends) for run in made.runs)
-    pipe.send(
-        {
-            "trace": name,
-            "policy": policy,
-            "requests": len(instance.requests),
-            "batches": batches,
-            "entries": len(made.schedule.batches),
-            "request_batches": sum(span.length for request in made.requests for span in request.spans),
-            "seconds": round(seconds, 2),
-            "seconds_referee": round(seconds - simulated, 2),
-            "batches_per_second": round(batches / seconds),
-            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            "mean_latency_seconds": round(
-                float(total_flow_time(made) * instance.tick_seconds) / len(instance.requests), 3
-            ),
-        }
-    )
+    latency = float(total_flow_time(made) * instance.tick_seconds) / len(instance.requests)
+    return {
+        "trace": name, "policy": policy, "requests": len(instance.requests), "batches": batches,
+        "entries": len(made.schedule.batches),
+        "request_batches": sum(span.length for request in made.requests for span in request.spans),
+        "seconds": round(seconds, 2), "seconds_referee": round(seconds - simulated, 2),
+        "batches_per_second": round(batches / seconds),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "mean_latency_seconds": round(latency, 3),
+    }  # fmt: skip

@@ -6,20 +6,14 @@ largest peak; 64 blocks a slot. Delay is the flow time above what each request t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
-import solvers
-from benchmarks.record import timed
-from formulations.chains import chains, least_times
-from kvcore.errors import BadInput
+from benchmarks.data import MIXTURE, trace_file
+from benchmarks.solving import Solve
 from kvcore.instance import Call, Instance, Machine, Request, Segment
 from workloads.importers import read_infercept
 
-FILE = "infercept/merged_exp_uniform_lengths.csv"
 BLOCK, SLOT = 64, 64
 """Tokens, and fine ticks of 25 ms."""
 
@@ -32,55 +26,29 @@ CASES: tuple[tuple[int, str | None, float], ...] = (
 SEEDS = (0, 1, 2)
 
 
-def run() -> list[dict[str, Any]]:
-    """Solve every case by `auto` and, up to 16 requests, by the arc flow on HiGHS."""
-    if not _path().exists():
-        return [{"case": "slices", "status": "not run", "why": f"{_path()} is not there; set KVBOUND_DATA"}]
-    return list(_rows())
+def slices() -> Iterator[Solve]:
+    """Every case by `auto` and, up to 16 requests, by the arc flow on HiGHS."""
+    for k, rate, limit in CASES:
+        for seed in SEEDS:
+            instance = infercept_slots(k, seed, rate)
+            yield Solve(instance, limit)
+            if k <= 16 and seed == 0:
+                yield Solve(instance, limit, formulation="arc-flow", solver="highs")
 
 
 def infercept_slots(k: int, seed: int, rate: str | None) -> Instance:
     """Return `k` drawn requests in blocks and slots, each length rounded up."""
     arrivals = {} if rate is None else {"rate": Fraction(rate)}
-    fine = read_infercept(_path(), take=k, seed=seed, machine=Machine(memory=None, batch_tokens=BLOCK), **arrivals)
+    roomy = Machine(memory=None, batch_tokens=BLOCK)
+    fine = read_infercept(trace_file(MIXTURE), take=k, seed=seed, machine=roomy, **arrivals)
     requests = tuple(_coarse(request) for request in fine.requests)
     memory = 2 * max(request.peak for request in requests)
     return Instance(
         name=f"infercept-slots:k={k},seed={seed},rate={rate or 'at once'}",
-        tick_seconds=SLOT * (fine.tick_seconds or 1),
+        tick_seconds=SLOT * fine.tick_seconds,
         machine=Machine(memory=memory, host_memory=memory, batch_tokens=BLOCK),
         requests=requests,
     )
-
-
-def _rows() -> Iterator[dict[str, Any]]:
-    for k, rate, limit in CASES:
-        for seed in SEEDS:
-            instance = infercept_slots(k, seed, rate)
-            yield _measure(instance, "auto", "auto", limit)
-            if k <= 16 and seed == 0:
-                yield _measure(instance, "arc-flow", "highs", limit)
-
-
-def _measure(instance: Instance, formulation: str, solver: str, limit: float) -> dict[str, Any]:
-    row = {"case": instance.name, "way": f"{formulation} {solver}", "time_limit": limit}
-    try:
-        result, seconds = timed(
-            lambda: solvers.solve(instance, formulation=formulation, solver=solver, time_limit=limit), 1
-        )
-    except BadInput as error:
-        return {**row, "status": "not run", "why": str(error)}
-    alone = sum(least_times(instance, chain)[-1] for chain in chains(instance))
-    return {
-        **row, "status": result.status, "value": result.value, "bound": result.bound, "alone": alone,
-        "gap": result.gap, "delay_gap": _delay_gap(result.value, result.bound, alone), "by": result.formulation,
-        **seconds,
-    }  # fmt: skip
-
-
-def _delay_gap(value: Any, bound: Any, alone: int) -> float | None:
-    """Return (value - bound) / (value - alone): the share of the delay that is not proved to be needed."""
-    return None if None in (value, bound) else float(Fraction(value - bound) / max(1, value - alone))
 
 
 def _coarse(request: Request) -> Request:
@@ -97,8 +65,3 @@ def _coarse_call(call: Call) -> Call:
 
 def _up(amount: int, unit: int) -> int:
     return -(-amount // unit)
-
-
-def _path() -> Path:
-    default = Path(__file__).parents[2] / "shared" / "data"
-    return Path(os.environ.get("KVBOUND_DATA", default)) / FILE

@@ -100,7 +100,7 @@ class Stage:
         self.pricing, self.inside = pricing, inside
         self.outside = [k for k in range(len(pricing.kinds)) if k not in inside]
         running = Running([pricing.kinds[k] for k in inside], pricing.memory, most, Budget())
-        self.network = Network(running, pricing.ticks)
+        self.network = CheapestPaths(running, pricing.ticks)
         self.building, self.evaluating = time.monotonic() - began, 0.0  # seconds
         isin = np.isin(np.arange(len(pricing.kinds)), inside)
         offered = np.full(pricing.windows, float(pricing.memory * pricing.width))
@@ -160,7 +160,7 @@ class Stage:
         return Configurations(scale=SCALE, memory=tuple(prices), starts=starts)
 
 
-class Network:
+class CheapestPaths:
     """The cheapest path through a network of configurations, in floating point: it only proposes prices."""
 
     def __init__(self, running: Running, ticks: int) -> None:

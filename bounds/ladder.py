@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from bounds.task import Proposal, Task
@@ -33,7 +33,7 @@ class Rung:
 
     method: str
     seconds: float
-    certificate: Certificate | None = None
+    certificate: Certificate | None = field(default=None, repr=False)
     bound: Value | None = None
     why_not: str = ""
 
@@ -57,6 +57,8 @@ METHODS: dict[str, Method] = {
                _later("shares", "propose_shares")),
         Method("exhaustive", "nothing, but schedules are looked at only as far as the time allows",
                _later("exhaustive", "propose_exhaustive")),
+        Method("speed", "that a batch holds whole requests; a fast batch pays more for its work",
+               _later("speed", "propose_speed")),
         Method("windows", "the same as prices, but that ends of large requests are apart",
                _later("slots", "propose_windows")),
         Method("configurations", "that each request runs once, and how small ones pack",
@@ -88,9 +90,12 @@ def climb(
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
     check_objective(objective)
+    instance.cost.check_linear()
     if method not in ("auto", *METHODS):
         raise BadInput(f"no bound is called {method!r}; there are auto, {', '.join(METHODS)}")
     chosen = list(METHODS.values()) if method == "auto" else [METHODS[method]]
+    if method == "auto" and instance.cost.always_one_tick:  # no batch is faster than another: its time is the others'
+        chosen.remove(METHODS["speed"])
     end = time.monotonic() + time_limit
     for k, each in enumerate(chosen):
         share = (end - time.monotonic()) / (len(chosen) - k)

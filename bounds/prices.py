@@ -7,7 +7,7 @@ the paths known so far within the limits, its duals are new prices, and at these
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -165,37 +165,41 @@ class Oracle:
 def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:
     """Return device prices as if the memory were one fast machine, and the slots that are worth a price.
 
-    It works on whatever has the largest weight for its volume (block-slots in all). The dual of this best preemptive
-    order falls by that ratio in each slot in which it works, down to 0 when nothing is left to do. Half as many slots
-    are added, and what the longest request takes alone; no more than `most` slots are looked at.
+    Half as many slots as that machine works are added, and what the longest request takes alone; no more than `most`
+    slots are looked at.
     """
-    ratio: list[float] = []
-    todo: list[list[float]] = []
-    jobs = sorted(_jobs(pricing)) if pricing.limits[DEVICE] else []
-    k = 0
-    while (k < len(jobs) or todo) and len(ratio) < most:
-        while k < len(jobs) and jobs[k][0] <= len(ratio):
-            heapq.heappush(todo, [-jobs[k][1], jobs[k][2]])
-            k += 1
-        ratio.append(_work_off(todo, pricing.limits[DEVICE]))
-    slots = len(ratio) + len(ratio) // 2 + max(kind.least for kind in pricing.kinds)
-    price = np.zeros(slots)
-    for t in range(len(ratio) - 2, -1, -1):
-        price[t] = price[t + 1] + ratio[t] if ratio[t] else 0.0
-    return price, slots
+    limit = pricing.limits[DEVICE]
+    price = machine_prices(_jobs(pricing), limit, most) if limit else np.zeros(0)
+    slots = len(price) + len(price) // 2 + max(kind.least for kind in pricing.kinds)
+    return np.pad(price, (0, slots - len(price))), slots
 
 
-def _work_off(todo: list[list[float]], volume: float) -> float:
-    """Take `volume` off the heap of jobs [-ratio, volume]; return the ratio of the last one touched (none: 0)."""
-    ratio = 0.0
-    while todo and volume > 0:
-        done = min(volume, todo[0][1])
-        ratio = -todo[0][0]
-        todo[0][1] -= done
-        volume -= done
-        if todo[0][1] <= 0:
-            heapq.heappop(todo)
-    return ratio
+def machine_prices(jobs: Iterable[tuple[int, float, float]], limit: float, most: int) -> Floats:
+    """Return what a unit of a machine's volume is worth in each slot, up to the last job's or `most` slots.
+
+    Jobs (release, weight per volume, volume) share the `limit` of each slot preemptively, those of the largest weight
+    first. While the machine is busy, a unit more brings forward what it works on, and with it all that follow: the dual
+    of this best order falls by that weight, down to 0 when nothing is left to do.
+    """
+    falls: list[float] = []
+    waiting: list[list[float]] = []
+    queue = sorted(jobs, reverse=True)
+    while (queue or waiting) and len(falls) < most:
+        while queue and queue[-1][0] <= len(falls):
+            _, ratio, volume = queue.pop()
+            heapq.heappush(waiting, [-ratio, volume])
+        free, fall = limit, 0.0
+        while waiting and free > 0:
+            done = min(free, waiting[0][1])
+            fall = -waiting[0][0]
+            free, waiting[0][1] = free - done, waiting[0][1] - done
+            if waiting[0][1] <= 0:
+                heapq.heappop(waiting)
+        falls.append(fall)
+    price = np.zeros(len(falls) + 1)
+    for t in range(len(falls) - 1, -1, -1):
+        price[t] = price[t + 1] + falls[t] if falls[t] else 0.0
+    return price[:-1]
 
 
 def _jobs(pricing: SlotPricing) -> Iterator[tuple[int, float, float]]:

@@ -30,7 +30,7 @@ def propose_shares(task: Task, memory: bool = True) -> Iterator[Proposal]:
     begun that would not be evaluated by the deadline, but for the first.
     """
     instance, objective = task.instance, task.objective
-    search = _Search(instance, objective, task)
+    search = _SharesSearch(instance, objective, task)
     yield from search.try_all(corners(instance, memory))
     yield from search.try_all(_mixtures(search.tried))
     if objective in SUMS:
@@ -88,7 +88,7 @@ def _mixture(first: Shares, second: Shares, part: int) -> Shares:
     return first.replace(functions=functions, packs=packs, **parts)
 
 
-class _Search:
+class _SharesSearch:
     """What has been tried, until the deadline."""
 
     def __init__(self, instance: Instance, objective: str, task: Task) -> None:
@@ -128,7 +128,7 @@ class _Search:
         for k in range(ROUNDS):
             if time.monotonic() + 2 * self.seconds > self.task.deadline:  # the flows take as long as the proof
                 return
-            flows, _ = PricedSteps(self.instance, proof).flows(self.objective, weights)
+            flows, _ = PricedSteps(self.instance, proof).flows(self.objective, weights, proof.alone)
             old = proof.alone or (0,) * len(flows)
             goal = [UNIT * (alone > shared) for _, shared, alone in flows]
             proof = proof.replace(alone=tuple(a + (b - a) * 2 // (k + 2) for a, b in zip(old, goal, strict=True)))

@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from costmodels.capacity import SHARE, WEIGHT, kv_capacity, whole_blocks
 from costmodels.cost_model import CostModel
 from costmodels.devices import DEVICES, GIB, Device, get_device
+from costmodels.machines import SHARE, WEIGHT, kv_capacity, whole_blocks
 from costmodels.models import MODELS, Model, get_model
 from costmodels.rounding import Function, rounded
 from costmodels.transfers import Transfers, bandwidth_functions, joined

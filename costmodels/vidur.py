@@ -15,7 +15,7 @@ from pathlib import Path
 from costmodels.models import MODELS, Model
 from kvcore.cost import Features
 from kvcore.cost_file import Observation
-from kvcore.csv_table import Row, read_rows
+from kvcore.csv_table import Row, read_csv
 from kvcore.errors import BadInput
 
 OPERATIONS = (
@@ -52,7 +52,7 @@ class Profile:
 
 def read_vidur(source: str | Path, devices: int = 1) -> Profile:
     """Return the profile of layers that so many devices share. BadInput says what is wrong with the file."""
-    rows = read_rows(source, (*TIMES, *SHAPE, TOKENS, DEVICES))
+    rows = list(read_csv(source, (*TIMES, *SHAPE, TOKENS, DEVICES)).rows)
     shapes = {tuple(row.whole(column, 1) for column in SHAPE) for row in rows}
     if len(shapes) > 1:
         raise BadInput(f"{source}: it holds {len(shapes)} shapes of layers ({', '.join(SHAPE)}), not one")

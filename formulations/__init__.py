@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -18,9 +18,12 @@ paper's loose constants and nothing else, for comparison; and each request a pat
 tight, and large."""
 
 
+Formulation: TypeAlias = "BatchBigM | ArcFlow"
+
+
 def make(
     name: str, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None
-) -> BatchBigM | ArcFlow:
+) -> Formulation:
     """Build the named Pyomo formulation with at most `batches` batches.
 
     `upper_bound` is the value of a known schedule: it may tighten the model, and never cuts off a schedule

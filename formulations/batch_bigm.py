@@ -21,7 +21,7 @@ from formulations.batch_moves import BatchMoves
 from formulations.batch_objective import BatchObjective
 from formulations.batch_start import BatchStart
 from formulations.batch_variables import BatchVariables, Rows
-from formulations.timing import end_at, start_early
+from formulations.timing import end_at, objective_bound, start_early
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import OBJECTIVES, Value
@@ -34,6 +34,7 @@ class BatchBigM(BatchVariables):
 
     `model` is a linear mixed-integer Pyomo model, minimised. `upper_bound` is the value of a known schedule: it
     tightens the model and cuts off no schedule of at most that value. `plain` leaves out everything that only tightens.
+    `as_is` is for rows of one's own: requests that are alike are not exchanged, and batches start when the model says.
 
     Raises BadInput for an objective that is not in OBJECTIVES.
     """
@@ -42,13 +43,20 @@ class BatchBigM(BatchVariables):
     OBJECTIVES = tuple(OBJECTIVES)
 
     def __init__(
-        self, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None, plain: bool = False
+        self,
+        instance: Instance,
+        objective: str,
+        batches: int,
+        *,
+        upper_bound: Value | None = None,
+        plain: bool = False,
+        as_is: bool = False,
     ) -> None:
         if objective not in self.OBJECTIVES:
             raise BadInput(f"{self.name} has no objective {objective!r}; it has {', '.join(self.OBJECTIVES)}")
         if batches < 1:
             raise BadInput(f"{self.name} needs at least 1 batch, not {batches}")
-        super().__init__(instance, objective, upper_bound, plain)
+        super().__init__(instance, objective, upper_bound, plain, as_is)
         self.clock = make_clock(self, batches)
         self.add_variables()
         self.moves = BatchMoves(self)
@@ -91,6 +99,13 @@ class BatchBigM(BatchVariables):
                 rows.add(self.model.used[1] >= 2)
             elif row is not True:
                 rows.add(row)
+
+    def name_as_the_paper(self) -> None:
+        """Let the model have INFERMAX's letters: S and g as expressions where they are no variables, as m and c are."""
+        every = list(product(self.requests, self.batches))
+        self.model.S = pyo.Expression(every, rule=lambda _, i, j: self.known(i, j))
+        if not self.plain:
+            self.model.g = pyo.Expression(every, rule=lambda _, i, j: self.generates(i, j))
 
     def at_work(self, j: int) -> Any:
         """1 if any request works in batch j, at least; a batch that only transfers is used, and need not count."""
@@ -330,8 +345,9 @@ class BatchBigM(BatchVariables):
 
     def generation_packing(self) -> Rows:
         """Requests that generate hold their contexts: sum of u(A_q) (y[q,j] - y[q,j-1]) <= used[j], u dual feasible."""
+        tokens = [(i, q, self.machine.blocks(self.chains[i].context[q])) for i in self.requests for q in self.marks(i)]
         for u, j in product(self.packings, self.batches):
-            yield sum(self.makes(i, q, j) * u[q_blocks] for i, q, q_blocks in self._contexts()) <= self.at_work(j)
+            yield sum(self.makes(i, q, j) * u[blocks] for i, q, blocks in tokens) <= self.at_work(j)
 
     def resident_packing(self) -> Rows:
         """A request that lost nothing holds its context: sum of u(A_q) (y[q,j] - y[q+1,j]) - u_max away <= used[j]."""
@@ -345,11 +361,6 @@ class BatchBigM(BatchVariables):
         held = sum((b - a) * self.reached(i, q, j) for q, (a, b) in enumerate(pairwise(sizes), 1) if b > a)
         most = sizes[self.most_generated(i, j)]
         return held - sizes[-1] * self.done(i, j - 1) - most * self.moves.away(i, j)
-
-    def _contexts(self) -> list[tuple[int, int, int]]:
-        """Return request, token, and the blocks of its context, for all tokens."""
-        blocks = self.machine.blocks
-        return [(i, q, blocks(self.chains[i].context[q])) for i in self.requests for q in self.marks(i)]
 
     @cached_property
     def packings(self) -> list[list[float]]:
@@ -376,8 +387,9 @@ class BatchBigM(BatchVariables):
     # --- results -------------------------------------------------------------------------------------------------
 
     def objective_bound(self, dual_bound: float) -> Value:
-        """Turn a solver's dual bound into the objective's unit, rounded up (see `BatchObjective.bound`)."""
-        return self.objective.bound(dual_bound)
+        """Turn a solver's dual bound into the objective's unit, rounded up (`timing.objective_bound`)."""
+        units = 1 if self.objective_name == "late-requests" else self.scale
+        return objective_bound(dual_bound, units, self.objective.denominator)
 
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.

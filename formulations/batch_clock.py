@@ -37,7 +37,7 @@ def latest_end(program: BatchVariables, batches: int) -> int:
     """Return a tick by which every schedule ends that is worth finding, started as early as it can be.
 
     Until its end, such a schedule waits only for arrivals and calls: it ends by the last arrival, plus all calls, plus
-    all batches. The upper bound may say more.
+    all batches. The upper bound may say more; where rows of one's own may want to wait, it is all there is.
     """
     requests = program.instance.requests
     calls = sum(request.call_time for request in requests)
@@ -45,7 +45,7 @@ def latest_end(program: BatchVariables, batches: int) -> int:
     if program.upper_bound is None:
         return end
     known = latest_completions(program.instance, program.objective_name, program.upper_bound)
-    return end if known is None else min(end, max(known))
+    return end if known is None else max(known) if program.as_is else min(end, max(known))
 
 
 class Order(BatchClock):
@@ -63,19 +63,18 @@ class Order(BatchClock):
 class Slots(TickClock):
     """Batch j is slot j: calls and arrivals are shifts of the index, and times are counts of slots."""
 
+    least = 1
+
     def __init__(self, program: BatchVariables, batches: int) -> None:
         super().__init__(program, batches)
         requests = program.instance.requests
-        self.may_idle = any(request.calls or request.arrival > self.origin for request in requests)
+        waits = any(request.calls or request.arrival > self.origin for request in requests)
+        self.may_idle = waits or program.as_is
 
     def wait(self, i: int, q: int) -> int:
         """Return the slots until the arrival (q = 0), or of the call before token q."""
         chain = self.program.chains[i]
         return chain.waits[q] if q else chain.request.arrival - self.origin
-
-    def last_batch(self, i: int, first_token: bool = False) -> int:
-        """Return the slot that ends at the latest completion (or first token)."""
-        return self.within(i, first_token, 1)
 
     def variables(self) -> None:
         """Add what must continue across idle slots, where the machine does not pause."""
@@ -138,11 +137,7 @@ class Starts(TickClock):
     def __init__(self, program: BatchVariables, batches: int) -> None:
         super().__init__(program, batches)
         self.latest = (latest_end(program, batches) - self.origin) / program.scale
-        self.step = least_batch(program.instance) / program.scale
-
-    def last_batch(self, i: int, first_token: bool = False) -> int:
-        """Return the most batches that end by the latest completion (or first token)."""
-        return self.within(i, first_token, least_batch(self.program.instance))
+        self.least = least_batch(program.instance)
 
     def variables(self) -> None:
         """Add start times, returns, and the times that the objective needs."""
@@ -150,14 +145,14 @@ class Starts(TickClock):
         calls = [(i, k) for i in program.requests for k in range(len(program.chains[i].request.calls))]
         self.model.t = pyo.Var(batches, bounds=(0, self.latest))
         self.model.R = pyo.Var([(i, k, j) for (i, k), j in product(calls, batches)], domain=pyo.Binary)
-        self.least = [
+        self.earliest = [
             [(chain.request.arrival - self.origin + ticks) / program.scale for ticks in times]
             for chain, times in zip(
                 program.chains, (least_times(program.instance, chain) for chain in program.chains), strict=True
             )
         ]
         self.watched = self._watched()
-        self.model.at = pyo.Var(self.watched, bounds=lambda _, i, q: (self.least[i][q], self.latest))
+        self.model.at = pyo.Var(self.watched, bounds=lambda _, i, q: (self.earliest[i][q], self.latest))
         spans = [] if program.plain else [(i, q, j) for (i, q), j in product(self.watched, batches)]
         self.model.span = pyo.Var(spans, bounds=(0, self.latest))
 
@@ -232,7 +227,7 @@ class Starts(TickClock):
             yield self.model.at[i, q] >= self.model.t[1] + sum(self.model.span[i, q, j] for j in self.program.batches)
             for j in self.program.batches:
                 span, before = self.model.span[i, q, j], self.program.reached(i, q, j - 1)
-                yield span >= self.step * (1 - before)
+                yield span >= self.least / self.program.scale * (1 - before)
                 yield span >= self.program.duration(j) - self.latest * before
                 if j < self.batches:
                     gap = self.model.t[j + 1] - self.model.t[j]
@@ -241,7 +236,7 @@ class Starts(TickClock):
     def progress_takes_time(self) -> Rows:
         """t[j] + D[j] >= sum over q of (L_q - L_{q-1}) y[i,q,j], L_q the earliest end of a batch that generates q."""
         for i, j in product(self.program.requests, self.program.batches):
-            least = [0.0, *self.least[i][1:]]
+            least = [0.0, *self.earliest[i][1:]]
             steps = [(q, b - a) for q, (a, b) in enumerate(pairwise(least), 1)]
             yield self.finish(j) >= sum(step * self.program.reached(i, q, j) for q, step in steps)
 
@@ -261,7 +256,7 @@ class Starts(TickClock):
 
     def rest(self, i: int, j: int) -> Any:
         """Time from the end of batch j to the end of request i, at the least."""
-        reached, least = self.program.reached, self.least[i]
+        reached, least = self.program.reached, self.earliest[i]
         terms = []
         for q in range(1, self.program.chains[i].outputs + 1):
             step = least_work(self.program.instance) / self.program.scale

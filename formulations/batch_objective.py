@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -12,7 +10,7 @@ import pyomo.environ as pyo
 
 from formulations.batch_clock import Starts
 from formulations.batch_variables import BatchVariables, Rows
-from kvcore.metrics import Value, scale_of, weight
+from kvcore.metrics import scale_of, weight
 
 
 class BatchObjective:
@@ -110,13 +108,3 @@ class BatchObjective:
     def weight(self, i: int) -> int:
         """Return what a unit of the flow time of request i adds to the sum."""
         return int(self.denominator * weight(self.requests[i], self.name))
-
-    def bound(self, dual_bound: float) -> Value:
-        """Turn a solver's dual bound into the objective's unit, rounded up because objectives are integers in it.
-
-        A millionth (and a millionth of the model's unit) is taken off first, the solvers' tolerance.
-        """
-        safe = dual_bound - 1e-6 * (1 + abs(dual_bound))
-        units = 1 if self.name == "late-requests" else self.program.scale
-        bound = math.ceil(safe * units)
-        return bound if self.denominator == 1 else Fraction(bound, self.denominator)

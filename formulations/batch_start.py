@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyomo.environ as pyo
@@ -55,7 +57,7 @@ class BatchStart:
 
     def __init__(self, program: BatchVariables, moves: BatchMoves, objective: BatchObjective, trace: Trace) -> None:
         self.program, self.moves, self.objective = program, moves, objective
-        self.model, self.trace = program.model, trace
+        self.trace, self._fill = trace, partial(fill, program.model)
         self.place = self._places()
         self.fits = all(place in program.batches for place in self.place)
         if self.fits:
@@ -125,44 +127,30 @@ class BatchStart:
         """Set every variable; return whether all rows and bounds hold."""
         if not self.fits:
             return False
-        self._set_batches()
         self._set_requests()
         self._set_moves()
         self._set_clock()
         self._set_cost()
-        return self._holds()
-
-    def _fill(self, name: str, value: Any) -> None:
-        """Set a variable, if the model has it, to value(*index)."""
-        component = self.model.component(name)
-        for index in () if component is None else component:
-            at = index if isinstance(index, tuple) else (index,)
-            component[index].set_value(value(*at), skip_validation=True)
-
-    def _set_batches(self) -> None:
-        decodes = {j: any(states[j].decode for states in self.states) for j in self.program.batches}
-        self._fill("used", lambda j: int(self._used(j)))
-        self._fill("phase", lambda j: int(decodes[j]))
+        return next(broken(self.program.model), None) is None
 
     def _used(self, j: int) -> bool:
         """Whether a batch has work or a transfer; where slots may idle, swaps that calls order do not count."""
         if not self.program.clock.may_idle:
             return j in self.batch_at
-        ordered = [self._ordered_swap(i, j) for i in self.program.requests]
         return any(
-            states[j].tokens or states[j].swap_in or (states[j].swap_out and not by_call)
-            for states, by_call in zip(self.states, ordered, strict=True)
+            states[j].tokens or states[j].swap_in or (states[j].swap_out and not self._is_swap_ordered(trace, j))
+            for states, trace in zip(self.states, self.traces, strict=True)
         )
 
-    def _ordered_swap(self, i: int, j: int) -> bool:
-        calls = self.traces[i].request.calls
-        return any(
-            self.place[call.batch] == j - 1 and calls[call.segment].handling == "swap" for call in self.traces[i].calls
-        )
+    def _is_swap_ordered(self, trace: RequestTrace, j: int) -> bool:
+        calls = trace.request.calls
+        return any(self.place[call.batch] == j - 1 and calls[call.segment].handling == "swap" for call in trace.calls)
 
     def _set_requests(self) -> None:
         states, blocks = self.states, self.program.machine.blocks
         fill = self._fill
+        fill("used", lambda j: int(self._used(j)))
+        fill("phase", lambda j: int(any(request[j].decode for request in states)))
         fill("y", lambda i, q, j: int(states[i][j].generated >= q))
         fill("g", lambda i, j: int(states[i][j].generates))
         fill("generated", lambda i, j: states[i][j].generated)
@@ -272,8 +260,13 @@ class BatchStart:
         fill("digit", digit)
         fill("digit_pairs", digit_pairs)
 
-    def _holds(self) -> bool:
-        return next(broken(self.model), None) is None
+
+def fill(model: pyo.ConcreteModel, name: str, value: Callable[..., float]) -> None:
+    """Set a variable, if the model has it (of an expression of that name it has none), to value(*index)."""
+    component = model.component(name)
+    for index in component if component is not None and component.ctype is pyo.Var else ():
+        at = index if isinstance(index, tuple) else (index,)
+        component[index].set_value(value(*at), skip_validation=True)
 
 
 def broken(model: pyo.ConcreteModel) -> Any:

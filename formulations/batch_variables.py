@@ -30,10 +30,10 @@ class BatchVariables:
     name: str
     clock: BatchClock
 
-    def __init__(self, instance: Instance, objective: str, upper_bound: Value | None, plain: bool) -> None:
+    def __init__(self, instance: Instance, objective: str, upper_bound: Value | None, plain: bool, as_is: bool) -> None:
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective
-        self.upper_bound, self.plain = upper_bound, plain
-        self.paced = is_paced(instance, objective)
+        self.upper_bound, self.plain, self.as_is = upper_bound, plain, as_is
+        self.paced = is_paced(instance, objective) or (as_is and objective != "busy-time")
         self.chains = chains(instance)
         self.requests = range(len(instance.requests))
         self.scale = time_scale(instance)
@@ -207,8 +207,8 @@ class BatchVariables:
 
     @cached_property
     def alike(self) -> list[list[int]]:
-        """Groups of requests that differ in their id only."""
-        return alike(chain.request for chain in self.chains)
+        """Groups of requests that differ in their id only, and may be exchanged."""
+        return [] if self.as_is else alike(chain.request for chain in self.chains)
 
 
 class BatchClock(ABC):
@@ -216,6 +216,8 @@ class BatchClock(ABC):
 
     may_idle = False
     """Whether a batch may be idle that is followed by one that is not."""
+    least = 0
+    """Ticks of a batch at the least, if it has a time (else 0)."""
 
     def __init__(self, program: BatchVariables, batches: int) -> None:
         self.program, self.model, self.batches = program, program.model, batches
@@ -250,18 +252,14 @@ class BatchClock(ABC):
 
     def last_batch(self, i: int, first_token: bool = False) -> int:
         """Return the last batch that can complete request i (or generate its first token) within the upper bound."""
-        return self.batches
-
-    def within(self, i: int, first_token: bool, step: int) -> int:
-        """Return how many batches of `step` ticks fit until request i is done (or has its first token)."""
         program = self.program
-        if program.upper_bound is None:
+        if program.upper_bound is None or not self.least:
             return self.batches
         if first_token:
             latest: list[int] | None = latest_first_tokens(program.instance, program.upper_bound)
         else:
             latest = latest_completions(program.instance, program.objective_name, program.upper_bound)
-        return self.batches if latest is None else min(self.batches, (latest[i] - self.origin) // step)
+        return self.batches if latest is None else min(self.batches, (latest[i] - self.origin) // self.least)
 
     @abstractmethod
     def returned(self, i: int, k: int, j: int) -> Any:

@@ -73,33 +73,24 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
     if objective != "total-ttft":
         return None
     machine, all_chains = instance.machine, chains(instance)
+    most = max(chain.request.peak for chain in all_chains)
     if not machine.evict:
         rest = sum(most_work(chain) - (chain.request.prompt if machine.chunked else 1) for chain in all_chains)
         how = f"after it at most {rest} pieces of work are possible, and batches that only transfer can be merged"
-    elif machine.chunked or all(chunk_fits(instance, chain) for chain in all_chains):
-        rest = 1 + sum(alone_after_first_token(chain) for chain in all_chains)
+    elif machine.chunked or machine.prefill_limit is None or most <= machine.prefill_limit:
+        rest = 1 + sum(chunks(machine, c.request.peak) + sum(c.steps[2:]) for c in all_chains if c.outputs > 1)
         how = f"after it the requests can be completed one after another in {rest} batches"
     else:
         return None
     first, end = instance.first_arrival, max(latest_first_tokens(instance, upper_bound))
-    before = batches_in(instance, max(0, end - first))
+    least, times = least_step(instance)
+    before = times * (max(0, end - first) // least)
     return Horizon(before + rest, True, f"the last first token comes by tick {end}, in batch {before} or before; {how}")
 
 
 def most_work(chain: Chain) -> int:
     """Return the most pieces of work of one request on a machine without `evict`."""
     return chain.most_tokens if chain.machine.chunked else chain.outputs
-
-
-def chunk_fits(instance: Instance, chain: Chain) -> bool:
-    """Whether the whole context can be processed at once, at any point."""
-    limit = instance.machine.prefill_limit
-    return limit is None or chain.request.peak <= limit
-
-
-def alone_after_first_token(chain: Chain) -> int:
-    """Return the batches that suffice to complete a request alone, its KV dropped after its first token."""
-    return 0 if chain.outputs == 1 else chunks(chain.machine, chain.request.peak) + sum(chain.steps[2:])
 
 
 def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
@@ -133,12 +124,6 @@ def least_step(instance: Instance) -> tuple[int, int]:
 def transfers_make_drops(instance: Instance) -> bool:
     """Whether transfers serve nothing but to make batches of drops (`chains.may_swap`)."""
     return instance.machine.pause and instance.machine.host_memory == 0
-
-
-def batches_in(instance: Instance, ticks: int) -> int:
-    """Return how many batches end within so many ticks at the most."""
-    least, times = least_step(instance)
-    return times * (ticks // least)
 
 
 def fixed_part(instance: Instance, function: CostFunction) -> int:

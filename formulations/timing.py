@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import chain, repeat
 
 from formulations.chains import least_work
 from kvcore.instance import Instance
+from kvcore.metrics import Value
 from kvcore.referee import Execution, verify_schedule
 from kvcore.schedule import Batch, Schedule
-from kvcore.state import RequestState
 from kvcore.trace import Trace
 
 MOVES = ("drop", "swap_out", "swap_in")
@@ -30,6 +32,15 @@ def time_scale(instance: Instance) -> int:
     """Return the ticks in the model's unit of time: a power of ten where batches last a thousand ticks or more."""
     step = least_work(instance)
     return 10 ** int(math.log10(step)) if step >= 1000 else 1
+
+
+def objective_bound(dual_bound: float, units: int, denominator: int) -> Value:
+    """Turn a solver's dual bound into the objective's unit, rounded up because objectives are integers in it.
+
+    A millionth (and a millionth of the model's unit, of `units`) is taken off first, the solvers' tolerance.
+    """
+    bound = math.ceil((dual_bound - 1e-6 * (1 + abs(dual_bound))) * units)
+    return bound if denominator == 1 else Fraction(bound, denominator)
 
 
 def batches_of(done: Iterable[tuple[str, Iterable[Event]]]) -> tuple[list[int], list[Batch]]:
@@ -71,15 +82,10 @@ def start_early(instance: Instance, batches: Iterable[Batch], earliest: Sequence
     """
     execution = Execution(instance)
     started: list[Batch] = []
-    for batch, least in _with_starts(batches, earliest):
+    for batch, least in zip(batches, chain(earliest, repeat(0)), strict=False):
         started.append(batch.model_copy(update={"start": max(least, *_waits(execution, batch))}))
         execution.execute(started[-1])
     return verify_schedule(instance, Schedule(instance_sha256=instance.sha256, batches=tuple(started)))
-
-
-def _with_starts(batches: Iterable[Batch], earliest: Sequence[int]) -> Iterator[tuple[Batch, int]]:
-    for j, batch in enumerate(batches):
-        yield batch, earliest[j] if earliest else 0
 
 
 def _waits(execution: Execution, batch: Batch) -> Iterator[int]:
@@ -96,10 +102,7 @@ def _waits(execution: Execution, batch: Batch) -> Iterator[int]:
             yield state.call.end
     for kind, moved in (("drop", batch.drop), ("swap_out", batch.swap_out)):
         for state in (execution.states[id] for id in moved):
-            if state.call is not None and not _any_time(execution, state, kind):
+            if state.call is None or state.handling == "free":
+                continue
+            if not (execution.in_ordered_batch(state) and ORDERED.get(state.handling) == kind):
                 yield state.call.end
-
-
-def _any_time(execution: Execution, state: RequestState, kind: str) -> bool:
-    ordered = execution.in_ordered_batch(state) and ORDERED.get(state.handling) == kind
-    return state.handling == "free" or ordered

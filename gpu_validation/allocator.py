@@ -6,6 +6,7 @@ it may be on both sides, if m lies within it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -47,7 +48,7 @@ class Blocks:
         self.made += 1
         return self.made - 1
 
-    def give(self, blocks: list[int]) -> None:
+    def give(self, blocks: Sequence[int]) -> None:
         """Take blocks back; those of a request are taken again in the order in which it held them."""
         self.held -= len(blocks)
         self._freed += blocks
@@ -70,8 +71,7 @@ class Allocator:
         self.block = block
         self.device = Blocks()
         self.host = Blocks(lowest=True)
-        self._tables: list[list[int]] = [[] for _ in range(requests)]
-        self._snapshots: list[tuple[int, ...] | None] = [None] * requests
+        self._tables: list[tuple[int, ...]] = [()] * requests
         self._hosted: list[dict[int, int]] = [{} for _ in range(requests)]  # index of the block: host block
         self._m = [0] * requests
         self._h = [0] * requests
@@ -87,10 +87,7 @@ class Allocator:
 
     def table(self, i: int) -> tuple[int, ...]:
         """Return the device blocks of a request in the order of its context."""
-        snapshot = self._snapshots[i]
-        if snapshot is None:
-            snapshot = self._snapshots[i] = tuple(self._tables[i])
-        return snapshot
+        return self._tables[i]
 
     def tail(self, i: int) -> list[tuple[int, int]]:
         """Return the last device block of a request and its first token that is not held, if there is one."""
@@ -99,9 +96,8 @@ class Allocator:
     def grow(self, i: int, tokens: int) -> None:
         """Let a request hold more tokens on the device."""
         self._m[i] += tokens
-        while len(self._tables[i]) * self.block < self._m[i]:
-            self._tables[i].append(self.device.take())
-            self._snapshots[i] = None
+        missing = -(-self._m[i] // self.block) - len(self._tables[i])
+        self._tables[i] += tuple(self.device.take() for _ in range(missing))
 
     def drop(self, i: int, tokens: int) -> None:
         """Forget the last tokens of a request, those on the host first."""
@@ -142,17 +138,15 @@ class Allocator:
     def _ranges(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return the blocks over the positions [start, end): (index, first token in it, last + 1)."""
         b = self.block
-        return [
-            (index, max(start - index * b, 0), min(end - index * b, b)) for index in range(start // b, -(-end // b))
-        ] if end > start else []  # fmt: skip
+        blocks = range(start // b, -(-end // b)) if end > start else ()
+        return [(index, max(start - index * b, 0), min(end - index * b, b)) for index in blocks]
 
     def _release(self, i: int) -> None:
         """Free the blocks in which no token of the request is left."""
         keep = -(-self._m[i] // self.block)
         if keep < len(self._tables[i]):
             self.device.give(self._tables[i][keep:])
-            del self._tables[i][keep:]
-            self._snapshots[i] = None
+            self._tables[i] = self._tables[i][:keep]
         held = {index for index, _, _ in self._ranges(self._m[i], self._m[i] + self._h[i])}
         gone = sorted(self._hosted[i].keys() - held)
         self.host.give([self._hosted[i].pop(index) for index in gone])

@@ -10,6 +10,7 @@ import gc
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -101,7 +102,7 @@ def bench_case(
             row["error"] = found
         else:
             ready[peer.name], row["relative_error"] = found
-    runs = {name: _all_layers(run, layers) for name, run in ready.items()}
+    runs = {name: partial(_run_all, run, layers) for name, run in ready.items()}
     times = interleaved(runs, device, repeats, WARMUP)
     return [row | _timed(case, dtype, layers, times[row["peer"]]) if row["peer"] in times else row for row in rows]
 
@@ -120,11 +121,8 @@ def prepared(peer: Peer, data: CaseData) -> tuple[Run, float] | str:
 
     Wrong is a result that differs from the twin's by more than the tolerance of the dtype, or is not a number.
     """
-    why = peer.missing(data.kv.device)
-    if why is None and peer.compiles and not data.case.large:
-        why = "is compiled for each case, and so left out of the smaller ones"
-    if why is not None:
-        return why
+    if peer.compiles and not data.case.large:
+        return "is compiled for each case, and so left out of the smaller ones"
     try:
         run = peer.prepare(data)
         error = max(data.error(run(layer), layer) for layer in {0, data.layers - 1})
@@ -136,12 +134,9 @@ def prepared(peer: Peer, data: CaseData) -> tuple[Run, float] | str:
     return (run, error) if error <= allowed else f"wrong: relative error {error:.1e}, more than {allowed:.1e}"
 
 
-def _all_layers(run: Run, layers: int) -> Any:
-    def run_all() -> None:
-        for layer in range(layers):
-            run(layer)
-
-    return run_all
+def _run_all(run: Run, layers: int) -> None:
+    for layer in range(layers):
+        run(layer)
 
 
 def _rows(case: Case, peers: Sequence[Peer], dtype: torch.dtype) -> list[dict[str, Any]]:
@@ -159,13 +154,8 @@ def _rows(case: Case, peers: Sequence[Peer], dtype: torch.dtype) -> list[dict[st
 def _timed(case: Case, dtype: torch.dtype, layers: int, samples: Sequence[float]) -> dict[str, Any]:
     """Return the times of a launch (one layer), and the rates: bytes of KV read and operations over the median."""
     found = spread([seconds / layers for seconds in samples])
-    median = found["seconds_median"]
-    return {
-        "layers": layers,
-        **found,
-        "bytes_per_second": case.kv_bytes(dtype.itemsize) / median,
-        "flop_per_second": case.flops / median,
-    }
+    rates = {"bytes_per_second": case.kv_bytes(dtype.itemsize), "flop_per_second": case.flops}
+    return {"layers": layers, **found} | {name: n / found["seconds_median"] for name, n in rates.items()}
 
 
 def compared(rows: Sequence[dict[str, Any]], limits: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -175,9 +165,8 @@ def compared(rows: Sequence[dict[str, Any]], limits: Mapping[str, float]) -> lis
     """
     timed = [row for row in rows if "seconds_median" in row]
     for row in timed:
-        row["of_read"] = _share(row["bytes_per_second"], limits.get("read"))
-        row["of_copy"] = _share(row["bytes_per_second"], limits.get("copy"))
-        row["of_matmul"] = _share(row["flop_per_second"], limits.get("matmul"))
+        for limit, unit in (("read", "bytes"), ("copy", "bytes"), ("matmul", "flop")):
+            row[f"of_{limit}"] = row[f"{unit}_per_second"] / limits[limit] if limit in limits else None
     best = min((row for row in timed if not row["ours"]), key=lambda row: float(row["seconds_median"]), default=None)
     for row in timed:
         if row["ours"] and best is not None:
@@ -200,15 +189,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     over = [row["over_best_peer"] for row in ours if "over_best_peer" in row]
     rates = [row["flop_per_second"] for row in ours if row["kind"] == "prefill"]
     return {
-        "timed": len(ours),
-        "large_decodes": len(shares),
+        "timed": len(ours), "large_decodes": len(shares),
         "of_read": [shares[0], statistics.median(shares), shares[-1]] if shares else None,
-        "prefill_flop_per_second": max(rates, default=None),
-        "compared": len(over),
-        "won": sum(share >= 1 for share in over),
-        "least_over_best_peer": min(over, default=None),
-    }
-
-
-def _share(rate: float, limit: float | None) -> float | None:
-    return None if limit is None else rate / limit
+        "prefill_flop_per_second": max(rates, default=None), "compared": len(over),
+        "won": sum(share >= 1 for share in over), "least_over_best_peer": min(over, default=None),
+    }  # fmt: skip

@@ -127,24 +127,18 @@ class CaseData:
         return gathered.reshape(len(tables), kv.shape[1], -1, kv.shape[3])[:, :, : self.case.lengths[0]]
 
     def error(self, out: Tensor, layer: int) -> float:
-        """Return the relative error of a result [rows, H, D] against the twin, over the rows that are probed."""
-        rows, expected = self._expected(layer)
-        found = out[rows].to(expected.dtype)
-        return float((found - expected).norm() / expected.norm())
-
-    def _expected(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Return the rows that are probed, and what the twin gives for them, in fp32 at least."""
+        """Return the relative error of a result [rows, H, D] against the twin in fp32 at least, over probed rows."""
         probes = [probe for s, (c, m) in enumerate(self.case.work) for probe in _probes(s, self.starts[s], c, m)]
-        rows = torch.cat([torch.arange(first, first + count) for _, first, count, _ in probes])
+        rows = torch.cat([torch.arange(first, first + count) for _, first, count, _ in probes]).to(out.device)
         backend = TorchBackend(self.kv.device)
         layout = backend.layout(
             [0, *accumulate(count for _, _, count, _ in probes)],
             [length for *_, length in probes],
             [self.tables[s] for s, *_ in probes],
         )
-        wide = torch.float64 if self.kv.dtype == torch.float64 else torch.float32
-        query = self.query[rows.to(self.query.device)].to(wide)
-        return rows.to(self.query.device), backend.attention(query, self.kv[:, layer], layout, self.scale)
+        query = self.query[rows].to(torch.promote_types(self.kv.dtype, torch.float32))
+        expected = backend.attention(query, self.kv[:, layer], layout, self.scale)
+        return float((out[rows].to(expected.dtype) - expected).norm() / expected.norm())
 
 
 def _probes(s: int, start: int, c: int, m: int) -> list[tuple[int, int, int, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -31,9 +31,9 @@ class Layout:
     tables: Tensor
     """int32 [requests, width], -1 where there is no block."""
     work: Tensor | None = None
-    """int32 [programs, 2], what a kernel's programs do: (request, first row of it), (-1, 0) for nothing."""
-    variant: str = ""
-    """The name of the kernel that `work` is for."""
+    """int32 [programs, 2], what a kernel's programs do: (request, first row of it)."""
+    variant: Any = None
+    """The kernel that `work` is for, a `kernels.variants.Variant`."""
     splits: int = 1
     """How many programs share the KV of a row, where the kernel splits it: enough for the longest request."""
     rest: Layout | None = None
@@ -44,6 +44,9 @@ class Backend(Protocol):
     """The operations of a decoder. Each takes and returns tensors on `device`."""
 
     device: torch.device
+
+    def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
+        """Tell the sizes of a model before any layout; BadInput for those that it cannot serve."""
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
         """Put a layout on the device."""
@@ -77,6 +80,9 @@ class TorchBackend:
 
     def __init__(self, device: str | torch.device = "cpu") -> None:
         self.device = torch.device(device)
+
+    def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
+        """Do nothing: all sizes will do."""
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
         """Put a layout on the device."""

@@ -7,8 +7,9 @@ a copy, so reading is measured by itself, in two ways, of which the better count
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,8 +22,7 @@ GPU_SIDE, CPU_SIDE = 8192, 128
 """Rows and columns of the matrices."""
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """A quantity that can be measured: `amount` of `unit` in a run."""
 
     quantity: str
@@ -36,25 +36,20 @@ def bandwidths(device: torch.device, repeats: int = REPEATS) -> list[dict[str, A
     rows: list[dict[str, Any]] = []
     for probes in (_memory(device), _products(device), _link(device)):
         times = interleaved({probe.quantity: probe.run for probe in probes}, device, repeats)
-        rows += [_row(probe, times[probe.quantity]) for probe in probes]
+        for probe in probes:
+            found = spread(times[probe.quantity])
+            rate = {"per_second": probe.amount / found["seconds_median"]}
+            rows.append({"quantity": probe.quantity, "unit": probe.unit, "amount": probe.amount, **rate, **found})
     return rows
-
-
-def _row(probe: Probe, samples: Sequence[float]) -> dict[str, Any]:
-    found = spread(samples)
-    per_second = probe.amount / found["seconds_median"]
-    return {
-        "quantity": probe.quantity, "unit": probe.unit, "amount": probe.amount, "per_second": per_second, **found
-    }  # fmt: skip
 
 
 def peaks(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Return the rate of each quantity, the better of the two ways of reading as "read"."""
-    rates = {row["quantity"]: float(row["per_second"]) for row in rows}
-    reads = [rate for quantity, rate in rates.items() if quantity.startswith("read")]
-    return {quantity: rate for quantity, rate in rates.items() if not quantity.startswith("read")} | (
-        {"read": max(reads)} if reads else {}
-    )
+    rates: dict[str, float] = {}
+    for row in rows:
+        quantity = row["quantity"].partition(",")[0]
+        rates[quantity] = max(row["per_second"], rates.get(quantity, 0.0))
+    return rates
 
 
 def _memory(device: torch.device) -> list[Probe]:
@@ -84,34 +79,27 @@ def _link(device: torch.device) -> list[Probe]:
     on_host = [torch.zeros(size, dtype=torch.uint8, pin_memory=on_gpu) for _ in range(2)]
     on_device = [torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2)]
 
+    streams = [cuda.Stream() for _ in range(2)] if on_gpu else []
+
     def bring() -> None:
         on_device[0].copy_(on_host[0], non_blocking=True)
 
     def send() -> None:
         on_host[1].copy_(on_device[1], non_blocking=True)
 
-    def both() -> None:
-        bring()
-        send()
-
     return [
         Probe("host to device", "bytes", size, bring),
         Probe("device to host", "bytes", size, send),
-        Probe("both directions", "bytes", 2 * size, _together(bring, send) if on_gpu else both),
+        Probe("both directions", "bytes", 2 * size, partial(_together, streams, (bring, send))),
     ]
 
 
-def _together(*copies: Callable[[], None]) -> Callable[[], None]:
-    """Return a run of the copies at once, a stream for each; the current stream waits for them."""
-    streams = [cuda.Stream() for _ in copies]
-
-    def run() -> None:
-        current = cuda.current_stream()
-        for stream, copy in zip(streams, copies, strict=True):
-            stream.wait_stream(current)
-            with cuda.stream(stream):
-                copy()
-        for stream in streams:
-            current.wait_stream(stream)
-
-    return run
+def _together(streams: Sequence[Any], copies: Sequence[Callable[[], None]]) -> None:
+    """Make the copies at once, a stream for each, and let the current stream wait; without streams one by one."""
+    for stream, copy in zip_longest(streams, copies):
+        if stream is not None:
+            stream.wait_stream(cuda.current_stream())
+        with cuda.stream(stream):
+            copy()
+    for stream in streams:
+        cuda.current_stream().wait_stream(stream)

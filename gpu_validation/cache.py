@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor
 
 from costmodels.models import Model
 from gpu_validation.allocator import Piece
@@ -28,10 +27,6 @@ class Cache:
         self.pool = torch.zeros((blocks, *shape), dtype=dtype, device=device)
         self.host = torch.zeros((host_blocks, *shape), dtype=dtype, pin_memory=device.type == "cuda")
 
-    def layer(self, number: int) -> Tensor:
-        """Return the KV of a layer: [blocks, 2, KV, BS, D]."""
-        return self.pool[:, number]
-
     def randomize(self, seed: int) -> None:
         """Fill the device's pool with seeded normal numbers and the host's with zeros: KV that was never computed."""
         self.pool.normal_(generator=torch.Generator(self.pool.device).manual_seed(seed))
@@ -42,29 +37,20 @@ class Cache:
         self.pool.fill_(float("nan"))
         self.host.fill_(float("nan"))
 
-    def poison(self, blocks: list[int]) -> None:
-        """Make free blocks of the device NaN."""
-        self.pool[blocks] = float("nan")
-
-    def poison_host(self, blocks: list[int]) -> None:
-        """Make free blocks of the host NaN."""
-        self.host[blocks] = float("nan")
-
     def poison_tails(self, tails: Iterable[tuple[int, int]]) -> None:
         """Make the tokens of a block from an offset on NaN."""
         for block, offset in tails:
             self.pool[block, ..., offset:, :] = float("nan")
 
-    def checksums(self, pieces: list[Piece], side: str) -> list[int]:
-        """Return an exact integer for each token of the pieces, in order, from the pool of that side (device, host).
+    def checksums(self, pieces: list[Piece]) -> list[int]:
+        """Return an exact integer for each token of the pieces, in order, from the device's pool.
 
         The bits of the token's keys and values over all layers, as integers weighted by odd numbers of their place,
         summed modulo 2**64: one changed bit always changes it.
         """
-        pool = self.pool if side == "device" else self.host
         sums: list[int] = []
         for piece in pieces:
-            block = pool[piece.device if side == "device" else piece.host, ..., piece.first : piece.last, :]
+            block = self.pool[piece.device, ..., piece.first : piece.last, :]
             bits = block.contiguous().view(_INTEGERS[block.element_size()]).long()
             numbers = bits.movedim(-2, 0).flatten(1)
             weights = 2 * torch.arange(numbers.shape[1], device=numbers.device) + 1

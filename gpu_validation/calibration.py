@@ -1,8 +1,8 @@
 """Calibration: time a grid of batches on the device, and fit a cost model to the medians.
 
-    points = grid(GPU_SIZES, memory, block)
+    points = grid(SIZES["cuda", False], memory, block)
     measured, interrupted = measure(engine, points, repeats)
-    found = fit_measured(measured)
+    found = fit([Observation(one.point.features, one.seconds, one.point.label) for one in measured])
 
 A point is a batch whose requests each process all their pending tokens, so each generates one. Swaps are timed alone
 and beside work; the fit sees them alone, and is tested on those beside work.
@@ -16,26 +16,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from costmodels.fitted import Fit, Observation, fit
-from costmodels.transfers import Transfers
 from gpu_validation.measure import spread
 from kvcore.cost import Features
+
+if TYPE_CHECKING:
+    from gpu_validation.engine import Engine
 
 VISITS = 3
 """How often the grid is gone through."""
 Work = tuple[tuple[int, int], ...]
 """(c, m) for each request: it processes c tokens on top of m."""
-
-
-class Timer(Protocol):
-    """What is asked of an engine."""
-
-    def time_batch(
-        self, work: Sequence[tuple[int, int]], swap_out_tokens: int = 0, swap_in_tokens: int = 0, repeats: int = 7
-    ) -> list[float]:
-        """Return the seconds of each repeat of one batch."""
 
 
 @dataclass(frozen=True)
@@ -96,31 +88,28 @@ class Sizes:
     """(requests, KV) of the decodes that swaps are timed beside."""
 
 
-GPU_SIZES = Sizes(
-    (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256), (128, 512, 1024, 2048, 4096, 8192),
-    (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096), (0, 1024, 6144), ((4, 64), (8, 256), (4, 1024)),
-    (64, 256, 512, 1024, 2048, 2560, 4096, 8192),
-    tuple((n, m, c) for n, m in ((8, 1024), (32, 2048), (64, 2048), (128, 512)) for c in (64, 256, 512, 1024, 2048)),
-    (64, 2048),
-)  # fmt: skip
-QUICK_SIZES = Sizes(
-    (1, 8, 32, 64, 128), (512, 2048, 8192), (32, 128, 256, 512, 2048), (0, 2048), ((4, 256),), (256, 1024, 2048, 4096),
-    ((8, 1024, 256), (64, 2048, 64), (64, 2048, 512)), (64, 2048),
-)  # fmt: skip
-CPU_SIZES = Sizes(
-    (1, 2, 4, 8, 16), (16, 64, 128, 256), (4, 8, 16, 32, 64, 128), (0, 64, 128), ((2, 8), (4, 16), (8, 16)),
-    (64, 256, 1024), ((2, 64, 16), (4, 64, 32), (4, 128, 64), (8, 64, 16), (8, 128, 64)), (8, 64),
-)  # fmt: skip
-QUICK_CPU_SIZES = Sizes(
-    (1, 4, 8), (16, 128), (8, 32, 128), (0, 64), ((4, 16),), (64, 512), ((2, 64, 16), (8, 64, 32)), (8, 64)
-)
-"""Those of the CPU are for the tiny model."""
-
-
 SIZES = {
-    ("cuda", False): GPU_SIZES, ("cuda", True): QUICK_SIZES, ("cpu", False): CPU_SIZES, ("cpu", True): QUICK_CPU_SIZES,
+    ("cuda", False): Sizes(
+        (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256), (128, 512, 1024, 2048, 4096, 8192),
+        (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096), (0, 1024, 6144), ((4, 64), (8, 256), (4, 1024)),
+        (64, 256, 512, 1024, 2048, 2560, 4096, 8192),
+        tuple((*beside, c) for beside in ((8, 1024), (32, 2048), (64, 2048), (128, 512))
+              for c in (64, 256, 512, 1024, 2048)),
+        (64, 2048),
+    ),
+    ("cuda", True): Sizes(
+        (1, 8, 32, 64, 128), (512, 2048, 8192), (32, 128, 256, 512, 2048), (0, 2048), ((4, 256),),
+        (256, 1024, 2048, 4096), ((8, 1024, 256), (64, 2048, 64), (64, 2048, 512)), (64, 2048),
+    ),
+    ("cpu", False): Sizes(
+        (1, 2, 4, 8, 16), (16, 64, 128, 256), (4, 8, 16, 32, 64, 128), (0, 64, 128), ((2, 8), (4, 16), (8, 16)),
+        (64, 256, 1024), ((2, 64, 16), (4, 64, 32), (4, 128, 64), (8, 64, 16), (8, 128, 64)), (8, 64),
+    ),
+    ("cpu", True): Sizes(
+        (1, 4, 8), (16, 128), (8, 32, 128), (0, 64), ((4, 16),), (64, 512), ((2, 64, 16), (8, 64, 32)), (8, 64)
+    ),
 }  # fmt: skip
-"""By the type of the device, and whether it has to be quick."""
+"""By the type of the device, and whether it has to be quick; those of the CPU are for the tiny model."""
 
 
 def grid(sizes: Sizes, memory: int, block: int) -> list[Point]:
@@ -160,31 +149,26 @@ class Measured:
         """Seconds between the two quantiles."""
         return float(self.spread["seconds_p90"] - self.spread["seconds_p10"])
 
-    @property
-    def observation(self) -> Observation:
-        """What a cost model is fitted to."""
-        return Observation(self.point.features, self.seconds, self.point.label)
-
     def row(self, predicted: float, floor: float) -> dict[str, Any]:
         """Return a flat record: what it was, how long it took, what the fit says, and the least it could take.
 
         `error` is (predicted - measured) / measured.
         """
         return {
-            "label": self.point.label, "batch": self.point.name, **_counts(self.point.features), **self.spread,
+            "label": self.point.label, "batch": self.point.name,
+            **{name: getattr(self.point.features, name) for name in COUNTS}, **self.spread,
             "predicted": predicted, "error": predicted / self.seconds - 1, "floor": floor,
             "over_floor": self.seconds / floor,
         }  # fmt: skip
 
 
-def _counts(features: Features) -> dict[str, int]:
-    names = ("tokens", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "swap_out_tokens",
-             "swap_in_tokens")  # fmt: skip
-    return {name: getattr(features, name) for name in names}
+COUNTS = ("tokens", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "swap_out_tokens",
+          "swap_in_tokens")  # fmt: skip
+"""The features that a row holds."""
 
 
 def measure(
-    engine: Timer, points: Sequence[Point], repeats: int, seed: int = 0, time_limit: float = math.inf,
+    engine: Engine, points: Sequence[Point], repeats: int, seed: int = 0, time_limit: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[Measured], bool]:  # fmt: skip
     """Time the points on an engine, until Ctrl-C or SIGTERM: return what was timed, and whether that came.
@@ -208,8 +192,3 @@ def measure(
     except KeyboardInterrupt:
         interrupted = True
     return [Measured(point, tuple(found)) for point, found in zip(points, samples, strict=True) if found], interrupted
-
-
-def fit_measured(measured: Sequence[Measured], transfers: Transfers = "overlapped", seed: int = 0) -> Fit:
-    """Fit a cost model to the medians; `transfers` says whether the engine moves KV beside the work."""
-    return fit([found.observation for found in measured], transfers=transfers, seed=seed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import takewhile
 from typing import Any
 
 from costmodels.models import Model
@@ -18,6 +19,8 @@ from kvcore.cost import Features
 
 SLOWED = 0.03
 """A batch that a swap slows by at most this hides it."""
+LINK = {"out": "device to host", "in": "host to device", "both": "both directions"}
+"""The quantity of `bandwidth` that a swap's rate is measured against, by its direction."""
 
 
 def floor_of(model: Model, rates: Mapping[str, float], size: int = 2) -> Callable[[Features], float]:
@@ -26,25 +29,12 @@ def floor_of(model: Model, rates: Mapping[str, float], size: int = 2) -> Callabl
     `rates` are `bandwidth.peaks` of the device: "read" bytes a second, "matmul" FLOP a second, and the link's two
     directions. `size` is the bytes of a number.
     """
-    narrow = Fraction(2, size)  # the roofline counts 2 bytes a number
-    out, back = (
-        bandwidth_functions(model.kv_bytes(size), Fraction(rates[way]))[k]
-        for k, way in enumerate(("device to host", "host to device"))
-    )
+    reading = Fraction(rates["read"]) * Fraction(2, size)  # the roofline counts 2 bytes a number
+    links = [bandwidth_functions(model.kv_bytes(size), Fraction(rates[LINK[way]])) for way in ("out", "in")]
     functions = (
-        memory_function(model, Fraction(rates["read"]) * narrow), compute_function(model, Fraction(rates["matmul"])),
-        out, back,
+        memory_function(model, reading), compute_function(model, Fraction(rates["matmul"])), links[0][0], links[1][1],
     )  # fmt: skip
     return lambda features: float(longest(functions, features))
-
-
-def hidden(together: float, without: float, alone: float) -> float:
-    """Return the part of a swap that a batch hides: 1 - (with - without) / alone; 1: all of it, 0: none."""
-    return 1 - (together - without) / alone
-
-
-LINK = {"out": "device to host", "in": "host to device", "both": "both directions"}
-"""The quantity of `bandwidth` that a swap's rate is measured against, by its direction."""
 
 
 def swap_rows(
@@ -53,47 +43,36 @@ def swap_rows(
     """Return a row for each swap beside work: alone, with and without it, the rate alone, the hidden part.
 
     `of_link` is the rate over that of one large pinned copy that way; `budget` the tokens that such a copy moves while
-    the batch runs without the swap.
-    `slowed` is how much longer the batch takes with it, as a fraction. `hidden` is None where the swap alone takes less
-    time than the noise of the batch (between the 10 and 90 % quantiles): nothing can be said then.
+    the batch runs without the swap; `slowed` how much longer the batch takes with it, as a fraction. `hidden`, the part
+    1 - (with - without) / alone, is None where the swap alone takes less time than the noise of the batch (between the
+    10 and 90 % quantiles): nothing can be said then.
     """
     runs = {(found.point.work, found.point.swap_out, found.point.swap_in): found for found in measured}
-    rows = []
+    rows, token_bytes = [], model.kv_bytes(size)
     for found in measured:
         point = found.point
         alone, without = runs.get(((), point.swap_out, point.swap_in)), runs.get((point.work, 0, 0))
-        if point.work and (point.swap_out or point.swap_in) and alone is not None and without is not None:
-            rows.append(_swap_row(found, alone, without, model.kv_bytes(size), rates))
+        directions = (point.swap_out > 0) + (point.swap_in > 0)
+        if not point.work or not directions or alone is None or without is None:
+            continue
+        direction = "both" if directions == 2 else "out" if point.swap_out else "in"
+        link, rate = rates[LINK[direction]], token_bytes * (point.swap_out + point.swap_in) / alone.seconds
+        hidden = 1 - (found.seconds - without.seconds) / alone.seconds
+        rows.append({
+            "direction": direction, "tokens": max(point.swap_out, point.swap_in), "beside": Point("", point.work).name,
+            "alone": alone.seconds, "without": without.seconds, "together": found.seconds, "bytes_per_second": rate,
+            "of_link": rate / link, "budget": int(without.seconds * link / (directions * token_bytes)),
+            "hidden": hidden if alone.seconds > max(found.noise, without.noise) else None,
+            "slowed": found.seconds / without.seconds - 1,
+        })  # fmt: skip
     return rows
-
-
-def _swap_row(
-    found: Measured, alone: Measured, without: Measured, token_bytes: int, rates: Mapping[str, float]
-) -> dict[str, Any]:
-    point, resolved = found.point, alone.seconds > max(found.noise, without.noise)
-    direction = _direction(point)
-    link, rate = rates[LINK[direction]], token_bytes * (point.swap_out + point.swap_in) / alone.seconds
-    directions = 2 if direction == "both" else 1
-    return {
-        "direction": direction, "tokens": max(point.swap_out, point.swap_in), "beside": Point("", point.work).name,
-        "alone": alone.seconds, "without": without.seconds, "together": found.seconds, "bytes_per_second": rate,
-        "of_link": rate / link, "budget": int(without.seconds * link / (directions * token_bytes)),
-        "hidden": hidden(found.seconds, without.seconds, alone.seconds) if resolved else None,
-        "slowed": found.seconds / without.seconds - 1,
-    }  # fmt: skip
-
-
-def _direction(point: Point) -> str:
-    return "both" if point.swap_out and point.swap_in else "out" if point.swap_out else "in"
 
 
 def knees(rows: Sequence[Mapping[str, Any]], most: float = SLOWED) -> dict[str, int]:
     """Return by direction the most tokens up to which every swap measured slows its batch by at most `most`."""
     found: dict[str, int] = {}
     for direction in dict.fromkeys(row["direction"] for row in rows):
-        found[direction] = 0
-        for row in sorted((r for r in rows if r["direction"] == direction), key=lambda r: int(r["tokens"])):
-            if row["slowed"] > most:
-                break
-            found[direction] = row["tokens"]
+        ways = sorted((row for row in rows if row["direction"] == direction), key=lambda row: int(row["tokens"]))
+        within = takewhile(lambda row: float(row["slowed"]) <= most, ways)
+        found[direction] = max((int(row["tokens"]) for row in within), default=0)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
+from itertools import accumulate
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gpu_validation.attention_case import CaseData
-from gpu_validation.peers import Run, Unsupported, batched, missing_module
+from gpu_validation.peers import Peer, Run, Unsupported, batched
 
 WORKSPACE = 2**28
 """Bytes of the workspace given to FlashInfer."""
@@ -24,33 +25,34 @@ WANTED = {torch.bfloat16: "BFLOAT16", torch.float16: "HALF"}
 """cuDNN's names of the dtypes that it takes here."""
 
 
-def _missing(module: str, device: torch.device) -> str | None:
-    """Return why a library cannot be used, or None."""
+def _library(name: str, device: torch.device) -> ModuleType:
     if device.type != "cuda":
-        return "runs on a GPU only"
-    return missing_module(module)
+        raise Unsupported("runs on a GPU only")
+    return importlib.import_module(name)
 
 
-class FlashInfer:
+class FlashInfer(Peer):
     """FlashInfer's batch wrappers on our pages. `fa2` serves decode and prefill, `fa3` (Hopper) prefill only."""
-
-    copies = compiles = False
 
     def __init__(self, kernels: str = "fa2") -> None:
         self.kernels = kernels
         self.name = f"flashinfer, {kernels}"
 
-    def missing(self, device: torch.device) -> str | None:
-        """Return why FlashInfer cannot be used, or None."""
-        return _missing("flashinfer", device)
-
     def prepare(self, data: CaseData) -> Run:
         """Plan once; each run reads another layer."""
-        flashinfer = importlib.import_module("flashinfer")
+        flashinfer = _library("flashinfer", data.kv.device)
         workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=data.kv.device)
-        wrapper = self._decode(flashinfer, workspace, data) if data.case.decodes else None
-        if wrapper is None:
-            wrapper = self._prefill(flashinfer, workspace, data)
+        model = data.case.model
+        shape = (model.heads, model.kv_heads, model.head_width, data.case.block)
+        types = {"q_data_type": data.query.dtype, "kv_data_type": data.kv.dtype, "sm_scale": data.scale}
+        if data.case.decodes:
+            if self.kernels != "fa2":
+                raise Unsupported("has no decode kernels of its own")
+            wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
+            wrapper.plan(*_pages(data), *shape, **types)
+        else:
+            wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND", backend=self.kernels)
+            wrapper.plan(data.ints(data.starts), *_pages(data), *shape, causal=True, **types)
 
         def run(layer: int) -> Tensor:
             out: Tensor = wrapper.run(data.query, (data.kv[:, layer, 0], data.kv[:, layer, 1]))
@@ -58,52 +60,64 @@ class FlashInfer:
 
         return run
 
-    def _decode(self, flashinfer: ModuleType, workspace: Tensor, data: CaseData) -> Any:
-        if self.kernels != "fa2":
-            raise Unsupported("has no decode kernels of its own")
-        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
-        wrapper.plan(*_pages(data), *_shape(data), **_types(data))
-        return wrapper
-
-    def _prefill(self, flashinfer: ModuleType, workspace: Tensor, data: CaseData) -> Any:
-        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND", backend=self.kernels)
-        wrapper.plan(data.ints(data.starts), *_pages(data), *_shape(data), causal=True, **_types(data))
-        return wrapper
-
 
 def _pages(data: CaseData) -> tuple[Tensor, Tensor, Tensor]:
     """Return FlashInfer's page table: where each request's pages start, the pages, tokens in each last page."""
-    starts = [0]
-    for table in data.tables:
-        starts.append(starts[-1] + len(table))
+    starts = [0, *accumulate(len(table) for table in data.tables)]
     last = [(length - 1) % data.case.block + 1 for length in data.case.lengths]
     return data.ints(starts), data.ints([page for table in data.tables for page in table]), data.ints(last)
 
 
-def _shape(data: CaseData) -> tuple[int, int, int, int]:
-    """Return H, KV, D and the tokens of a page."""
-    model = data.case.model
-    return model.heads, model.kv_heads, model.head_width, data.case.block
-
-
-def _types(data: CaseData) -> dict[str, Any]:
-    return {"q_data_type": data.query.dtype, "kv_data_type": data.kv.dtype, "sm_scale": data.scale}
-
-
-class CuDNN:
+class CuDNN(Peer):
     """cuDNN's fused attention (`sdpa`) with its page tables, on our pages; requests must be alike."""
 
-    name, copies, compiles = "cudnn, paged", False, False
-
-    def missing(self, device: torch.device) -> str | None:
-        """Return why the front end of cuDNN cannot be used, or None."""
-        return _missing("cudnn", device)
+    name = "cudnn, paged"
 
     def prepare(self, data: CaseData) -> Run:
-        """Build the graph for the case once; each run gives it the pointers of another layer."""
+        """Build the graph for the case once; each run gives it the pointers of another layer.
+
+        q and out are [requests, H, c, D] views of rows next to each other.
+        """
         if data.kv.dtype not in WANTED:
             raise Unsupported("takes bf16 and fp16 only")
-        return _CuDNNGraph(importlib.import_module("cudnn"), data)
+        cudnn, device = _library("cudnn", data.kv.device), data.kv.device
+        (c, m), requests, query = data.case.work[0], len(data.case.work), batched(data)
+        handle, wide = _handle(cudnn), cudnn.data_type.FLOAT
+        dtype = getattr(cudnn.data_type, WANTED[data.kv.dtype])
+        graph = cudnn.pygraph(io_data_type=dtype, intermediate_data_type=wide, compute_data_type=wide, handle=handle)
+        buffers = {
+            "q": query,
+            "lengths_q": data.ints([c] * requests).view(-1, 1, 1, 1),
+            "lengths_kv": data.ints([c + m] * requests).view(-1, 1, 1, 1),
+            "table_k": data.ints(data.tables)[:, None, :, None].contiguous(),
+            "table_v": data.ints(data.tables)[:, None, :, None].contiguous(),
+        }
+        tensors = {
+            name: graph.tensor(
+                name=name, dim=list(x.shape), stride=list(x.stride()),
+                data_type=dtype if x.is_floating_point() else cudnn.data_type.INT32,
+            )
+            for name, x in {**buffers, "k": data.kv[:, 0, 0], "v": data.kv[:, 0, 1]}.items()
+        }  # fmt: skip
+        causal = {"diagonal_alignment": cudnn.diagonal_alignment.BOTTOM_RIGHT, "diagonal_band_right_bound": 0}
+        result, _ = graph.sdpa(
+            name="sdpa", q=tensors["q"], k=tensors["k"], v=tensors["v"], generate_stats=False,
+            attn_scale=data.scale, use_padding_mask=True, **(causal if c > 1 else {}),
+            seq_len_q=tensors["lengths_q"], seq_len_kv=tensors["lengths_kv"],
+            paged_attention_k_table=tensors["table_k"], paged_attention_v_table=tensors["table_v"],
+            paged_attention_max_seq_len_kv=c + m,
+        )  # fmt: skip
+        result.set_output(True).set_dim(list(query.shape)).set_stride(list(query.stride())).set_data_type(dtype)
+        graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        workspace = torch.empty(max(graph.get_workspace_size(), 1), dtype=torch.uint8, device=device)
+        out = torch.empty_like(data.query)
+
+        def run(layer: int) -> Tensor:
+            given = {**buffers, "k": data.kv[:, layer, 0], "v": data.kv[:, layer, 1]}
+            graph.execute({**{tensors[name]: x for name, x in given.items()}, result: out}, workspace, handle=handle)
+            return out
+
+        return run
 
 
 @cache
@@ -112,51 +126,3 @@ def _handle(cudnn: ModuleType) -> Any:
     handle = cudnn.create_handle()
     cudnn.set_stream(handle, torch.cuda.current_stream().cuda_stream)
     return handle
-
-
-class _CuDNNGraph:
-    """The graph of a uniform case: q and out are [requests, H, c, D] views of rows next to each other."""
-
-    def __init__(self, cudnn: ModuleType, data: CaseData) -> None:
-        (c, m), requests = data.case.work[0], len(data.case.work)
-        self.data, self.out = data, torch.empty_like(data.query)
-        self.handle = _handle(cudnn)
-        wide = cudnn.data_type.FLOAT
-        dtype = getattr(cudnn.data_type, WANTED[data.kv.dtype])
-        graph = cudnn.pygraph(
-            io_data_type=dtype, intermediate_data_type=wide, compute_data_type=wide, handle=self.handle
-        )
-        self.buffers = {
-            "q": batched(data),
-            "lengths_q": data.ints([c] * requests).view(-1, 1, 1, 1),
-            "lengths_kv": data.ints([c + m] * requests).view(-1, 1, 1, 1),
-            "table_k": data.ints(data.tables)[:, None, :, None].contiguous(),
-            "table_v": data.ints(data.tables)[:, None, :, None].contiguous(),
-        }
-        given = self.buffers | {"k": data.kv[:, 0, 0], "v": data.kv[:, 0, 1]}
-        self.tensors = {
-            name: graph.tensor(
-                name=name, dim=list(x.shape), stride=list(x.stride()),
-                data_type=dtype if x.is_floating_point() else cudnn.data_type.INT32,
-            )
-            for name, x in given.items()
-        }  # fmt: skip
-        causal = {"diagonal_alignment": cudnn.diagonal_alignment.BOTTOM_RIGHT, "diagonal_band_right_bound": 0}
-        self.result, _ = graph.sdpa(
-            name="sdpa", q=self.tensors["q"], k=self.tensors["k"], v=self.tensors["v"], generate_stats=False,
-            attn_scale=data.scale, use_padding_mask=True, **(causal if c > 1 else {}),
-            seq_len_q=self.tensors["lengths_q"], seq_len_kv=self.tensors["lengths_kv"],
-            paged_attention_k_table=self.tensors["table_k"], paged_attention_v_table=self.tensors["table_v"],
-            paged_attention_max_seq_len_kv=c + m,
-        )  # fmt: skip
-        shape = self.buffers["q"]
-        self.result.set_output(True).set_dim(list(shape.shape)).set_stride(list(shape.stride())).set_data_type(dtype)
-        graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        self.graph = graph
-        self.workspace = torch.empty(max(graph.get_workspace_size(), 1), dtype=torch.uint8, device=data.kv.device)
-
-    def __call__(self, layer: int) -> Tensor:
-        layers = {"k": self.data.kv[:, layer, 0], "v": self.data.kv[:, layer, 1]}
-        pointers = {self.tensors[name]: x for name, x in (self.buffers | layers).items()}
-        self.graph.execute({**pointers, self.result: self.out}, self.workspace, handle=self.handle)
-        return self.out

@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from gpu_validation import replay
-
+T = TypeVar("T")
+Mark = Any
+"""What a clock notes: a CUDA event on the current stream, or seconds of the host's clock."""
 cuda: Any = torch.cuda
 """Its events and streams have no types."""
 WARMUP, REPEATS = 3, 7
@@ -35,15 +36,38 @@ CLOCKS = {
 """What is asked of nvidia-smi, by the key in a record."""
 
 
+class DeviceClock:
+    """Marks in time: events on a GPU, read after everything has run; on a CPU the host's clock."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_gpu = device.type == "cuda"
+
+    def mark(self) -> Mark:
+        """Note that everything before this, on the current stream, is done."""
+        if not self.on_gpu:
+            return time.perf_counter()
+        event = cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, start: Mark, end: Mark) -> float:
+        """Return the seconds between two marks; only when both have happened."""
+        return float(start.elapsed_time(end) / 1000 if self.on_gpu else end - start)
+
+    def synchronize(self) -> None:
+        """Wait for all that is under way on the device."""
+        if self.on_gpu:
+            cuda.synchronize()
+
+
 def sample(run: Callable[[], object], device: torch.device) -> float:
     """Return the seconds of one run."""
-    return _on_gpu(run) if device.type == "cuda" else _on_cpu(run)
-
-
-def _on_cpu(run: Callable[[], object]) -> float:
-    started = time.perf_counter()
+    if device.type == "cuda":
+        return _on_gpu(run)
+    clock = DeviceClock(device)
+    start = clock.mark()
     run()
-    return time.perf_counter() - started
+    return clock.seconds(start, clock.mark())
 
 
 def _on_gpu(run: Callable[[], object]) -> float:
@@ -66,28 +90,31 @@ def _on_gpu(run: Callable[[], object]) -> float:
         hold *= 4
 
 
+def in_turns(executions: Mapping[str, Callable[[], T]], repeats: int, warmup: int) -> dict[str, list[T]]:
+    """Run each `repeats` times after `warmup` rounds, in the order A B C, C B A, ..; return what each gave."""
+    taken: dict[str, list[T]] = {name: [] for name in executions}
+    for k in range(warmup + repeats):
+        for name in executions if k % 2 == 0 else reversed(list(executions)):
+            given = executions[name]()
+            if k >= warmup:
+                taken[name].append(given)
+    return taken
+
+
 def interleaved(
     runs: Mapping[str, Callable[[], object]], device: torch.device, repeats: int = REPEATS, warmup: int = WARMUP
 ) -> dict[str, list[float]]:
-    """Return samples of each run, taken in turn: A B B A, every second round the other way round."""
-    timed = {name: partial(_sample_list, run, device) for name, run in runs.items()}
-    taken = replay.interleaved(timed, repeats, warmup, lambda rounds: None)
-    return {name: seconds[:, 0].tolist() for name, seconds in taken.items()}
-
-
-def _sample_list(run: Callable[[], object], device: torch.device) -> list[float]:
-    return [sample(run, device)]
+    """Return samples of each run, in seconds, taken in turns."""
+    return in_turns({name: partial(sample, run, device) for name, run in runs.items()}, repeats, warmup)
 
 
 def spread(samples: Sequence[float]) -> dict[str, Any]:
     """Return the median and the 10 and 90 % quantiles of two or more samples, in seconds, and their number."""
     tenths = statistics.quantiles(samples, n=10, method="inclusive")
+    median = statistics.median(samples)
     return {
-        "seconds_median": statistics.median(samples),
-        "seconds_p10": tenths[0],
-        "seconds_p90": tenths[-1],
-        "repeats": len(samples),
-    }
+        "seconds_median": median, "seconds_p10": tenths[0], "seconds_p90": tenths[-1], "repeats": len(samples)
+    }  # fmt: skip
 
 
 def facts(device: torch.device, date: str) -> dict[str, Any]:

@@ -82,8 +82,7 @@ class Decoder:
 
     def reach(self, positions: int) -> None:
         """Make the table of angles reach so many positions."""
-        if positions > len(self.angles):
-            self.angles = rotary_angles(positions, self.model.head_width, self.backend.device)
+        self.angles = rotary_angles(positions, self.model.head_width, self.backend.device)
 
     def forward(self, inputs: Inputs, cache: Cache) -> Tensor:
         """Run the rows, store their KV, and return the logits [sampled, vocabulary], fp32 (fp64 for an fp64 model)."""
@@ -91,7 +90,7 @@ class Decoder:
         x = self.embedding[inputs.tokens]
         for number, layer in enumerate(self.layers):
             x, residual = backend.rms_norm(x, layer.attention_norm, EPSILON, residual)
-            x = self._attention(x, layer, inputs, cache.layer(number))
+            x = self._attention(x, layer, inputs, cache.pool[:, number])
             x, residual = backend.rms_norm(x, layer.hidden_norm, EPSILON, residual)
             x = backend.linear(backend.silu_mul(backend.linear(x, layer.gate_up)), layer.down)
         if inputs.sampled is not None:
@@ -121,9 +120,7 @@ class Decoder:
 
 def parameters(model: Model) -> int:
     """Return the number of weights of the decoder, norms left out."""
-    heads = model.heads + 2 * model.kv_heads
-    layer = model.width * (heads + model.heads) * model.head_width + 3 * model.width * model.hidden
-    return model.layers * layer + (1 if model.tied else 2) * model.vocabulary * model.width
+    return model.layer_matrices + (1 if model.tied else 2) * model.head_matrix
 
 
 def rotary_angles(positions: int, head_width: int, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Three ways to copy blocks between the pools, behind one interface: `move(cache, pieces, out)` on the current stream.
+"""Two ways to copy blocks between the pools, behind one interface: `move(cache, pieces, out)` on the current stream.
 
 Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head, whose tokens lie
 together.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from functools import cache as once
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,39 +19,27 @@ from gpu_validation.cache import Cache
 Mover = Callable[[Cache, list[Piece], bool], None]
 
 
-class BlockRun(NamedTuple):
-    """`blocks` whole blocks from `device` and from `host` on."""
-
-    device: int
-    host: int
-    blocks: int
-
-
-def runs(pieces: list[Piece]) -> list[BlockRun]:
-    """Return the whole blocks among the pieces as few runs, neighbours on both sides together."""
-    found: list[BlockRun] = []
+def runs(pieces: list[Piece]) -> list[tuple[int, int, int]]:
+    """Return the whole blocks among the pieces as few runs: (first on the device, first on the host, blocks)."""
+    found: list[tuple[int, int, int]] = []
     for device, host in sorted((piece.device, piece.host) for piece in pieces if piece.whole):
-        if found and (device, host) == (found[-1].device + found[-1].blocks, found[-1].host + found[-1].blocks):
-            found[-1] = found[-1]._replace(blocks=found[-1].blocks + 1)
+        first, there, blocks = found[-1] if found else (-1, -1, 0)
+        if found and (device, host) == (first + blocks, there + blocks):
+            found[-1] = (first, there, blocks + 1)
         else:
-            found.append(BlockRun(device, host, 1))
+            found.append((device, host, 1))
     return found
 
 
 def copies(cache: Cache, pieces: list[Piece]) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (device side, host side) of every copy, contiguous tensors of one shape."""
-    for run in runs(pieces):
-        yield cache.pool[run.device : run.device + run.blocks], cache.host[run.host : run.host + run.blocks]
-    yield from partial_copies(cache, pieces)
-
-
-def partial_copies(cache: Cache, pieces: list[Piece]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the copies of parts of blocks."""
+    for device, host, blocks in runs(pieces):
+        yield cache.pool[device : device + blocks], cache.host[host : host + blocks]
     for piece in pieces:
         if not piece.whole:
             tokens = slice(piece.first, piece.last)
-            device, host = cache.pool[piece.device].flatten(0, 2), cache.host[piece.host].flatten(0, 2)
-            yield from zip(device[:, tokens].unbind(), host[:, tokens].unbind(), strict=True)
+            sides = (cache.pool[piece.device].flatten(0, 2), cache.host[piece.host].flatten(0, 2))
+            yield from zip(*(side[:, tokens].unbind() for side in sides), strict=True)
 
 
 def by_run(cache: Cache, pieces: list[Piece], out: bool) -> None:
@@ -60,33 +47,6 @@ def by_run(cache: Cache, pieces: list[Piece], out: bool) -> None:
     for device, host in copies(cache, pieces):
         source, target = (device, host) if out else (host, device)
         target.copy_(source, non_blocking=True)
-
-
-def by_staging(cache: Cache, pieces: list[Piece], out: bool) -> None:
-    """Whole blocks through a buffer on the device, gathered or scattered there; one copy for a run on the host."""
-    whole = sorted((piece.host, piece.device) for piece in pieces if piece.whole)
-    if whole:
-        blocks = torch.tensor([device for _, device in whole])
-        if cache.pool.is_cuda:
-            blocks = blocks.pin_memory().to(cache.pool.device, non_blocking=True)
-        staging = cache.pool.index_select(0, blocks) if out else cache.pool.new_empty(len(whole), *cache.pool.shape[1:])
-        by_run_of_staging(cache, staging, [host for host, _ in whole], out)
-        if not out:
-            cache.pool.index_copy_(0, blocks, staging)
-    for device, host in partial_copies(cache, pieces):
-        source, target = (device, host) if out else (host, device)
-        target.copy_(source, non_blocking=True)
-
-
-def by_run_of_staging(cache: Cache, staging: Tensor, hosts: list[int], out: bool) -> None:
-    """Copy the staging buffer, block k of which belongs to host block hosts[k] (ascending), in few copies."""
-    start = 0
-    for k in range(1, len(hosts) + 1):
-        if k == len(hosts) or hosts[k] != hosts[k - 1] + 1:
-            host, device = cache.host[hosts[start] : hosts[start] + k - start], staging[start:k]
-            source, target = (device, host) if out else (host, device)
-            target.copy_(source, non_blocking=True)
-            start = k
 
 
 class _Attributes(ctypes.Structure):
@@ -136,7 +96,5 @@ def by_batch(cache: Cache, pieces: list[Piece], out: bool) -> None:
 
 def movers(device: torch.device) -> dict[str, Mover]:
     """Return the movers that this device can try, by name."""
-    found: dict[str, Mover] = {"runs": by_run, "staging": by_staging}
-    if device.type == "cuda" and _batch_copy() is not None:
-        found["batch"] = by_batch
-    return found
+    batch = device.type == "cuda" and _batch_copy() is not None
+    return {"runs": by_run, "batch": by_batch} if batch else {"runs": by_run}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,50 +29,44 @@ class Unsupported(RuntimeError):
     """A peer cannot do a case, or is not here: one line."""
 
 
-class Peer(Protocol):
+class Peer:
     """A kernel that is compared."""
 
     name: str
-    copies: bool
+    copies = False
     """Whether it needs the KV in a layout of its own, beside ours."""
-    compiles: bool
+    compiles = False
     """Whether it is compiled anew for each case, which takes many seconds."""
 
-    def missing(self, device: torch.device) -> str | None:
-        """Return why it cannot run on this device at all, or None."""
-
     def prepare(self, data: CaseData) -> Run:
-        """Return what runs a layer of the case; raise Unsupported for a case that it cannot do."""
+        """Return what runs a layer of the case.
+
+        Raises:
+            Unsupported: it cannot do such a case, or does not run on such a device.
+            Exception: whatever a library raises that is not installed, or broken.
+        """
+        raise NotImplementedError
 
 
-class Ours:
+class Ours(Peer):
     """The kernels of a backend, reading the paged cache; a backend serves one shape, so each case makes its own."""
-
-    copies = compiles = False
 
     def __init__(self, make: Callable[[], Backend], name: str) -> None:
         self.make = make
         self.name = name
 
-    def missing(self, device: torch.device) -> str | None:
-        """Return None: the backend is there."""
-        return None
-
     def prepare(self, data: CaseData) -> Run:
         """Put the layout on the device once."""
-        backend = self.make()
+        backend, model = self.make(), data.case.model
+        backend.prepare(model.heads, model.kv_heads, model.head_width, data.kv.dtype)
         layout = backend.layout(data.starts, data.case.lengths, data.tables)
         return lambda layer: backend.attention(data.query, data.kv[:, layer], layout, data.scale)
 
 
-class Dense:
+class Dense(Peer):
     """Torch's scaled_dot_product_attention on a dense copy of the KV: no pages, so a bound for paged kernels."""
 
-    name, copies, compiles = "torch sdpa, dense", True, False
-
-    def missing(self, device: torch.device) -> str | None:
-        """Return None: it is part of torch."""
-        return None
+    name, copies = "torch sdpa, dense", True
 
     def prepare(self, data: CaseData) -> Run:
         """Gather the KV of every layer; requests must be alike."""
@@ -90,7 +84,7 @@ class Dense:
         return run
 
 
-class Flex:
+class Flex(Peer):
     """Torch's flex_attention with its PagedAttention, compiled on a GPU; pages of 128 tokens there, ours on a CPU.
 
     The block mask is converted to pages once, not timed, as an engine would do it once for all layers.
@@ -98,10 +92,6 @@ class Flex:
 
     name, copies, compiles = "torch flex, paged", True, True
     GPU_PAGE = 128
-
-    def missing(self, device: torch.device) -> str | None:
-        """Return why torch has no PagedAttention here, or None."""
-        return missing_module(PAGED_ATTENTION)
 
     def prepare(self, data: CaseData) -> Run:
         """Copy the KV into pages, and convert the block mask."""
@@ -158,15 +148,6 @@ def batched(data: CaseData) -> Tensor:
 def _rows(out: Tensor) -> Tensor:
     """Return [requests, H, c, D] as [rows, H, D], a view."""
     return out.transpose(1, 2).flatten(0, 1)
-
-
-def missing_module(name: str) -> str | None:
-    """Return why a module cannot be imported, or None."""
-    try:
-        importlib.import_module(name)
-    except Exception as error:  # a library that is installed but broken may raise anything
-        return one_line(error)
-    return None
 
 
 def one_line(error: BaseException) -> str:

@@ -49,15 +49,10 @@ class Transfer:
     after_out: int
     after_in: int
 
-    @property
-    def tokens(self) -> int:
-        """Tokens moved."""
-        return sum(piece.last - piece.first for piece in self.pieces)
-
 
 @dataclass
 class BatchPlan:
-    """One batch: what moves, what works, which transfers the work waits for, and the memory that the referee counts."""
+    """One batch: what moves, what works, and which transfers the work waits for."""
 
     work: tuple[Work, ...]
     out: Transfer | None = None
@@ -70,15 +65,6 @@ class BatchPlan:
     """Host blocks freed since the batch before, up to the drops of this one."""
     tails: list[tuple[int, int]] = field(default_factory=list)
     """After the moves: (device block, first token of it that is not held), of the requests that moved."""
-    device: int = 0
-    """Tokens of occupied device blocks during the batch."""
-    host: int = 0
-    """Tokens on the host after the moves."""
-
-    @property
-    def decodes(self) -> bool:
-        """Whether every request processes one token and generates one, so that a captured graph can run it."""
-        return bool(self.work) and all(work.tokens == 1 and work.samples for work in self.work)
 
     def starts(self) -> list[int]:
         """Return the first row of each request, and the number of rows."""
@@ -86,15 +72,18 @@ class BatchPlan:
 
     def positions(self) -> Integers:
         """Return the position of each row in its request."""
-        return _joined([np.arange(work.resident, work.resident + work.tokens) for work in self.work])
+        return _joined([span for _, span in self._spans()])
 
     def slots(self, block: int) -> Integers:
         """Return where the KV of each row goes: device block * block + offset."""
-        return _joined([_slots(work, block) for work in self.work])
+        return _joined([np.array(work.table)[span // block] * block + span % block for work, span in self._spans()])
 
     def places(self, width: int) -> Integers:
         """Return where the token of each row stands in the flat history (see `Plan.history`)."""
-        return _joined([1 + w.request * width + np.arange(w.resident, w.resident + w.tokens) for w in self.work])
+        return _joined([1 + work.request * width + span for work, span in self._spans()])
+
+    def _spans(self) -> list[tuple[Work, Integers]]:
+        return [(work, np.arange(work.resident, work.resident + work.tokens)) for work in self.work]
 
     def sampled(self) -> Integers:
         """Return the rows that generate a token."""
@@ -173,14 +162,12 @@ def synthetic_plan(
         allocator.grow(i, tokens)
     allocator.swap_out(n + 1, swap_in_tokens)
     order = _Order()
-    batch = BatchPlan(work=())
-    out = allocator.swap_out(n, swap_out_tokens)
-    back = allocator.swap_in(n + 1, swap_in_tokens)
-    batch.out, batch.back = order.out(out), order.back(back)
+    out = order.transfer("out", allocator.swap_out(n, swap_out_tokens))
+    back = order.transfer("in", allocator.swap_in(n + 1, swap_in_tokens))
     for i, (tokens, _) in enumerate(work):
         allocator.grow(i, tokens)
-    batch.work = tuple(Work(i, m, c, allocator.table(i), True) for i, (c, m) in enumerate(work))
-    batch.device, batch.host = allocator.device.held * block, allocator.host_tokens
+    works = tuple(Work(i, m, c, allocator.table(i), True) for i, (c, m) in enumerate(work))
+    batch = BatchPlan(works, out, back)
     width = max((c + m for c, m in work), default=0) + 1
     ids = tuple(f"S{i}" for i in range(n + 2))
     given = [[(0, width)]] * len(ids)
@@ -195,15 +182,8 @@ class _Order:
         self.device: dict[str, dict[int, int]] = {"out": {}, "in": {}}  # the last transfer that touched a device block
         self.host: dict[str, dict[int, int]] = {"out": {}, "in": {}}
 
-    def out(self, pieces: list[Piece]) -> Transfer | None:
-        """Number a transfer out, which waits for those before it that touched its blocks."""
-        return self._transfer("out", pieces)
-
-    def back(self, pieces: list[Piece]) -> Transfer | None:
-        """Number a transfer in."""
-        return self._transfer("in", pieces)
-
-    def _transfer(self, direction: str, pieces: list[Piece]) -> Transfer | None:
+    def transfer(self, direction: str, pieces: list[Piece]) -> Transfer | None:
+        """Number a transfer in a direction, which waits for those before it that touched its blocks."""
         if not pieces:
             return None
         after = {
@@ -249,14 +229,14 @@ class _Planner:
             self.allocator.drop(i, tokens)
         freed_host = self.allocator.host.collect()
         pieces = [piece for i, tokens in self.index(batch.swap_out) for piece in self.allocator.swap_out(i, tokens)]
-        out = self.order.out(pieces)
+        out = self.order.transfer("out", pieces)
         freed = self.allocator.device.collect()
         pieces = [piece for i, tokens in self.index(batch.swap_in) for piece in self.allocator.swap_in(i, tokens)]
-        back = self.order.back(pieces)
+        back = self.order.transfer("in", pieces)
         tails = [tail for i in sorted({i for i, _ in moved}) for tail in self.allocator.tail(i)]
         work = tuple(self.work(i, tokens, self.steps[j][i]) for i, tokens in self.index(batch.work))
         after_out, after_in = self.order.work(work)
-        plan = BatchPlan(work, out, back, after_out, after_in, freed, freed_host, tails, traced.device, traced.host)
+        plan = BatchPlan(work, out, back, after_out, after_in, freed, freed_host, tails)
         self.compare(j, traced.device, traced.host)
         for work_done in work:
             if self.last[work_done.request] == j:
@@ -293,11 +273,6 @@ def _given(request: Request) -> list[tuple[int, int]]:
         first = request.context_at_call(k) + 1
         ranges.append((first, first + call.returns))
     return ranges
-
-
-def _slots(work: Work, block: int) -> Integers:
-    positions = np.arange(work.resident, work.resident + work.tokens)
-    return np.array(work.table)[positions // block] * block + positions % block
 
 
 def _joined(parts: list[Integers]) -> Integers:

@@ -27,7 +27,10 @@ SEEDS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Step:
-    """A step: its name, what Python is called with, the seconds that it may take, and the steps that it builds on."""
+    """A step: its name, what Python is called with, its limit in seconds on a GPU, and the steps that it builds on.
+
+    A dry run has no limits: how long a CPU takes says nothing.
+    """
 
     name: str
     arguments: tuple[str, ...]
@@ -36,15 +39,18 @@ class Step:
 
 
 def steps(device: str, folder: Path) -> list[Step]:
-    """Return the steps in order; together they may take 20 minutes."""
+    """Return the steps in order; together they may take 20 minutes on a GPU."""
     dry = device == "cpu"
-    on = ("--device", device, *(("--quick",) if dry else ()))
-    calibrated = ("--time-limit", "110", "--out", cost(folder))
+
+    def limited(seconds: int) -> tuple[str, ...]:
+        return ("--device", device, *(("--quick",) if dry else ("--time-limit", str(seconds))))
+
     best = "optimum@infercept-ve:k=3"  # proved among schedules with whole prefills
+    measure = (*CLI, "calibrate", *limited(110), "--out", cost(folder), *shown(folder, "calibration"))
     return [
         Step("truth", ("-m", "gpu_validation.check", "--device", device, "--json", str(folder / "truth.json")), 90),
-        Step("kernels", (*CLI, "kernels", *on, "--time-limit", "200", *shown(folder, "kernels")), 240),
-        Step("calibration", (*CLI, "calibrate", *on, *calibrated, *shown(folder, "calibration")), 150),
+        Step("kernels", (*CLI, "kernels", *limited(200), *shown(folder, "kernels")), 240),
+        Step("calibration", measure, 150),
         replay(device, folder, "slice", "infercept-ve:k=3,chunked=1", *SLICE, best),
         *(step for seed in SEEDS[: 1 if dry else None] for step in mixture(device, folder, seed)),
     ]
@@ -80,26 +86,20 @@ def mixture(device: str, folder: Path, seed: int) -> list[Step]:
     ]
 
 
-def run(step: Step, folder: Path) -> dict[str, object]:
-    """Run a step; return how it ended, in a row of `steps.json`."""
-    started = time.monotonic()
-    command = [sys.executable, *step.arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=step.seconds)
-        said, code = done.stdout + done.stderr, done.returncode
-    except subprocess.TimeoutExpired as stopped:
-        said, code = f"{_text(stopped.stdout)}{_text(stopped.stderr)}stopped after {step.seconds} s", 124
-    write_text(folder / f"{step.name}.log", said)
-    last = said.strip().splitlines()[-1] if said.strip() else ""
+def run(step: Step, folder: Path, limit: int | None) -> dict[str, object]:
+    """Run a step, what it says in a log as it says it; return how it ended, in a row of `steps.json`."""
+    started, log = time.monotonic(), folder / f"{step.name}.log"
+    with log.open("w", encoding="utf-8") as said:
+        try:
+            code = subprocess.run([sys.executable, *step.arguments], stdout=said, stderr=said, timeout=limit).returncode
+        except subprocess.TimeoutExpired:
+            code, _ = 124, said.write(f"stopped after {limit} s")
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     row: dict[str, object] = {
         "step": step.name, "ok": code == 0, "exit_code": code, "seconds": round(time.monotonic() - started, 1),
         "command": " ".join(["python", *step.arguments]),
     }  # fmt: skip
-    return row if code == 0 else row | {"error": last[:300]}
-
-
-def _text(said: bytes | str | None) -> str:
-    return said.decode(errors="replace") if isinstance(said, bytes) else said or ""
+    return row if code == 0 else row | {"error": lines[-1][:300] if lines else ""}
 
 
 def record(device: str, folder: Path, only: list[str] | None = None) -> list[dict[str, object]]:
@@ -113,7 +113,7 @@ def record(device: str, folder: Path, only: list[str] | None = None) -> list[dic
         if missing:
             rows.append({"step": step.name, "ok": False, "error": f"{missing[0]} failed"})
         else:
-            rows.append(run(step, folder))
+            rows.append(run(step, folder, step.seconds if device == "cuda" else None))
         print(f"{step.name}: {'done' if rows[-1]['ok'] else rows[-1]['error']}", flush=True)
         facts = {"device": device, "date": datetime.now(UTC).strftime("%Y-%m-%d"), "steps": rows}
         write_text(folder / "steps.json", json.dumps(facts, indent=1))
@@ -122,7 +122,7 @@ def record(device: str, folder: Path, only: list[str] | None = None) -> list[dic
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, write the records and the table of targets; return 0 if every step ended well."""
-    from gpu_validation.targets import write_table
+    from gpu_validation.targets import table
 
     parser = argparse.ArgumentParser(prog="python -m gpu_validation.record", description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"there is no step {unknown[0]!r}; there are {', '.join(names)}")
     rows = record(given.device, folder, given.steps)
-    write_table(folder)
+    write_text(folder / "README.md", table(folder))
     return 0 if all(row["ok"] for row in rows) else 1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu_validation.measure import in_turns
 from gpu_validation.plan import make_plan
-from gpu_validation.retime import planned_seconds, retimed
+from gpu_validation.retime import retimed
 from kvcore.cost import Cost
 from kvcore.metrics import objective_value
 from kvcore.trace import Trace
@@ -22,24 +23,6 @@ if TYPE_CHECKING:
     from gpu_validation.engine import Engine, ReplayResult
 
 Floats = NDArray[np.float64]
-
-
-def interleaved(
-    executions: Mapping[str, Callable[[], Sequence[float]]], repeats: int, warm_up: int, tell: Callable[[int], None]
-) -> dict[str, Floats]:
-    """Run each execution `repeats` times after `warm_up` rounds, in the order A B C, C B A, ..; return the seconds.
-
-    Each execution returns the seconds of its batches; the arrays are [repeats, batches]. `tell` hears of each round.
-    """
-    taken: dict[str, list[Sequence[float]]] = {name: [] for name in executions}
-    for k in range(warm_up + repeats):
-        names = list(executions)
-        for name in names if k % 2 == 0 else reversed(names):
-            seconds = executions[name]()
-            if k >= warm_up:
-                taken[name].append(seconds)
-        tell(k + 1)
-    return {name: np.array(rounds, dtype=np.float64) for name, rounds in taken.items()}
 
 
 @dataclass(frozen=True)
@@ -59,28 +42,18 @@ class Replayed:
         return np.median(self.rounds, axis=0)
 
     @cached_property
-    def as_predicted(self) -> Trace:
-        """The schedule on the clock of the prediction."""
-        return retimed(self.trace, self.predicted)
-
-    @cached_property
-    def as_measured(self) -> Trace:
-        """The schedule on the measured clock."""
-        return retimed(self.trace, self.measured.tolist())
+    def clocks(self) -> tuple[Trace, Trace]:
+        """The schedule on the clock of the prediction, and on the measured one."""
+        return retimed(self.trace, self.predicted), retimed(self.trace, self.measured.tolist())
 
     @cached_property
     def errors(self) -> Floats:
         """(predicted - measured) / measured of each batch."""
         return np.array([float(p) for p in self.predicted]) / self.measured - 1
 
-    @cached_property
-    def late_reads(self) -> int:
-        """How many batches read KV that they swap in themselves: their work waits for it, whatever the cost says."""
-        return sum(bool(batch.swap_in.keys() & batch.work.keys()) for batch in self.trace.expanded().batches)
-
     def values(self, objective: str) -> tuple[float, float]:
         """Return an objective as predicted and as measured, in seconds."""
-        predicted, measured = (objective_value(t, objective) for t in (self.as_predicted, self.as_measured))
+        predicted, measured = (objective_value(trace, objective) for trace in self.clocks)
         return float(predicted) / 1e9, float(measured) / 1e9
 
     def error(self, objective: str) -> float:
@@ -90,49 +63,31 @@ class Replayed:
 
     def row(self, objective: str) -> dict[str, Any]:
         """Return all that is reported about it, JSON-ready; times in seconds."""
-        worst = int(np.argmax(np.abs(self.errors)))
-        totals = self.rounds.sum(axis=1)
+        worst, sizes, totals = int(np.argmax(np.abs(self.errors))), np.abs(self.errors), self.rounds.sum(axis=1)
         predicted, measured = self.values(objective)
+        late = sum(bool(batch.swap_in.keys() & batch.work.keys()) for batch in self.trace.expanded().batches)
         return {
-            "schedule": self.name,
-            "batches": len(self.measured),
-            "batches_that_read_what_they_swap_in": self.late_reads,
-            "repeats": len(self.rounds),
-            "predicted": predicted,
-            "measured": measured,
-            "error": predicted / measured - 1,
-            "makespan_error": self.error("makespan"),
+            "schedule": self.name, "batches": len(self.measured), "batches_that_read_what_they_swap_in": late,
+            "repeats": len(self.rounds), "predicted": predicted, "measured": measured,
+            "error": predicted / measured - 1, "makespan_error": self.error("makespan"),
             "batch_seconds": {
-                "predicted": float(sum(self.predicted)),
-                "measured": float(self.measured.sum()),
-                "p10": float(np.quantile(totals, 0.1)),
-                "p90": float(np.quantile(totals, 0.9)),
+                "predicted": float(sum(self.predicted)), "measured": float(self.measured.sum()),
+                "p10": float(np.quantile(totals, 0.1)), "p90": float(np.quantile(totals, 0.9)),
             },
-            "mape": float(np.abs(self.errors).mean()),
-            "p95": float(np.quantile(np.abs(self.errors), 0.95)),
-            "bias": float(self.errors.mean()),
+            "mape": float(sizes.mean()), "p95": float(np.quantile(sizes, 0.95)), "bias": float(self.errors.mean()),
             "worst": {
-                "batch": worst,
-                "predicted": float(self.predicted[worst]),
-                "measured": float(self.measured[worst]),
+                "batch": worst, "predicted": float(self.predicted[worst]), "measured": float(self.measured[worst]),
                 "error": float(self.errors[worst]),
             },
-        }
-
-
-def predictions(trace: Trace, cost: Cost | None, tick: Fraction) -> list[Fraction]:
-    """Return the seconds of each batch by a cost model of that tick; by the instance's own cost where it is None."""
-    if cost is None:
-        return planned_seconds(trace)
-    return [cost.duration(batch.features) * tick for batch in trace.batches]
+        }  # fmt: skip
 
 
 def execute(
-    engine: Engine, traces: Mapping[str, Trace], cost: Cost | None, tick: Fraction, repeats: int, warm_up: int
+    engine: Engine, traces: Mapping[str, Trace], cost: Cost, tick: Fraction, repeats: int, warm_up: int
 ) -> tuple[list[Replayed], dict[str, ReplayResult]]:
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
-    The prediction is by the cost at a tick of so many seconds, by that of each schedule's instance where it is None.
+    The prediction is by the cost, at a tick of so many seconds.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())
@@ -142,9 +97,9 @@ def execute(
         runs[name] = engine.run(plans[name])
         return runs[name].batch_seconds
 
-    taken = interleaved({name: partial(run, name) for name in plans}, repeats, warm_up, lambda rounds: None)
-    replays = [Replayed(name, trace, predictions(trace, cost, tick), taken[name]) for name, trace in traces.items()]
-    return replays, runs
+    taken = in_turns({name: partial(run, name) for name in plans}, repeats, warm_up)
+    predicted = {name: [cost.duration(b.features) * tick for b in trace.batches] for name, trace in traces.items()}
+    return [Replayed(name, traces[name], predicted[name], np.array(taken[name])) for name in traces], runs
 
 
 def report(
@@ -158,21 +113,11 @@ def report(
     rows = [replayed.row(objective) for replayed in replays]
     if runs is not None:
         first = runs[replays[0].name]
-        rows = [row | _of_run(runs[row["schedule"]], first) for row in rows]
-    return {
-        "objective": objective,
-        "rows": rows,
-        "ranking": ranking(replays, objective),
-        "gains": gains(replays, objective),
-    }
-
-
-def _of_run(run: ReplayResult, first: ReplayResult) -> dict[str, Any]:
-    return {
-        "bubble": 1 - sum(run.batch_seconds) / run.wall_seconds,
-        "graph_batches": run.graph_batches,
-        "same_tokens": run.tokens == first.tokens,
-    }
+        for row, run in zip(rows, [runs[replayed.name] for replayed in replays], strict=True):
+            bubble = 1 - sum(run.batch_seconds) / run.wall_seconds
+            row |= {"bubble": bubble, "graph_batches": run.graph_batches, "same_tokens": run.tokens == first.tokens}
+    found = {"ranking": ranking(replays, objective), "gains": gains(replays, objective)}
+    return {"objective": objective, "rows": rows, **found}
 
 
 def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
@@ -188,12 +133,10 @@ def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
         clear = abs(p - q) > error * max(p, q)
         pairs.append({"pair": [a.name, b.name], "clear": clear, "right": (p < q) == (m < n) and (p > q) == (m > n)})
     return {
-        "error": error,
-        "pairs": pairs,
-        "right": sum(pair["right"] for pair in pairs),
+        "error": error, "pairs": pairs, "right": sum(pair["right"] for pair in pairs),
         "clear": sum(pair["clear"] for pair in pairs),
         "clear_and_right": sum(pair["clear"] and pair["right"] for pair in pairs),
-    }
+    }  # fmt: skip
 
 
 def gains(replays: Sequence[Replayed], objective: str) -> list[dict[str, Any]]:
@@ -202,7 +145,6 @@ def gains(replays: Sequence[Replayed], objective: str) -> list[dict[str, Any]]:
     least = best.values(objective)
     rows = []
     for replayed in replays:
-        predicted, measured = replayed.values(objective)
-        row = {"schedule": replayed.name, "predicted": predicted / least[0], "measured": measured / least[1]}
-        rows.append(row | {"over": best.name})
+        predicted, measured = (value / lowest for value, lowest in zip(replayed.values(objective), least, strict=True))
+        rows.append({"schedule": replayed.name, "predicted": predicted, "measured": measured, "over": best.name})
     return rows

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from kvcore.instance import Request
-from kvcore.trace import BatchTrace, CallTrace, RequestTrace, Run, Trace
+from kvcore.trace import BatchTrace, RequestTrace, Run, Trace
 
 NANOSECOND = Fraction(1, 10**9)
 
@@ -20,69 +19,44 @@ def retimed(trace: Trace, seconds: Sequence[float | Fraction]) -> Trace:
     """
     if len(seconds) != len(trace.batches):
         raise ValueError(f"{len(trace.batches)} batches, and {len(seconds)} times")
-    clock = MeasuredTime(trace)
-    for j, duration in enumerate(seconds):
-        clock.run(j, max(1, round(Fraction(duration) / NANOSECOND)))
-    return clock.trace()
+    scale = trace.instance.tick_seconds / NANOSECOND
 
+    def ticks(planned: int) -> int:
+        return round(planned * scale)
 
-class MeasuredTime:
-    """The measured time, batch after batch, beside the planned one."""
-
-    def __init__(self, planned: Trace) -> None:
-        self.planned = planned
-        self.scale = planned.instance.tick_seconds / NANOSECOND
-        self.batches: list[BatchTrace] = []
-        self.works = [batch.work for batch in planned.expanded().batches]
-        self.calls = {(r.request.id, call.batch): call for r in planned.requests for call in r.calls}
-        self.ready = {r.request.id: (r.request.arrival, self.ticks(r.request.arrival)) for r in planned.requests}
-        """When each may work next: as planned, and in nanoseconds as it came."""
-
-    def ticks(self, planned: int) -> int:
-        """Return nanoseconds for ticks of the plan, rounded."""
-        return round(planned * self.scale)
-
-    def run(self, j: int, duration: int) -> None:
-        """Let batch j last so long, and start the calls that it ends with."""
-        planned, work = self.planned.batches[j], self.works[j]
-        before = (self.planned.batches[j - 1].end, self.batches[-1].end) if j else (0, 0)
-        could, can = (max(moments) for moments in zip(before, *(self.ready[id] for id in work), strict=True))
-        start = can + self.ticks(planned.start - could)
-        self.batches.append(planned._replace(start=start, duration=duration))
-        for id in work:
-            call = self.calls.get((id, j))
+    calls = {(r.request.id, call.batch): call for r in trace.requests for call in r.calls}
+    ready = {r.request.id: (r.request.arrival, ticks(r.request.arrival)) for r in trace.requests}
+    free = (0, 0)  # when the next batch may begin, and each request work again: as planned, and as it came
+    batches: list[BatchTrace] = []
+    for j, (planned, made) in enumerate(zip(trace.batches, trace.expanded().batches, strict=True)):
+        could, can = (max(moments) for moments in zip(free, *(ready[id] for id in made.work), strict=True))
+        duration = max(1, round(Fraction(seconds[j]) / NANOSECOND))
+        batches.append(planned._replace(start=can + ticks(planned.start - could), duration=duration))
+        free = (planned.end, batches[-1].end)
+        for id in made.work:
+            call = calls.get((id, j))
             if call is not None:
-                self.ready[id] = (call.end, start + duration + self.ticks(call.end - call.start))
-
-    def trace(self) -> Trace:
-        """Return what came of it."""
-        requests = tuple(map(self._request, self.planned.requests))
-        instance = self.planned.instance.replace(
-            name=f"{self.planned.instance.name}, measured",
-            tick_seconds=NANOSECOND,
-            requests=tuple(request.request for request in requests),
-        )
-        runs = [Run(b.start, [b.end], b.features, [b.device], b.device_after, b.host) for b in self.batches]
-        return replace(self.planned, instance=instance, runs=runs, requests=requests, waste=type(self.planned.waste)())
-
-    def _request(self, planned: RequestTrace) -> RequestTrace:
-        steps = planned.steps
-        request: Request = planned.request.replace(arrival=self.ticks(planned.request.arrival), slo=None)
-        first = next(step.batch for step in steps if step.generated)
-        return replace(
-            planned,
-            request=request,
-            calls=[self._call(call) for call in planned.calls],
-            first_token=self.batches[first].end,
-            completion=self.batches[steps[-1].batch].end,
-        )
-
-    def _call(self, planned: CallTrace) -> CallTrace:
-        start = self.batches[planned.batch].end
-        return replace(planned, start=start, end=start + self.ticks(planned.end - planned.start))
+                ready[id] = (call.end, batches[-1].end + ticks(call.end - call.start))
+    requests = tuple(_request(request, batches, ticks) for request in trace.requests)
+    instance = trace.instance.replace(
+        name=f"{trace.instance.name}, measured",
+        tick_seconds=NANOSECOND,
+        requests=tuple(request.request for request in requests),
+    )
+    runs = [Run(b.start, [b.end], b.features, [b.device], b.device_after, b.host) for b in batches]
+    return replace(trace, instance=instance, runs=runs, requests=requests, waste=type(trace.waste)())
 
 
-def planned_seconds(trace: Trace) -> list[Fraction]:
-    """Return what the instance's own cost says of each batch, in seconds."""
-    tick = trace.instance.tick_seconds
-    return [batch.duration * tick for batch in trace.batches]
+def _request(planned: RequestTrace, batches: Sequence[BatchTrace], ticks: Callable[[int], int]) -> RequestTrace:
+    """Return what became of a request when its batches were as long as measured."""
+    ends = [batches[call.batch].end for call in planned.calls]
+    return replace(
+        planned,
+        request=planned.request.replace(arrival=ticks(planned.request.arrival), slo=None),
+        calls=[
+            replace(call, start=end, end=end + ticks(call.end - call.start))
+            for call, end in zip(planned.calls, ends, strict=True)
+        ],
+        first_token=batches[next(step.batch for step in planned.steps if step.generated)].end,
+        completion=batches[planned.steps[-1].batch].end,
+    )

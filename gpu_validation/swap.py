@@ -8,19 +8,20 @@ that have to leave a block before it is written again. On the CPU everything hap
 from __future__ import annotations
 
 import statistics
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
 from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache
-from gpu_validation.clock import DeviceClock, Mark, new_stream
+from gpu_validation.measure import REPEATS, DeviceClock, Mark, cuda, interleaved
 from gpu_validation.movers import Mover, movers
 from gpu_validation.plan import Transfer
 
-MOST_BLOCKS, REPEATS = 64, 5
-"""Blocks that a mover is measured on, at most, and how often."""
+MOST_BLOCKS = 64
+"""Blocks that a mover is measured on, at most."""
 
 
 @dataclass
@@ -35,17 +36,10 @@ class Swapper:
     marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
     """Start and end of every transfer out, and of every transfer in."""
 
-    def out(self, transfer: Transfer) -> None:
-        """Start a transfer to the host."""
-        self._start(transfer, 0)
-
-    def back(self, transfer: Transfer) -> None:
-        """Start a transfer to the device."""
-        self._start(transfer, 1)
-
-    def _start(self, transfer: Transfer, direction: int) -> None:
+    def start(self, transfer: Transfer, direction: int) -> None:
+        """Start a transfer to the host (direction 0), or to the device (1)."""
         with self._on_stream(direction):
-            self._await(transfer.after_out, transfer.after_in)
+            self.wait(transfer.after_out, transfer.after_in)
             start = self.clock.mark()
             self.mover(self.cache, transfer.pieces, direction == 0)
             self.marks[direction].append((start, self.clock.mark()))
@@ -57,18 +51,15 @@ class Swapper:
         self.streams[direction].wait_stream(torch.cuda.current_stream())
         return torch.cuda.stream(self.streams[direction])
 
-    def wait(self, after_out: int, after_in: int) -> None:
-        """Let the work wait for the transfers of these numbers and all before them (-1: for none)."""
-        self._await(after_out, after_in)
-
-    def wait_for_all(self) -> None:
-        """Let the work wait for all transfers started so far: synchronous swapping."""
-        self._await(len(self.marks[0]) - 1, len(self.marks[1]) - 1)
-
-    def _await(self, *numbers: int) -> None:
+    def wait(self, *numbers: int) -> None:
+        """Let the current stream wait for the transfers out and in of these numbers and all before them (-1: none)."""
         for number, marks in zip(numbers, self.marks, strict=True):
             if number >= 0 and self.streams is not None:
                 torch.cuda.current_stream().wait_event(marks[number][1])
+
+    def wait_for_all(self) -> None:
+        """Let the work wait for all transfers started so far: synchronous swapping."""
+        self.wait(*(len(marks) - 1 for marks in self.marks))
 
     def seconds(self) -> tuple[list[float], list[float]]:
         """Return the seconds of every transfer out and of every transfer in; only when all have happened."""
@@ -76,32 +67,26 @@ class Swapper:
         return out, back
 
 
-def pick_mover(cache: Cache) -> tuple[str, dict[str, float]]:
-    """Measure every mover on every other block, there and back, and return the fastest with the seconds of each.
+def pick_mover(cache: Cache) -> str:
+    """Measure every mover on every other block, there and back, and return the fastest.
 
-    What the pools hold is overwritten; fewer than two blocks on a side: "runs" without a measurement. On the CPU, too.
+    What the pools hold is overwritten. "auto", for the next time, with fewer than two blocks on a side and on a CPU.
     """
     count = min(MOST_BLOCKS, cache.pool.shape[0] // 2, cache.host.shape[0])
     if not cache.pool.is_cuda or count == 0:
-        return "runs", {}
+        return "auto"
     pieces = [Piece(0, k, 2 * k, k, 0, cache.block, True) for k in range(count)]
     seconds: dict[str, float] = {}
-    for name, mover in movers(cache.pool.device).items():
-        try:
-            seconds[name] = _median_seconds(cache, mover, pieces)
-        except RuntimeError:  # a driver that refuses a way is no reason not to go the others
-            continue
-    return min(seconds, key=lambda name: seconds[name]), seconds
-
-
-def _median_seconds(cache: Cache, mover: Mover, pieces: list[Piece]) -> float:
-    clock, stream, marks = DeviceClock(cache.pool.device), new_stream(), []
+    stream = cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(2 + REPEATS):
-            start = clock.mark()
-            mover(cache, pieces, True)
-            mover(cache, pieces, False)
-            marks.append((start, clock.mark()))
-    clock.synchronize()
-    return statistics.median(clock.seconds(start, end) for start, end in marks[2:])
+        for name, mover in movers(cache.pool.device).items():
+            with suppress(RuntimeError):  # a driver that refuses a way is no reason not to go the others
+                run = partial(_there_and_back, cache, mover, pieces)
+                seconds[name] = statistics.median(interleaved({name: run}, cache.pool.device, REPEATS)[name])
+    return min(seconds, key=lambda name: seconds[name], default="auto")
+
+
+def _there_and_back(cache: Cache, mover: Mover, pieces: list[Piece]) -> None:
+    mover(cache, pieces, True)
+    mover(cache, pieces, False)

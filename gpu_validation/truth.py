@@ -19,8 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from costmodels.models import Model
-from gpu_validation.devices import open_backend
 from gpu_validation.engine import Engine, ReplayResult
 from gpu_validation.plan import Plan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out
@@ -30,6 +28,7 @@ TOLERANCE = 2e-2
 """Of L3: the norm of the difference of the logits of a token, over the norm of the logits."""
 
 Record = dict[str, Any]
+Named = tuple[str, ReplayResult]
 
 
 def truth_plans(instance: Instance) -> dict[str, Plan]:
@@ -40,80 +39,46 @@ def truth_plans(instance: Instance) -> dict[str, Plan]:
     return plans
 
 
-def check_all(model: Model, instance: Instance, device: str = "cuda", backend: str = "triton") -> list[Record]:
-    """Return the records of all levels on a device: L0, L3 and the strict L2 in bf16, L1 in fp32 (fp64 on a CPU).
-
-    On a CPU the strict kernels run in the interpreter, and in fp64; plain torch has none, and no L2.
-    """
-    exact = torch.float32 if device == "cuda" else torch.float64
-    plans = truth_plans(instance)
-
-    def engine(dtype: torch.dtype, strict: bool = False) -> Engine:
-        return Engine(model, open_backend(device, backend, strict=strict), dtype=dtype)
-
-    fast = engine(torch.bfloat16)
-    records = [swaps_are_exact(fast, plans["preserve"], plans["swap"]), *forced_logits_are_close(fast, plans)]
-    del fast  # the GPU holds one model at a time
-    records += tokens_are_equal(engine(exact), plans)
-    if backend == "triton":
-        strict_dtype = torch.bfloat16 if device == "cuda" else torch.float64
-        records += logits_are_bitwise_equal(engine(strict_dtype, strict=True), plans)
-    return sorted(records, key=lambda record: str(record["level"]))
-
-
-def swaps_are_exact(engine: Engine, preserved: Plan, swapped: Plan, **options: Any) -> Record:
-    """L0, for two plans of the same batches; `options` go to `Engine.run`."""
-    before = engine.run(preserved, keep_logits=True, poison=True, **options)
-    after = engine.run(swapped, keep_logits=True, poison=True, check=True, **options)
-    wrong = [(s.request, s.position) for s in after.swapped if s.before != s.after]
-    differ = _unequal(before, after)
+def swaps_are_exact(engine: Engine, preserved: Plan, swapped: Plan) -> Record:
+    """L0, for two plans of the same batches."""
+    before = engine.run(preserved, keep_logits=True, poison=True)
+    after = engine.run(swapped, keep_logits=True, poison=True, check=True)
+    wrong, differ = sum(s.before != s.after for s in after.swapped), _unequal(before, after)
     return _record(engine, "L0", not wrong and not differ and bool(after.swapped)) | {
-        "swapped_tokens": len(after.swapped),
-        "wrong_checksums": len(wrong),
-        "logits": len(before.logits),
+        "swapped_tokens": len(after.swapped), "wrong_checksums": wrong, "logits": len(before.logits),
         "unequal_logits": differ,
-    }
+    }  # fmt: skip
 
 
-def tokens_are_equal(engine: Engine, plans: Mapping[str, Plan], **options: Any) -> list[Record]:
+def tokens_are_equal(engine: Engine, plans: Mapping[str, Plan]) -> list[Record]:
     """L1: a record for every plan but the first, which the others are compared with."""
-    runs = {name: engine.run(plan, keep_logits=True, poison=True, **options) for name, plan in plans.items()}
-    return [_equal_tokens(engine, reference, other) for reference, other in _pairs(runs)]
+    return [_equal_tokens(engine, *pair) for pair in _pairs(engine, plans)]
 
 
-def _equal_tokens(engine: Engine, reference: tuple[str, ReplayResult], other: tuple[str, ReplayResult]) -> Record:
+def _equal_tokens(engine: Engine, reference: Named, other: Named) -> Record:
     margin = min(_margin(row) for row in reference[1].logits.values())
     difference = max(_difference(reference[1], other[1]))
     same = reference[1].tokens == other[1].tokens
     void = not margin >= 2 * difference
     return _record(engine, "L1", same and not void, reference[0], other[0]) | {
-        "tokens": len(reference[1].logits),
-        "equal": same,
-        "void": void,
-        "smallest_margin": margin,
+        "tokens": len(reference[1].logits), "equal": same, "void": void, "smallest_margin": margin,
         "largest_difference": difference,
-    }
+    }  # fmt: skip
 
 
-def logits_are_bitwise_equal(engine: Engine, plans: Mapping[str, Plan], **options: Any) -> list[Record]:
+def logits_are_bitwise_equal(engine: Engine, plans: Mapping[str, Plan]) -> list[Record]:
     """L2: as L1, for an engine whose backend is strict."""
-    runs = {name: engine.run(plan, keep_logits=True, poison=True, **options) for name, plan in plans.items()}
     return [
-        _record(engine, "L2", not _unequal(reference[1], other[1]), reference[0], other[0])
-        | {"logits": len(reference[1].logits), "unequal_logits": _unequal(reference[1], other[1])}
-        for reference, other in _pairs(runs)
+        _record(engine, "L2", not (differ := _unequal(a, b)), reference, other)
+        | {"logits": len(a.logits), "unequal_logits": differ}
+        for (reference, a), (other, b) in _pairs(engine, plans)
     ]
 
 
-def forced_logits_are_close(engine: Engine, plans: Mapping[str, Plan], **options: Any) -> list[Record]:
+def forced_logits_are_close(engine: Engine, plans: Mapping[str, Plan]) -> list[Record]:
     """L3: every plan is forced along the tokens that the first one generates."""
     first = next(iter(plans.values()))
-    teacher = teacher_of(first, engine.run(first, **options))
-    runs = {
-        name: engine.run(plan, keep_logits=True, poison=True, teacher=teacher, **options)
-        for name, plan in plans.items()
-    }
-    return [_close(engine, reference, other) for reference, other in _pairs(runs)]
+    return [_close(engine, *pair) for pair in _pairs(engine, plans, teacher_of(first, engine.run(first)))]
 
 
 def teacher_of(plan: Plan, run: ReplayResult) -> Tensor:
@@ -125,25 +90,23 @@ def teacher_of(plan: Plan, run: ReplayResult) -> Tensor:
     return history
 
 
-def _close(engine: Engine, reference: tuple[str, ReplayResult], other: tuple[str, ReplayResult]) -> Record:
+def _close(engine: Engine, reference: Named, other: Named) -> Record:
     pairs = [(row, other[1].logits[key]) for key, row in reference[1].logits.items()]
     relative = [float((a - b).norm() / a.norm()) for a, b in pairs]
     flips = [(_margin(a), float((a - b).abs().max())) for a, b in pairs if a.argmax() != b.argmax()]
     unexplained = sum(margin > 2 * difference * (1 + 1e-6) for margin, difference in flips)
     worst = max(relative)
     return _record(engine, "L3", worst <= TOLERANCE and not unexplained, reference[0], other[0]) | {
-        "tokens": len(pairs),
-        "relative_worst": worst,
-        "relative_mean": sum(relative) / len(relative),
-        "flips": len(flips),
-        "flip_rate": len(flips) / len(pairs),
-        "unexplained_flips": unexplained,
-    }
+        "tokens": len(pairs), "relative_worst": worst, "relative_mean": sum(relative) / len(relative),
+        "flips": len(flips), "flip_rate": len(flips) / len(pairs), "unexplained_flips": unexplained,
+    }  # fmt: skip
 
 
-def _pairs(runs: dict[str, ReplayResult]) -> list[tuple[tuple[str, ReplayResult], tuple[str, ReplayResult]]]:
-    """Return the first with each of the others."""
-    first, *others = runs.items()
+def _pairs(engine: Engine, plans: Mapping[str, Plan], teacher: Tensor | None = None) -> list[tuple[Named, Named]]:
+    """Run the plans; return the first with each of the others."""
+    first, *others = (
+        (name, engine.run(plan, keep_logits=True, poison=True, teacher=teacher)) for name, plan in plans.items()
+    )
     return [(first, other) for other in others]
 
 
@@ -168,13 +131,7 @@ def _margin(logits: Tensor) -> float:
 
 def _record(engine: Engine, level: str, holds: bool, reference: str = "preserve", other: str = "swap") -> Record:
     return {
-        "level": level,
-        "holds": holds,
-        "reference": reference,
-        "schedule": other,
-        "model": engine.model.name,
-        "dtype": str(engine.dtype).removeprefix("torch."),
-        "backend": type(engine.backend).__name__,
-        "strict": bool(getattr(engine.backend, "strict", False)),
-        "device": engine.device.type,
-    }
+        "level": level, "holds": holds, "reference": reference, "schedule": other, "model": engine.model.name,
+        "dtype": str(engine.dtype).removeprefix("torch."), "backend": type(engine.backend).__name__,
+        "strict": bool(getattr(engine.backend, "strict", False)), "device": engine.device.type,
+    }  # fmt: skip

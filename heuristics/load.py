@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from heuristics.engine.run import PolicyError, Unsuited, trace_policy
@@ -12,6 +13,12 @@ from heuristics.registry import get_policy
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT, Instance
 from kvcore.summary import summary
+from kvcore.trace import Trace
+
+WINDOWS, WARM_UP = 10, 2
+ENOUGH = 50
+"""Requests from which on it is said whether the queue grows."""
+SIGNIFICANCE = 0.01
 
 
 def scaled(instance: Instance, factor: Fraction) -> Instance:
@@ -48,6 +55,7 @@ def load_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each load and policy, in that order: `factor`, `rate`, `policy`, and `measures` or `error`.
 
+    With measures comes `stationary`: False where the queue grows over the run, see `queue_grows`; None: too few to say.
     `jobs` processes run at once. `window` is what `kvcore.summary` takes.
     """
     cases = [(instance, factor, policy, window) for factor in factors for policy in policies]
@@ -58,12 +66,45 @@ def load_rows(
         yield from pool.map(_row, cases)
 
 
+def queue_grows(trace: Trace, window: Fraction | None = None) -> bool | None:
+    """Return whether the requests that want the device become more over the run, so that its percentiles mean nothing.
+
+    The time from the first arrival to the last (or to the end of the `window`, seconds) is cut into ten equal parts.
+    The first two, in which an empty system fills, do not count. Of the others, the mean number of requests that have
+    arrived, are not done and are in no call has to rise by the test of Mann and Kendall (one-sided, 1 %), and to more
+    than twice as many. Means over long parts depend less on each other than moments do; a queue that grows slowly over
+    a short run can go unseen. None for fewer than 50 requests, or if all arrive at once.
+    """
+    from scipy.stats import kendalltau  # loading it takes a while
+
+    arrivals = [request.request.arrival for request in trace.requests]
+    first, last = min(arrivals), max(arrivals)
+    if window is not None:
+        last = min(last, int(window / trace.instance.tick_seconds))
+    if sum(arrival <= last for arrival in arrivals) < ENOUGH or first == last:
+        return None
+    edges = [first + Fraction((last - first) * k, WINDOWS) for k in range(WARM_UP, WINDOWS + 1)]
+    there = [(request.request.arrival, request.completion) for request in trace.requests]
+    called = [(call.start, call.end) for request in trace.requests for call in request.calls]
+    sums = [_overlap(there, start, end) - _overlap(called, start, end) for start, end in pairwise(edges)]
+    rises = kendalltau(range(len(sums)), sums, alternative="greater").pvalue < SIGNIFICANCE
+    return bool(rises and sums[-1] > 2 * sums[0])
+
+
+def _overlap(spans: Iterable[tuple[int, int]], start: Fraction, end: Fraction) -> Fraction:
+    """Return how long the spans last between two moments, all together."""
+    within = (min(end, Fraction(b)) - max(start, Fraction(a)) for a, b in spans)
+    return sum((ticks for ticks in within if ticks > 0), Fraction(0))
+
+
 def _row(case: tuple[Instance, Fraction, str, Fraction | None]) -> dict[str, Any]:
     instance, factor, name, window = case
     loaded, policy = scaled(instance, factor), get_policy(name)
     arrivals = rate(loaded)
     row = {"factor": str(factor), "rate": None if arrivals is None else float(arrivals), "policy": policy.name}
     try:
-        return row | {"measures": summary(trace_policy(loaded, policy), window)}
+        trace = trace_policy(loaded, policy)
+        grows = queue_grows(trace, window)
+        return row | {"measures": summary(trace, window), "stationary": None if grows is None else not grows}
     except (PolicyError, Unsuited) as error:
         return row | {"error": str(error)}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 from heuristics.engine.policy import Policy
+from heuristics.engine.ranked import Ranked
 from heuristics.engine.run import PolicyError, Unsuited, trace_policy
 from heuristics.engine.user_policy import load_policy
 from heuristics.policies.augserve import AugServe
@@ -13,6 +15,7 @@ from heuristics.policies.augserve_batching import AugServeBatching
 from heuristics.policies.eviction_free import eviction_free
 from heuristics.policies.fcfs import Fcfs
 from heuristics.policies.improved_discard import ImprovedDiscard
+from heuristics.policies.index import Index
 from heuristics.policies.infercept import Infercept
 from heuristics.policies.infercept_as_released import InferceptAsReleased
 from heuristics.policies.infercept_by_duration import ByDuration
@@ -32,17 +35,25 @@ from heuristics.policies.mc_sf import McSf
 from heuristics.policies.memory_area import MemoryArea
 from heuristics.policies.preserve import Preserve
 from heuristics.policies.random_order import RandomOrder
+from heuristics.policies.rank_as_released import RankAsReleased
 from heuristics.policies.rank_i import RankI
 from heuristics.policies.rank_o import RankO
 from heuristics.policies.rank_org import RankOrg
 from heuristics.policies.sarathi import Sarathi
+from heuristics.policies.sarathi_serve import SarathiServe
 from heuristics.policies.serial import Serial
+from heuristics.policies.sglang import SGLang
 from heuristics.policies.sjf import Sjf
 from heuristics.policies.sjf_api import SjfApi
+from heuristics.policies.sorted_f import SortedF
 from heuristics.policies.srpt import Srpt
+from heuristics.policies.staggered import Staggered
 from heuristics.policies.swap import Swap
 from heuristics.policies.table_1 import table_1
+from heuristics.policies.trtllm import TensorRtLlm
 from heuristics.policies.vllm import Vllm
+from heuristics.policies.vllm_v1 import VllmV1
+from heuristics.policies.vllm_vidur import VllmVidur
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
@@ -51,12 +62,21 @@ from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 
 STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())
-"""Policies that never evict and run on every machine; the best of them is where a solve starts."""
+"""Policies that never evict and run on every machine."""
 
 FAMILIES: dict[str, tuple[Policy, ...]] = {
     "the rule of Figure 1": STARTERS,
+    "engines of today": (
+        VllmV1("vllm-v1"), VllmV1("vllm-v1-cached", cached=True), VllmV1("vllm-v1-first-chunk", gate=False),
+        VllmV1("vllm-v1-priority", priority=True), SGLang("sglang"), SGLang("sglang-cached", cached=True),
+        *(
+            TensorRtLlm(f"trtllm-{name}{suffix}", utilize=utilize, cached=bool(suffix))
+            for name, utilize in (("no-evict", False), ("max-utilization", True)) for suffix in ("", "-cached")
+        ),
+    ),
     "INFERMAX": (
-        Vllm(), Sarathi(), *table_1(), *eviction_free(), RankOrg(), RankI(), RankO(), Infermax(), InfermaxHistogram(),
+        Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *table_1(), *eviction_free(), RankOrg(), RankI(), RankO(),
+        *(RankAsReleased(ranking) for ranking in (RankOrg(), RankI(), RankO())), Infermax(), InfermaxHistogram(),
     ),
     "InferCept": (
         ImprovedDiscard(), Preserve(), Swap(),
@@ -66,25 +86,33 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
     "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
-    "references": (Srpt(), McSf(), MemoryArea(), RandomOrder()),
+    "references": (Srpt(), Index(), McSf(), SortedF(), MemoryArea(), RandomOrder()),
 }  # fmt: skip
 """Every policy, by what it is from."""
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 """Every policy, by the name that commands use."""
 
+BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstance(p, Ranked), p.knows != "online"))
+"""Every policy, roughly the fastest first: those that test what they admit take up to three times as long."""
+
 
 def get_policy(name: str) -> Policy:
-    """Return the policy of that name, `random:SEED`, or one of a user's file (`FILE.py`, `FILE.py:CLASS`).
+    """Return the policy of that name, or one of a user's file (`FILE.py`, `FILE.py:CLASS`). BadInput if there is none.
 
-    BadInput if there is none.
+    Some take parameters: `random:SEED`, `index:gamma=G,r0=SECONDS` (either may be left out), `staggered:B,G`.
     """
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
+    if name.startswith("index:"):
+        return Index.named(name)
+    if name.startswith("staggered:"):
+        return Staggered.named(name)
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:
-        raise BadInput(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
+        near = "".join(f"; is it {', '.join(found)}?" for found in [get_close_matches(name, POLICIES, 4)] if found)
+        raise BadInput(f"no policy is called {name!r}{near}; `kvbound policies` lists all, FILE.py is one of your own")
     return POLICIES[name]
 
 
@@ -103,19 +131,12 @@ def best_schedule(
     return name, trace.schedule, trace
 
 
-def _to_the_end() -> bool:
-    return True
-
-
 def better_traces(
-    instance: Instance,
-    objective: str,
-    policies: Iterable[str | Policy] | None = None,
-    go_on: Callable[[], bool] = lambda: True,
+    instance: Instance, objective: str, policies: Iterable[str | Policy] | None = None
 ) -> Iterator[tuple[str, Trace]]:
     """Run policies as `best_schedule` does, the last first, and yield each that is at least as good as all before.
 
-    The last of the `STARTERS` is `serial`, the fastest. Once there is a trace, `go_on` may end the others.
+    The last of the `STARTERS` is `serial`, the fastest.
     """
     check_objective(objective)
     chosen = [get_policy(p) if isinstance(p, str) else p for p in (STARTERS if policies is None else policies)]
@@ -124,10 +145,8 @@ def better_traces(
     best: Value | None = None
     failure: BadInput | None = None
     for policy in reversed(chosen):
-        if best is not None and not go_on():
-            return
         try:
-            trace = trace_policy(instance, policy, go_on=_to_the_end if best is None else go_on)
+            trace = trace_policy(instance, policy)
         except (PolicyError, Unsuited) as error:
             failure = failure or error
             continue

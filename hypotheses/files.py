@@ -12,7 +12,7 @@ from typing import Any
 from hypotheses.case import Held
 from hypotheses.hypothesis import Hypothesis
 from hypotheses.verdict import Verdict
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, in_one_line
 from kvcore.files import write_text
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -38,9 +38,9 @@ def find(source: str) -> dict[str, Hypothesis]:
     return load_all(path)
 
 
-def load(path: Path) -> Hypothesis:
+def load(path: str | Path) -> Hypothesis:
     """Return the HYPOTHESIS that a Python file defines. BadInput says in one line what is wrong with the file."""
-    found = list(load_all(path).values())
+    found = list(load_all(Path(path)).values())
     if len(found) > 1:
         raise BadInput(f"{path}: it defines {len(found)} hypotheses; load_all gives them by their names")
     return found[0]
@@ -56,7 +56,7 @@ def load_all(path: Path) -> dict[str, Hypothesis]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise BadInput(f"{path}: {type(error).__name__}: {error}") from None
+        raise BadInput(f"{path}: {in_one_line(error, str(path))}") from None
     name = path.stem.replace("_", "-")
     found: dict[str, Hypothesis] = getattr(module, "HYPOTHESES", {name: getattr(module, "HYPOTHESIS", None)})
     if not found or not all(isinstance(each, Hypothesis) for each in found.values()):

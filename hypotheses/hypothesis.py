@@ -9,6 +9,7 @@ from fractions import Fraction
 from hypotheses.case import Case, Fails
 from hypotheses.families import Family
 from kvcore.errors import BadInput
+from kvcore.shown import brief
 
 STATES = ("proved", "no counterexample", "refuted", "undecided")
 """What a verdict may say, and a file may state. A family whose data is not at hand is "skipped"."""
@@ -35,6 +36,10 @@ class Hypothesis:
     predicate: Predicate
     sentence: str = ""
     note: str = ""
+
+    def __repr__(self) -> str:
+        """Return the claim, the verdict that is expected, and of which instances."""
+        return f"Hypothesis({brief(self.statement)}, states {self.states!r} of {brief(self.family.what)})"
 
     def __post_init__(self) -> None:
         if self.states not in STATES:

@@ -66,27 +66,19 @@ def plain_family(
 
 
 def calling(
-    sizes: Iterable[tuple[int, int, int, int, int]],
+    sizes: Sequence[tuple[int, int, int, int, int]],
     machine: Machine,
-    handling: Handling | Sequence[Handling] = "free",
+    handling: Handling = "free",
     cost: Cost | None = None,
 ) -> Instance:
     """Return requests with one call each by (prompt, decode, duration, returns, decode after it)."""
-    sizes = list(sizes)
-    handlings: Sequence[Handling] = [handling] * len(sizes) if isinstance(handling, str) else handling
-    requests = tuple(
-        Request(
-            id=f"R{i}",
-            prompt=prompt,
-            segments=(
-                Segment(decode=decode, call=Call(duration=duration, returns=returns, handling=handled)),
-                Segment(decode=after),
-            ),
-        )
-        for i, ((prompt, decode, duration, returns, after), handled) in enumerate(zip(sizes, handlings, strict=True), 1)
-    )
+    requests = []
+    for i, (prompt, decode, duration, returns, after) in enumerate(sizes, 1):
+        call = Call(duration=duration, returns=returns, handling=handling)
+        segments = (Segment(decode=decode, call=call), Segment(decode=after))
+        requests.append(Request(id=f"R{i}", prompt=prompt, segments=segments))
     name = f"calls-{'-'.join('.'.join(map(str, size)) for size in sizes)}-M{machine.memory}"
-    return Instance(name=name[:200], machine=machine, requests=requests, cost=cost or Cost.unit())
+    return Instance(name=name[:200], machine=machine, requests=tuple(requests), cost=cost or Cost.unit())
 
 
 def calling_family(
@@ -179,32 +171,23 @@ def flow_time(instance: Instance, starts: Sequence[int]) -> int:
     )
 
 
-def best_starts_in_order(instance: Instance, target: int) -> list[int]:
+def best_starts_in_order(instance: Instance) -> tuple[int, ...]:
     """Return the best start ticks of the theory model (all at tick 0) with starts in the order of the requests.
 
-    Ends as soon as `target` is met. Branch and bound over the starts; each request runs alone at the latest.
+    All are tried, the least flow time first: a sum of starts. The memory is fullest when some request ends.
     """
     requests = instance.requests
-    best = earliest_starts(instance, range(len(requests)), in_order=True)
+    ticks = range(sum(request.output for request in requests))
 
-    def extend(starts: list[int], used: dict[int, int]) -> None:
-        nonlocal best
-        k = len(starts)
-        if k == len(requests):
-            if flow_time(instance, starts) < flow_time(instance, best):
-                best = starts
-            return
-        first, last = (starts[-1] if starts else 0), sum(r.output for r in requests[:k])
-        for start in range(first, last + 1):
-            least = sum(s + r.output for s, r in zip([*starts, *[start] * (len(requests) - k)], requests, strict=True))
-            if least >= flow_time(instance, best) or flow_time(instance, best) <= target:
-                return
-            if _fits(used, instance, requests[k], start):
-                held = {start + q: requests[k].prompt + q for q in range(requests[k].output)}
-                extend([*starts, start], {t: used.get(t, 0) + held.get(t, 0) for t in {*used, *held}})
+    def held(starts: tuple[int, ...], tick: int) -> int:
+        running = zip(starts, requests, strict=True)
+        return sum(r.prompt + tick - start for start, r in running if start <= tick < start + r.output)
 
-    extend([], {})
-    return best
+    for starts in sorted(combinations_with_replacement(ticks, len(requests)), key=sum):
+        ends = (start + request.output - 1 for start, request in zip(starts, requests, strict=True))
+        if all(held(starts, end) <= (instance.machine.memory or 0) for end in ends):
+            return starts
+    raise AssertionError("one after another, all requests fit")
 
 
 def fixed_handlings(instance: Instance) -> Iterator[Instance]:
@@ -213,27 +196,18 @@ def fixed_handlings(instance: Instance) -> Iterator[Instance]:
     choices: tuple[Handling, ...] = ("preserve", "discard", "swap")
     for vector in product(choices, repeat=calls):
         try:
-            yield _handled(instance, iter(vector))
+            handlings = iter(vector)
+            yield instance.with_calls(lambda call: call.replace(handling=next(handlings)))  # noqa: B023
         except ValidationError:  # the host cannot hold it
             continue
 
 
-def _handled(instance: Instance, handlings: Iterator[Handling]) -> Instance:
-    return instance.with_calls(lambda call: call.replace(handling=next(handlings)))
-
-
 def with_faster_call(instance: Instance) -> Instance:
     """Return the instance with the first call that takes any time one tick shorter."""
-    calls_to_change = 1
-
-    def change(call: Call) -> Call:
-        nonlocal calls_to_change
-        if not calls_to_change or not call.duration:
-            return call
-        calls_to_change = 0
-        return call.replace(duration=call.duration - 1)
-
-    return instance.with_calls(change)
+    faster = iter([1])
+    return instance.with_calls(
+        lambda call: call.replace(duration=call.duration - next(faster, 0)) if call.duration else call
+    )
 
 
 def with_shorter_output(instance: Instance, i: int) -> Instance | None:

@@ -1,60 +1,87 @@
-"""Predicates that several hypotheses share: changes that should never hurt, and distances from the optimum."""
+"""Predicates that several hypotheses share: two schedules of a case compared, and distances from the optimum."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
-from hypotheses.case import Case, Fails, Held, Undecided, ratio
+from heuristics import Policy
+from hypotheses.case import FLOW_TIME, Case, Fails, Held, Undecided, ratio
 from hypotheses.hypothesis import Predicate
 from kvcore.instance import Instance
 
+Change = Callable[[Instance], Instance]
+Make = Callable[[Case], Held | None]
+"""Makes a schedule of a case (None: it cannot)."""
 
-def never_hurts(
-    change: Callable[[Instance], Instance], words: str, labels: tuple[str, str], policy: str | None = None
-) -> Predicate:
+
+def optimal(label: str = "optimum", change: Change | None = None, objective: str = FLOW_TIME) -> Make:
+    """Return what makes an optimal schedule of the instance, or of that after a change."""
+    return lambda case: case.optimum(change(case.instance) if change else None, objective, label)
+
+
+def run(policy: str | Policy, label: str = "", change: Change | None = None, objective: str = FLOW_TIME) -> Make:
+    """Return what runs a policy on the instance, or on that after a change."""
+    return lambda case: case.policy(policy, change(case.instance) if change else None, objective, label)
+
+
+def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str) -> Predicate:
+    """Return whether the values of two schedules compare as `holds`, of `operator`, says.
+
+    `why` has a place for each of the values, and one for their ratio.
+    """
+
+    def judge(case: Case) -> Fails | None:
+        first, second = _both(case, one, other)
+        if holds(first.value, second.value):
+            return None
+        return Fails(why.format(first.value, second.value, float(ratio(first, second))), (first, second))
+
+    return judge
+
+
+def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Predicate:
+    """Return whether one value is at most `limit` times the other, and how many times; `why` as in `compared`."""
+
+    def judge(case: Case) -> Fails | Fraction:
+        first, second = _both(case, one, other)
+        if ratio(first, second) <= limit:
+            return ratio(first, second)
+        return Fails(why.format(first.value, second.value), (first, second))
+
+    return judge
+
+
+def _both(case: Case, one: Make, other: Make) -> tuple[Held, Held]:
+    first, second = one(case), other(case)
+    if first is None or second is None:
+        raise Undecided("the policy does not run here")
+    return first, second
+
+
+def never_hurts(change: Change, words: str, labels: tuple[str, str], policy: str | None = None) -> Predicate:
     """Return whether a change never raises the total flow time of a policy (None: the optimal one).
 
     `words` name the change, `labels` the schedules before and after it.
     """
-
-    def no_worse(case: Case) -> Fails | None:
-        before, after = (
-            case.optimum(instance, label=label) if policy is None else case.policy(policy, instance, label=label)
-            for instance, label in zip((case.instance, change(case.instance)), labels, strict=True)
-        )
-        if before is None or after is None:
-            raise Undecided("the policy does not run here")
-        if after.value <= before.value:
-            return None
-        return Fails(f"{before.value} becomes {after.value} with {words}", (before, after))
-
-    return no_worse
-
-
-def within(value: Held | None, other: Held | None, limit: int | Fraction, why: str) -> Fails | Fraction:
-    """Return how many times `other` a value is, or that it is over the limit; `why` has a place for each of the two."""
-    assert value is not None
-    assert other is not None
-    if ratio(value, other) <= limit:
-        return ratio(value, other)
-    return Fails(why.format(value.value, other.value), (value, other))
+    before, after = (
+        optimal(label, changed) if policy is None else run(policy, label, changed)
+        for label, changed in zip(labels, (None, change), strict=True)
+    )
+    return compared(before, operator.ge, after, f"{{}} becomes {{}} with {words}")
 
 
 def average_ratio_within(policy: str, limit: Fraction) -> Predicate:
     """Return whether the policy is at most `limit` times the optimum on average over the instances of a case."""
 
     def within_on_average(case: Case) -> Fails | Fraction:
-        runs: list[tuple[Held, Held]] = []
-        for instance in case.instances:
-            held = case.policy(policy, instance)
-            if held is None:
-                raise Undecided("the policy does not run here")
-            runs.append((held, case.optimum(instance)))
-        average = Fraction(sum(ratio(*run) for run in runs)) / len(runs)
+        runs = [_both(Case((instance,), case.deadline), run(policy), optimal()) for instance in case.instances]
+        average = Fraction(sum(ratio(*pair) for pair in runs)) / len(runs)
         if average <= limit:
             return average
-        worst = max(runs, key=lambda run: ratio(*run))
+        worst = max(runs, key=lambda pair: ratio(*pair))
         return Fails(
             f"the average ratio is {float(average):.4f}; on the worst, {worst[0].value} against {worst[1].value}", worst
         )

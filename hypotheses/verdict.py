@@ -14,6 +14,7 @@ import kvcore
 from hypotheses.case import Case, Fails, Undecided
 from hypotheses.hypothesis import Hypothesis
 from kvcore.instance import Instance
+from kvcore.shown import brief
 
 TIME_LIMIT = 60.0
 """Seconds for one hypothesis, unless told otherwise."""
@@ -41,6 +42,12 @@ class Verdict:
     skipped: str | None = None
     seconds: float = 0.0
     files: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        """Return the verdict, on how many cases, and why."""
+        counts = f"{self.held} cases held, {self.undecided} undecided"
+        why = self.skipped or (self.fails.why if self.fails else "nothing failed")
+        return f"Verdict({self.name!r}, {brief(self.hypothesis.statement)}: {self.verdict}, {counts}, {brief(why)})"
 
     @property
     def verdict(self) -> str:

@@ -5,6 +5,7 @@ is first used.
 """
 
 import ast
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,33 @@ _ORIGIN = {
 __all__ = list(_ORIGIN)
 
 
+_NOTEBOOK = {
+    "kvcore.instance": "Instance",
+    "kvcore.result": "Result",
+    "kvbound.comparison": "Comparison",
+    "hypotheses.verdict": "Verdict",
+}
+"""What notebooks show as a table and a picture, by module: the ground knows neither."""
+
+
 def __getattr__(name: str) -> Any:
     if name not in _ORIGIN:
         raise AttributeError(f"module 'kvbound' has no attribute {name!r}")
     module, original = _ORIGIN[name]
-    globals()[name] = value = getattr(import_module(module), original)
+    try:
+        globals()[name] = value = getattr(import_module(module), original)
+    except (AttributeError, ImportError) as error:
+        from kvbound.cli import hidden
+
+        raise ImportError(hidden() or str(error)) from error
+    for shown, kind in _NOTEBOOK.items():
+        if shown in sys.modules:
+            getattr(sys.modules[shown], kind)._repr_html_ = _html
     return value
+
+
+def _html(thing: Any) -> Any:
+    return import_module("kvbound.display").html(thing)
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from kvcore import __version__ as __version__
 from kvcore.cost import Cost as Cost
 from kvcore.cost import CostFunction as CostFunction
 from kvcore.cost import Features as Features
+from kvcore.cost import OwnCost as OwnCost
 from kvcore.errors import BadInput as BadInput
 from kvcore.errors import MissingTool as MissingTool
 from kvcore.instance import Instance as Instance
@@ -25,6 +26,7 @@ from kvcore.metrics import objective_value as objective_value
 from kvcore.metrics import measures as measures
 from kvcore.metrics import handlings as handlings
 from kvcore.summary import summary as summary
+from kvbound.waste import wasted as wasted
 from kvcore.certificates import verify_certificate as verify_certificate
 from kvcore.certificates import InvalidCertificate as InvalidCertificate
 from kvcore.certificates import Certificate as Certificate
@@ -38,6 +40,10 @@ from workloads.generators import generate as generate
 from workloads.importers import read_agent_traces as read_agent_traces
 from workloads.importers import read_azure as read_azure
 from workloads.importers import read_infercept as read_infercept
+from workloads.importers import read_trace as read_trace
+from workloads.importers import Selection as Selection
+from heuristics.as_logged import read_run as read_run
+from heuristics.as_logged import LoggedRun as LoggedRun
 from kvcore.files import read_instance as read_instance
 from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text
@@ -54,9 +60,17 @@ from heuristics import PolicyError as PolicyError
 from heuristics import Unsuited as Unsuited
 from solvers import simulate_policy as simulate
 from solvers import solve as solve
+from solvers.improve import improve as improve
 from solvers.ladder import climb as bound
 from kvbound.comparison import compare as compare
 from kvbound.comparison import Comparison as Comparison
+from kvbound.explanation import explain as explain
+from kvbound.explanation import Explanation as Explanation
+
+# The model to take elsewhere
+from formulations import make as make_model
+from formulations.horizon import sufficient_batches as sufficient_batches
+from solvers.matrix import MatrixModel as MatrixModel
 
 # Claims, counterexamples, sweeps
 from hypotheses import Hypothesis as Hypothesis
@@ -68,6 +82,8 @@ from hypotheses.search import search as search
 from sweeps import sweep as sweep
 
 # Pictures and reports
+from kvbound.display import plot as plot
+from kvbound.frames import to_dataframe as to_dataframe
 from kvbound.plots import compare_schedules as compare_schedules
 from kvbound.plots import gantt as gantt
 from kvbound.plots import memory as memory

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE
-from kvbound.simulation import Simulation, Watch, simulate_policies, unwatched
-from kvbound.tables import Cells, between, decimal, handling_text, in_seconds
+from kvbound.simulation import Simulation, Watch, outside_schedules, simulate_policies, unwatched
+from kvbound.tables import Cells, between, decimal, handling_text, in_words, value_columns
+from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
+from kvcore.metrics import objective_value
 from kvcore.result import Result
+from kvcore.schedule import Schedule
 from kvcore.summary import summary
 from kvcore.trace import Trace
 from solvers import solve
@@ -20,24 +24,26 @@ from solvers.driver import Progress
 from solvers.ladder import climb, stronger
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from kvbound.report import Report
 
 Against = Literal["optimum", "bound"] | None
 """What policies are measured against."""
 
-NEVER_EVICT = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
-MAY_EVICT = ("vllm", "sarathi", "infermax", "infercept", "mars", "augserve")
-"""The usual policies: those of the first line, and where the machine evicts those of the second."""
+USUAL = (
+    "vllm-v1", "vllm-v1-cached", "sglang", "trtllm-max-utilization", "sarathi-serve",
+    "infercept", "mars", "augserve", "vllm", "fcfs", "serial",
+)  # fmt: skip
+"""The engines that people run (vLLM also as it is by default, with what a call freed found again); the schedulers made
+for calls; the vLLM that their papers compare with; and two that never evict: `serial` is the worst to expect."""
+USUAL_WITHOUT_EVICTION = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
+"""The rule of Figure 1 is what runs on a machine that evicts in calls only."""
 OPEN = 0.01
 """Where an optimum stays open by more than this fraction, the ladder of bounds is tried as well."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
 SHORT = {"as-given": "as given", "free": "free"}
 UNMEASURED = "nothing to measure against was looked for (--optimum does)"
-
-
-def usual_policies(instance: Instance) -> tuple[str, ...]:
-    """Return some policies of each paper that can run on the machine."""
-    return (*NEVER_EVICT, *MAY_EVICT) if instance.machine.evict else NEVER_EVICT
 
 
 def compare(
@@ -50,18 +56,21 @@ def compare(
     *,
     against: Against = "optimum",
     window: Fraction | None = None,
-    strict: bool = True,
+    schedules: Mapping[str, Schedule] | None = None,
     watch: Watch = unwatched,
 ) -> Comparison:
     """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
 
     `policies` are names (None: the usual ones). They are measured against the optimum (with the ladder of bounds where
     it stays open), the best lower bound, or nothing. `time_limit` is in seconds, for each optimum; `window` is what
-    `kvcore.summary` takes. A policy that cannot run is an error if `strict`, else a row that says so.
+    `kvcore.summary` takes. A policy that cannot run has a row that says why. `schedules`, by name, are those of others
+    (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     """
-    names = usual_policies(instance) if policies is None else policies
+    usual = USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
+    names = usual if policies is None else policies
+    outside = outside_schedules(instance, schedules or {}, objective, window)
     runs, interrupted = simulate_policies(
-        instance, names, objective, handling, window=window, strict=strict, watch=watch
+        instance, names, objective, handling, window=window, strict=False, watch=watch
     )
     optima: dict[str, Result] = {}
     for kind in _kinds(instance, handling) if against else ():
@@ -74,7 +83,7 @@ def compare(
             else:
                 optima[kind] = _optimum(freed, objective, time_limit, threads, progress)
         interrupted = optima[kind].stopped == "interrupted"
-    return Comparison(instance, objective, runs, optima, interrupted)
+    return Comparison(instance, objective, outside + runs, optima, interrupted)
 
 
 def _optimum(instance: Instance, objective: str, time_limit: float, threads: int, progress: Progress | None) -> Result:
@@ -95,7 +104,7 @@ def _kinds(instance: Instance, handling: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Policies on one instance, and the optima or bounds that they are measured against, by handling."""
+    """Policies and outside schedules on one instance, and what they are measured against, by handling."""
 
     instance: Instance
     objective: str
@@ -103,9 +112,17 @@ class Comparison:
     optima: dict[str, Result]
     interrupted: bool = False
 
+    def __repr__(self) -> str:
+        """Return the best policy, and what it is measured against."""
+        runs = [run.row for run in self.policies if run.row["value"] is not None]
+        best = [min(runs, key=lambda row: Fraction(row["value"]))] if runs else []
+        known = [f"best of {len(runs)} policies {row['policy']} {row['value']}" for row in best]
+        known += [f"{_name(found)}, {SHORT[kind]} {found.value or found.bound}" for kind, found in self.optima.items()]
+        return f"Comparison({self.instance.name!r}, {self.objective}: {'; '.join(known)})"
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
-        rows = [(run.row["policy"], run.row) for run in self.policies]
+        rows = [(run.label, run.row) for run in self.policies]
         rows += [
             (f"{_name(optimum)}, {SHORT[kind]}", {**optimum.to_json(), **_measured(optimum)})
             for kind, optimum in self.optima.items()
@@ -121,21 +138,28 @@ class Comparison:
 
     def summary(self, rows: list[dict[str, Any]]) -> Cells:
         """Return the table of values, a row for each schedule."""
-        columns = ["schedule", "value", "mean", "in s", *(f"/ {SHORT[kind]}" for kind in self.optima)]
-        return Cells([*columns, "handling of calls"], [self._cells(row) for row in rows])
+        columns = ["schedule", *value_columns(units_of(self.instance), self.objective, "value", "mean")]
+        columns += [f"/ {SHORT[kind]}" for kind in self.optima]
+        cells = [self._cells(row) for row in rows]
+        return Cells([*columns, "handling of calls"], cells, range(1, len(columns)))
 
     def _cells(self, row: dict[str, Any]) -> list[object]:
-        per_request = row["mean"] if row["mean"] is not None else row["value"]
+        values = (row["bound"] if row.get("status") == "bound-only" else row["value"], row["mean"])
+        units = units_of(self.instance)
         return [
             row["label"],
-            row["bound"] if row.get("status") == "bound-only" else row["value"],
-            decimal(row["mean"]),
-            in_seconds(per_request, row),
+            *(units.value(value, self.objective) for value in values),
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
-            row.get("error") or handling_text(row),
+            handling_text(row),
         ]
 
     def draw(self, path: str) -> None:
+        """Draw every schedule into a file."""
+        from kvbound.plots import save
+
+        save(self.figure(), path)
+
+    def figure(self) -> Figure:
         """Draw every schedule, one column each, on the same axes."""
         from kvbound.plots import compare_schedules
 
@@ -145,11 +169,17 @@ class Comparison:
                 "kvbound load draws measures"
             )
         columns = [
-            (f"{row['label']}\n{_value_text(row)}", trace)
+            (f"{row['label']}\n{self._title(row)}", trace)
             for trace, row in zip(self.traces(), self.rows(), strict=True)
             if trace is not None
         ]
-        compare_schedules(columns, path=path)
+        return compare_schedules(columns)
+
+    def _title(self, row: dict[str, Any]) -> str:
+        units = units_of(self.instance)
+        if row["mean"] is None:
+            return f"{self.objective} {units.named(row['value'], self.objective)}"
+        return f"mean {units.named(row['mean'], self.objective)}"
 
     def draw_ladder(self, path: str) -> None:
         """Draw policies, best schedules and all bounds on one axis, a group for each handling."""
@@ -158,16 +188,16 @@ class Comparison:
         rows = self.ladder_rows()
         if not rows:
             raise BadInput("--ladder draws values beside bounds; --no-optimum leaves none")
-        save(ladder(rows).figure.figure, path)
+        save(ladder(rows, units=units_of(self.instance)).figure.figure, path)
 
     def ladder_rows(self) -> list[dict[str, Any]]:
         """Return the rows of the ladder: policies, best schedules and all bounds, for each handling."""
         rows = []
         for kind, optimum in self.optima.items():
-            mine = [{**run.row, "label": run.row["policy"]} for run in self.policies]
+            mine = [{**run.row, "label": run.label} for run in self.policies]
             mine += [{**optimum.to_json(), "label": _name(optimum)}] if optimum.value is not None else []
             group = {"group": WORDS[kind], "instance_sha256": optimum.instance.sha256}
-            rows += [{**row, **group} for row in mine + _rungs(optimum)]
+            rows += [{**row, **group} for row in mine + ladder_of(optimum)]
         return rows
 
     def traces(self) -> list[Trace | None]:
@@ -178,6 +208,21 @@ class Comparison:
         """Return every schedule with its label."""
         pairs = zip(self.rows(), self.traces(), strict=True)
         return [(row["label"], trace) for row, trace in pairs if trace is not None]
+
+    def explained(self) -> list[Explained]:
+        """Explain every schedule beside the best one for the first handling, or the best there is.
+
+        The ratio without calls is to the first bound, or else to the value of that schedule.
+        """
+        schedules = self.schedules()
+        if not schedules:
+            return []
+        found = schedules[sum(run.trace is not None for run in self.policies) :]
+        best = min(schedules, key=lambda pair: Fraction(objective_value(pair[1], self.objective)))
+        reference = found[0] if found else best
+        bound = next((optimum.bound for optimum in self.optima.values()), None)
+        least = objective_value(reference[1], self.objective) if bound is None else bound
+        return explain_all(schedules, reference, self.objective, least)
 
     def report(self) -> Report:
         """Return all of it as a page."""
@@ -192,10 +237,11 @@ class Comparison:
             verdicts or [UNMEASURED],
             {WORDS[kind]: optimum for kind, optimum in self.optima.items()},
             self.ladder_rows(),
+            self.explained() if len(self.instance.requests) <= DRAWABLE else [],
         )
 
 
-def _rungs(optimum: Result) -> list[dict[str, Any]]:
+def ladder_of(optimum: Result) -> list[dict[str, Any]]:
     """Return a row for each bound of the ladder, the lowest first; without a ladder, for the bound that was proved."""
     row = {**optimum.to_json(), "value": None}
     rungs = [rung for rung in optimum.extra.get("ladder", []) if rung["bound"] is not None]
@@ -225,15 +271,12 @@ def verdict(kind: str, optimum: Result, took: str = "") -> str:
     """Say what was proved for a handling; `took` is written behind a proof."""
     if optimum.status == "optimal":
         assert optimum.horizon is not None
-        return f"{WORDS[kind]}: {optimum.value} is proved optimal{took} ({optimum.horizon.why})"
+        return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} is proved optimal{took} ({optimum.horizon.why})"
     if optimum.value is None:
-        return f"{WORDS[kind]}: no schedule is below {optimum.bound} ({optimum.formulation}: {_why(optimum)})"
+        least = in_words(optimum, optimum.bound)
+        return f"{WORDS[kind]}: no schedule is below {least} ({optimum.formulation}: {_why(optimum)})"
     return f"{WORDS[kind]}: not proved ({optimum.stopped}); {between(optimum)}"
 
 
 def _why(optimum: Result) -> str:
     return "nothing was proved" if optimum.certificate is None else optimum.certificate.why
-
-
-def _value_text(row: dict[str, Any]) -> str:
-    return f"{row['objective']} {row['value']}" if row["mean"] is None else f"mean {decimal(row['mean'])}"

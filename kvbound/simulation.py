@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,9 @@ from kvcore.schedule import Schedule
 from kvcore.summary import summary
 from kvcore.trace import Trace
 from solvers import simulate_policy
+
+NEXT_NAME = re.compile(r",(?!\s*(?:\w+=|\d+\s*(?:,|$)))")
+"""The commas between names: those before `r0=3` or a number are part of the name of a policy with parameters."""
 
 Watch = Callable[[str], AbstractContextManager[Any]]
 """Makes what is shown while something goes on, from words for it; what it gives takes the progress of a solve."""
@@ -27,11 +31,34 @@ def unwatched(_: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Simulation:
-    """One policy on one instance: its row, and its schedule (None: it could not run)."""
+    """One policy (or outside schedule) on one instance: its row, and its schedule (None: it could not run)."""
 
-    row: dict[str, Any]
+    row: dict[str, Any] = field(repr=False)
     schedule: Schedule | None = None
     trace: Trace | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the policy, or that of the outside schedule."""
+        return str(self.row["policy"] or self.row["schedule"])
+
+
+def outside_schedules(
+    instance: Instance, schedules: Mapping[str, Schedule], objective: str, window: Fraction | None = None
+) -> list[Simulation]:
+    """Return schedules made elsewhere, by name, as the referee executes them, on the instance or on that of free calls.
+
+    Raises:
+        InvalidSchedule: one breaks a rule.
+        BadInput: one is for another instance.
+    """
+    runs, free = [], instance.with_free_calls()
+    for name, schedule in schedules.items():
+        judged = free if schedule.instance_sha256 == free.sha256 else instance
+        result = Result(judged, objective, schedule=schedule, stopped="given", extra={"schedule": name})
+        assert result.trace is not None  # for mypy
+        runs.append(Simulation({**result.to_json(), "measures": summary(result.trace, window)}, schedule, result.trace))
+    return runs
 
 
 def simulate_policies(
@@ -52,42 +79,31 @@ def simulate_policies(
     `kvcore.summary` takes, `predictions` and `seed` what `solvers.simulate_policy` does.
     """
     runs: list[Simulation] = []
-    try:
-        for policy in policies:
+    for policy in policies:
+        try:
             with watch(f"{policy} on {instance.name}"):
-                runs.append(_simulate(instance, policy, objective, handling, window, strict, predictions, seed))
-    except KeyboardInterrupt:
-        return runs, True
+                result = simulate_policy(
+                    instance, policy, objective, handling=handling, predictions=predictions, seed=seed
+                )
+                assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
+                row = {**result.to_json(), "measures": summary(result.trace, window)}
+                runs.append(Simulation(row, result.schedule, result.trace))
+        except (PolicyError, Unsuited) as error:
+            if strict:
+                raise
+            freed = instance.with_free_calls() if handling == "free" else instance
+            row = Result(freed, objective, policy=policy, extra={"error": str(error)}).to_json()
+            runs.append(Simulation(row))
+        except KeyboardInterrupt:
+            return runs, True
     return runs, False
-
-
-def _simulate(
-    instance: Instance,
-    policy: str,
-    objective: str,
-    handling: str,
-    window: Fraction | None,
-    strict: bool,
-    predictions: str,
-    seed: int,
-) -> Simulation:
-    try:
-        result = simulate_policy(instance, policy, objective, handling=handling, predictions=predictions, seed=seed)
-    except (PolicyError, Unsuited) as error:
-        if strict:
-            raise
-        freed = instance.with_free_calls() if handling == "free" else instance
-        return Simulation(Result(freed, objective, policy=policy, extra={"error": str(error)}).to_json())
-    assert result.trace is not None  # for mypy: a policy ends with a schedule or an error
-    row = {**result.to_json(), "measures": summary(result.trace, window)}
-    return Simulation(row, result.schedule, result.trace)
 
 
 def policy_names(text: str) -> list[str]:
     """Return the policies that a comma-separated list (or `all`) names; BadInput for an unknown one."""
     if text == "all":
         return list(POLICIES)
-    names = [name.strip() for name in text.split(",")]
+    names = [name.strip() for name in NEXT_NAME.split(text)]
     for name in names:
         get_policy(name)
     return names

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from kvbound.explanation import PARTS, SPENT, Difference, Explained
+from kvbound.units import Units, units_of
+from kvcore.metrics import Value
 from kvcore.result import Result
+from kvcore.schedule import Batch
 
 TIMES = (
     ("latency", "mean"), ("latency", "p50"), ("latency", "p95"), ("latency", "p99"), ("latency_without_calls", "mean"),
@@ -21,6 +25,9 @@ SHORT = {
 RATES = ("requests_per_second", "tokens_per_second", "goodput_per_second")
 OVER = "/: the value over the optimum (over the lower bound, where that is all there is)"
 """What a column that is named / for short says."""
+WAITS = {kind: f"wait: {'policy' if kind == 'nothing' else kind}" for kind in SPENT[4:]}
+NAMED = 6
+"""The most requests that a sentence names."""
 CAUSES = ("total", "calls", "queued", "transfer", "recomputation")
 
 Labelled = Sequence[tuple[str, Mapping[str, Any]]]
@@ -28,30 +35,36 @@ Labelled = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 class Cells(NamedTuple):
-    """The columns and rows of a table; a cell of None is empty."""
+    """The columns and rows of a table, and which columns are of numbers; a cell of None is empty."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
+    numbers: Sequence[int] = ()
 
 
-def times_cells(rows: Labelled) -> Cells:
-    """Return the times in seconds, a row for each labelled summary."""
-    columns = ["seconds", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
-    return Cells(
-        columns, [[label, *(seconds(measured[name], part) for name, part in TIMES)] for label, measured in rows]
-    )
+def times_cells(rows: Labelled, units: Units) -> Cells:
+    """Return the times, a row for each labelled summary."""
+    columns = [f"times, {units.time}", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]
+    cells = [[label, *(spread(measured[name], part, units) for name, part in TIMES)] for label, measured in rows]
+    return Cells(columns, cells, range(1, len(columns)))
 
 
-def work_cells(rows: Labelled) -> Cells:
+def work_cells(rows: Labelled, units: Units) -> Cells:
     """Return throughput, waste and moves, a row for each labelled summary."""
-    columns = ["work", "unfinished", "requests/s", "tokens/s", "good/s", "SLO met", "batches", "evictions"]
+    rates = [f"{what}/{rate_unit(units)}" for what in ("requests", "tokens", "good")]
+    columns = ["work", "unfinished", *rates, "SLO met", "batches", "evictions"]
     columns += ["recomputed", "swapped out", "wasted", "in calls", "queued", "transfer", "refills", "handling of calls"]
-    return Cells(columns, [_work(label, measured) for label, measured in rows])
+    return Cells(columns, [_work(label, measured) for label, measured in rows], range(1, len(columns) - 1))
 
 
-def seconds(spread: Mapping[str, float] | None, part: str) -> str | None:
-    """Return the seconds of a part of a spread, such as its mean."""
-    return None if spread is None else f"{spread[part]:.4g}"
+def spread(seconds: Mapping[str, float] | None, part: str, units: Units) -> str | None:
+    """Return a part of a spread, such as its mean, which is in seconds, in the unit of time."""
+    return None if seconds is None else f"{seconds[part] / float(units.seconds):.4g}"
+
+
+def rate_unit(units: Units) -> str:
+    """Return what rates are per: a second, or a tick where that is the unit."""
+    return "tick" if units.time == "ticks" else "s"
 
 
 def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
@@ -61,12 +74,12 @@ def _work(label: str, measured: Mapping[str, Any]) -> list[object]:
         measured["unfinished"],
         *(f"{measured[name]:.4g}" for name in RATES),
         percent(measured["slo_attainment"]),
-        measured["batches"],
-        measured["evictions"],
+        f"{measured['batches']:,}",
+        f"{measured['evictions']:,}",
         percent(measured["recomputed_share"]),
-        measured["tokens_swapped_out"],
+        f"{measured['tokens_swapped_out']:,}",
         *(percent(waste.get(cause)) for cause in CAUSES),
-        ", ".join(f"{count} {how}" for how, count in measured["handlings"].items()) or "-",
+        ", ".join(f"{count:,} {how}" for how, count in measured["handlings"].items()) or "-",
     ]
 
 
@@ -80,15 +93,85 @@ def percent(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f} %"
 
 
-def in_seconds(ticks: int | str | None, row: dict[str, Any]) -> str | None:
-    """Turn ticks into seconds for people; None where the objective is not a time."""
-    if ticks is None or row["objective"] in ("late-requests", "normalized-latency"):
-        return None
-    return f"{float(Fraction(ticks) * Fraction(row['tick_seconds'])):.6g}"
+def value_columns(units: Units, objective: str, *names: str) -> list[str]:
+    """Return the headings of columns that hold values of an objective."""
+    return [f"{name}, {units.of(objective)}" for name in names]
+
+
+def explained_cells(rows: Sequence[Explained], units: Units) -> list[Cells]:
+    """Return where the time of schedules goes, and that of their requests; parts that none has are left out."""
+    parts = [part for part in PARTS if any(row.found.parts[part] for row in rows)]
+    spent = [kind for kind in SPENT if any(row.found.spent[kind] for row in rows)]
+    calls = any(row.found.spent["calls"] for row in rows) and any(row.ratio is not None for row in rows)
+    until = [f"until the last completion, {units.time}", "all", *parts, "batches, bound by"]
+    requests = [
+        f"of all requests, {units.time}",
+        "all",
+        *(WAITS.get(kind, kind) for kind in spent),
+        *(["/ without calls"] if calls else []),
+    ]
+    return [
+        Cells(until, [
+            [row.label, units.text(sum(row.found.parts.values())), *(units.text(row.found.parts[p]) for p in parts),
+             ", ".join(f"{count:,} {part}" for part, count in row.found.batches.items() if count)]
+            for row in rows
+        ], range(1, len(until))),
+        Cells(requests, [
+            [row.label, units.text(sum(row.found.spent.values())), *(units.text(row.found.spent[k]) for k in spent),
+             *([None if row.ratio is None else f"{float(row.ratio):.4g}"] if calls else [])]
+            for row in rows
+        ], range(1, len(requests))),
+    ]  # fmt: skip
+
+
+def differences(rows: Sequence[Explained], units: Units) -> list[str]:
+    """Return for each schedule what its time is more and less than that of the other one, and where they part first."""
+    return [line for row in rows if row.difference for line in _differences(row, row.difference, units)]
+
+
+def _differences(row: Explained, found: Difference, units: Units) -> Iterator[str]:
+    spent = _change(row.found.spent, row.other.spent, units)
+    parts = _change(row.found.parts, row.other.parts, units)
+    yield f"{row.label} beside {row.beside}: all requests {spent}; the last completion {parts}"
+    yield (
+        f"  first in batch {found.batch:,}: it {_batch(found.ours, found.theirs, units)}; "
+        f"{row.beside} {_batch(found.theirs, found.ours, units)}"
+    )
+
+
+def _change(ours: Mapping[str, Value], theirs: Mapping[str, Value], units: Units) -> str:
+    """Write a difference as the sum of those of its parts, the largest first."""
+    changes = {part: Fraction(ours[part]) - Fraction(theirs[part]) for part in ours}
+    largest = sorted(changes, key=lambda part: -abs(changes[part]))
+    shown = [part for part in largest if round(changes[part] * units.tick, 6)]
+    terms = [f"{_signed(changes[part], units)} {WAITS.get(part, part)}" for part in shown]
+    whole = f"{_signed(sum(changes.values(), Fraction(0)), units)} {units.time}"
+    return f"{whole} = {', '.join(terms)}" if terms else "as long"
+
+
+def _signed(ticks: Fraction, units: Units) -> str:
+    return ("+" if ticks > 0 else "-" if ticks < 0 else "") + units.text(abs(ticks))
+
+
+def _batch(batch: Batch | None, other: Batch | None, units: Units) -> str:
+    """Write what a batch does; of the work that the other one does as well, how many requests it is for."""
+    if batch is None:
+        return "has ended"
+    does = []
+    for verb, name in (("works on", "work"), ("drops", "drop"), ("swaps out", "swap_out"), ("swaps in", "swap_in")):
+        mine, theirs = getattr(batch, name), {} if other is None else getattr(other, name)
+        listed = [f"{id} ({tokens:,})" for id, tokens in mine.items() if theirs.get(id) != tokens]
+        same = len(mine) - len(listed)
+        more = [f"{len(listed) - NAMED} more"] if len(listed) > NAMED else []
+        alike = [f"{same} as the other"] if same else []
+        does += [f"{verb} {', '.join(listed[:NAMED] + more + alike)}"] if mine else []
+    return f"{', '.join(does)} at {units.spelled(batch.start)}"
 
 
 def handling_text(row: dict[str, Any]) -> str:
-    """Count the handlings of a row for people."""
+    """Count the handlings of a row for people; of a policy that did not run, say why."""
+    if "error" in row:
+        return str(row["error"]).removeprefix(f"policy {row['policy']} ").replace(f" on {row['instance']}:", ":")
     counts = Counter(row["handling"].values())
     return ", ".join(f"{counts[how]} {how}" for how in ("preserve", "discard", "swap", "mixed") if counts[how]) or "-"
 
@@ -100,6 +183,12 @@ def decimal(text: str | None) -> str | None:
 
 def between(result: Result) -> str:
     """Say what is known of the optimum, in words."""
+    at_most = f"at most {in_words(result, result.value)}"
     if result.bound is None:
-        return f"the optimum is at most {result.value}; no lower bound was proved"
-    return f"the optimum is at least {result.bound} and at most {result.value}"
+        return f"the optimum is {at_most}; no lower bound was proved"
+    return f"the optimum is at least {in_words(result, result.bound)} and {at_most}"
+
+
+def in_words(result: Result, value: Value | str | None) -> str:
+    """Write a value of the objective of a result with its unit."""
+    return "nothing" if value is None else units_of(result.instance).named(value, result.objective)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
-from kvcore.cost import Cost
+from kvbound.tables import Cells
+from kvbound.units import Units, number, time_units, units_of
+from kvcore.cost import Cost, CostFunction, OwnCost
 from kvcore.instance import Instance, Machine, Segment
 from kvcore.stream import Sizes
 
@@ -15,47 +18,92 @@ LONGEST = 100
 
 def facts_in_words(instance: Instance, sizes: Sizes) -> list[str]:
     """Return the lines that say what an instance is; its first requests may be all that is at hand."""
-    machine = instance.machine
+    machine, units = instance.machine, units_of(instance)
     lines = [
-        f"{sizes.requests} requests with {sizes.calls} calls; {sizes.prompt_tokens} prompt, "
-        f"{sizes.decode_tokens} decode and {sizes.returned_tokens} returned tokens; "
-        f"{sizes.call_ticks} ticks in calls; a tick is {instance.tick_seconds} s",
-        f"KV memory {_limit(machine.memory)} in blocks of {machine.block}; host {_limit(machine.host_memory)}; "
-        f"largest peak {sizes.largest_peak}, all peaks together {sizes.sum_of_peaks}",
-        f"a batch takes {_limit(machine.batch_tokens)} tokens, {_limit(machine.prefill_limit)} of them prefill, "
-        f"{_limit(machine.batch_requests)} requests; {_switches(machine)}",
-        f"a batch lasts {_cost(instance.cost)}",
+        f"{sizes.requests:,} requests with {sizes.calls:,} calls; {sizes.prompt_tokens:,} prompt, "
+        f"{sizes.decode_tokens:,} decode and {sizes.returned_tokens:,} returned {units.kv}; "
+        f"{units.spelled(sizes.call_ticks)} in calls{_tick(units)}",
+        f"KV memory {_limit(machine.memory)} {units.kv}{f', given out by {machine.block}' * (machine.block > 1)}; "
+        f"host {_limit(machine.host_memory)}; "
+        f"largest peak {sizes.largest_peak:,}, all peaks together {sizes.sum_of_peaks:,}",
+        f"a batch takes {_budgets(machine, units)}; {_switches(machine)}",
+        f"a batch lasts {_cost(instance.cost, units)}",
     ]
-    if instance.coarsening is not None:
-        lines.append(f"coarsened: {instance.coarsening.model_dump(mode='json')}")
+    grid = instance.coarsening
+    if grid is not None:
+        fine = grid.slot_ticks * grid.fine_tick_seconds
+        lines.append(
+            f"coarsened ({grid.direction}) to blocks of {grid.block_tokens} tokens and slots of {number(fine)} s, "
+            f"{grid.slot_ticks} ticks of {number(grid.fine_tick_seconds)} s each"
+        )
     return lines
 
 
-def segments_in_words(segments: Sequence[Segment]) -> str:
-    """Write tokens to decode and calls, as in `3 (2 ticks +1, swap) 4`."""
+def segments_in_words(segments: Sequence[Segment], units: Units) -> str:
+    """Write tokens to decode and calls, as in `3 (2 s +1, swap) 4`."""
     parts = []
     for segment in segments:
         parts.append(str(segment.decode))
         if segment.call is not None:
             returns = f" +{segment.call.returns}" if segment.call.returns else ""
-            parts.append(f"({segment.call.duration} ticks{returns}, {segment.call.handling})")
+            parts.append(f"({units.spelled(segment.call.duration)}{returns}, {segment.call.handling})")
     text = " ".join(parts)
     return text if len(text) <= LONGEST else text[: LONGEST - 2] + ".."
 
 
+def request_cells(instance: Instance, most: int) -> tuple[Cells, str]:
+    """Return the requests as a table, up to so many of them, with weights and output limits if any, and its caption."""
+    units, weighted = units_of(instance), any(request.weight != 1 for request in instance.requests)
+    limited = any(request.max_new for request in instance.requests)
+    columns = ("request", f"arrival, {units.time}", "prompt", "decode and calls", "output", "peak")
+    cells = [
+        (r.id, units.text(r.arrival), r.prompt, segments_in_words(r.segments, units), r.output, r.peak)
+        + (r.weight,) * weighted
+        + (r.max_new,) * limited
+        for r in instance.requests[:most]
+    ]
+    more = len(instance.requests) > most
+    caption = "Requests" + (f": the first {most}, of {len(instance.requests):,}" if more else "")
+    return Cells(columns + ("weight",) * weighted + ("max_new",) * limited, cells, (1, 2, 4, 5, 6, 7)), caption
+
+
 def _limit(limit: int | None) -> str:
-    return "without limit" if limit is None else str(limit)
+    return "without limit" if limit is None else f"{limit:,}"
+
+
+def _budgets(machine: Machine, units: Units) -> str:
+    limits = ((machine.batch_tokens, units.kv), (machine.prefill_tokens, "of them prefill"),
+              (machine.batch_requests, "requests"))  # fmt: skip
+    return ", ".join(f"{limit:,} {what}" for limit, what in limits if limit is not None) or "any number of requests"
+
+
+def _tick(units: Units) -> str:
+    return "" if units.time == "ticks" else f"; a tick is {_time(Fraction(1), units)}"
+
+
+def _time(ticks: Fraction, units: Units) -> str:
+    """Write a short time in a unit that suits it alone."""
+    short = time_units(ticks, units.tick_seconds)
+    return f"{float(ticks * short.tick):.4g} {short.time}"
 
 
 def _switches(machine: Machine) -> str:
     return ", ".join(name if getattr(machine, name) else f"no {name}" for name in SWITCHES)
 
 
-def _cost(cost: Cost) -> str:
+def _cost(cost: Cost, units: Units) -> str:
     if cost.always_one_tick:
-        return "one tick"
-    parts = []
-    for function in cost.functions:
-        facts = {k: v for k, v in function.model_dump(exclude_defaults=True).items() if k != "divisor"}
-        parts.append(f"({' + '.join(f'{v} {k}' for k, v in facts.items()) or 0}) / {function.divisor}")
-    return "max(1, " + ", ".join(parts) + ") ticks"
+        return _time(Fraction(1), units) if units.time != "ticks" else "one tick"
+    if isinstance(cost, OwnCost):
+        return f"what {cost.name} says"
+    parts = [" + ".join(_terms(function, units)) or "0" for function in cost.functions]
+    return parts[0] if len(parts) == 1 else "the longest of " + ", ".join(f"({part})" for part in parts)
+
+
+def _terms(function: CostFunction, units: Units) -> Iterator[str]:
+    """Yield the terms of a cost function, each with its time: `2.08 ms busy`."""
+    for name, value in function.model_dump(exclude_defaults=True, exclude={"divisor"}).items():
+        hinge = isinstance(value, dict)
+        coefficient = Fraction(value["coefficient"] if hinge else value, function.divisor)
+        what = f"tokens above {value['knee']}" if hinge else name
+        yield f"{_time(coefficient, units)} {what}"

@@ -15,29 +15,32 @@ from kvcore.files import first_error
 from kvcore.instance import Instance
 from kvcore.metrics import check_objective
 from kvcore.relax import relax
-from kvcore.restrict import restrict, schedule_on_fine
+from kvcore.restrict import headroom, restrict, schedule_on_fine
 from kvcore.schedule import Schedule
 
 __all__ = ["coarsen", "fine_bound", "lift"]
 
 
 def coarsen(
-    instance: Instance, *, block_tokens: int, slot_ticks: int, direction: str, headroom_ticks: int = 0
+    instance: Instance, *, block_tokens: int, slot_ticks: int, direction: str, headroom_ticks: int | None = None
 ) -> Instance:
     """Return `instance` in coarse tokens of `block_tokens` tokens and coarse ticks of `slot_ticks` ticks.
 
-    The rounding is sharpest where `block_tokens` and `slot_ticks` are equal. `headroom_ticks` (`restrict` only): so
-    many decode steps may follow a prefill within its slot, for which prefills leave those ticks free.
+    The rounding is sharpest where `block_tokens` and `slot_ticks` are equal; for `restrict` on a machine that evicts,
+    where a block is 7/8 of a slot. `headroom_ticks` (`restrict` only): so many decode steps may follow a prefill within
+    its slot, for which prefills leave those ticks free (None: 0; on a machine that evicts about 7/8 of the slot).
 
     Raises:
         BadInput: the direction is none, a size is out of range, or no rounding of such an instance is proved.
     """
     if direction not in ("relax", "restrict"):
         raise BadInput(f"the direction of rounding is relax or restrict, not {direction!r}")
-    _check_sizes(block_tokens, slot_ticks, headroom_ticks)
+    _check_sizes(block_tokens, slot_ticks, headroom_ticks or 0)
     _check_instance(instance)
     try:
         if direction == "restrict":
+            if headroom_ticks is None:
+                headroom_ticks = headroom(instance.machine, block_tokens, slot_ticks)
             return restrict(instance, block_tokens, slot_ticks, headroom_ticks)
         if headroom_ticks:
             raise BadInput("headroom_ticks has no meaning for relax; leave it out")

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import cached_property
 from itertools import count
-from typing import Annotated, NamedTuple
+from math import ceil
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, RootModel
+from pydantic import ConfigDict, FailFast, Field, PrivateAttr, RootModel
 
-Coefficient = Annotated[int, Field(ge=0, le=10**15)]
+from kvcore.errors import BadInput
+from kvcore.shown import Shown, brief
+
+LIMIT = 10**15
+"""The largest coefficient, and the most ticks of a batch."""
+
+Coefficient = Annotated[int, Field(ge=0, le=LIMIT)]
 
 
 class Features(NamedTuple):
@@ -35,7 +43,7 @@ class Features(NamedTuple):
     swap_ins: int = 0
 
 
-class TokensAbove(BaseModel):
+class TokensAbove(Shown):
     """A hinge: `coefficient` for each token of the batch above `knee`."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -44,7 +52,7 @@ class TokensAbove(BaseModel):
     coefficient: Coefficient
 
 
-class CostFunction(BaseModel):
+class CostFunction(Shown):
     """One linear function of the features, divided by `divisor` and rounded up."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -84,6 +92,14 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1), Fa
 
     model_config = ConfigDict(frozen=True, strict=True)
 
+    def __repr__(self) -> str:
+        """Return its functions."""
+        return f"Cost({brief(list(self.root))[1:-1]})"
+
+    def __str__(self) -> str:
+        """Return the same."""
+        return repr(self)
+
     @classmethod
     def unit(cls) -> Cost:
         """Every batch lasts one tick."""
@@ -93,6 +109,13 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1), Fa
     def functions(self) -> tuple[CostFunction, ...]:
         """The functions f, each with its divisor."""
         return self.root
+
+    def check_linear(self) -> None:
+        """Raise BadInput where it is a function of one's own, of which nothing can be proved."""
+
+    def ticks(self, features: Features) -> int:
+        """Return the largest of the functions, rounded up to ticks: the duration, but for the least tick."""
+        return max(-(-function.value(features) // function.divisor) for function in self.root)
 
     def duration(self, features: Features) -> int:
         """Ticks that a batch with these features lasts, at least 1."""
@@ -126,3 +149,63 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1), Fa
             and {Features._fields[k] for k, _ in function.terms} <= {"busy", "any_decode", "any_prefill"}
             for function in self.root
         )
+
+
+class OwnCost(Cost):
+    """A cost that is any function of the `Features` of a batch, in ticks: schedules are executed with it, no more.
+
+    An integer or a `Fraction` is exact, a float is the binary fraction that it is; all are rounded up to whole ticks, 1
+    at the least. The function has to give the same for the same batch, as the referee asks again. What proves reads the
+    coefficients of linear functions, and refuses it.
+    """
+
+    _function: Callable[[Features], int | Fraction | float] = PrivateAttr()
+
+    def __init__(self, function: Callable[[Features], int | Fraction | float]) -> None:
+        super().__init__(Cost.unit().root)
+        self._function = function
+
+    def __repr__(self) -> str:
+        """Return the name of the function."""
+        return f"OwnCost({self.name})"
+
+    @property
+    def name(self) -> str:
+        """The function and its line, by which the hash of an instance knows it: two of one line are not told apart."""
+        code = getattr(self._function, "__code__", None)
+        name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
+        return f"{self._function.__module__}.{name}" + ("" if code is None else f", line {code.co_firstlineno}")
+
+    def check_linear(self) -> None:
+        """Raise BadInput: it is not known to be linear."""
+        raise BadInput(
+            f"the cost is a function of your own ({self.name}): only policies and the referee take it; optima, bounds, "
+            "certificates and files need one of linear functions (kvbound.Cost)"
+        )
+
+    @property
+    def functions(self) -> tuple[CostFunction, ...]:
+        """BadInput: there are none."""
+        self.check_linear()
+        raise AssertionError  # for mypy
+
+    @cached_property
+    def always_one_tick(self) -> bool:
+        """Whether that is known: no."""
+        return False
+
+    def ticks(self, features: Features) -> int:
+        """Return what the function gives, rounded up. BadInput if that is no finite number of at least 0."""
+        value: Any = self._function(features)
+        if isinstance(value, int | Fraction | float) and 0 <= value <= LIMIT:
+            return ceil(value)
+        raise BadInput(f"the cost {self.name} gives {value!r} for {features}: give ticks from 0 to {LIMIT}")
+
+    def duration(self, features: Features) -> int:
+        """Ticks that a batch with these features lasts, at least 1."""
+        return max(1, self.ticks(features))
+
+    def durations(self, features: Features) -> Iterator[int]:
+        """Yield the ticks of this batch and of those after it in which the same decodes go on, without end."""
+        for i in count():
+            yield self.duration(features._replace(decode_kv=features.decode_kv + i * features.decode_requests))

@@ -1,57 +1,50 @@
-"""Reading a CSV file strictly and exactly; whatever is wrong with it is said with its line and column."""
+"""Reading a table strictly and exactly, row by row; whatever is wrong with it is said with its line and column."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import math
 import re
-from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NoReturn
-
-from pydantic import ValidationError
+from typing import Any, NamedTuple, NoReturn
 
 from kvcore.errors import BadInput
-from kvcore.files import first_error, read_text
-from kvcore.instance import LIMIT, Instance, Machine, Request
+from kvcore.files import valid
+from kvcore.instance import LIMIT, Instance, Machine, Request, Slo
 
 MachineFor = Callable[[Sequence[Request]], Machine]
 """Chooses the machine once the requests are known."""
 
 WHOLE = re.compile(r"-?[0-9]{1,15}")
 DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
+LONGEST = 2**24
+"""Letters that a line may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of a table, and where it stands in its file."""
+class Row(NamedTuple):
+    """One row of a table: the text of the columns that were asked for, and where it stands in its file."""
 
-    table: Table
-    place: int
-
-    @property
-    def source(self) -> str:
-        """The file."""
-        return self.table.source
-
-    @property
-    def line(self) -> int:
-        """The line of the file."""
-        return self.table.lines[self.place]
+    source: str
+    line: int
+    cells: Mapping[str, str]
 
     def text(self, column: str) -> str:
         """Return the field as it stands (without white space around it)."""
-        return self.table.columns[column][self.place].strip()
+        return self.cells[column].strip()
 
     def label(self, column: str) -> str:
         """Return the field as a name of 1 to 90 printable characters."""
-        if not (1 <= len(self.text(column)) <= 90 and self.text(column).isprintable()):
+        text = self.text(column)
+        if not (1 <= len(text) <= 90 and text.isprintable()):
             self.refuse(column, "a name of 1 to 90 printable characters")
-        return self.text(column)
+        return text
 
     def whole(self, column: str, least: int) -> int:
         """Return the field as an integer of at least `least`."""
@@ -80,88 +73,88 @@ class Row:
 
     def refuse(self, column: str, wanted: str) -> NoReturn:
         """Raise BadInput: the field is not what it has to be."""
-        value = self.table.columns[column][self.place]
-        shown = repr(value if len(value) <= 40 else value[:38] + "..") if value else "empty"
-        raise BadInput(f"{self.source}, line {self.line}: {column} must be {wanted}, it is {shown}")
+        refuse(self.source, self.line, column, wanted, self.cells[column])
 
 
-@dataclass(frozen=True)
-class Table:
-    """The columns of a file that were asked for, as text; a row is made when it is looked at."""
+class Table(NamedTuple):
+    """The names of all columns of a file, and its rows as they are read: they can be gone through once."""
 
-    source: str
-    columns: dict[str, list[str]]
-    lines: array[int]
-    """The line of the file in which each row ends."""
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def __iter__(self) -> Iterator[Row]:
-        return (Row(self, place) for place in range(len(self)))
-
-    def add(self, line: int, fields: Iterable[str]) -> None:
-        """Add a row."""
-        self.lines.append(line)
-        for column, field in zip(self.columns.values(), fields, strict=True):
-            column.append(field)
+    names: Sequence[str]
+    rows: Iterator[Row]
 
 
-def read_rows(path: str | Path, columns: Sequence[str]) -> Table:
-    """Return the rows of a CSV file whose first line names (at least) these columns. BadInput if it is not one."""
-    source = str(path)
-    reader = csv.reader(io.StringIO(read_text(path).removeprefix("\ufeff"), newline=""), strict=True)
+def refuse(source: str, line: int, column: str, wanted: str, value: str) -> NoReturn:
+    """Raise BadInput: a field is not what it has to be."""
+    shown = repr(value if len(value) <= 40 else value[:38] + "..") if value else "empty"
+    raise BadInput(f"{source}, line {line}: {column} must be {wanted}, it is {shown}")
+
+
+def text_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text, plain or in gzip (`-`: standard input), as they are. BadInput if it is none."""
+    source = "standard input" if str(path) == "-" else str(path)
     try:
-        header = [name.strip() for name in next(reader, [])]
-        _check_header(source, header, columns)
-        rows = Table(source, {name: [] for name in columns}, array("q"))
-        places = [header.index(name) for name in rows.columns]
-        for fields in _rows(source, header, reader):
-            rows.add(reader.line_num, (fields[place] for place in places))
-    except csv.Error as error:
-        raise BadInput(f"{source}, line {reader.line_num}: not a CSV file: {error}") from None
-    if not rows:
-        raise BadInput(f"{source}: it has no rows below its header")
-    return rows
+        with _opened(path) as file:
+            while line := file.readline(LONGEST):
+                if len(line) == LONGEST:
+                    raise BadInput(f"{source}: a line is longer than {LONGEST} letters")
+                yield line
+    except UnicodeDecodeError:
+        raise BadInput(f"{source}: not UTF-8 text") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"{source}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[io.TextIOWrapper]:
+    with open(sys.stdin.fileno() if str(path) == "-" else path, "rb", closefd=str(path) != "-") as file:
+        data: Any = gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == b"\x1f\x8b" else file
+        with io.TextIOWrapper(data, encoding="utf-8-sig", newline="") as text:
+            yield text
+
+
+def read_csv(path: str | Path, columns: Sequence[str]) -> Table:
+    """Return the table of a CSV file whose first line names (at least) these columns. BadInput if it is not one."""
+    source = str(path)
+    reader = csv.reader(text_lines(path), strict=True)
+    header = [name.strip() for name in next(_fields(source, reader), [])]
+    _check_header(source, header, columns)
+    return Table(header, _rows(source, header, reader, columns))
 
 
 def _check_header(source: str, header: Sequence[str], columns: Sequence[str]) -> None:
+    needed = f"the columns needed are {', '.join(columns)}"
     if not header:
         raise BadInput(f"{source}: it is empty; the first line must name the columns {', '.join(columns)}")
     for column in columns:
         if header.count(column) != 1:
+            if any(DECIMAL.fullmatch(name) for name in header):
+                raise BadInput(f"{source}, line 1: it must name the columns, and holds numbers; {needed}")
             what = "no column" if column not in header else "more than one column"
-            raise BadInput(f"{source}, line 1: {what} {column}; the columns needed are {', '.join(columns)}")
+            has = f"; it has {', '.join(filter(None, header))[:200]}"
+            raise BadInput(f"{source}, line 1: {what} {column}; {needed}{has}")
 
 
-def _rows(source: str, header: list[str], reader: Any) -> Iterator[list[str]]:
-    for fields in reader:
+def _rows(source: str, header: Sequence[str], reader: Any, columns: Sequence[str]) -> Iterator[Row]:
+    places = [(name, header.index(name)) for name in columns]
+    empty = True
+    for fields in _fields(source, reader):
         if not any(field.strip() for field in fields):
             continue
         if len(fields) != len(header):
             raise BadInput(
                 f"{source}, line {reader.line_num}: {len(fields)} fields, the header names {len(header)} columns"
             )
-        yield fields
+        empty = False
+        yield Row(source, reader.line_num, {name: fields[place] for name, place in places})
+    if empty:
+        raise BadInput(f"{source}: it has no rows below its header")
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], Hashable], order: str, what: str) -> list[list[Row]]:
-    """Return the rows of each `what`, told apart by `key`, in their `order`: a column that counts 0, 1, .. in each.
-
-    They come in the order of the file. BadInput if a number is missing or stands twice.
-    """
-    found: dict[Hashable, dict[int, Row]] = {}
-    for row in rows:
-        numbered = found.setdefault(key(row), {})
-        number = row.whole(order, 0)
-        if number in numbered:
-            row.refuse(order, f"another: line {numbered[number].line} has the same one of that {what}")
-        numbered[number] = row
-    for numbered in found.values():
-        for k, number in enumerate(sorted(numbered)):
-            if number != k:
-                numbered[number].refuse(order, f"{k}, the next one of {what} {key(numbered[number])}")
-    return [[numbered[k] for k in range(len(numbered))] for numbered in found.values()]
+def _fields(source: str, reader: Any) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise BadInput(f"{source}, line {reader.line_num}: not a CSV file: {error}") from None
 
 
 def check_tick(tick: Fraction) -> Fraction:
@@ -171,21 +164,30 @@ def check_tick(tick: Fraction) -> Fraction:
     return tick
 
 
-def check_take(take: int | None, available: int, what: str) -> int:
+def check_take(take: int | None, available: int, what: str, option: str = "--take") -> int:
     """Return how many requests to take: all `there` are if `take` is None. BadInput if there are fewer."""
     if take is None:
         return available
     if not 1 <= take <= available:
-        raise BadInput(f"--take is from 1 to {available}, the number of {what}, not {take}")
+        raise BadInput(f"{option} is from 1 to {available}, the number of {what}, not {take}")
     return take
+
+
+def slo_in_ticks(tick: Fraction, **seconds: Fraction | None) -> Slo | None:
+    """Return service-level objectives, by their names in `Slo`, in ticks of so many seconds (None: none is given).
+
+    Whole ticks round down, as a request is late only above the limit.
+    """
+    ticks: dict[str, Any] = {name: value / tick for name, value in seconds.items() if value is not None}
+    whole = {name: math.floor(ticks[name]) for name in ("latency", "ttft") if name in ticks}
+    with valid(f"the objectives in ticks of {tick} s"):
+        return Slo(**ticks | whole) if ticks else None
 
 
 def build_instance(
     source: str | Path, requests: Sequence[Request], machine: Machine | MachineFor, **fields: Any
 ) -> Instance:
     """Return the instance; BadInput if the requests do not fit the machine."""
-    try:
+    with valid(f"{source}"):
         chosen = machine if isinstance(machine, Machine) else machine(requests)
         return Instance(requests=tuple(requests), machine=chosen, **fields)
-    except ValidationError as error:
-        raise BadInput(f"{source}: {first_error(error)}") from None

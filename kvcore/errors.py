@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import traceback
+
 
 class BadInput(ValueError):
     """What the user gave cannot be used: one clear line (exit code 2 on the command line)."""
@@ -9,3 +12,11 @@ class BadInput(ValueError):
 
 class MissingTool(RuntimeError):
     """A solver or an extra that was asked for is not there; the line says how to install it (exit code 4)."""
+
+
+def in_one_line(error: BaseException, file: str) -> str:
+    """Return an error from a user's file: its kind, what it says, and the last line of the file that led to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == os.path.abspath(file)]
+    place = f" ({file}, line {lines[-1]})" if lines else ""
+    return f"{type(error).__name__}: {error}{place}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -123,7 +125,7 @@ def write_bytes(target: str | Path, data: bytes) -> None:
 
 
 def read_text(source: str | Path, most: int | None = None) -> str:
-    """Read a text file of at most `most` bytes, or MAX_BYTES (`-`: standard input)."""
+    """Read a text file of at most `most` bytes, or MAX_BYTES (`-`: standard input); what ends in .gz is unpacked."""
     most = most or MAX_BYTES
     name = "standard input" if str(source) == "-" else str(source)
     try:
@@ -131,12 +133,12 @@ def read_text(source: str | Path, most: int | None = None) -> str:
             data = _pieces(sys.stdin.buffer, most)
             size = len(data)
         else:
-            with Path(source).open("rb") as file:
+            with gzip.open(source) if str(source).endswith(".gz") else Path(source).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 data = bytearray() if size > most else _pieces(file, most)
                 size = max(size, len(data))
-    except OSError as error:
-        raise BadInput(f"{name}: cannot be read: {error.strerror or error}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if size > most:
         raise BadInput(f"{name}: larger than {most // 2**20} MiB, which is the most that is read")
     try:
@@ -145,7 +147,7 @@ def read_text(source: str | Path, most: int | None = None) -> str:
         raise BadInput(f"{name}: not UTF-8 text (byte {error.start})") from None
 
 
-def _pieces(file: IO[bytes], most: int) -> bytearray:
+def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
     """Read a file up to just above `most` bytes; what is not there takes no memory."""
     data = bytearray()
     while len(data) <= most and (piece := file.read(2**16)):
@@ -166,6 +168,15 @@ def parse(model: type[Model], text: str, name: str) -> Model:
         raise BadInput(f"{name}: nested too deeply") from None
     except ValueError as error:  # a number of thousands of digits, a duplicate key, NaN
         raise BadInput(f"{name}: {said(error)}") from None
+
+
+@contextmanager
+def valid(what: str) -> Iterator[None]:
+    """Raise BadInput within a `with` where pydantic refuses something: `what`, and the first thing that is wrong."""
+    try:
+        yield
+    except ValidationError as error:
+        raise BadInput(f"{what}: {first_error(error)}") from None
 
 
 def first_error(error: ValidationError) -> str:

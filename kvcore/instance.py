@@ -27,7 +27,8 @@ from pydantic import (
     model_validator,
 )
 
-from kvcore.cost import Cost
+from kvcore.cost import Cost, OwnCost
+from kvcore.shown import Shown
 
 LIMIT = 10**15
 """The largest token count or tick that an instance or a schedule may hold."""
@@ -92,7 +93,7 @@ def _fail_fast(schema: Any) -> None:
         _fail_fast(part)
 
 
-class Noun(BaseModel):
+class Noun(Shown, BaseModel):
     """What all nouns share: immutable, strict about types, no unknown key."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -192,6 +193,8 @@ class Request(Noun):
     prompt: Positive
     weight: Positive = 1
     slo: Slo | None = None
+    max_new: Annotated[Positive | None, Field(exclude_if=lambda limit: limit is None)] = None
+    """The output limit of each segment, which engines know; its real length is not. It changes no rule."""
     segments: Annotated[tuple[Segment, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -201,6 +204,13 @@ class Request(Noun):
         for k, segment in enumerate(self.segments[:-1], 1):
             if segment.call is None:
                 raise ValueError(f"request {self.id}: segment {k} must end with a call (only the last has none)")
+        return self
+
+    @model_validator(mode="after")
+    def _within_the_limit(self) -> Self:
+        for k, segment in enumerate(self.segments, 1):
+            if self.max_new is not None and segment.decode > self.max_new:
+                raise ValueError(f"request {self.id}: segment {k} decodes {segment.decode}, more than its max_new")
         return self
 
     @cached_property
@@ -279,7 +289,10 @@ class Coarsening(Noun):
 
 
 class Instance(Noun):
-    """A machine, the cost of a batch, and the requests. `tick_seconds` only says how long a tick is."""
+    """A machine, the cost of a batch, and the requests. `tick_seconds` only says how long a tick is.
+
+    With an `OwnCost`, policies run on it, and it has no file, no optimum and no bound.
+    """
 
     format: Literal["kvbound-instance"] = "kvbound-instance"
     version: Annotated[int, Field(ge=1, le=1)] = 1
@@ -304,6 +317,16 @@ class Instance(Noun):
         for request in self.requests:
             _check_fits(self.machine, request)
         return self
+
+    def __repr__(self) -> str:
+        """Return its name, sizes, machine and cost."""
+        requests = self.requests
+        calls, output = sum(len(each.calls) for each in requests), sum(each.output for each in requests)
+        return (
+            f"Instance({self.name!r}: {len(requests)} requests with {calls} calls, {output} tokens to generate, "
+            f"largest peak {max(each.peak for each in requests)}, a tick is {self.tick_seconds} s, {self.machine}, "
+            f"{self.cost})"
+        )
 
     def request(self, id: str) -> Request:
         """Return the request of that id (KeyError if there is none)."""
@@ -336,13 +359,15 @@ class Instance(Noun):
         return self.replace(requests=tuple(request.with_calls(change) for request in self.requests))
 
     def to_json(self, indent: int | None = 1) -> str:
-        """Return the instance file as text, every key written."""
+        """Return the instance file as text, every key written (BadInput: its cost is a function of one's own)."""
+        self.cost.check_linear()
         return json.dumps(self.model_dump(mode="json"), indent=indent, ensure_ascii=False)
 
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the canonical JSON: all keys, sorted, no white space, ASCII."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        own = {"cost": self.cost.name} if isinstance(self.cost, OwnCost) else {}
+        canonical = json.dumps(self.model_dump(mode="json") | own, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 

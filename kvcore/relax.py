@@ -2,7 +2,9 @@
 
 The proof is in `docs/coarsening.md`. In short: the coarse schedule follows the fine one at the last tick of each slot.
 A segment of at least a slot is resident at one such tick or more; a shorter one may fall between two of them, so it
-becomes part of the call beside it (or of the time before the first, or after the last, segment that is kept).
+becomes part of the call beside it (or of the time before the first, or after the last, segment that is kept). Where KV
+may be evicted outside calls, requests that work in one slot may take turns on the device: there the memory is what they
+can hold together within a slot, and refills cost nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kvcore.cost import Cost
-from kvcore.errors import BadInput
 from kvcore.instance import Call, Coarsening, Handling, Instance, Machine, Request, Segment
 
 
@@ -30,10 +31,8 @@ class _Relaxed:
 
 def relax(instance: Instance, block: int, slot: int) -> Instance:
     """Return the coarse instance (`kvcore.coarsen` has checked its arguments)."""
-    if instance.machine.evict:
-        raise BadInput(
-            f"{instance.name}: relax is not proved for a machine that evicts outside calls; set evict to false"
-        )
+    if instance.machine.evict:  # what is held in a call says nothing of what was held before: all handlings are free
+        instance = instance.with_free_calls()
     relaxed = [_request(request, block, slot) for request in instance.requests]
     return Instance(
         name=instance.name,
@@ -63,7 +62,7 @@ def _request(fine: Request, block: int, slot: int) -> _Relaxed:
     unit = max(block, slot)
     kept = [k for k, segment in enumerate(fine.segments) if segment.decode >= unit]
     if not kept:
-        return _without_segments(fine, slot)
+        return _without_segments(fine, unit, slot)
     first, last = kept[0], kept[-1]
     prompt = known = max(1, fine.known[first] // block)
     segments = []
@@ -77,19 +76,24 @@ def _request(fine: Request, block: int, slot: int) -> _Relaxed:
     segments.append(Segment(decode=fine.segments[last].decode // unit))
     arrival = (fine.arrival + _ticks(fine, 0, first)) // slot
     return _Relaxed(
-        request=fine.replace(arrival=arrival, prompt=prompt, segments=tuple(segments)),
+        request=fine.replace(arrival=arrival, prompt=prompt, max_new=_limit(fine, unit), segments=tuple(segments)),
         completion_offset=_ticks(fine, last, len(fine.segments)) - unit * segments[-1].decode,
         extra_token=prompt * block > fine.known[first],
         merged=len(kept) < len(fine.segments),
     )
 
 
-def _without_segments(fine: Request, slot: int) -> _Relaxed:
+def _without_segments(fine: Request, unit: int, slot: int) -> _Relaxed:
     """Stand in for a request that keeps no segment: one token in one slot, when it can be done at the earliest."""
     earliest = fine.arrival + _ticks(fine, 0, len(fine.segments))
     arrival = max(0, earliest // slot - 1)
-    request = fine.replace(arrival=arrival, prompt=1, segments=(Segment(decode=1),))
+    request = fine.replace(arrival=arrival, prompt=1, max_new=_limit(fine, unit), segments=(Segment(decode=1),))
     return _Relaxed(request, earliest - slot * (arrival + 1), extra_token=True, merged=True)
+
+
+def _limit(fine: Request, unit: int) -> int | None:
+    """Return the limit of the output, rounded as the output is."""
+    return None if fine.max_new is None else max(1, fine.max_new // unit)
 
 
 def _ticks(fine: Request, start: int, stop: int) -> int:
@@ -109,9 +113,13 @@ def _handling(calls: Sequence[Call]) -> Handling:
 
 def _machine(fine: Machine, relaxed: Sequence[_Relaxed], block: int, slot: int) -> Machine:
     """Round every limit up by what the roundings of the requests may add to it."""
-    page = fine.block // block if fine.block % block == 0 else 1
     extra = sum(item.extra_token for item in relaxed)
     batch_tokens, prefill_tokens, batch_requests = _budgets(fine, relaxed, block, slot)
+    if fine.evict:
+        most = _most_in_turns(fine, slot)
+        memory = None if most is None else most // block + extra
+        return Machine(memory=memory, batch_requests=batch_requests, evict=True, partial=fine.partial)
+    page = fine.block // block if fine.block % block == 0 else 1
     return Machine(
         memory=None if fine.memory is None else fine.memory // block + extra * page,
         block=page,
@@ -121,6 +129,18 @@ def _machine(fine: Machine, relaxed: Sequence[_Relaxed], block: int, slot: int) 
         batch_requests=batch_requests,
         partial=fine.partial,
     )
+
+
+def _most_in_turns(fine: Machine, slot: int) -> int | None:
+    """Return the tokens that the requests which work in a slot hold together, each when it last works (None: any).
+
+    They are on the device or on the host at its first tick, or processed in one of the others.
+    """
+    if slot == 1 or fine.memory is None:
+        return fine.memory
+    if fine.host_memory is None or fine.batch_tokens is None:
+        return None
+    return fine.memory + fine.host_memory + fine.batch_tokens * (slot - 1)
 
 
 def _host_memory(fine: Machine, requests: int, extra: int, block: int) -> int | None:

@@ -27,12 +27,29 @@ class Block(NamedTuple):
 
 
 class _Grid(NamedTuple):
-    """The sizes of the rounding; `phases`: whether prefills and decodes must not be mistaken for one another."""
+    """The sizes of the rounding.
+
+    `decodes`: the most tokens that a slot decodes; `phases`: whether prefills and decodes must not be mistaken for one
+    another.
+    """
 
     block: int
     slot: int
     headroom: int
+    decodes: int
     phases: bool
+
+
+def headroom(machine: Machine, block: int, slot: int) -> int:
+    """Return the ticks of a slot that prefills leave to decodes where nothing is said.
+
+    That is none, or, where KV may have to be computed again before a decode, all but an eighth of the slot (more if the
+    budgets need more for one block).
+    """
+    if not machine.evict:
+        return 0
+    tokens = min(limit for limit in (machine.batch_tokens, machine.prefill_tokens, block) if limit is not None)
+    return max(0, min(slot - max(-(-slot // 8), -(-block // tokens)), block - 1))
 
 
 def restrict(instance: Instance, block: int, slot: int, headroom: int) -> Instance:
@@ -60,11 +77,15 @@ def restrict(instance: Instance, block: int, slot: int, headroom: int) -> Instan
 
 def _grid(machine: Machine, block: int, slot: int, headroom: int) -> _Grid:
     prefill, batch = machine.prefill_tokens, machine.batch_tokens
-    return _Grid(block, slot, headroom, phases=prefill is not None and (batch is None or prefill < batch))
+    return _Grid(
+        block, slot, headroom,
+        decodes=min(block, slot, 1 + headroom if machine.evict else slot),
+        phases=prefill is not None and (batch is None or prefill < batch),
+    )  # fmt: skip
 
 
 def _machine(name: str, fine: Machine, grid: _Grid) -> Machine:
-    """Round every limit down; evictions outside calls are left out, because a refill may end in a started block."""
+    """Round every limit down."""
     if fine.block % grid.block and grid.block % fine.block:
         raise BadInput(
             f"{name}: the machine's block of {fine.block} tokens neither divides {grid.block} nor is a multiple of it"
@@ -82,6 +103,7 @@ def _machine(name: str, fine: Machine, grid: _Grid) -> Machine:
         batch_tokens=_budget(fine.batch_tokens, grid),
         prefill_tokens=_budget(fine.prefill_tokens, grid),
         batch_requests=fine.batch_requests,
+        evict=fine.evict,
         partial=fine.partial,
     )
 
@@ -107,7 +129,10 @@ def _request(fine: Request, grid: _Grid) -> Request:
         for k, segment in enumerate(fine.segments)
     ]
     arrival = -(-fine.arrival // grid.slot)
-    return fine.replace(arrival=arrival, prompt=len(prefills[0]), segments=tuple(segments))
+    limit = fine.max_new  # rounded as the decodes are: a run of the headroom, then of `decodes` tokens each
+    if limit is not None:
+        limit = 1 - min(0, grid.headroom + 1 - limit) // grid.decodes
+    return fine.replace(arrival=arrival, prompt=len(prefills[0]), max_new=limit, segments=tuple(segments))
 
 
 def _segments(fine: Request, grid: _Grid) -> list[tuple[list[Block], list[Block]]]:
@@ -122,7 +147,7 @@ def _segments(fine: Request, grid: _Grid) -> list[tuple[list[Block], list[Block]
         free = min(grid.headroom, segment.decode - 1)
         last = 1 + free if grid.phases else min(known + free, grid.block)
         prefill = [Block(tokens, 0) for tokens in _split(known + free - last, grid.block)] + [Block(last, free)]
-        rest = _split(segment.decode - 1 - free, min(grid.block, grid.slot))
+        rest = _split(segment.decode - 1 - free, grid.decodes)
         blocks.append((prefill, [Block(tokens, tokens - 1) for tokens in rest]))
         known = 1 + (segment.call.returns if segment.call else 0)
     return blocks

@@ -44,6 +44,10 @@ class SolverInfo:
         return {"name": self.name, "version": self.version, "threads": self.threads, "seed": self.seed}
 
 
+DECLINED = "no way to solve takes it"
+"""Why a solve stopped of which every worker declined the instance; what each said is under `failed`."""
+
+
 @dataclass
 class Result:
     """A schedule or none, its exact value, a lower bound or none, and where each comes from.
@@ -77,6 +81,14 @@ class Result:
         if self.schedule is not None:
             self.trace = verify_schedule(self.instance, self.schedule)
             self.value = objective_value(self.trace, self.objective)
+
+    def __repr__(self) -> str:
+        """Return what is known, from what, and how it was found."""
+        known = [self.status] if self.value is None else [self.status, f"value {self.value}"]
+        known += [] if self.bound is None else [f"bound {self.bound} ({self.bound_kind})"]
+        by = self.policy or " on ".join(filter(None, [self.formulation, self.solver.name if self.solver else None]))
+        under = f", under {', '.join(self.extra['constraints'])}" if "constraints" in self.extra else ""
+        return f"Result({self.instance.name!r}, {self.objective}{under}: {', '.join(known)}; by {by}, {self.stopped})"
 
     @property
     def verified(self) -> bool:

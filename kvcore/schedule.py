@@ -55,6 +55,11 @@ class Schedule(Noun):
     instance_sha256: Name
     batches: tuple[Batch, ...]
 
+    def __repr__(self) -> str:
+        """Return how many batches it has, and for which instance."""
+        batches = sum(batch.repeat for batch in self.batches)
+        return f"Schedule({batches} batches of the instance {self.instance_sha256[:12]}..)"
+
     def to_json(self, indent: int | None = None) -> str:
         """Return the schedule file as text; `repeat` is written where it is above 1."""
         data = self.model_dump(mode="json")

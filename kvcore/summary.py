@@ -45,7 +45,7 @@ def summary(trace: Trace, window: Fraction | None = None) -> dict[str, Any]:
         "requests_per_second": len(done) / wall,
         "tokens_per_second": generated / wall,
         "goodput_per_second": good / wall,
-        "slo_attainment": good / len(requests),
+        "slo_attainment": good / len(requests) if any(request.request.slo for request in requests) else None,
         **_work(trace),
         "handlings": dict(sorted(Counter(handlings(trace).values()).items())),
     }

@@ -182,9 +182,9 @@ class RequestTrace:
     """One request as it was carried out."""
 
     request: Request
-    spans: list[Span] = field(default_factory=list)
-    moves: list[Move] = field(default_factory=list)
-    calls: list[CallTrace] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list, repr=False)
+    moves: list[Move] = field(default_factory=list, repr=False)
+    calls: list[CallTrace] = field(default_factory=list, repr=False)
     first_token: int = -1
     completion: int = -1
 
@@ -236,6 +236,12 @@ class Trace:
     runs: list[Run]
     requests: tuple[RequestTrace, ...]
     waste: Waste
+
+    def __repr__(self) -> str:
+        """Return what ran, from when to when, and what it wasted."""
+        batches, end = sum(len(run.ends) for run in self.runs), self.runs[-1].ends[-1]
+        what = f"{self.instance.name!r}: {len(self.requests)} requests in {batches} batches"
+        return f"Trace({what}, ticks {self.runs[0].start} to {end}, {self.waste})"
 
     @cached_property
     def batches(self) -> list[BatchTrace]:

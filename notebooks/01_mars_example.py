@@ -16,10 +16,7 @@
 # %%
 from fractions import Fraction
 
-from IPython.display import SVG
-
 import kvbound as kv
-from kvbound.plots import render
 
 # %% [markdown]
 # ## The instance
@@ -28,10 +25,7 @@ from kvbound.plots import render
 
 # %%
 example = kv.builtin_instance("mars-figure1")
-for request in example.requests:
-    call = request.calls[0]
-    before, after = (segment.decode for segment in request.segments)
-    print(f"{request.id}: {before} tokens, a call of {call.duration} ticks ({call.handling}), {after} token")
+example
 
 # %% [markdown]
 # ## Solve
@@ -39,9 +33,8 @@ for request in example.requests:
 # Four policies of the papers, then the best schedule with the handlings as given, and with every handling free.
 
 # %%
-schedules = {name: kv.simulate(example, name) for name in ("fcfs", "sjf", "sjf-api", "mars-order")}
-schedules["optimum, as given"] = kv.solve(example, time_limit=60)
-schedules["optimum, free"] = kv.solve(example, handling="free", time_limit=60)
+compared = kv.compare(example, ["fcfs", "sjf", "sjf-api", "mars-order"])
+compared
 
 # %% [markdown]
 # ## Verify
@@ -51,25 +44,17 @@ schedules["optimum, free"] = kv.solve(example, handling="free", time_limit=60)
 
 # %%
 means = {}
-for name, result in schedules.items():
-    trace = kv.verify_schedule(result.instance, result.schedule)
-    means[name] = Fraction(kv.objective_value(trace, "total-flow-time"), len(example.requests))
-    print(f"{name:18} mean latency {means[name]!s:>5} ticks, {result.status}")
+for name, trace in compared.schedules():
+    executed = kv.verify_schedule(trace.instance, trace.schedule)
+    means[name] = Fraction(kv.objective_value(executed, "total-flow-time"), len(example.requests))
+    print(f"{name:18} mean latency {means[name]!s:>5} ticks")
 
 # %%
 proved = {}
-for name in ("optimum, as given", "optimum, free"):
-    instance = schedules[name].instance
-    certificate = kv.bound(instance, "total-flow-time", method="exhaustive", time_limit=60).certificate
-    proved[name] = Fraction(kv.verify_certificate(instance, certificate), len(example.requests))
-    print(f"{name:18} no schedule has a mean below {proved[name]}")
-
-# %% [markdown]
-# ## Plot
-
-# %%
-titles = [(f"{name}  mean {means[name]}", result.trace) for name, result in schedules.items()]
-SVG(render(kv.compare_schedules(titles)))
+for handling, optimum in compared.optima.items():
+    certificate = kv.bound(optimum.instance, "total-flow-time", method="exhaustive", time_limit=60).certificate
+    proved[handling] = Fraction(kv.verify_certificate(optimum.instance, certificate), len(example.requests))
+    print(f"handling {handling:9} no schedule has a mean below {proved[handling]}")
 
 # %% [markdown]
 # ## Answer
@@ -80,5 +65,5 @@ print(
     f"MARS's order has a mean of {mars}; with its own handlings {as_given} is possible, with free ones {free}, "
     "and both are proved optimal."
 )
-assert all(proved[name] == means[name] for name in proved)
+assert proved == {"as-given": as_given, "free": free}
 assert free < as_given < mars == 10

@@ -29,8 +29,7 @@ from solvers.search import search
 # %%
 PROMPTS = [2**k for k in range(11)]
 instances = {prompt: kv.builtin_instance(f"infermax-figure15:I={prompt}") for prompt in PROMPTS}
-machine, request = instances[1].machine, instances[1].requests[0]
-print(f"I = 1: memory {machine.memory}, {len(instances[1].requests)} requests of {request.output} output tokens")
+instances[1]
 
 # %% [markdown]
 # ## Solve
@@ -79,7 +78,7 @@ for prompt, instance in instances.items():
 last = max(prompt for prompt in PROMPTS if evictions[prompt])
 for prompt in (1, last, 2 * last):
     title = f"I = {prompt}  {evictions[prompt]} evictions"
-    display(SVG(render(kv.compare_schedules([(title, traces[prompt])]))))
+    display(kv.compare_schedules([(title, traces[prompt])]))
 
 # %%
 figure = Figure(figsize=(5, 2.5), layout="constrained")

@@ -49,6 +49,8 @@ def agent_and_chat(prompt, duration, handling="free"):
     )
 
 
+agent_and_chat(8, 10)
+
 # %% [markdown]
 # ## Solve and verify
 #
@@ -131,7 +133,7 @@ _, as_greedy = optimum(agent_and_chat(*worst, greedy[worst]))
 _, as_free = optimum(agent_and_chat(*worst))
 chosen = kv.handlings(as_free)["agent/1"]
 agent, chat = as_free.requests
-SVG(render(kv.compare_schedules([(f"least waste: {greedy[worst]}", as_greedy), (f"optimum: {chosen}", as_free)])))
+kv.compare_schedules([(f"least waste: {greedy[worst]}", as_greedy), (f"optimum: {chosen}", as_free)])
 
 # %% [markdown]
 # ## Answer

@@ -16,10 +16,9 @@
 # %%
 from fractions import Fraction
 
-from IPython.display import SVG
+from IPython.display import display
 
 import kvbound as kv
-from kvbound.plots import render
 from solvers.search import search
 
 OBJECTIVE = "total-flow-time"
@@ -56,10 +55,7 @@ for (policy, family), seen in hunts.items():
 
 # %%
 for (policy, family), seen in hunts.items():
-    print(f"{policy}, {family}: memory {seen.claim.instance.machine.memory}")
-    for request in seen.claim.instance.requests:
-        parts = [f"{s.decode} tokens" + (f", a call of {s.call.duration}" if s.call else "") for s in request.segments]
-        print(f"    arrives at {request.arrival}, prompt {request.prompt}: {', '.join(parts)}")
+    display(seen.claim.instance.replace(name=f"{policy}, {family}"))
 
 # %% [markdown]
 # ## Solve and verify
@@ -83,7 +79,7 @@ for (policy, family), seen in hunts.items():
 # ## Plot
 
 # %%
-SVG(render(kv.compare_schedules(pictures)))
+kv.compare_schedules(pictures)
 
 # %% [markdown]
 # ## Answer

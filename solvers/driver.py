@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from fractions import Fraction
+from threading import Thread
 from typing import Any
 
 import kvcore
-from heuristics import PolicyError, Unsuited, better_traces, get_policy, run_policy, trace_policy
+from heuristics import BY_COST, PolicyError, Unsuited, get_policy, run_policy, trace_policy
 from heuristics import predictions as believed
 from kvcore.certificates import Alone, Certificate, certify
 from kvcore.coarsen import fine_bound
+from kvcore.cost import Features, OwnCost
 from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
-from kvcore.result import BoundKind, Horizon, Result, SolverInfo
+from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
+from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
-from solvers.task import Bound, Done, Failed, Found, Message, Size, Stop, Task
+from solvers.task import GRACE, Bound, Done, Failed, Found, Message, Size, Stop, Task
 from solvers.ways import SOLVERS, WAYS
 
 NO_TIME_LIMIT = 10.0**9
@@ -31,11 +36,13 @@ MEMORY_LIMIT = 8000
 """MiB that one worker process may use unless told otherwise."""
 
 POLICIES = 0.25
-"""Of the time limit, what policies may take that are run for a schedule to start from, after the first one."""
+"""Of the time limit, what the workers wait for policies, of which the best gives the schedule to start from."""
+LONGEST_WAIT = 5.0
+"""The most seconds that they wait."""
+REFEREE = 1.0
+"""Of the time that a policy took, what the referee may take to execute its schedule again."""
 WRITTEN_OUT = 50_000
 """Batches up to which the schedule to start from is written out; longer ones are held as the policy gave them."""
-SEGMENTS = 100_000
-"""Of all requests together, up to which the first bound is computed: it takes seconds then."""
 
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
@@ -55,38 +62,57 @@ def solve(
     threads: int = 1,
     seed: int = 0,
     memory_limit: int = MEMORY_LIMIT,
+    constraints: Sequence[Callable[[Any], Any]] = (),
     progress: Progress | None = None,
 ) -> Result:
     """Return the best schedule found and the best bound proved, optimal if they meet.
 
     `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process.
     `gap` and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at
-    most `target` exists. `warm_start` is "best" (the best policy), a policy's name (`serial` stands in for one that
-    does not end in its part of the time, and the result says so), or "none". Ctrl-C ends the solve with what was
-    found so far (`stopped` is "interrupted").
+    most `target` exists. `warm_start` is "best" (every policy that the machine suits: those that have not run in their
+    part of the time go on beside the workers), a policy's name (`serial` stands in for one that does not end in its
+    part of the time, and the result says so), or "none". Ctrl-C ends the solve with what was found so far (`stopped`
+    is "interrupted").
 
-    The bound `alone` (see `bounds`) and a policy's schedule are there before any worker process is, so that a limit
-    leaves both whatever becomes of the workers.
+    The bound `alone` (see `bounds`) is there from the first moment, and a policy's schedule before any worker process
+    is, so that a limit leaves both whatever becomes of the workers.
+
+    Each of `constraints` is called with the Pyomo model of `batch-bigm` and adds rows to it, or returns them; value and
+    bound are then those of the problem with these rows (docs/model.md). cloudpickle pickles them, lambdas too.
 
     Raises BadInput for an option that makes no sense and MissingTool for a solver that is not there.
     """
     started = time.monotonic()
     check_objective(objective)
+    instance.cost.check_linear()
     instance = free_calls(instance, handling)
+    if constraints and not formulation.startswith("batch-bigm"):
+        if formulation != "auto":
+            raise BadInput(f"constraints are added to batch-bigm, not to {formulation}")
+        formulation = "batch-bigm"
     choice = choose(instance, objective, formulation, solver)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
     run = _Solve(instance, objective, started, gap, target, progress)
-    task = Task(instance, objective, "", "", None, None, None, limit, memory_limit, threads, seed)
+    packed = pack(constraints) if constraints else b""
+    task = Task(instance, objective, "", "", None, None, None, limit, memory_limit, threads, seed, constraints=packed)
     run.tasks = [
         replace(task, formulation=way.formulation, solver=way.solver.name, delay=delay) for way, delay in choice.delays
     ]
     ends: list[Done | Failed] = [Done("interrupted", "")]
-    with suppress(KeyboardInterrupt):
+    try:
         run.bound_alone()
-        upper_bound, start = run.run_policies(warm_start, lambda: time.monotonic() < started + POLICIES * limit)
+        upper_bound, start = run.run_policies(warm_start, limit)
         remaining = max(0.1, limit - (time.monotonic() - started))
         tasks = [replace(task, upper_bound=upper_bound, start=start, time_limit=remaining) for task in run.tasks]
-        ends = race(tasks, run.receive, run.decided, tick=run.report, best_known=lambda: run.value)
+        ends = [Done("time limit", "")]
+        if upper_bound is not None:
+            ends = race(tasks, run.receive, run.decided, tick=run.report, best_known=lambda: run.value)
+        if run.policies is not None and not (choice.named and _declined(ends)):
+            run.wait_for(run.policies)
+    except KeyboardInterrupt:
+        ends = [Done("interrupted", "")]
+    finally:
+        run.stop_policies()
     return run.result(ends, choice.why, named=choice.named)
 
 
@@ -98,14 +124,17 @@ def simulate_policy(
     handling: str = "as-given",
     predictions: str = "exact",
     seed: int = 0,
+    cost: Callable[[Features], float | Fraction] | None = None,
 ) -> Result:
     """Return the schedule of a policy as a result, executed by the referee (no bound).
 
-    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`.
+    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`, in
+    place of that of the instance, gives the ticks of a batch from its `Features`, rounded up and at least 1
+    (`OwnCost`); the instance of the result has it.
     """
     started = time.monotonic()
     check_objective(objective)
-    instance = free_calls(instance, handling)
+    instance = free_calls(instance if cost is None else instance.replace(cost=OwnCost(cost)), handling)
     chosen = get_policy(policy)
     schedule = run_policy(instance, chosen, believed(predictions, instance, seed))
     seconds = time.monotonic() - started
@@ -120,6 +149,55 @@ def free_calls(instance: Instance, handling: str) -> Instance:
     if handling not in ("as-given", "free"):
         raise BadInput(f"handling is as-given or free, not {handling!r}")
     return instance.with_free_calls() if handling == "free" else instance
+
+
+def _declined(ends: Sequence[Done | Failed]) -> bool:
+    """Whether no worker could even start on it."""
+    failures = [end for end in ends if isinstance(end, Failed)]
+    return len(failures) == len(ends) and failures[0].why != "crash"
+
+
+def _is_short(schedule: Schedule) -> bool:
+    return sum(batch.repeat for batch in schedule.batches) <= WRITTEN_OUT
+
+
+class _Policies(Thread):
+    """Runs copies of all policies that the machine suits, the fastest first, beside all else and until `end`.
+
+    The limit of the first is of processor time: on a busy machine, too, there is a schedule.
+    """
+
+    def __init__(self, instance: Instance, objective: str, limit: float, end: float) -> None:
+        super().__init__(daemon=True)
+        self.instance, self.objective, self.limit, self.end = instance, objective, limit, end
+        self.suited = [copy(policy) for policy in BY_COST if policy.why_not(instance.machine) is None]
+        self.left = len(self.suited)
+        self.best: tuple[Value, Trace] | None = None
+
+    def run(self) -> None:
+        """Run one after another; what does not end in time is left."""
+        for policy in self.suited:
+            began = time.monotonic()
+            try:
+                trace = trace_policy(self.instance, policy, go_on=lambda: self._in_time(began))  # noqa: B023
+                value = objective_value(trace, self.objective)
+                if self.best is None or value < self.best[0]:
+                    self.best = value, trace
+            except (PolicyError, Unsuited):
+                if not self._in_time(began):
+                    return
+            self.left -= 1
+
+    def _in_time(self, began: float) -> bool:
+        if self.best is None:
+            return (1 + REFEREE) * time.thread_time() < self.limit
+        now = time.monotonic()
+        return now + REFEREE * (now - began) < self.end
+
+    def stop(self) -> None:
+        """Let it end at the next decision of the policy that is running."""
+        self.limit = self.end = -math.inf
+        self.join(GRACE)
 
 
 class _Solve:
@@ -149,52 +227,86 @@ class _Solve:
         self.certificate: Certificate | None = None
         self.notes: list[str] = []
         self.rejected: list[str] = []
+        self.policies: _Policies | None = None
+        self.guess: Value | None = None  # the best value of the policies that were held
         self.sizes: dict[str, Size] = {}
 
     def bound_alone(self) -> None:
         """Prove what takes no time: that no request is faster than alone."""
-        if (segments := sum(len(request.segments) for request in self.instance.requests)) > SEGMENTS:
-            self.notes.append(f"no bound before the workers start: {segments} segments are more than {SEGMENTS}")
-            return
         self.alone = certify(self.instance, self.objective, Alone())
         task = replace(self.tasks[0], formulation="alone", solver="bounds")
         self.horizons[task.label] = Horizon(0, True, self.alone.horizon)
         self.tighten(self.alone.value, task, "certificate")
 
-    def run_policies(self, warm_start: str, go_on: Callable[[], bool]) -> tuple[Value, Schedule | None]:
-        """Return the value of a schedule that bounds the horizon, and the schedule to start from (or none)."""
-        best: Trace | None = None
-        try:
-            for trace in self._traces(warm_start, go_on):
-                best = trace
-        finally:  # Ctrl-C, too, keeps what is there
-            if best is not None and warm_start != "none":
-                few = sum(batch.repeat for batch in best.schedule.batches) <= WRITTEN_OUT
-                self.accept(best.expanded() if few else best.schedule)
-        assert best is not None  # for mypy: there is one, or an error
-        return objective_value(best, self.objective), self.schedule if self.schedule and few else None
+    def run_policies(self, warm_start: str, limit: float) -> tuple[Value | None, Schedule | None]:
+        """Return the value of a schedule that bounds the horizon, and the schedule to start from (None: there is none).
 
-    def _traces(self, warm_start: str, go_on: Callable[[], bool]) -> Iterator[Trace]:
-        """Yield traces, the one to start from last; that of `serial` is first, because it is there at once."""
-        if warm_start in ("best", "none"):
-            yield from (trace for _, trace in better_traces(self.instance, self.objective, None, go_on))
-            return
-        named, serial = get_policy(warm_start), None
-        with suppress(Unsuited, PolicyError):  # what the named one says counts
-            serial = trace_policy(self.instance, get_policy("serial"))
-            yield serial
+        Those that have not ended in their part of the time go on beside the workers.
+        """
+        share = self.started + POLICIES * limit
+        if warm_start not in ("best", "none"):
+            self._run_named(warm_start, limit, share)
+            return self.guess, self._start()
+        policies = _Policies(self.instance, self.objective, limit, self.started + limit)
+        policies.start()
+        self.policies = policies if warm_start == "best" else None
         try:
-            yield trace_policy(self.instance, named, go_on=go_on)
+            self.wait_for(policies, min(share, self.started + LONGEST_WAIT))
+        finally:
+            if self.policies is None:
+                policies.stop()
+        return None if policies.best is None else policies.best[0], self._start()
+
+    def _run_named(self, name: str, limit: float, share: float) -> None:
+        """Run `serial`, and then the policy of this name."""
+        named, most = get_policy(name), time.thread_time() + limit / (1 + REFEREE)
+        with suppress(Unsuited, PolicyError):  # what the named one says counts
+            self._hold(trace_policy(self.instance, get_policy("serial"), go_on=lambda: time.thread_time() < most))
+        try:
+            self._hold(trace_policy(self.instance, named, go_on=lambda: time.monotonic() < share))
         except PolicyError:
-            if serial is None or go_on():
+            if time.monotonic() < share:
                 raise
             self.notes.append(f"{named.name} did not end in its part of the time limit: serial stands in for it")
+
+    def _hold(self, trace: Trace) -> None:
+        """Keep the schedule of a policy, which the referee has executed, if it is the best so far."""
+        value = objective_value(trace, self.objective)
+        self.guess = value if self.guess is None else min(value, self.guess)
+        if self.tasks[0].constraints:
+            return  # a policy knows nothing of them
+        if self.value is None or value < self.value:
+            self.schedule = trace.expanded() if _is_short(trace.schedule) else trace.schedule
+            self.claimed, self.value, self.found_by = None, value, None
+
+    def _take(self) -> None:
+        if self.policies is not None and self.policies.best is not None:
+            self._hold(self.policies.best[1])
+
+    def _start(self) -> Schedule | None:
+        return self.schedule if self.schedule is not None and _is_short(self.schedule) else None
+
+    def wait_for(self, policies: _Policies, until: float = math.inf) -> None:
+        """Let policies run until then, longer if there is no schedule yet, or until the answer is there."""
+        while policies.is_alive() and (policies.best is None or time.monotonic() < until) and not self.decided():
+            policies.join(0.1)
+            self.report()
+
+    def stop_policies(self) -> None:
+        """Let them end, and take in the last of what they have found."""
+        if self.policies is not None:
+            self.policies.stop()
+            self._take()
+            if self.policies.left and not self.decided():
+                self.notes.append(f"{self.policies.left} policies that the machine suits did not end in time")
 
     def receive(self, task: Task, message: Message) -> None:
         """Take in what a worker reports."""
         if isinstance(message, Horizon):
             self.horizons[task.label] = message
         elif isinstance(message, Found):
+            if message.claimed is not None and self.value is not None and message.claimed >= self.value:
+                return
             try:
                 self.accept(message.schedule, message.claimed, task)
             except InvalidSchedule as broken:
@@ -257,7 +369,8 @@ class _Solve:
         return self.bounded_by is not None and self.bounded_by.formulation == "alone"
 
     def report(self) -> None:
-        """Show progress to the caller."""
+        """Take in what policies have found, and show progress to the caller."""
+        self._take()
         if self.progress is not None:
             self.progress(self.value, self.bound, time.monotonic() - self.started)
 
@@ -267,15 +380,12 @@ class _Solve:
         Unless a way was named, a bound that was proved all the same is a result.
         """
         failures = [end for end in ends if isinstance(end, Failed)]
-        declined = len(failures) == len(ends) and failures[0].why != "crash"
-        if declined and (named or self.bound is None):
+        if _declined(ends) and (named or self.bound is None):
             raise (MissingTool if failures[0].why == "missing tool" else BadInput)(failures[0].message)
         is_proved = self._bound_is_proved() and self.value == self.bound
-        stopped: str = (
-            "proved"
-            if is_proved
-            else self.decided() or next((end.stop for end in ends if isinstance(end, Done)), "solver failure")
-        )
+        failed = DECLINED if _declined(ends) else "solver failure"
+        ended = next((end.stop for end in ends if isinstance(end, Done)), failed)
+        stopped: str = "proved" if is_proved else self.decided() or ended
         task = self.bounded_by or self.found_by or self.tasks[0]
         version = SOLVERS[task.solver].version() if task.solver in SOLVERS else kvcore.__version__
         return Result(
@@ -311,7 +421,9 @@ class _Solve:
                 name: {"rows": size.rows, "columns": size.columns, "nonzeros": size.nonzeros}
                 for name, size in self.sizes.items()
             }
-        if self.instance.coarsening is not None and isinstance(self.bound, int) and self._bound_is_proved():
+        if self.tasks[0].constraints:
+            extra["constraints"] = [name_of(constraint) for constraint in unpack(self.tasks[0].constraints)]
+        elif self.instance.coarsening is not None and isinstance(self.bound, int) and self._bound_is_proved():
             extra["fine_bound"] = fine_bound(self.instance, self.objective, self.bound)
         if self.rejected:
             extra["rejected"] = self.rejected

@@ -15,10 +15,10 @@ from solvers.driver import Progress
 
 def climb(
     instance: Instance,
-    objective: str,
+    objective: str = "total-flow-time",
     *,
     method: str = "auto",
-    time_limit: float,
+    time_limit: float = bounds.ladder.TIME_LIMIT,
     upper: Value | None = None,
     progress: Progress | None = None,
 ) -> Result:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 
 import formulations
+from kvcore.metrics import Value
 from kvcore.referee import verify_schedule
 from solvers.matrix import Array, MatrixModel
 from solvers.task import Bound, Done, Found, Send, Size, Task
@@ -21,16 +23,34 @@ def run(task: Task, send: Send) -> Done:
     )
     if task.start is not None:
         formulation.warm_start(verify_schedule(task.instance, task.start))
+    return minimise(
+        replace(task, time_limit=task.time_limit - (time.monotonic() - started)),
+        formulation,
+        lambda: send(Found(formulation.schedule(), None)),
+        lambda bound: send(Bound(bound)),
+        send,
+    )
+
+
+def minimise(
+    task: Task,
+    formulation: formulations.Formulation,
+    found: Callable[[], None],
+    proved: Callable[[Value], None],
+    send: Send,
+) -> Done:
+    """Solve a formulation: `found` is called when its variables hold a solution, `proved` with every bound."""
     matrix = MatrixModel(formulation.model)
     send(Size(*matrix.size))
 
     def on_solution(x: Array) -> None:
         matrix.load(x)
-        send(Found(formulation.schedule(), None))
+        found()
 
     def on_bound(bound: float) -> None:
         if abs(bound) < 1e20:  # solvers say "none yet" by an infinity of their own
-            send(Bound(formulation.objective_bound(bound)))
+            proved(formulation.objective_bound(bound))
 
-    shortened = replace(task, time_limit=max(0.5, task.time_limit - (time.monotonic() - started)))
-    return import_module(f"solvers.{task.solver}").minimise(matrix, shortened, on_solution, on_bound)  # type: ignore[no-any-return]
+    solver = import_module(f"solvers.{task.solver}")
+    done: Done = solver.minimise(matrix, replace(task, time_limit=max(0.5, task.time_limit)), on_solution, on_bound)
+    return done

@@ -47,6 +47,8 @@ class Task:
     seed: int
     delay: float = 0.0
     """Seconds after which it starts; earlier once all that started before has ended."""
+    constraints: bytes = b""
+    """Functions that add rows to the model, as `solvers.constrained` packs them; empty: none."""
 
     @property
     def label(self) -> str:

@@ -22,6 +22,8 @@ def main() -> None:
     task: Task = pickle.load(sys.stdin.buffer)
     listen(partial(setattr, NEWS, "value"))
     way = WAYS[task.formulation, task.solver]
+    if task.constraints:
+        way = replace(way, run="solvers.constrained:run")
     try:
         _limit_cpu(task)
         send(way.runner()(_with_horizon(task, send), send))
@@ -49,6 +51,8 @@ def _limit_cpu(task: Task) -> None:
 def _with_horizon(task: Task, send: Send) -> Task:
     """Return the task with the number of batches to look at, where it needs one; it is reported."""
     if task.batches is not None or task.upper_bound is None or WAYS[task.formulation, task.solver].horizon:
+        return task
+    if task.constraints:  # a policy's schedule says nothing of them
         return task
     from formulations.horizon import sufficient_batches
 

@@ -13,7 +13,7 @@ from kvcore.files import printable
 from kvcore.instance import Instance
 from kvcore.result import Result
 
-Row = dict[str, Any]
+CellRow = dict[str, Any]
 """A row of the interface (`Result.to_json`), with `label`, `run`, `kind` and, where there is none, why: `error`."""
 Stop = Literal["declined", "crashed", "time limit", "memory limit"]
 """Why a cell has no result; what is declined would be declined again."""
@@ -56,22 +56,22 @@ class Cell:
         named = self.kind == "policy" and ".py" in self.run and file.is_file()
         return hashlib.sha256(file.read_bytes()).hexdigest() if named else None
 
-    def row(self, result: Row) -> Row:
+    def row(self, result: CellRow) -> CellRow:
         """Return the row of a result, with what the cell is."""
         return {"label": self.label, "kind": self.kind, "run": self.run, "handling_mode": self.handling,
                 "options": self.options, **result}  # fmt: skip
 
-    def failure(self, why: str, stopped: Stop) -> Row:
+    def failure(self, why: str, stopped: Stop) -> CellRow:
         """Return the row of a cell without a result: its keys are those of a result, and `error` says why."""
-        empty: Row = {"instance": self.name, "instance_sha256": None, "objective": self.objective, "status": "unknown",
-                      "value": None, "bound": None, "gap": None, "seconds": None}  # fmt: skip
+        empty: CellRow = {"instance": self.name, "instance_sha256": None, "objective": self.objective,
+                          "status": "unknown", "value": None, "bound": None, "gap": None, "seconds": None}  # fmt: skip
         if self.instance is not None:
             policy = self.run if self.kind == "policy" else None
             empty = Result(self.instance, self.objective, policy=policy).to_json()
         return self.row({**empty, "stopped": stopped, "error": printable(" ".join(why.split()))[:500]})
 
 
-def run_cell(cell: Cell) -> Row:
+def run_cell(cell: Cell) -> CellRow:
     """Carry out a cell and return its row; whatever goes wrong stands in it.
 
     Values are the referee's: `solvers.solve` and `solvers.simulate_policy` believe nothing else.

@@ -10,7 +10,7 @@ from typing import Any
 
 import kvcore
 from kvcore.errors import BadInput, MissingTool
-from sweeps.cell import Cell, Row
+from sweeps.cell import Cell, CellRow
 from sweeps.worker import Worker
 
 CONNECT = 10.0
@@ -26,7 +26,7 @@ def dask() -> Any:
         raise MissingTool("--cluster needs Dask, which is not installed: pip install 'kvbound[cluster]'") from None
 
 
-def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, Row]]:
+def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell, CellRow]]:
     """Carry out cells on the cluster at `address` and yield each with its row as it ends.
 
     A cell whose worker dies is given to another one; one that takes several workers with it fails.
@@ -47,11 +47,11 @@ def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell,
             yield cell, _row(cell, future)
 
 
-def run_on_worker(cell: Cell) -> Row:
+def run_on_worker(cell: Cell) -> CellRow:
     """Carry out a cell in a process of its own beside the Dask worker, one for each of its threads."""
     if not hasattr(_PER_THREAD, "worker"):
         _PER_THREAD.worker = Worker()
-    row: Row = _PER_THREAD.worker.run(cell)
+    row: CellRow = _PER_THREAD.worker.run(cell)
     return row
 
 
@@ -76,8 +76,8 @@ def _version() -> str:
     return kvcore.__version__
 
 
-def _row(cell: Cell, future: Any) -> Row:
+def _row(cell: Cell, future: Any) -> CellRow:
     if future.status == "error":
         return cell.failure(f"its Dask worker: {future.exception()}", "crashed")
-    row: Row = future.result()
+    row: CellRow = future.result()
     return row

@@ -11,7 +11,7 @@ from typing import Any
 
 from kvcore.errors import BadInput, MissingTool
 from kvcore.files import write_bytes, write_text
-from sweeps.cell import Row
+from sweeps.cell import CellRow
 from sweeps.store import FLAT
 
 EXACT = ("value", "bound")
@@ -28,7 +28,7 @@ def check_export(target: str | None) -> None:
         _arrow()
 
 
-def export(rows: Sequence[Row], target: str) -> None:
+def export(rows: Sequence[CellRow], target: str) -> None:
     """Write flat rows to a file, as its name says: `.csv` or `.parquet`."""
     if Path(target).suffix == ".csv":
         write_text(target, as_csv(rows))
@@ -36,7 +36,7 @@ def export(rows: Sequence[Row], target: str) -> None:
         _write_parquet(rows, target)
 
 
-def as_csv(rows: Sequence[Row]) -> str:
+def as_csv(rows: Sequence[CellRow]) -> str:
     """Return the rows as CSV with a header; what is not known is empty."""
     out = io.StringIO()
     writer = csv.DictWriter(out, FLAT, lineterminator="\n")
@@ -45,7 +45,7 @@ def as_csv(rows: Sequence[Row]) -> str:
     return out.getvalue()
 
 
-def _write_parquet(rows: Sequence[Row], target: str) -> None:
+def _write_parquet(rows: Sequence[CellRow], target: str) -> None:
     arrow = _arrow()
     columns = {name: [row[name] for row in rows] for name in FLAT}
     types = {name: arrow.int64() for name in INTEGERS} | {name: arrow.float64() for name in FLOATS}

@@ -9,13 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from costmodels import get_cost
 from heuristics import POLICIES, get_policy
 from heuristics.load import scaled
 from kvcore.errors import BadInput
-from kvcore.files import first_error, printable, read_instance
+from kvcore.files import printable, read_instance, valid
 from kvcore.instance import Instance, Machine
 from kvcore.metrics import check_objective
 from kvcore.parameters import fraction
@@ -167,9 +165,7 @@ def _whole(name: str, value: Scalar) -> int:
 def _with_machine(instance: Instance, changed: Point) -> Instance:
     if not changed:
         return instance
-    try:
+    with valid(f"{instance.name} with another machine"):
         machine = Machine.model_validate({**instance.machine.model_dump(), **changed})
         words = ",".join(f"{name}={value}" for name, value in changed.items())
         return instance.replace(name=f"{instance.name}, {words}"[:200], machine=machine)
-    except ValidationError as error:
-        raise BadInput(f"{instance.name} with another machine: {first_error(error)}") from None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.cell import Cell, Row
+from sweeps.cell import Cell, CellRow
 from sweeps.cluster import dask, run_on_cluster
 from sweeps.grid import cells_of
 from sweeps.local import run_locally
@@ -28,8 +28,8 @@ class Sweep:
     cells: int
     run: int
     """Cells that were run now; the others were there."""
-    rows: list[Row]
-    flat: list[dict[str, Any]]
+    rows: list[CellRow] = field(repr=False)
+    flat: list[dict[str, Any]] = field(repr=False)
 
     @property
     def summary(self) -> list[Line]:

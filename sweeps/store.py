@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 import kvcore
 from kvcore.errors import BadInput
 from kvcore.files import check_database, first_error
-from sweeps.cell import Cell, Row
+from sweeps.cell import Cell, CellRow
 
 COLUMNS = {
     "key": "TEXT PRIMARY KEY", "label": "TEXT", "instance": "TEXT", "instance_sha256": "TEXT", "objective": "TEXT",
@@ -127,7 +127,7 @@ class Store:
         """Return the keys of the cells that have a row."""
         return {key for (key,) in self._select("key")}
 
-    def add(self, cell: Cell, row: Row) -> None:
+    def add(self, cell: Cell, row: CellRow) -> None:
         """Write the row of a cell, for good."""
         flat = _flat(cell, row)
         marks = ", ".join("?" * len(COLUMNS))
@@ -140,33 +140,33 @@ class Store:
         with self._clearly("cannot be written"):
             self._database.executemany(delete, [(key,) for key in keys])
 
-    def rows(self, keys: Iterable[str]) -> list[Row]:
+    def rows(self, keys: Iterable[str]) -> list[CellRow]:
         """Return the rows of those of some cells that are finished, in the order given."""
         found = dict(self._select("key, row"))
         return [self._checked(key, found[key]) for key in keys if key in found]
 
-    def _checked(self, key: str, row: Any) -> Row:
+    def _checked(self, key: str, row: Any) -> CellRow:
         try:
             Stored.model_validate_json(row)
-            read: Row = json.loads(row)
+            read: CellRow = json.loads(row)
         except ValidationError as error:
             raise BadInput(f"{self.path}: the row of cell {key} is no result: {first_error(error)}") from None
         except (TypeError, ValueError, RecursionError) as error:
             raise BadInput(f"{self.path}: the row of cell {key} is no result: {error}") from None
         return read
 
-    def flat_rows(self, keys: Iterable[str]) -> list[Row]:
+    def flat_rows(self, keys: Iterable[str]) -> list[CellRow]:
         """Return the same without the column `row`, as in the table."""
         found = {row[0]: dict(zip(FLAT, row, strict=True)) for row in self._select(", ".join(FLAT))}
         return [found[key] for key in keys if key in found]
 
 
-def proved(row: Row) -> bool:
+def proved(row: CellRow) -> bool:
     """Whether the bound of a row holds for schedules of any number of batches."""
     return row["bound"] is not None and bool((row.get("horizon") or {}).get("sufficient"))
 
 
-def _flat(cell: Cell, row: Row) -> dict[str, Any]:
+def _flat(cell: Cell, row: CellRow) -> dict[str, Any]:
     taken = {name: row.get(name) for name in FLAT}
     return taken | {
         "key": cell.key, "handling": cell.handling, "predictions": cell.options.get("predictions"),

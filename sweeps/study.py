@@ -29,13 +29,13 @@ MOST = 100_000
 """Values that a range, and points that a grid of parameters, may have."""
 
 
-class Part(Noun, BaseModel):
+class StudySection(Noun, BaseModel):
     """A part of a study: keys that are not known are refused, so that a misspelt one is not silently left out."""
 
     model_config = ConfigDict(strict=False)
 
 
-class Instances(Part):
+class Instances(StudySection):
     """A family of instances: built-in ones, drawn ones, or files; every combination of the lists is one instance."""
 
     builtin: str | None = None
@@ -62,7 +62,7 @@ class Instances(Part):
         return self
 
 
-class Policies(Part):
+class Policies(StudySection):
     """Policies, what they believe of the requests, and the seeds of the noise in it."""
 
     names: Names | Literal["all"]
@@ -70,7 +70,7 @@ class Policies(Part):
     seed: Axis = 0
 
 
-class Solvers(Part):
+class Solvers(StudySection):
     """One way to solve, with its limits; the keys are the options of `kvbound solve`."""
 
     formulation: str = "auto"
@@ -85,7 +85,7 @@ class Solvers(Part):
     """What it is called in the summary (its formulation unless given)."""
 
 
-class Study(Part):
+class Study(StudySection):
     """A whole study: each instance with each objective and handling by each policy and each solver."""
 
     name: Name = "study"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from sweeps.cell import Row
+from sweeps.cell import CellRow
 from sweeps.store import proved
 
 
@@ -21,7 +21,7 @@ class Line:
     failed: int = 0
     optimal: int = 0
     """Cells whose value is the proved optimum, whatever proved it."""
-    ratios: list[Fraction] = field(default_factory=list)
+    ratios: list[Fraction] = field(default_factory=list, repr=False)
 
     @property
     def mean(self) -> Fraction | None:
@@ -33,7 +33,7 @@ class Line:
         """The largest ratio; None without any."""
         return max(self.ratios, default=None)
 
-    def to_json(self) -> Row:
+    def to_json(self) -> CellRow:
         """Return the line, JSON-ready; ratios are exact fractions in text."""
         mean, worst = (None if ratio is None else str(ratio) for ratio in (self.mean, self.worst))
         return {
@@ -43,7 +43,7 @@ class Line:
         }  # fmt: skip
 
 
-def summarise(rows: Sequence[Row]) -> list[Line]:
+def summarise(rows: Sequence[CellRow]) -> list[Line]:
     """Return a line for each family and run, in the order of the rows.
 
     A value is divided by the largest bound that any row proves of the same instance and objective (calls as they are in
@@ -62,7 +62,7 @@ def summarise(rows: Sequence[Row]) -> list[Line]:
     return list(lines.values())
 
 
-def best_bounds(rows: Iterable[Row]) -> dict[tuple[str | None, str], Fraction]:
+def best_bounds(rows: Iterable[CellRow]) -> dict[tuple[str | None, str], Fraction]:
     """Return the largest proved bound by the SHA-256 of the instance and the objective."""
     best: dict[tuple[str | None, str], Fraction] = {}
     for row in rows:
@@ -71,7 +71,7 @@ def best_bounds(rows: Iterable[Row]) -> dict[tuple[str | None, str], Fraction]:
     return best
 
 
-def run_name(row: Row) -> str:
+def run_name(row: CellRow) -> str:
     """Return what was run, with what tells it from others of its name."""
     options = row["options"]
     believed = options.get("predictions", "exact")
@@ -79,5 +79,5 @@ def run_name(row: Row) -> str:
     return ", ".join(word for word in words if word != "exact")
 
 
-def _place(row: Row) -> tuple[str | None, str]:
+def _place(row: CellRow) -> tuple[str | None, str]:
     return row["instance_sha256"], row["objective"]

@@ -12,7 +12,7 @@ from importlib import import_module
 from queue import Queue
 
 from solvers.process import Process, listen, to_parent
-from sweeps.cell import Cell, Row, Stop, run_cell
+from sweeps.cell import Cell, CellRow, Stop, run_cell
 
 TICK = 0.2
 """Seconds between two looks at the limits."""
@@ -26,7 +26,7 @@ class Worker:
         self._ready = False
         self.closed = False
 
-    def run(self, cell: Cell) -> Row:
+    def run(self, cell: Cell) -> CellRow:
         """Return the row of a cell; if the process dies or goes beyond a limit, that is the row."""
         if self._process is None or self._process.has_ended():
             self._process, self._ready = Process("sweeps.worker"), False
@@ -39,7 +39,7 @@ class Worker:
             process.send(cell)
             stopped = _watch(process, cell)
             if stopped is None:
-                row: Row = process.receive()
+                row: CellRow = process.receive()
                 return row
         except (EOFError, OSError, pickle.UnpicklingError):
             return cell.failure(process.death()[1], "crashed")

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import repeat
 
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT
@@ -31,12 +32,7 @@ def arrivals(
         BadInput: an argument is out of range, or means nothing without a rate (before the first is yielded).
     """
     _check(rate, cv, minutes)
-    return _endless_zeros() if rate is None else _process(draw, tick, float(rate), cv, minutes)
-
-
-def _endless_zeros() -> Iterator[int]:
-    while True:
-        yield 0
+    return repeat(0) if rate is None else _process(draw, tick, float(rate), cv, minutes)
 
 
 def _process(

@@ -126,9 +126,17 @@ def _theory_family(name: str, n: int, M: int, P: int, draw: random.Random, T: in
     )
 
 
-def infercept_sample(k: int) -> Instance:
-    """Return the shipped sample of `k` real requests of the InferCept mixture, coarsened (see `workloads/samples`)."""
-    return _sample("infercept-sample", "infercept", k, SAMPLES)
+def infercept_sample(k: int, evict: int = 0) -> Instance:
+    """Return the shipped sample of `k` real requests of the InferCept mixture, coarsened (see `workloads/samples`).
+
+    With `evict` 1 KV may be evicted at any time, and every call is free; a slot then has ticks to refill it.
+    """
+    if evict not in (0, 1):
+        raise BadInput(f"infercept-sample: evict is 0 or 1, not {evict}")
+    if not evict:
+        return _sample("infercept-sample", "infercept", k, SAMPLES)
+    sample = _sample("infercept-sample", "infercept-evict", k, SAMPLES)
+    return sample.replace(name=f"{sample.name},evict=1")
 
 
 def infercept_ve(k: int, chunked: int = 0) -> Instance:
@@ -159,7 +167,7 @@ def worst(policy: str, objective: str, n: int) -> Instance:
     return read_instance(Path(__file__).parent / "samples" / "worst" / f"{policy}-{objective}-{n}.json")
 
 
-def infercept_slice(k: int, seed: int) -> Instance:
+def infercept_slice(k: int, seed: int, evict: int = 0) -> Instance:
     """Return `k` requests drawn from the whole InferCept mixture; the file is sought in the folder KVBOUND_DATA."""
     from workloads.importers import infercept_slice
 
@@ -168,7 +176,7 @@ def infercept_slice(k: int, seed: int) -> Instance:
         raise BadInput(
             "infercept-slice needs the data: set KVBOUND_DATA to its folder (docs/data.md says how to get it)"
         )
-    return infercept_slice(Path(folder) / "infercept" / "merged_exp_uniform_lengths.csv", k, seed)
+    return infercept_slice(Path(folder) / "infercept" / "merged_exp_uniform_lengths.csv", k, seed, evict=bool(evict))
 
 
 SAMPLES = (3, 4, 5, 6)
@@ -204,8 +212,8 @@ BUILTIN: dict[str, Builtin] = {
         "Jaillet et al., arXiv 2502.07115",
     ),
     "infercept-sample": Builtin(
-        infercept_sample, {"k": 4}, "real requests with calls, in blocks of 64 tokens and slots of 1.6 s; k is 3 to 6",
-        "InferCept's mixture",
+        infercept_sample, {"k": 4}, "real requests with calls, in blocks of 64 tokens and slots of 1.6 s; k is 3 to 6; "
+        "evict=1: KV may be evicted at any time", "InferCept's mixture", ("evict",),
     ),
     "infercept-ve": Builtin(
         infercept_ve, {"k": 3},
@@ -214,7 +222,7 @@ BUILTIN: dict[str, Builtin] = {
     ),
     "infercept-slice": Builtin(
         infercept_slice, {"k": 6, "seed": 0}, "the same, drawn anew from the whole mixture; needs KVBOUND_DATA",
-        "InferCept's mixture",
+        "InferCept's mixture", ("evict",),
     ),
     **{
         f"worst-{policy}-{objective}": Builtin(
@@ -271,4 +279,6 @@ def load_instance(source: str) -> Instance:
         return builtin_instance(source)
     if source != "-" and not Path(source).exists():
         raise BadInput(f"there is no file {source!r}, and no built-in instance of that name ({NAMES})")
+    if {".csv", ".jsonl"} & set(Path(source).suffixes):
+        raise BadInput(f"{source} is no instance; `kvbound import` makes one of a trace (docs/data.md)")
     return read_instance(source)

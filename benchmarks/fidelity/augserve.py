@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from benchmarks.fidelity.claim import Claim
-from benchmarks.mixture import bursts, feel, known, mixture
+from benchmarks.mixture import ITERATION_13B, Felt, feel, mixture, opt_13b
 from heuristics import Policy
 from heuristics.policies.augserve import AugServe
 from heuristics.policies.augserve_batching import AugServeBatching
@@ -14,10 +14,20 @@ from kvcore.instance import Instance
 PAPER = "AugServe (arXiv 2512.04013)"
 MINUTES = 5
 BUSY = 9
-"""Requests a second at which memory is short for AugServe."""
-WELL_SERVED = (
-    "The other serves this load as well: chunks, and KV preserved or swapped, leave memory free here. The likely "
-    "reason is the machine, which is larger for its model than the paper's."
+"""Requests a second at which memory is short for AugServe on GPT-J-6B."""
+COUNT = 2_000
+BASELINES = ("vllm", "infercept-as-released", "infercept")
+"""The paper ran the first two."""
+NOT_SHORT = (
+    "Memory is not short at this rate for any that preserves or swaps: all have their first token in time, and what "
+    "fails are requests whose calls alone last too long. The paper's figures are lower for all: its Tables 3 and 7 "
+    "together say 2,000 requests in 1,800 s at every rate and for every scheduler, and the reason of that is not in it"
+)
+BURSTS = (
+    "Against `infercept` (the paper's rules, not the code that AugServe ran): whole contexts move or are refilled at "
+    "once, and the refills take the tokens of new prompts. At 3 a second, CV 1, drawn after InferCept's Table 1 on "
+    "GPT-J-6B, 762 of 900 have their first token in time against 888, 621 with `infercept-as-released`; a fixed limit "
+    "changes nothing, alpha = 0 gives 816, order of arrival 486"
 )
 
 
@@ -26,59 +36,52 @@ def claims() -> list[Claim]:
     return [*by_rate(), *by_burstiness(), first_token(), *ablation()]
 
 
-def baselines() -> list[str]:
-    return ["vllm", "infercept"] if known("infercept") else ["vllm"]
-
-
 def by_rate() -> list[Claim]:
-    """Measure at the paper's rates, and at one where memory is as short here as it was there."""
-    theirs = {2: (0.22, 0.27, 0.60), 3: (0.15, 0.21, 0.57), 4: (0.11, 0.16, 0.51), BUSY: None}
+    """Measure at the paper's rates, and at one where memory is short."""
+    theirs = {2: "19.5, 28.3 -> 54.3 %", 3: "13.8, 19.1 -> 51.3 %", 4: "9.7, 14.2 -> 45.8 %", 8: "the highest"}
     return [
-        claim
+        compared(opt_13b(rate, COUNT), f"Tables 3 and 7, rate {rate}", "share of 2,000 requests in time", figures)
         for rate, figures in theirs.items()
-        for claim in goodput(
-            mixture(rate, MINUTES), f"Table 3, rate {rate}" if figures else f"Table 3, at rate {BUSY}", figures,
-            f"InferCept mixture, {rate} a second for {MINUTES} minutes, GPT-J-6B cost and machine, seed 1",
-        )
-    ]  # fmt: skip
+    ]
 
 
 def by_burstiness() -> list[Claim]:
+    """Measure goodput over 30 minutes, with Gamma gaps."""
     theirs = {
-        (2, "1"): (0.22, 0.28, 0.87),
-        (2, "2"): (0.05, 0.08, 0.47),
-        (3, "1"): (0.15, 0.20, 1.16),
-        (3, "2"): (0.04, 0.06, 0.35),
+        (2, 1): "0.22, 0.28 -> 0.87",
+        (2, 2): "0.05, 0.08 -> 0.47",
+        (3, 1): "0.15, 0.20 -> 1.16",
+        (3, 2): "0.04, 0.06 -> 0.35",
     }
     return [
-        claim
+        compared(
+            opt_13b(rate, 1800 * rate, Fraction(cv)), f"Table 6, rate {rate}, CV {cv}", "goodput a second", figures
+        )
         for (rate, cv), figures in theirs.items()
-        for claim in goodput(
-            bursts(rate, Fraction(cv), MINUTES), f"Table 6, rate {rate}, CV {cv}", figures,
-            f"drawn after InferCept's Table 1, {rate} a second with CV {cv} for {MINUTES} minutes, GPT-J-6B cost and "
-            "machine, seed 1",
-        )
-    ]  # fmt: skip
+    ]
 
 
-def goodput(instance: Instance, where: str, theirs: tuple[float, float, float] | None, setting: str) -> list[Claim]:
-    """Compare with each of the two that the paper compares with."""
-    ours = feel(instance, "augserve", MINUTES).goodput
-    made = []
-    for k, name in enumerate(baselines()):
-        other = feel(instance, name, MINUTES).goodput
-        made.append(
-            Claim(
-                paper=f"{PAPER}, {where}",
-                claim=f"goodput in requests a second, {name} -> AugServe",
-                theirs="rises" if theirs is None else f"{theirs[k]:.2f} -> {theirs[2]:.2f}",
-                ours=f"{other:.3f} -> {ours:.3f}",
-                holds=ours > other,
-                setting=setting,
-                why="" if ours > 1.1 * other else WELL_SERVED,
-            )
-        )
-    return made
+def compared(instance: Instance, where: str, what: str, theirs: str) -> Claim:
+    """Compare with the schedulers that the paper compares with."""
+
+    def figure(felt: Felt) -> float:
+        return 100 * felt.share if "share" in what else felt.goodput
+
+    felt = {name: feel(instance, name, 30, iteration=ITERATION_13B) for name in (*BASELINES, "augserve")}
+    ours = felt.pop("augserve")
+    rows = ", ".join(f"{name} {figure(other):.2f}" for name, other in felt.items())
+    holds = ours.share > max(felt[name].share for name in BASELINES[:2])
+    paper = felt["infercept"].share
+    return Claim(
+        paper=f"{PAPER}, {where}",
+        claim=f"{what}, vllm, infercept -> AugServe",
+        theirs=theirs,
+        ours=f"{rows} -> {figure(ours):.2f}",
+        holds=holds,
+        setting="The released mixture, drawn anew, on OPT-13B and 80 GiB (62,976 tokens) with InferCept's profile of "
+        "a 13B model; in time: first token within 1 s, latency (calls too) within 10 batches of 384 tokens a token",
+        why=NOT_SHORT if not holds or abs(ours.share - paper) < 0.01 else BURSTS if ours.share < paper else "",
+    )
 
 
 def first_token() -> Claim:
@@ -90,7 +93,7 @@ def first_token() -> Claim:
         theirs="90.5 % lower",
         ours=f"{vllm.ttft:.2f} -> {ours.ttft:.2f} s",
         holds=ours.ttft < vllm.ttft,
-        setting=f"InferCept mixture, 5 a second for {MINUTES} minutes, GPT-J-6B cost and machine, seed 1",
+        setting=f"InferCept mixture, {MINUTES} minutes, GPT-J-6B on 40 GiB, seed 1",
     )
 
 

@@ -27,7 +27,7 @@ SUSTAINED = 100  # ms a token
 
 
 @dataclass(frozen=True)
-class Run:
+class PolicyMeasures:
     """What one policy did on one workload."""
 
     latency: float
@@ -59,13 +59,13 @@ def baselines() -> list[Claim]:
         row = ", ".join(f"{name} {value:.1f}" for name, value in ms.items())
         best = min(ms, key=lambda name: ms[name])
         second = min((name for name in ms if name != "infercept"), key=lambda name: ms[name])
-        gain = ms["vllm"] / ms["infercept"]
+        gain, released = ms["vllm"] / ms["infercept"], run("infercept-as-released", rate).latency
         found += [
             claim("Section 5.1", "InferCept's normalized latency over vLLM's, at one rate", "1.9 to 5.7 times lower",
                   f"{gain:.1f} times lower", gain >= 1.9, rate, "" if gain <= 5.7 else
                   "vLLM is beyond what it sustains: its queue, and this figure, grow with the minutes"),
-            claim("Section 5.1", "InferCept has the lowest median normalized latency", "yes", f"{row} ms",
-                  best == "infercept", rate),
+            claim("Section 5.1", "InferCept has the lowest median normalized latency", "yes",
+                  f"{row} ms; infercept-as-released {released:.1f} ms", best == "infercept", rate),
             claim("Section 5.1", "Preserve is the best of the others", "yes", f"{row} ms", second == "preserve", rate,
                   "" if second == "preserve" else "the KV of calls fills the memory, and new requests wait for it"),
         ]  # fmt: skip
@@ -163,13 +163,13 @@ def minutes(rate: Fraction) -> int:
     return 30 if rate == MODERATE else 10
 
 
-def run(name: str, rate: Fraction, length: int | None = None) -> Run:
+def run(name: str, rate: Fraction, length: int | None = None) -> PolicyMeasures:
     """Run a policy on the mixture, for so many minutes."""
     return _run(name, rate, length or minutes(rate))
 
 
 @cache
-def _run(name: str, rate: Fraction, length: int) -> Run:
+def _run(name: str, rate: Fraction, length: int) -> PolicyMeasures:
     """Run it once; the trace is not kept."""
     trace = trace_policy(workload(rate, length, SYNC.get(name, "infercept-6b")), get_policy(name))
     report = measures(trace)
@@ -178,7 +178,7 @@ def _run(name: str, rate: Fraction, length: int) -> Run:
     held = report["makespan"] * GPT_J_6B.blocks(GPT_J_6B.memory or 0) * GPT_J_6B.block
     moved = report["tokens_swapped_out"] + report["tokens_swapped_in"]
     busy = report["busy-time"]
-    return Run(
+    return PolicyMeasures(
         latency=float(median(latencies) * tick * 1000),
         finished=float(len(latencies) / (report["makespan"] * tick)),
         waste=report["waste"]["total"] / held,

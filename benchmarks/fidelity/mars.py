@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.fidelity.claim import Claim
-from benchmarks.mixture import feel, known, mixture
+from benchmarks.mixture import feel, mixture
 from heuristics.policies.mars import Mars
 
 PAPER = "MARS (arXiv 2410.18248)"
@@ -12,11 +12,15 @@ SHORT, LONG = 5, 8
 BUSY = 9
 """Requests a second at which memory is short for MARS."""
 
+WHY_CLOSE = (
+    "MARS ran InferCept's released code, which at this rate, for 5 minutes, has 65.2 s beside 63.7 s of `mars`; the "
+    "paper's rules, with their limit on the tokens swapped in a batch, fall behind"
+)
+
 
 def claims() -> list[Claim]:
     """Measure what MARS reports."""
-    measured = [*by_rate(), order(), noise(), starvation()]
-    return [*measured, handling()] if known("infercept") else measured
+    return [*by_rate(), order(), noise(), starvation(), handling(), released()]
 
 
 def by_rate() -> list[Claim]:
@@ -31,7 +35,7 @@ def by_rate() -> list[Claim]:
                 theirs="multi-API: latency up to 78 %, TTFT over 89 % lower",
                 ours=f"latency {vllm.mean:.0f} -> {mars.mean:.0f} s, TTFT {vllm.ttft:.2f} -> {mars.ttft:.2f} s",
                 holds=mars.mean < vllm.mean and mars.ttft < vllm.ttft,
-                setting=f"InferCept mixture, {rate} a second for {SHORT} minutes, GPT-J-6B cost and machine, seed 1",
+                setting=f"InferCept mixture, {SHORT} minutes, GPT-J-6B on 40 GiB, seed 1",
             )
         )
     return rows
@@ -64,10 +68,7 @@ def handling() -> Claim:
         holds=abs(fcfs.mean - infercept.mean) <= 0.2 * infercept.mean,
         setting=f"InferCept mixture, {BUSY} a second for {LONG} minutes, GPT-J-6B cost and machine, seed 1; "
         "close is within 20 %",
-        why=""
-        if abs(fcfs.mean - infercept.mean) <= 0.2 * infercept.mean
-        else "The likely reason: it swaps whole contexts "
-        "at once, without InferCept's limit on the tokens swapped in a batch, and transfers run beside the work here.",
+        why="" if abs(fcfs.mean - infercept.mean) <= 0.2 * infercept.mean else WHY_CLOSE,
     )
 
 
@@ -100,4 +101,23 @@ def starvation() -> Claim:
         ours=f"P99 latency {without.p99:.0f} -> {with_it.p99:.0f} s, mean {without.mean:.1f} -> {with_it.mean:.1f} s",
         holds=with_it.p99 < without.p99,
         setting=f"InferCept mixture, {BUSY} a second for {LONG} minutes, GPT-J-6B cost and machine, seed 1",
+    )
+
+
+def released() -> Claim:
+    """Compare the paper's reading with the released code, in which calls never swap and the score is another."""
+    names = ("mars", "mars-as-released", "infercept-as-released")
+    felt = {rate: {name: feel(mixture(rate, SHORT), name, SHORT) for name in names} for rate in (2, 3, BUSY)}
+    return Claim(
+        paper=f"{PAPER}, as released",
+        claim="the released code has a lower mean latency than InferCept's released code",
+        theirs="up to 78 % lower (multi-API)",
+        ours="; ".join(
+            f"{rate} a second: " + ", ".join(f"{name} {one.mean:.1f} s" for name, one in row.items())
+            for rate, row in felt.items()
+        ),
+        holds=felt[BUSY]["mars-as-released"].mean < felt[BUSY]["infercept-as-released"].mean,
+        setting=f"InferCept mixture, {SHORT} minutes, GPT-J-6B on 40 GiB, seed 1",
+        why="no call swaps in the released code (its formula put a swap above a recomputation in all of 99,360 states "
+        "tried), and only waiting requests are ranked; its benchmark leaves out what is not done within 30 minutes",
     )

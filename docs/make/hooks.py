@@ -1,20 +1,26 @@
 """What MkDocs needs to show the pages as they are in the repository (`hooks` in mkdocs.yml).
 
-The README is the first page. Files and folders of the repository that a page links to, such as the code of a
-constraint, become pages of the site, so that the links lead somewhere without the network. Words after the language of
-a code block, which tell the tests what to do, are left out.
+Files and folders of the repository that a page links to, such as the code of a constraint, become pages of the site, so
+that the links lead somewhere without the network. Notebooks become pages with what they show: as kept in the
+repository, or run anew where RUN_NOTEBOOKS is set (`make docs`). Words after the language of a code block, which tell
+the tests what to do, are left out.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import re
 from pathlib import Path
 from posixpath import normpath, relpath
 
+import jupytext
+import nbformat
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from nbconvert import MarkdownExporter
+
+from docs.make.notebooks import executed, runs_here
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"(?<=\])\((?![a-z]+:|#)([^)#\s]+)(?:#([^)\s]*))?\)")
@@ -27,15 +33,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = [file.src_uri for file in files if file.src_uri.endswith(".md")]
     aims = {aim for page in pages for aim in outside(page, BLOCK.sub("", source_of(page)))}
     for aim in sorted(aims):
-        files.append(File.generated(config, page_of(aim), content=listing(aim)))
+        for name, content in (notebook(aim) if aim.endswith(".ipynb") else {page_of(aim): listing(aim)}).items():
+            files.append(File.generated(config, name, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the text of a page as MkDocs is to read it."""
     uri = page.file.src_uri
-    if uri == "index.md":
-        markdown = source_of(uri)
     done, parts = 0, []
     for block in BLOCK.finditer(markdown):
         parts += [linked(uri, markdown[done : block.start()]), WORDS.sub(r"\1", block[0])]
@@ -49,21 +54,19 @@ def linked(uri: str, text: str) -> str:
 
 
 def source_of(uri: str) -> str:
-    """Return the Markdown of a page of docs/; of the first page, that of the README."""
-    path = ROOT / "README.md" if uri == "index.md" else ROOT / "docs" / uri
-    return path.read_text(encoding="utf-8")
+    """Return the Markdown of a page of docs/."""
+    return (ROOT / "docs" / uri).read_text(encoding="utf-8")
 
 
 def path_of(uri: str, link: str) -> str:
     """Return the path in the repository that a link of a page leads to."""
-    page = "README.md" if uri == "index.md" else f"docs/{uri}".removeprefix("docs/source/")
-    return normpath(f"{page}/../{link}")
+    return normpath(f"docs/{uri}/../{link}".removeprefix("docs/source/"))
 
 
 def outside(uri: str, text: str) -> set[str]:
     """Return the files and folders outside docs/ that a page (its text without code blocks) links to."""
     paths = {path_of(uri, link[1]) for link in LINK.finditer(text)}
-    return {path for path in paths if not path.startswith("docs/") and (ROOT / path).exists()} - {"README.md"}
+    return {path for path in paths if not path.startswith("docs/") and (ROOT / path).exists()}
 
 
 def page_of(path: str) -> str:
@@ -77,23 +80,26 @@ def listing(path: str) -> str:
         names = sorted(entry.name for entry in (ROOT / path).iterdir() if not entry.name.startswith(("_", ".")))
         return "\n".join([f"# {path}", "", *(f"* `{name}`" for name in names), ""])
     text = (ROOT / path).read_text(encoding="utf-8")
-    if path.endswith(".ipynb"):
-        return notebook(text)
     return text if path.endswith(".md") else f"# {path}\n\n````{Path(path).suffix[1:]}\n{text}````\n"
 
 
-def notebook(text: str) -> str:
-    """Return the page for a notebook: its words, and its code in blocks."""
-    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
-    return "\n\n".join(words if kind == "markdown" else f"````python\n{words}\n````" for kind, words in cells) + "\n"
+def notebook(path: str) -> dict[str, str | bytes]:
+    """Return the files of the site for a notebook: its page, and its pictures."""
+    script = (ROOT / path).with_suffix(".py")
+    run = "RUN_NOTEBOOKS" in os.environ and runs_here(script)
+    cells = executed(jupytext.read(script)) if run else nbformat.read(ROOT / path, as_version=4)
+    resources = {"unique_key": script.stem, "output_files_dir": "."}
+    text, made = MarkdownExporter().from_notebook_node(cells, resources)
+    pictures = {f"source/notebooks/{name}": content for name, content in made["outputs"].items()}
+    return {page_of(path): text.replace("![svg](", "![the picture that the cell draws]("), **pictures}
 
 
 def target(uri: str, link: re.Match[str]) -> str:
     """Return where a link leads on the site; a line of a file (`#L12`) is the anchor of that line of its page."""
     path, anchor = path_of(uri, link[1]), f"#{link[2]}" if link[2] else ""
-    if path == "README.md":
-        path = "docs/index.md"
-    elif not path.startswith("docs/"):
+    if not (ROOT / path).exists():
+        return link[1]
+    if not path.startswith("docs/"):
         path = f"docs/{page_of(path)}"
     anchor = re.sub(r"^#L(\d+)$", r"#line-0-\1", anchor)
     return relpath(path.removeprefix("docs/"), f"{uri}/..") + anchor

@@ -75,9 +75,9 @@ def options_page() -> str:
 
 def commands(command: Any, name: str) -> Iterator[str]:
     """Yield the lines of a command, or of those below it."""
-    below = getattr(command, "commands", {})
-    for word, one in below.items():
-        yield from commands(one, f"{name} {word}")
+    below = command.list_commands(None) if hasattr(command, "list_commands") else []
+    for word in below:
+        yield from commands(command.get_command(None, word), f"{name} {word}")
     if not below:
         yield from section(name, ("option", "default", "what it is"), map(option, command.params), command.help)
 

@@ -12,7 +12,7 @@ import solvers
 from docs.make.house import draw_house
 from heuristics import get_policy, run_policy
 from kvbound.plots import compare_schedules, ladder, render
-from kvcore import Call, Instance, Segment, Trace, verify_schedule
+from kvcore import Instance, Trace, verify_schedule
 from workloads.builtin import builtin_instance
 
 MATPLOTLIB = "3.11"
@@ -22,23 +22,6 @@ MATPLOTLIB = "3.11"
 def trace_of(instance: Instance, policy: str) -> Trace:
     """Run a policy; the referee executes its schedule."""
     return verify_schedule(instance, run_policy(instance, get_policy(policy)))
-
-
-def with_handling(instance: Instance, handling: str) -> Instance:
-    """Return the instance with every call handled in one way."""
-    requests = [
-        request.replace(segments=tuple(handled(segment, handling) for segment in request.segments))
-        for request in instance.requests
-    ]
-    return instance.replace(requests=tuple(requests))
-
-
-def handled(segment: Segment, handling: str) -> Segment:
-    """Return a segment with its call, if it has one, handled in one way."""
-    if segment.call is None:
-        return segment
-    call = Call.model_validate({**segment.call.model_dump(), "handling": handling})
-    return segment.replace(call=call)
 
 
 def draw_batches() -> bytes:
@@ -52,7 +35,7 @@ def draw_handlings() -> bytes:
     instance = builtin_instance("mars-figure1")
     alone = instance.replace(requests=instance.requests[:1])
     ways = ("preserve", "discard", "swap")
-    return render(compare_schedules([(way, trace_of(with_handling(alone, way), "serial")) for way in ways]))
+    return render(compare_schedules([(way, trace_of(alone.with_calls_handled(way), "serial")) for way in ways]))
 
 
 def draw_eviction() -> bytes:

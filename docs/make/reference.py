@@ -32,7 +32,7 @@ class Constraint(NamedTuple):
         return re.findall(r"\([1-5]\)", self.text) or ["no number"] * ("INFERMAX" in self.text)
 
 
-class Part(NamedTuple):
+class ConstraintClass(NamedTuple):
     """A class with constraints: its file in formulations/, its name, a heading."""
 
     file: str
@@ -40,20 +40,20 @@ class Part(NamedTuple):
     heading: str
 
 
-PROGRAMS: dict[str, tuple[Part, ...]] = {
+PROGRAMS: dict[str, tuple[ConstraintClass, ...]] = {
     "batch-bigm": (
-        Part("batch_bigm.py", "BatchBigM", "Progress, work, batches, tightening"),
-        Part("batch_moves.py", "BatchMoves", "Moves"),
-        Part("batch_clock.py", "Slots", "The clock of slots"),
-        Part("batch_clock.py", "Starts", "The clock of start times"),
-        Part("batch_cost.py", "BatchCost", "Cost of a batch"),
-        Part("batch_objective.py", "BatchObjective", "Objectives"),
+        ConstraintClass("batch_bigm.py", "BatchBigM", "Progress, work, batches, tightening"),
+        ConstraintClass("batch_moves.py", "BatchMoves", "Moves"),
+        ConstraintClass("batch_clock.py", "Slots", "The clock of slots"),
+        ConstraintClass("batch_clock.py", "Starts", "The clock of start times"),
+        ConstraintClass("batch_cost.py", "BatchCost", "Cost of a batch"),
+        ConstraintClass("batch_objective.py", "BatchObjective", "Objectives"),
     ),
     "arc-flow": (
-        Part("arc_flow/program.py", "ArcFlow", "Flows and what they share"),
-        Part("arc_flow/cost.py", "LayerCost", "Layers that are batches (busy-time)"),
+        ConstraintClass("arc_flow/program.py", "ArcFlow", "Flows and what they share"),
+        ConstraintClass("arc_flow/cost.py", "LayerCost", "Layers that are batches (busy-time)"),
     ),
-    "cp-sat": (Part("cp_sat.py", "CpSat", "Rule by rule"),),
+    "cp-sat": (ConstraintClass("cp_sat.py", "CpSat", "Rule by rule"),),
 }
 """The formulations, and the classes in which their constraints are."""
 
@@ -120,7 +120,7 @@ def escaped(text: str) -> str:
     return re.sub(r"([*|\[\]])", r"\\\1", text)
 
 
-def constraints(root: Path, part: Part) -> list[Constraint]:
+def constraints(root: Path, part: ConstraintClass) -> list[Constraint]:
     """Return the constraints of a class in the order of its model. ValueError for a method without docstring."""
     file = f"formulations/{part.file}"
     tree = ast.parse((root / file).read_text(encoding="utf-8"))

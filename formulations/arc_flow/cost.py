@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,13 +78,8 @@ class LayerCost:
         return sum((self.model.used if self.is_one_tick else self.model.D).values())
 
     def by_class(self, t: int, which: Callable[[Action], bool]) -> Iterator[tuple[int, Any]]:
-        """Yield for each class its count and the flow that does something in layer t."""
-        found: dict[int, list[tuple[float, int]]] = defaultdict(list)
-        for c, a, action in self.program.in_layer[t]:
-            if which(action):
-                found[c].append((1, a))
-        for c, terms in found.items():
-            yield self.program.graphs[c].count, self.program.sum(terms)
+        """Return for each class its count and the flow that does something in layer t."""
+        return self.program.by_class((c, a) for c, a, action in self.program.in_layer[t] if which(action))
 
     def in_use(self) -> Rows:
         """Requests of class c that are not done before layer t <= n_c used[t]."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -119,20 +119,17 @@ class Flows:
         )
         self.x = list(model.x.values())
         model.missing = pyo.Var(bounds=(0, 0))
+        limited_host = self.setting.free_places and not self.setting.hosted and self.machine.host_memory != 0
         model.offloaded = pyo.Var(
-            sorted(self.placed) if self.places_matter else [],
+            sorted(self.placed) if limited_host else [],
             domain=pyo.NonNegativeIntegers,
             bounds=lambda _, c, k, t: (0, self.graphs[c].count),
         )
         model.idle_layer = pyo.Var(sorted(self.terms(lambda action: int(action.idle))), domain=pyo.Binary)
         phases = [] if self.machine.hybrid else sorted(self.terms(lambda action: int(action.work > 0)))
         model.phase = pyo.Var(phases, domain=pyo.Binary)
-        model.tail = pyo.Var(self._tail_values(), domain=pyo.Binary)
-
-    @property
-    def places_matter(self) -> bool:
-        """Whether the host is there and limited, so that the place of KV in windows is a variable."""
-        return self.setting.free_places and not self.setting.hosted and self.machine.host_memory != 0
+        values = range(self.least_value + 1, max((value for *_, value in self.completions), default=0) + 1)
+        model.tail = pyo.Var(values, domain=pyo.Binary)
 
     @cached_property
     def in_layer(self) -> dict[int, list[tuple[int, int, Action]]]:
@@ -167,6 +164,14 @@ class Flows:
             linear_coefs=[n for n, _ in terms], linear_vars=[self.x[a] for _, a in terms], constant=0
         )
 
+    def by_class(self, flows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, LinearExpression]]:
+        """Yield for each class its count and the sum of those of these flows (class, index) that are of it."""
+        found: dict[int, list[Term]] = defaultdict(list)
+        for c, a in flows:
+            found[c].append((1, a))
+        for c, terms in found.items():
+            yield self.graphs[c].count, self.sum(terms)
+
     def most(self, terms: list[Term]) -> float:
         """Return what a sum is at most, because a request is in one place at a time."""
         largest: dict[int, float] = defaultdict(float)
@@ -179,12 +184,9 @@ class Flows:
         """Return the tokens that a request of that class keeps in the window of that call."""
         return int(self.placed[key][0][0])
 
-    def offloaded_at(self, t: int) -> list[tuple[int, int, int]]:
-        """Return the keys of the variables `offloaded` of a layer."""
-        return self._offloaded_by_layer.get(t, [])
-
     @cached_property
-    def _offloaded_by_layer(self) -> dict[int, list[tuple[int, int, int]]]:
+    def offloaded_at(self) -> dict[int, list[tuple[int, int, int]]]:
+        """The keys of the variables `offloaded` of each layer."""
         found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for key in self.model.offloaded:
             found[key[2]].append(key)
@@ -212,6 +214,3 @@ class Flows:
         for c, _, value in self.completions:
             values[c] = min(value, values.get(c, value))
         return max(values.values(), default=0)
-
-    def _tail_values(self) -> range:
-        return range(self.least_value + 1, max((value for *_, value in self.completions), default=0) + 1)

@@ -6,10 +6,8 @@ Each constraint is a method; its name is the constraint's name in the model and 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import pyomo.environ as pyo
@@ -19,6 +17,7 @@ from formulations.arc_flow.flows import Amount, Flows, Rows, Term
 from formulations.arc_flow.graph import SINK
 from formulations.arc_flow.read import read_schedule
 from formulations.arc_flow.start import Start
+from formulations.timing import objective_bound
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import OBJECTIVES, Value
@@ -90,7 +89,7 @@ class ArcFlow(Flows):
         limit, blocks = self.machine.block_limit, self.machine.blocks
         for t, terms in self.terms(lambda action: blocks(action.device)).items():
             if limit is not None and self.most(terms) > limit:
-                off = sum(blocks(self.kept(key)) * self.model.offloaded[key] for key in self.offloaded_at(t))
+                off = sum(blocks(self.kept(key)) * self.model.offloaded[key] for key in self.offloaded_at[t])
                 yield self.sum(terms) - off <= limit
 
     def host_memory(self) -> Rows:
@@ -98,7 +97,7 @@ class ArcFlow(Flows):
         limit = self.machine.host_memory
         at_rest = self.terms(lambda action: action.host)
         for t in self.in_layer if limit is not None else ():
-            off = [self.kept(key) * self.model.offloaded[key] for key in self.offloaded_at(t)]
+            off = [self.kept(key) * self.model.offloaded[key] for key in self.offloaded_at[t]]
             held = at_rest.get(t, [])
             if held or off:
                 yield self.sum(held) + sum(off) <= limit
@@ -127,13 +126,10 @@ class ArcFlow(Flows):
         """R5 without `hybrid`: decodes of class c <= n_c phase[t], prefills <= n_c (1 - phase[t])."""
         for t in self.model.phase:
             for decode in (True, False):
-                by_class: dict[int, list[Term]] = defaultdict(list)
-                for c, a, action in self.in_layer[t]:
-                    if action.work and action.decode == decode:
-                        by_class[c].append((1, a))
+                which = ((c, a) for c, a, action in self.in_layer[t] if action.work and action.decode == decode)
                 allowed = self.model.phase[t] if decode else 1 - self.model.phase[t]
-                for c, terms in by_class.items():
-                    yield self.sum(terms) <= self.graphs[c].count * allowed
+                for count, flow in self.by_class(which):
+                    yield flow <= count * allowed
 
     def idle(self) -> Rows:
         """A request that must act next waits in idle layers only: waits[t] <= n idle[t], acts[t] <= n (1 - idle[t])."""
@@ -155,12 +151,8 @@ class ArcFlow(Flows):
     def longest(self) -> Rows:
         """tail[v] = 1 if some request has a value of v or more: flows of class c that do <= n_c tail[v]."""
         for v in self.model.tail:
-            by_class: dict[int, list[Term]] = defaultdict(list)
-            for c, a, value in self.completions:
-                if value >= v:
-                    by_class[c].append((1, a))
-            for c, terms in by_class.items():
-                yield self.sum(terms) <= self.graphs[c].count * self.model.tail[v]
+            for count, flow in self.by_class((c, a) for c, a, value in self.completions if value >= v):
+                yield flow <= count * self.model.tail[v]
 
     def _objective(self) -> Any:
         if not self.setting.timed:
@@ -172,12 +164,8 @@ class ArcFlow(Flows):
     # --- results -------------------------------------------------------------------------------------------------
 
     def objective_bound(self, dual_bound: float) -> Value:
-        """Turn a solver's dual bound into the objective's unit, rounded up because objectives are integers in it.
-
-        A millionth (and a millionth of the model's unit) is taken off first, the solvers' tolerance.
-        """
-        bound = math.ceil((dual_bound - 1e-6 * (1 + abs(dual_bound))) * self.scale)
-        return bound if self.denominator == 1 else Fraction(bound, self.denominator)
+        """Turn a solver's dual bound into the objective's unit, rounded up (`timing.objective_bound`)."""
+        return objective_bound(dual_bound, self.scale, self.denominator)
 
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.

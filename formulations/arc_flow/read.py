@@ -67,7 +67,7 @@ def _places(program: Flows, doings: list[Path]) -> list[set[int]]:
     """
     hosted: list[set[int]] = [set() for _ in doings]
     for t in sorted(program.in_layer):
-        rooms = {key[:2]: round(pyo.value(program.model.offloaded[key])) for key in program.offloaded_at(t)}
+        rooms = {key[:2]: round(pyo.value(program.model.offloaded[key])) for key in program.offloaded_at[t]}
         waiting = [r for r, (_, _, actions) in enumerate(doings) if t in actions and actions[t][0].place >= 0]
         for r in sorted(waiting, key=lambda r: t - 1 not in hosted[r]):
             c, _, actions = doings[r]

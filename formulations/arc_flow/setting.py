@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import OBJECTIVES, check_objective
-
-TIMED = tuple(objective for objective in OBJECTIVES if objective != "busy-time")
-"""Objectives of completion times: a layer is a slot of time, and every batch must last one tick."""
+from kvcore.metrics import check_objective
 
 
 @dataclass(frozen=True)
@@ -39,10 +36,10 @@ def make_setting(instance: Instance, objective: str, *, pruned: bool = True) -> 
 
     Raises BadInput where no graph is exact: objectives of time with batches that do not all last one tick.
     """
-    _check_supported(instance, objective)
-    machine, timed = instance.machine, objective != "busy-time"
-    requests = instance.requests
-    one_tick = instance.cost.always_one_tick
+    machine, timed = instance.machine, check_objective(objective) != "busy-time"
+    requests, one_tick = instance.requests, instance.cost.always_one_tick
+    if timed and not one_tick:
+        raise BadInput(f"arc-flow does {objective} only where every batch lasts one tick; with this cost, busy-time")
     swaps = any(call.handling == "swap" for request in requests for call in request.calls)
     may_wait = any(request.calls or request.arrival != requests[0].arrival for request in requests)
     calm = machine.pause and not machine.evict
@@ -60,11 +57,6 @@ def make_setting(instance: Instance, objective: str, *, pruned: bool = True) -> 
         late_returns=whole and calm and one_tick and roomy,
         hosted=free_places and roomy and machine.hybrid,
     )
-
-
-def _check_supported(instance: Instance, objective: str) -> None:
-    if check_objective(objective) in TIMED and not instance.cost.always_one_tick:
-        raise BadInput(f"arc-flow does {objective} only where every batch lasts one tick; with this cost, busy-time")
 
 
 def _host_has_room_for_all(instance: Instance) -> bool:

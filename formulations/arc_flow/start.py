@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 from formulations.arc_flow.cost import INDICATORS
 from formulations.arc_flow.flows import Flows
 from formulations.arc_flow.graph import SINK, Arc
 from formulations.arc_flow.transitions import Action
-from formulations.batch_start import broken
-from formulations.timing import start_early
+from formulations.batch_start import broken, fill
+from formulations.timing import MOVES, start_early
 from kvcore.trace import CallTrace, RequestTrace, Trace
 
 Moves = tuple[int, int, int]
 """Tokens that are dropped, swapped out, swapped in; without `partial`, it only matters whether there are any."""
 STAY: Moves = (0, 0, 0)
 UNLIMITED = 10**18
-KINDS = ("drop", "swap_out", "swap_in")
 
 
 class Room:
@@ -52,18 +49,16 @@ class ReducedPlan:
     def __init__(self, program: Flows, trace: Trace, request: RequestTrace, room: Room) -> None:
         self.program, self.setting, self.trace, self.request = program, program.setting, trace, request
         self.room = room
-        self.calls = [(self.layer(call.batch) + 1, self._next_work(call), call) for call in request.calls]
+        self.windows = [self._window(call) for call in request.calls]
         self.moves: dict[int, Moves] = {}
         for move in request.moves:
-            t = self.layer(move.batch)
-            made = [
-                move.tokens * (kind == move.kind) + n for kind, n in zip(KINDS, self.moves.get(t, STAY), strict=True)
-            ]
-            self.moves[t] = (made[0], made[1], made[2])
+            drop, out, back = ((move.kind == kind) * move.tokens for kind in MOVES)
+            made = self.moves.get(t := self.layer(move.batch), STAY)
+            self.moves[t] = (made[0] + drop, made[1] + out, made[2] + back)
         self.hosted = self._hosted()
         self.work = {self.layer(step.batch): step.tokens for step in request.steps}
-        for start, stop, call in self.calls:
-            self._handling(start, stop, call)
+        for window in self.windows:
+            self._handling(*window)
         if self.setting.late_returns:
             self._return_late()
         if self.setting.most_partial is not None:
@@ -75,8 +70,10 @@ class ReducedPlan:
         """Return the layer of a batch."""
         return self.trace.batches[batch].start - self.program.origin if self.setting.timed else batch
 
-    def _next_work(self, call: CallTrace) -> int:
-        return min(self.layer(step.batch) for step in self.request.steps if step.batch > call.batch)
+    def _window(self, call: CallTrace) -> tuple[str, int, int, int]:
+        """Return the handling of a call, the layers from its start to the next work, and the KV held."""
+        stop = min(self.layer(step.batch) for step in self.request.steps if step.batch > call.batch)
+        return self.request.request.calls[call.segment].handling, self.layer(call.batch) + 1, stop, call.held
 
     def _hosted(self) -> set[int]:
         """Return the layers in which KV is on the host."""
@@ -89,42 +86,37 @@ class ReducedPlan:
             since = t
         return found
 
-    def _handling(self, start: int, stop: int, call: CallTrace) -> None:
+    def _handling(self, handling: str, start: int, stop: int, held: int) -> None:
         """Make the moves of a window where the reductions make them; ordered ones fall on the next layer."""
         window = [t for t in self.moves if start <= t <= stop]
-        handling = self.request.request.calls[call.segment].handling
         dropped = any(self.moves[t][0] for t in window)
         early = handling == "discard" or (handling == "swap" and self.setting.early_swaps)
-        if handling == "free" and self.setting.early_drops and dropped and not self.setting.hosted:
-            self._replace(window, {start: (call.held, 0, 0)})
-        elif handling == "free" and self.setting.free_places:
-            self._replace(window, {})
-            if dropped:
-                self._leave_out(stop, call.held)
-        elif early and window:
-            first = min(window)
-            moves = self.moves.pop(first)
-            order = (moves[0], moves[1], 0)
-            if first == start:
-                self.moves[start] = moves
-            else:
-                self.moves[start] = order
-                if moves[2]:
-                    self.moves[first] = (0, 0, moves[2])
+        drops_early = self.setting.early_drops and dropped and not self.setting.hosted
+        if handling == "free" and (drops_early or self.setting.free_places):
+            for t in window:
+                del self.moves[t]
+            if drops_early:
+                self.moves[start] = (held, 0, 0)
+            elif dropped:
+                self._leave_out(stop, held)
+        elif early and window and (first := min(window)) != start:
+            drop, out, back = self.moves.pop(first)
+            self.moves[start] = (drop, out, 0)
+            if back:
+                self.moves[first] = (0, 0, back)
 
     def _leave_out(self, start: int, tokens: int) -> None:
         """Leave out the first tokens that are processed from a layer on: they were kept."""
         for t in sorted(t for t in self.work if t >= start):
             spared = min(tokens, self.work[t])
             tokens -= spared
-            self.work[t] -= spared
-            if not self.work[t]:
-                del self.work[t]
+            self._spare(t, spared)
 
-    def _replace(self, window: list[int], moves: dict[int, Moves]) -> None:
-        for t in window:
-            del self.moves[t]
-        self.moves |= moves
+    def _spare(self, t: int, tokens: int) -> None:
+        """Process so many tokens less in a layer."""
+        self.work[t] -= tokens
+        if not self.work[t]:
+            del self.work[t]
 
     def _return_late(self) -> None:
         """Let KV come back with the next work."""
@@ -141,50 +133,33 @@ class ReducedPlan:
         for step in self.request.steps:
             parts += [t for t in (self.layer(step.batch),) if t in self.work]
             if step.generated:
-                self._move_to_last(parts, becomes_prefill=step.phase == "decode")
-                parts = []
-
-    def _move_to_last(self, parts: list[int], becomes_prefill: bool) -> None:
-        *before, last = parts
-        for t in before:
-            moved = self.room.move(t, last, self.work[t], int(becomes_prefill))
-            becomes_prefill = becomes_prefill and not moved
-            self.work[last] += moved
-            self.work[t] -= moved
-            if not self.work[t]:
-                del self.work[t]
+                *before, last = parts
+                parts, becomes_prefill = [], step.phase == "decode"
+                for t in before:
+                    moved = self.room.move(t, last, self.work[t], int(becomes_prefill))
+                    becomes_prefill = becomes_prefill and not moved
+                    self.work[last] += moved
+                    self._spare(t, moved)
 
     def _forget_round_trips(self) -> None:
         """Leave out what swaps out and in again within one batch that no call orders, but for what makes it a batch."""
-        ordered = {start for start, _, call in self.calls if self._handling_of(call) == "swap"}
         for t, (drop, out, back) in list(self.moves.items()):
-            if not (out and back) or t in ordered or any(start <= t <= stop for start, stop in self._swap_windows()):
+            if not (out and back) or any(how == "swap" and start <= t <= stop for how, start, stop, _ in self.windows):
                 continue
             needed = int(self.program.machine.evict and out == back)
             self.moves[t] = (drop, max(needed, out - back), max(needed, back - out))
             if self.moves[t] == STAY:
                 del self.moves[t]
 
-    def _handling_of(self, call: CallTrace) -> str:
-        return self.request.request.calls[call.segment].handling
-
-    def _swap_windows(self) -> list[tuple[int, int]]:
-        return [(start, stop) for start, stop, call in self.calls if self._handling_of(call) == "swap"]
-
     def takes(self, arc: Arc) -> bool:
         """Whether the arc is what the request does."""
-        return all(self._does(layer, span, action) for layer, span, action in arc.steps)
-
-    def _does(self, layer: int, span: int, action: Action) -> bool:
-        later = range(layer + 1, layer + span)
-        if any(t in self.work or t in self.moves for t in later):
-            return False
-        return action.work == self.work.get(layer, 0) and self._moves_alike(action, self.moves.get(layer, STAY))
-
-    def _moves_alike(self, action: Action, moves: Moves) -> bool:
-        if self.program.machine.partial:
-            return (action.drop, action.swap_out, action.swap_in) == moves
-        return action.moves == (moves[0] > 0, moves[1] > 0, moves[2] > 0)
+        for layer, span, action in arc.steps:
+            made, moves = (action.drop, action.swap_out, action.swap_in), self.moves.get(layer, STAY)
+            alike = made == moves if self.program.machine.partial else action.moves == tuple(n > 0 for n in moves)
+            goes_on = any(t in self.work or t in self.moves for t in range(layer + 1, layer + span))
+            if not alike or goes_on or action.work != self.work.get(layer, 0):
+                return False
+        return True
 
 
 class Start:
@@ -221,47 +196,33 @@ class Start:
                     if arc is None:
                         return None
                     flows[arc] += 1
-                    self._note_places(c, arc, plan)
+                    for layer, span, action in arc.steps if plan.hosted else ():
+                        for t in range(layer, layer + span):
+                            self.offloaded[c, action.place, t] += action.place >= 0 and t in plan.hosted
                     node = arc.head
         return flows
 
-    def _note_places(self, c: int, arc: Arc, plan: ReducedPlan) -> None:
-        for layer, span, action in arc.steps:
-            for t in range(layer, layer + span):
-                self.offloaded[c, action.place, t] += action.place >= 0 and t in plan.hosted
-
-    def _fill(self, name: str, value: Callable[[Any], float]) -> None:
-        """Set a variable to value(index)."""
-        component = self.model.component(name)
-        for index in component:
-            component[index].set_value(value(index), skip_validation=True)
-
     def _flow(self, t: int, amount: Callable[[Action], int]) -> int:
-        return sum(
-            amount(action) * self.program.x[a].value for _, a, action in self.program.in_layer[t] if amount(action)
-        )
-
-    def _happens(self, which: Callable[[Action], bool], t: int) -> int:
-        return int(self._flow(t, lambda action: int(which(action))) > 0)
+        return sum(n * self.program.x[a].value for _, a, action in self.program.in_layer[t] if (n := amount(action)))
 
     def _set_shared(self) -> None:
-        self._fill("missing", lambda _: 0)
-        self._fill("offloaded", lambda key: self.offloaded[key])
-        self._fill("idle_layer", lambda t: int(not self._flow(t, lambda x: int(x.work > 0 or x.transfers))))
-        self._fill("phase", lambda t: int(self._flow(t, lambda x: int(x.work > 0 and x.decode)) > 0))
+        model = self.model
+        fill(model, "missing", lambda _: 0)
+        fill(model, "offloaded", lambda *key: self.offloaded[key])
+        fill(model, "idle_layer", lambda t: int(not self._flow(t, lambda x: int(x.is_batch))))
+        fill(model, "phase", lambda t: int(self._flow(t, lambda x: int(x.work > 0 and x.decode)) > 0))
         values = [value for _, a, value in self.program.completions if self.program.x[a].value]
-        self._fill("tail", lambda v: int(v <= max(values)))
+        fill(model, "tail", lambda v: int(v <= max(values)))
 
     def _set_cost(self) -> None:
-        program, functions = self.program, self.program.instance.cost.functions
-        self._fill("used", lambda t: int(self._flow(t, lambda _: 1) > 0))
+        model, program, batches = self.model, self.program, self.trace.batches
+        fill(model, "used", lambda t: int(self._flow(t, lambda _: 1) > 0))
         for name, which in INDICATORS.items():
-            self._fill(name, partial(self._happens, which))
+            fill(model, name, lambda t, which=which: int(self._flow(t, lambda x: int(which(x))) > 0))
 
-        def above(index: tuple[int, int]) -> int:
-            knee = functions[index[0]].tokens_above
-            return max(0, self._flow(index[1], lambda x: x.work) - (0 if knee is None else knee.knee))
+        def above(f: int, t: int) -> int:
+            knee = program.instance.cost.functions[f].tokens_above
+            return max(0, self._flow(t, lambda x: x.work) - (0 if knee is None else knee.knee))
 
-        self._fill("tokens_above", above)
-        batches = self.trace.batches
-        self._fill("D", lambda t: batches[t].duration / program.scale if t < len(batches) else 0)
+        fill(model, "tokens_above", above)
+        fill(model, "D", lambda t: batches[t].duration / program.scale if t < len(batches) else 0)

@@ -4,11 +4,3 @@ One file holds one kernel and the function that launches it; `variants` is the t
 `backend` the class that the engine uses, `compile` what the compiler makes of each kernel for a Hopper GPU, with none
 at hand.
 """
-
-from importlib.util import find_spec
-
-from kvcore.errors import MissingTool
-
-for _name in ("torch", "triton"):
-    if find_spec(_name) is None:
-        raise MissingTool(f"{_name} is not installed; install it with: pip install 'kvbound[gpu]'")

@@ -11,38 +11,28 @@ from torch import Tensor
 from torch.nn import functional
 
 from gpu_validation.backend import Layout, TorchBackend
-from gpu_validation.kernels.launch import INTERPRETED, accumulator
+from gpu_validation.kernels.launch import INTERPRETED
 from gpu_validation.kernels.matmul import matmul
 from gpu_validation.kernels.paged_attention import attend
 from gpu_validation.kernels.rms_norm import rms_norm
 from gpu_validation.kernels.silu_mul import silu_mul
 from gpu_validation.kernels.store_kv import store_kv
-from gpu_validation.kernels.variants import (
-    VARIANTS,
-    WIDTHS,
-    Shape,
-    Variant,
-    Work,
-    decode_variant,
-    prefill_variant,
-    work_list,
-)
+from gpu_validation.kernels.variants import VARIANTS, WIDTHS, Shape, Variant, variant_for, work_list
 from kvcore.errors import BadInput
 
 
 class TritonBackend:
     """The kernels of this folder. `strict`: a row's numbers do not depend on the other rows, at a price in time.
 
-    Work lists depend on the model: `prepare` tells its shape ahead, otherwise the first attention does. Only the
-    layouts made before that get theirs late. Matrix products are torch's (cuBLAS) unless strict.
+    Matrix products are torch's (cuBLAS) unless strict. With `variant`, attention uses that one alone.
     """
 
-    def __init__(self, device: str | torch.device = "cuda", *, strict: bool = False) -> None:
+    def __init__(
+        self, device: str | torch.device = "cuda", *, strict: bool = False, variant: Variant | None = None
+    ) -> None:
         self.device = torch.device(device)
-        self.strict = strict
+        self.strict, self.variant = strict, variant
         self.shape: Shape | None = None
-        self._parts: list[tuple[Tensor, Tensor]] = []
-        _check_device(self.device)
         self._torch = TorchBackend(self.device)
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
@@ -57,8 +47,27 @@ class TritonBackend:
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
         """Put a layout on the device, with its work lists: decodes and other rows go to different kernels."""
-        layout = self._torch.layout(starts, lengths, tables)
-        return layout if self.shape is None else self._with_work(layout, starts, lengths, self.shape)
+        assert self.shape is not None, "prepare comes before any layout"
+        counts = [end - start for start, end in pairwise(starts)]
+        whole, shape = self._torch.layout(starts, lengths, tables), self.shape
+        only = VARIANTS["strict", shape.size] if self.strict else self.variant
+        if only is not None and only.split and max(counts, default=0) > 1:
+            raise BadInput(f"variant {only.name} splits the KV, and serves requests with one row only")
+        parts = [([s for s, count in enumerate(counts) if count], only)]
+        if only is None:
+            decodes, others = ([s for s in parts[0][0] if (counts[s] == 1) == one] for one in (True, False))
+            parts = [
+                (others, variant_for("prefill", [counts[s] for s in others], shape)),
+                (decodes, variant_for("decode", [lengths[s] for s in decodes], shape)),
+            ]
+        made: Layout | None = None
+        for requests, variant in parts:
+            if requests and variant is not None:
+                splits = -(-max(lengths[s] for s in requests) // variant.split) if variant.split else 1
+                work = work_list(starts, lengths, requests, variant.packed(shape.group))
+                on_device = torch.tensor(work, dtype=torch.int32, device=self.device)
+                made = replace(whole, work=on_device, variant=variant, splits=splits, rest=made)
+        return made or whole
 
     def linear(self, x: Tensor, weight: Tensor) -> Tensor:
         """Return the product."""
@@ -77,82 +86,19 @@ class TritonBackend:
         return store_kv(query, key, value, kv, slots, positions, angles) if len(query) else query
 
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
-        """Return attention; rows that belong to no program (the padding of a captured batch) are undefined."""
-        if not len(query):
-            return query
-        self._meet(query, kv)
-        if layout.work is None:
-            made = self._with_work(layout, layout.starts.tolist(), layout.lengths.tolist(), self._known())
-            layout.work, layout.variant, layout.splits, layout.rest = made.work, made.variant, made.splits, made.rest
+        """Return attention; rows that belong to no program are undefined."""
+        asked = Shape(query.shape[1] // kv.shape[2], kv.shape[2], query.shape[2], query.element_size())
+        if self.shape != asked:
+            raise BadInput(f"this backend serves {self.shape}, not {asked}; make one for each model")
+        if len(query) and not (kv[0].is_contiguous() and query[0].is_contiguous()):
+            raise BadInput("the kernels need each row of queries, and each block of a layer, whole in memory")
         out = torch.empty_like(query, memory_format=torch.contiguous_format)
         part: Layout | None = layout
-        while part is not None:
-            if part.work is not None and len(part.work):
-                variant = VARIANTS[part.variant, query.element_size()]
-                numbers = len(part.work) * part.splits * query.shape[1] if variant.split else 0
-                attend(query, kv, part, part.work, scale, variant, out, self._room(numbers, query))
+        while part is not None and part.work is not None:
+            attend(query, kv, part, scale, out)
             part = part.rest
         return out
 
     def silu_mul(self, x: Tensor) -> Tensor:
         """Return silu(first half) * second half."""
         return silu_mul(x) if len(x) else x[:, : x.shape[1] // 2]
-
-    def _known(self) -> Shape:
-        assert self.shape is not None
-        return self.shape
-
-    def _meet(self, query: Tensor, kv: Tensor) -> None:
-        """Learn the shapes of the model from the first tensors; the strides are what the kernels rely on."""
-        _, heads, width = query.shape
-        kv_heads = kv.shape[2]
-        asked = Shape(heads // kv_heads, kv_heads, width, query.element_size())
-        if self.shape != asked:
-            if self.shape is not None:
-                raise BadInput(f"this backend serves {self.shape}, not {asked}; make one for each model")
-            self.prepare(heads, kv_heads, width, query.dtype)
-        if not kv[0].is_contiguous() or not query[0].is_contiguous():
-            raise BadInput("the kernels need each row of queries, and each block of a layer, whole in memory")
-
-    def _with_work(self, layout: Layout, starts: Sequence[int], lengths: Sequence[int], shape: Shape) -> Layout:
-        """Return the layout with the programs of its decodes, and the other rows as the rest."""
-        counts = [end - start for start, end in pairwise(starts)]
-        if self.strict:
-            requests = [s for s, count in enumerate(counts) if count]
-            return self._launch(layout, starts, lengths, requests, VARIANTS["strict", shape.size])
-        decodes = [s for s, count in enumerate(counts) if count == 1]
-        others = [s for s, count in enumerate(counts) if count > 1]
-        made = None
-        if others:
-            variant = prefill_variant([counts[s] for s in others], shape)
-            made = self._launch(layout, starts, lengths, others, variant)
-        if decodes or made is None:
-            variant = decode_variant([lengths[s] for s in decodes], shape)
-            made = replace(self._launch(layout, starts, lengths, decodes, variant), rest=made)
-        return made
-
-    def _launch(
-        self, layout: Layout, starts: Sequence[int], lengths: Sequence[int], requests: Sequence[int], variant: Variant
-    ) -> Layout:
-        """Return the layout with the programs of some requests."""
-        longest = max((lengths[s] for s in requests), default=1)
-        splits = -(-longest // variant.split) if variant.split else 1
-        work: Work = work_list(starts, lengths, requests, variant.packed(self._known().group))
-        on_device = torch.tensor(work, dtype=torch.int32, device=self.device).reshape(-1, 2)
-        return replace(layout, work=on_device, variant=variant.name, splits=splits)
-
-    def _room(self, rows: int, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Return room for so many split rows and their weights. What a captured graph uses is never given back."""
-        if not self._parts or len(self._parts[-1][1]) < rows:
-            dtype = accumulator(query.dtype)
-            room = torch.empty((rows, query.shape[2]), dtype=dtype, device=self.device)
-            self._parts.append((room, torch.empty(rows, dtype=dtype, device=self.device)))
-        return self._parts[-1]
-
-
-def _check_device(device: torch.device) -> None:
-    """Refuse a device on which the kernels cannot run."""
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadInput("no GPU is visible to torch; use the torch backend on the CPU")
-    if device.type == "cpu" and not INTERPRETED:
-        raise BadInput("Triton kernels need a GPU, or TRITON_INTERPRET=1 in the environment to be interpreted on a CPU")

@@ -73,7 +73,11 @@ def compile_source(source: Source) -> Compiled:
     names = source.kernel.arg_names
     signature = {name: _type(name, source) for name in names}
     fixed = {parameter.name for parameter in source.kernel.params if parameter.do_not_specialize}
-    aligned = [i for i, name in enumerate(names) if _is_aligned(name, signature[name]) and name not in fixed]
+    aligned = [
+        i
+        for i, name in enumerate(names)
+        if (signature[name][0] == "*" or name.endswith("_stride")) and name not in fixed
+    ]
     attributes = {(i,): [["tt.divisibility", 16]] for i in aligned}
     ast = ASTSource(source.kernel, signature, source.constants, attributes)
     options = {"num_warps": source.warps, "num_stages": source.stages}
@@ -145,13 +149,9 @@ def _type(name: str, source: Source) -> str:
         return "*i32"
     if name in SUMS:
         return "*fp32"
-    if name in ("rows", "size", "splits") or name.endswith("_stride"):
+    if name in ("rows", "splits") or name.endswith("_stride"):
         return "i32"
     return "fp32" if name in ("scale", "epsilon") else f"*{source.dtype}"
-
-
-def _is_aligned(name: str, kind: str) -> bool:
-    return kind.startswith("*") or name.endswith("_stride") or name == "size"
 
 
 def _resources(binary: bytes) -> tuple[int, int]:

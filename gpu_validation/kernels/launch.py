@@ -11,8 +11,8 @@ import triton.language as tl
 INTERPRETED: bool = triton.knobs.runtime.interpret
 """TRITON_INTERPRET=1 was set when this was imported; the kernels, decorated afterwards, run in the interpreter."""
 
-INDICES = ("tables", "starts", "lengths", "work", "slots", "positions", "blocks")
-"""Arguments that hold indices: parts of one buffer, so that nothing is compiled anew where one is aligned otherwise."""
+INDICES = ("tables", "starts", "lengths", "work", "slots", "positions")
+"""Arguments that hold indices, of any alignment: nothing is compiled anew where one is aligned otherwise."""
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -28,8 +28,3 @@ def numeric(dtype: torch.dtype) -> dict[str, Any]:
     """
     wide = tl.float64 if dtype == torch.float64 else tl.float32
     return {"UPCAST": INTERPRETED and dtype == torch.bfloat16, "ACC": wide}
-
-
-def power_of_two(n: int) -> int:
-    """Return the smallest power of two that is at least n."""
-    return 1 << max(0, n - 1).bit_length()

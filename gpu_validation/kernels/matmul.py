@@ -12,19 +12,10 @@ from gpu_validation.kernels.launch import numeric
 
 @triton.jit(do_not_specialize=["rows"])
 def matmul_kernel(
-    x,
-    weight,
-    out,
-    rows,
-    row_stride,
-    IN: tl.constexpr,
-    OUT: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    UPCAST: tl.constexpr,
-    ACC: tl.constexpr,
-):
+    x, weight, out, rows, row_stride,
+    IN: tl.constexpr, OUT: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    UPCAST: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
     """Write a tile of x [rows, IN] times weight [OUT, IN] transposed."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -47,28 +38,15 @@ def matmul_kernel(
 
 def constants(dtype: torch.dtype) -> dict[str, int]:
     """Return the tile: wgmma for 16-bit numbers, small for fp32."""
-    return {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64} if dtype.itemsize != 4 else dict.fromkeys(TILE, 32)
-
-
-TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
+    tile = (32, 32, 32) if dtype.itemsize == 4 else (64, 128, 64)
+    return dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), tile, strict=True))
 
 
 def matmul(x: Tensor, weight: Tensor) -> Tensor:
     """Return x [rows, in], of any row stride, times weight [out, in] transposed."""
-    (rows, width), sizes = x.shape, constants(x.dtype)
-    out = torch.empty((rows, weight.shape[0]), dtype=x.dtype, device=x.device)
-    grid = (triton.cdiv(rows, sizes["BLOCK_M"]), triton.cdiv(weight.shape[0], sizes["BLOCK_N"]))
-    matmul_kernel[grid](
-        x,
-        weight,
-        out,
-        rows,
-        x.stride(0),
-        IN=width,
-        OUT=weight.shape[0],
-        **sizes,
-        **numeric(x.dtype),
-        num_warps=4,
-        num_stages=3,
-    )
+    rows, sizes = x.shape[0], {"IN": x.shape[1], "OUT": weight.shape[0], **constants(x.dtype)}
+    out = torch.empty((rows, sizes["OUT"]), dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(rows, sizes["BLOCK_M"]), triton.cdiv(sizes["OUT"], sizes["BLOCK_N"]))
+    tensors = (x, weight, out)
+    matmul_kernel[grid](*tensors, rows, x.stride(0), **sizes, **numeric(x.dtype), num_warps=4, num_stages=3)
     return out

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from gpu_validation.backend import Layout
-from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric, power_of_two
+from gpu_validation.kernels.launch import INDICES, INTERPRETED, accumulator, numeric
 from gpu_validation.kernels.variants import Variant
 
 LOG2_E = 1.4426950408889634
@@ -26,31 +27,12 @@ LOG2_E = 1.4426950408889634
 
 @triton.jit(do_not_specialize=[*INDICES, "table_stride"])
 def attention_kernel(
-    query,
-    kv,
-    tables,
-    starts,
-    lengths,
-    work,
-    out,
-    partial,
-    lse,
-    query_stride,
-    block_stride,
-    table_stride,
-    scale,
-    KV: tl.constexpr,
-    GROUP: tl.constexpr,
-    D: tl.constexpr,
-    BS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    PACKED: tl.constexpr,
-    TILE: tl.constexpr,
-    SPLIT: tl.constexpr,
-    STRICT: tl.constexpr,
-    UPCAST: tl.constexpr,
-    ACC: tl.constexpr,
-):
+    query, kv, tables, starts, lengths, work, out, partial, lse,
+    query_stride, block_stride, table_stride, scale,
+    KV: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, BS: tl.constexpr,
+    BLOCK_M: tl.constexpr, PACKED: tl.constexpr, TILE: tl.constexpr, SPLIT: tl.constexpr, STRICT: tl.constexpr,
+    UPCAST: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
     """Write rows of `out` [rows, KV * GROUP, D], or one split of them to `partial` and its base 2 log-sum-exp to `lse`.
 
     query [rows, KV * GROUP, D] with its row stride; kv [blocks, 2, KV, BS, D] with its block stride, whole within a
@@ -59,8 +41,6 @@ def attention_kernel(
     item = tl.program_id(0) // KV
     head = tl.program_id(0) % KV
     request = tl.load(work + item * 2)
-    if request < 0:
-        return
     first = tl.load(work + item * 2 + 1)
     start = tl.load(starts + request)
     count = tl.load(starts + request + 1) - start
@@ -131,29 +111,16 @@ def attention_kernel(
 
 @triton.jit(do_not_specialize=[*INDICES, "splits"])
 def combine_kernel(
-    partial,
-    lse,
-    starts,
-    lengths,
-    work,
-    out,
-    splits,
-    HEADS: tl.constexpr,
-    PART: tl.constexpr,
-    PADDED: tl.constexpr,
-    D: tl.constexpr,
-    SPLIT: tl.constexpr,
-    CHUNK: tl.constexpr,
-    ACC: tl.constexpr,
-):
-    """Write `PART` heads of one row of `out`: the weighted mean of its splits; NaN if there are more than `splits`.
+    partial, lse, starts, lengths, work, out, splits,
+    HEADS: tl.constexpr, PART: tl.constexpr, PADDED: tl.constexpr, D: tl.constexpr, SPLIT: tl.constexpr,
+    CHUNK: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Write `PART` heads of one row of `out`: the weighted mean of its splits, of which there is room for `splits`.
 
     PADDED is the power of two that holds PART; CHUNK splits are read at a time.
     """
     item = tl.program_id(0)
     request = tl.load(work + item * 2)
-    if request < 0:
-        return
     row = tl.load(starts + request) + tl.load(work + item * 2 + 1)
     used = tl.cdiv(tl.load(lengths + request), SPLIT)
     h = tl.arange(0, PADDED)
@@ -176,70 +143,42 @@ def combine_kernel(
         acc = acc * shrink[:, None] + tl.sum(share[:, :, None] * part, 0)
         top = peak
     at = (row.to(tl.int64) * HEADS + head)[:, None] * D + d[None, :]
-    total = tl.where(used <= splits, total, float("nan"))
     tl.store(out + at, (acc / total[:, None]).to(out.dtype.element_ty), mask=(h < PART)[:, None])
 
 
 def attention_constants(variant: Variant, kv_heads: int, group: int, width: int, block: int) -> dict[str, Any]:
     """Return the constants that attention is compiled with, but for the types."""
     return {
-        "KV": kv_heads,
-        "GROUP": group,
-        "D": width,
-        "BS": block,
-        "BLOCK_M": variant.rows(group),
-        "PACKED": variant.packed(group),
-        "TILE": variant.tile,
-        "SPLIT": variant.split,
-        "STRICT": variant.strict,
-    }
+        "KV": kv_heads, "GROUP": group, "D": width, "BS": block, "BLOCK_M": variant.rows(group),
+        "PACKED": variant.packed(group), "TILE": variant.tile, "SPLIT": variant.split, "STRICT": variant.strict,
+    }  # fmt: skip
 
 
 def combine_constants(variant: Variant, heads: int, group: int, width: int) -> dict[str, Any]:
     """Return the constants that the combination is compiled with: few, short programs in the interpreter."""
     part = heads if INTERPRETED else group
-    constants = {"HEADS": heads, "PART": part, "PADDED": power_of_two(part), "D": width}
+    constants = {"HEADS": heads, "PART": part, "PADDED": triton.next_power_of_2(part), "D": width}
     return {**constants, "SPLIT": variant.split, "CHUNK": 4 if INTERPRETED else 16}
 
 
-def attend(
-    query: Tensor,
-    kv: Tensor,
-    layout: Layout,
-    work: Tensor,
-    scale: float,
-    variant: Variant,
-    out: Tensor,
-    parts: tuple[Tensor, Tensor],
-) -> None:
-    """Launch attention for a work list, and the combination where the variant splits the KV.
+def attend(query: Tensor, kv: Tensor, layout: Layout, scale: float, out: Tensor) -> None:
+    """Launch attention for the work list of a layout, and the combination where its variant splits the KV.
 
-    query and out [rows, H, D]; kv [blocks, 2, KV, BS, D]; `parts` has room for [work, splits, H, D] and one number less
-    in the last axis, in the type of sums. Rows that are in no entry of the work list are not written.
+    query and out [rows, H, D]; kv [blocks, 2, KV, BS, D]. Rows that are in no entry of the work list are not written.
     """
+    assert layout.work is not None
     _, _, kv_heads, block, width = kv.shape
-    heads = query.shape[1]
-    group, items = heads // kv_heads, work.shape[0]
-    where = (layout.starts, layout.lengths, work)
-    types = numeric(query.dtype)
+    variant, items, heads = layout.variant, len(layout.work), query.shape[1]
+    where = (layout.starts, layout.lengths, layout.work)
+    split_rows, sums = items * layout.splits * heads if variant.split else 0, accumulator(query.dtype)
+    parts = [torch.empty(size, dtype=sums, device=query.device) for size in ((split_rows, width), (split_rows,))]
+    strides = (query.stride(0), kv.stride(0), layout.tables.stride(0))
+    constants = attention_constants(variant, kv_heads, heads // kv_heads, width, block) | numeric(query.dtype)
     attention_kernel[(items * kv_heads, layout.splits)](
-        query,
-        kv,
-        layout.tables,
-        *where,
-        out,
-        *parts,
-        query.stride(0),
-        kv.stride(0),
-        layout.tables.stride(0),
-        scale * LOG2_E,
-        **attention_constants(variant, kv_heads, group, width, block),
-        **types,
-        num_warps=variant.warps,
-        num_stages=variant.stages,
-    )
+        query, kv, layout.tables, *where, out, *parts, *strides, scale * LOG2_E,
+        **constants, num_warps=variant.warps, num_stages=variant.stages,
+    )  # fmt: skip
     if variant.split:
-        constants = combine_constants(variant, heads, group, width)
-        combine_kernel[(items, heads // constants["PART"])](
-            *parts, *where, out, layout.splits, **constants, ACC=types["ACC"], num_warps=4
-        )
+        combined = combine_constants(variant, heads, heads // kv_heads, width)
+        grid = (items, heads // combined["PART"])
+        combine_kernel[grid](*parts, *where, out, layout.splits, **combined, ACC=constants["ACC"], num_warps=4)

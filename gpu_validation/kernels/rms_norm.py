@@ -7,25 +7,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_validation.kernels.launch import INTERPRETED, numeric, power_of_two
+from gpu_validation.kernels.launch import INTERPRETED, numeric
 
 
 @triton.jit(do_not_specialize=["rows"])
 def rms_norm_kernel(
-    x,
-    residual,
-    weight,
-    out,
-    total,
-    rows,
-    row_stride,
-    epsilon,
-    WIDTH: tl.constexpr,
-    PADDED: tl.constexpr,
-    ROWS: tl.constexpr,
-    ADDS: tl.constexpr,
-    ACC: tl.constexpr,
-):
+    x, residual, weight, out, total, rows, row_stride, epsilon,
+    WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, ADDS: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
     """Norm ROWS rows of x [rows, WIDTH] into `out`; with ADDS, x + residual, which is written to `total`."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     column = tl.arange(0, PADDED)
@@ -45,7 +34,7 @@ def rms_norm_kernel(
 
 def constants(width: int) -> dict[str, int]:
     """Return the constants that the kernel is compiled with, but for the type and the residual."""
-    return {"WIDTH": width, "PADDED": power_of_two(width), "ROWS": 16 if INTERPRETED else 1}
+    return {"WIDTH": width, "PADDED": triton.next_power_of_2(width), "ROWS": 16 if INTERPRETED else 1}
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -54,18 +43,8 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float, residual: Tensor | None 
     sizes = constants(width)
     out = torch.empty((rows, width), dtype=x.dtype, device=x.device)
     total = x if residual is None else torch.empty_like(out)
-    rms_norm_kernel[(triton.cdiv(rows, sizes["ROWS"]),)](
-        x,
-        x if residual is None else residual,
-        weight,
-        out,
-        total,
-        rows,
-        x.stride(0),
-        epsilon,
-        **sizes,
-        ADDS=residual is not None,
-        ACC=numeric(x.dtype)["ACC"],
-        num_warps=4 if width <= 4096 else 8,
-    )
+    tensors = (x, x if residual is None else residual, weight, out, total)
+    types = {"ADDS": residual is not None, "ACC": numeric(x.dtype)["ACC"]}
+    grid, warps = (triton.cdiv(rows, sizes["ROWS"]),), 4 if width <= 4096 else 8
+    rms_norm_kernel[grid](*tensors, rows, x.stride(0), epsilon, **sizes, **types, num_warps=warps)
     return out, total

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_validation.kernels.launch import INTERPRETED, numeric, power_of_two
+from gpu_validation.kernels.launch import INTERPRETED, numeric
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -27,7 +27,7 @@ def silu_mul_kernel(
 
 def constants(hidden: int) -> dict[str, int]:
     """Return the constants that the kernel is compiled with, but for the type."""
-    return {"HIDDEN": hidden, "ROWS": 16 if INTERPRETED else 1, "BLOCK": min(1024, power_of_two(hidden))}
+    return {"HIDDEN": hidden, "ROWS": 16 if INTERPRETED else 1, "BLOCK": min(1024, triton.next_power_of_2(hidden))}
 
 
 def silu_mul(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric, power_of_two
+from gpu_validation.kernels.launch import INDICES, INTERPRETED, numeric
 
 
 @triton.jit
@@ -20,28 +20,11 @@ def rotated(pointer, at, cosine, sine, there, HALF: tl.constexpr, ACC: tl.conste
 
 @triton.jit(do_not_specialize=[*INDICES, "rows"])
 def store_kv_kernel(
-    query,
-    key,
-    value,
-    kv,
-    slots,
-    positions,
-    angles,
-    out,
-    rows,
-    query_stride,
-    key_stride,
-    value_stride,
-    block_stride,
-    H: tl.constexpr,
-    KV: tl.constexpr,
-    D: tl.constexpr,
-    BS: tl.constexpr,
-    ROWS: tl.constexpr,
-    H_PADDED: tl.constexpr,
-    KV_PADDED: tl.constexpr,
-    ACC: tl.constexpr,
-):
+    query, key, value, kv, slots, positions, angles, out,
+    rows, query_stride, key_stride, value_stride, block_stride,
+    H: tl.constexpr, KV: tl.constexpr, D: tl.constexpr, BS: tl.constexpr, ROWS: tl.constexpr,
+    H_PADDED: tl.constexpr, KV_PADDED: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
     """Rotate and store ROWS rows: query [rows, H, D] to `out`, key and value [rows, KV, D] to kv at `slots`."""
     HALF: tl.constexpr = D // 2
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -79,7 +62,7 @@ def store_kv_kernel(
 
 def constants(heads: int, kv_heads: int, width: int, block: int) -> dict[str, int]:
     """Return the constants that the kernel is compiled with, but for the type."""
-    padded = {"H_PADDED": power_of_two(heads), "KV_PADDED": power_of_two(kv_heads)}
+    padded = {"H_PADDED": triton.next_power_of_2(heads), "KV_PADDED": triton.next_power_of_2(kv_heads)}
     return {"H": heads, "KV": kv_heads, "D": width, "BS": block, "ROWS": 16 if INTERPRETED else 1, **padded}
 
 
@@ -90,20 +73,8 @@ def store_kv(
     rows, heads, width = query.shape
     out = torch.empty((rows, heads, width), dtype=query.dtype, device=query.device)
     sizes = constants(heads, key.shape[1], width, kv.shape[3])
-    strides = (query.stride(0), key.stride(0), value.stride(0), kv.stride(0))
-    store_kv_kernel[(triton.cdiv(rows, sizes["ROWS"]),)](
-        query,
-        key,
-        value,
-        kv,
-        slots,
-        positions,
-        angles,
-        out,
-        rows,
-        *strides,
-        **sizes,
-        ACC=numeric(query.dtype)["ACC"],
-        num_warps=4,
-    )
+    tensors = (query, key, value, kv, slots, positions, angles, out)
+    strides = [tensor.stride(0) for tensor in tensors[:4]]
+    grid, acc = (triton.cdiv(rows, sizes["ROWS"]),), numeric(query.dtype)["ACC"]
+    store_kv_kernel[grid](*tensors, rows, *strides, **sizes, ACC=acc, num_warps=4)
     return out

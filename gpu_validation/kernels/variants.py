@@ -12,7 +12,7 @@ SMS = 132
 """Multiprocessors of an H100 or H200 (NVIDIA's data sheets): below this many programs the smaller tiles are taken."""
 
 Work = list[tuple[int, int]]
-"""What each program does: (request, first row of it), (-1, 0) for nothing."""
+"""What each program does: (request, first row of it)."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +73,14 @@ class Shape:
     size: int
 
 
-def decode_variant(lengths: Sequence[int], shape: Shape) -> Variant:
-    """Return the variant for requests with one row each: smaller splits where few programs would run."""
-    variant = VARIANTS["decode", shape.size]
-    programs = shape.kv_heads * sum(-(-length // variant.split) for length in lengths)
-    return variant if programs >= 4 * SMS else VARIANTS["decode-few", shape.size]
+def variant_for(role: str, counts: Sequence[int], shape: Shape) -> Variant:
+    """Return the variant for decodes with so much KV each, or for prefills with so many rows each.
 
-
-def prefill_variant(counts: Sequence[int], shape: Shape) -> Variant:
-    """Return the variant for requests with these numbers of rows: smaller tiles where few programs would run."""
-    variant = VARIANTS["prefill", shape.size]
-    programs = shape.kv_heads * sum(-(-count // variant.packed(shape.group)) for count in counts)
-    return variant if programs >= SMS else VARIANTS["prefill-few", shape.size]
+    Where few programs would run it is the one with smaller splits or tiles.
+    """
+    variant = VARIANTS[role, shape.size]
+    programs = shape.kv_heads * sum(-(-count // (variant.split or variant.packed(shape.group))) for count in counts)
+    return variant if programs >= (4 if variant.split else 1) * SMS else VARIANTS[f"{role}-few", shape.size]
 
 
 def work_list(starts: Sequence[int], lengths: Sequence[int], requests: Sequence[int], packed: int) -> Work:

@@ -82,4 +82,4 @@ class SoloEstimate:
         return self._transfer(Features(swap_in_tokens=tokens, swap_ins=1))
 
     def _transfer(self, features: Features) -> int:
-        return max(-(-function.value(features) // function.divisor) for function in self.cost.functions)
+        return self.cost.ticks(features)

@@ -27,7 +27,7 @@ class Job:
     """
 
     __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "id", "index",
-                 "prompt", "slo", "weight")  # fmt: skip
+                 "max_new", "prompt", "slo", "weight")  # fmt: skip
 
     def __init__(self, execution: Execution, state: RequestState, demand: Demand | None) -> None:
         request = state.request
@@ -44,6 +44,8 @@ class Job:
         self.prompt: int = request.prompt
         self.weight: int = request.weight
         self.slo: Slo | None = request.slo
+        self.max_new: int | None = request.max_new
+        """The output limit of each segment, which every policy may know (None: none is given)."""
 
     def hold(self, device: int, host: int, blocks: int) -> None:
         """Note where the batch being decided leaves its KV; `forget` takes it back."""
@@ -115,6 +117,12 @@ class Job:
         """Tick at which the latest call started, while `window`."""
         state = self._state
         return state.call.start if state.window and state.call is not None else None
+
+    @property
+    def call_ended(self) -> int | None:
+        """Tick at which the latest call ended, from then on while `window`."""
+        state = self._state
+        return state.call.end if state.window and state.call is not None and not self.calling else None
 
     @property
     def calling(self) -> bool:

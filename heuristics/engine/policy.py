@@ -9,6 +9,7 @@ from heuristics.engine.job import Knows
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
 from kvcore.instance import Machine
+from kvcore.shown import brief
 
 
 class Policy(ABC):
@@ -23,10 +24,14 @@ class Policy(ABC):
     """The rule in one line."""
     source: str
     """Where it is from."""
-    knows: ClassVar[Knows] = "online"
+    knows: Knows = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
     """What handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
     the policy itself, by the moves it makes from the start of a call to the next work."""
+
+    def __repr__(self) -> str:
+        """Return its name, and the rule in a line."""
+        return f"Policy({self.name!r}, {self.knows}: {brief(self.rule)})"
 
     def start(self, view: View) -> None:  # noqa: B027 - a policy without state needs none
         """Prepare for a run; `view` has the machine and the cost, and no request yet."""

@@ -12,10 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from pydantic import ValidationError
-
 from kvcore.errors import BadInput
-from kvcore.files import first_error
+from kvcore.files import valid
 from kvcore.instance import LIMIT, Instance, Request, Segment
 
 KINDS = "exact, noise:P, types or bins:NxW"
@@ -34,8 +32,8 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
     the first dash) the type's mean lengths, durations and returns; `bins:NxW` gives each decode length as the centre
     of its bin, of N bins of W tokens, and the rest exactly.
 
-    A guess with which a request would not fit into the memory alone is known to be wrong, and cut from its end. The
-    machine of the result has no limits.
+    A guess above the request's `max_new`, or with which it would not fit into the memory alone, is known to be wrong,
+    and cut. The machine of the result has no limits.
 
     Raises:
         BadInput: the text is none of these.
@@ -48,17 +46,17 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
     limits = ("memory", "host_memory", "batch_tokens", "prefill_tokens")
     unlimited = instance.machine.replace(**dict.fromkeys(limits))
     limit, block = instance.machine.block_limit, instance.machine.block
-    try:
+    with valid(f"predictions {text} of {instance.name}"):
         requests = tuple(
             _cut(
-                request.replace(segments=tuple(guess(request, segment) for segment in request.segments)),
+                request.replace(
+                    segments=tuple(_limited(request, guess(request, segment)) for segment in request.segments)
+                ),
                 LIMIT if limit is None else limit * block,
             )
             for request in instance.requests
         )
         return instance.replace(requests=requests, machine=unlimited)
-    except ValidationError as error:
-        raise BadInput(f"predictions {text} of {instance.name}: {first_error(error)}") from None
 
 
 def _guess(text: str, instance: Instance, seed: int) -> Guess | None:
@@ -109,6 +107,10 @@ def by_type(requests: Iterable[Request]) -> Guess:
         return segment.replace(decode=max(1, decode), call=call)
 
     return guess
+
+
+def _limited(request: Request, segment: Segment) -> Segment:
+    return segment.replace(decode=min(segment.decode, request.max_new or LIMIT))
 
 
 def _cut(request: Request, memory: int) -> Request:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from heuristics.engine.demand import Demand
 from heuristics.engine.estimate import SoloEstimate
@@ -14,7 +16,7 @@ from heuristics.engine.min_waste import believed_requests, fix_free_calls, with_
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, in_one_line
 from kvcore.instance import Instance, Request
 from kvcore.referee import Execution, InvalidSchedule, garbage_collection_paused, verify_schedule
 from kvcore.schedule import Batch, Schedule
@@ -148,12 +150,14 @@ class _Simulation:
         self.deciding = False
         self.now = 0
         self.quiet = 0  # batches since a token was generated
+        blocks = 1 if instance.coarsening is None else instance.coarsening.block_tokens
+        self.grid: dict[str, Any] = {"tick_seconds": instance.tick_seconds, "block_tokens": blocks}
 
     def batches(self) -> list[Batch]:
         """Run to the end and return the batches."""
         batches: list[Batch] = []
         with self.blaming_the_policy():
-            self.policy.start(View(self.machine, self.instance.cost, tick_seconds=self.instance.tick_seconds))
+            self.policy.start(View(self.machine, self.instance.cost, **self.grid))
         while self.to_come or self.present:
             if not self.go_on():
                 raise self.fail(None, "it was stopped")
@@ -176,7 +180,8 @@ class _Simulation:
         try:
             yield
         except Exception as error:
-            raise self.fail(None, f"{type(error).__name__}: {error}") from error
+            file = getattr(sys.modules.get(type(self.policy).__module__), "__file__", None) or ""
+            raise self.fail(None, in_one_line(error, file)) from error
         finally:
             self.deciding = False
 
@@ -210,7 +215,7 @@ class _Simulation:
             ended=ended,
             present=self.present.values(),
             continuing=lambda: [self.jobs[state.position] for state in self.execution.continuing],
-            tick_seconds=self.instance.tick_seconds,
+            **self.grid,
         )
 
     def make_ordered_moves(self, plan: Plan) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -48,6 +48,12 @@ class Unified(Policy):
     """C, the most tokens in a batch (None: what the machine takes)."""
     prefill_first: bool = False
     """Whether prefills go before decodes."""
+    decodes_count: bool = False
+    """Whether the decodes of a batch count against P as well."""
+    by_arrival: bool = False
+    """Whether the running requests are asked in order of arrival, whatever their phase."""
+    spare_block: bool = False
+    """Whether a decode needs a free block even where its last block has room, unless it runs alone."""
     needs: ClassVar[tuple[str, ...]] = ("evict", "pause")
     """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
     swapped_wait: bool = False
@@ -95,6 +101,10 @@ class Unified(Policy):
         All that it knows: its prompt, or the whole refill.
         """
         return job.known
+
+    def joins(self, tokens: int, plan: Plan) -> bool:
+        """Whether a waiting request may join the batch with so many tokens, which the budgets and the memory allow."""
+        return True
 
     def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
         """Return the groups in order of priority, each as the method that fills the batch from it."""
@@ -166,8 +176,12 @@ class Unified(Policy):
 
     def fill_decoding(self, plan: Plan) -> None:
         """Let every running decode process its token; where memory lacks, evict from the back."""
+        if self.by_arrival and self.prefilling:
+            self.fill_running(plan)
+            return
         jobs = self.decoding if plan.takes("decode") else []
-        if not jobs or (self._unreserved_growth(jobs) <= self.available(plan) and plan.decode_on(jobs)):
+        room = self.available(plan) - self.spare_block
+        if not jobs or (self._unreserved_growth(jobs) <= room and plan.decode_on(jobs)):
             return  # all of them decode, so their order does not matter
         jobs = self.order(jobs)
         for job in list(jobs):
@@ -176,10 +190,23 @@ class Unified(Policy):
 
     def fill_prefilling(self, plan: Plan) -> None:
         """Let running requests go on with their prefills, which may evict others that have not been taken."""
-        for job in list(self.prefilling):
+        if self.decodes_count and self.prefill_tokens is not None:
+            plan.limit(prefill_tokens=max(0, self.prefill_tokens - len(plan.work)))
+        for job in () if self.by_arrival else list(self.prefilling):
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
             if tokens:
                 self._take_or_evict(job, tokens, [*self.prefilling, *self.order(self.decoding)], plan)
+
+    def fill_running(self, plan: Plan) -> None:
+        """Let the running requests go on in order of arrival, decodes and prefills alike."""
+        running = sorted([*self.decoding, *self.prefilling], key=first_come)
+        before = self.decoding[: bisect_left(self.decoding, min(map(first_come, self.prefilling)), key=first_come)]
+        room = self.available(plan) - self.spare_block
+        together = before and self._unreserved_growth(before) <= room and plan.decode_on(before)
+        for job in running[len(before) :] if together else running:
+            tokens = 0 if job.index in self._evicted else plan.chunk(job)
+            if tokens:
+                self._take_or_evict(job, tokens, running, plan)
 
     def fill_swapped(self, plan: Plan) -> None:
         """Bring requests back from the host, in order, up to the first that does not fit."""
@@ -194,7 +221,7 @@ class Unified(Policy):
 
         No request is admitted before something happens: memory only becomes scarcer, the budgets stay as they are.
         """
-        if not self.reserved:
+        if not self.reserved and not self.spare_block:
             return LIMIT
         return self._steps([most - job.device for job, most in self.reserved.values() if job.id in plan.work], plan)
 
@@ -203,7 +230,8 @@ class Unified(Policy):
         within = [tokens for tokens in rooms if tokens > 0]
         beyond = len(plan.work) - len(within)
         steps = min(within, default=LIMIT)
-        return steps if not beyond else max(1, min(steps, 1 + self.available(plan) // beyond))
+        available = self.available(plan) - self.spare_block
+        return steps if not beyond and available >= 0 else max(1, min(steps, 1 + available // max(1, beyond)))
 
     # --- memory --------------------------------------------------------------------------------------------------
 
@@ -227,6 +255,9 @@ class Unified(Policy):
 
     def _fits(self, job: Job, tokens: int, plan: Plan) -> bool:
         """Whether there is memory for `tokens` more, what is reserved for it included."""
+        alone = len(self.decoding) + len(self.prefilling) == 1
+        if self.spare_block and job.phase == "decode" and not alone and self.available(plan) < 1:
+            return False
         return job.growth(tokens) <= self.available(plan) + self._promise(job)
 
     def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
@@ -278,6 +309,8 @@ class Unified(Policy):
             most = self.reserve(job, tokens) if tokens else 0
             if not tokens or self.machine.blocks(most) - job.blocks > self.available(plan):
                 break
+            if not self.joins(tokens, plan):
+                break
             plan.take(job, tokens)
             taken += 1
             self.reserved[job.index] = job, most
@@ -314,9 +347,13 @@ class Unified(Policy):
         self._discarding.append(job)
         plan.drop(job)
 
+    def host_takes(self, job: Job, plan: Plan) -> bool:
+        """Whether the host has room for all its KV."""
+        return plan.free_host is None or job.device <= plan.free_host
+
     def swap(self, job: Job, plan: Plan) -> None:
         """Send the KV of a request in a call to the host, or discard it if that has no room."""
-        if plan.free_host is None or job.device <= plan.free_host:
+        if self.host_takes(job, plan):
             self.reserved.pop(job.index, None)
             plan.swap_out(job)
         else:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import sys
 from pathlib import Path
 from types import ModuleType
 
 from heuristics.engine.policy import Policy
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, in_one_line
 
 
 def load_policy(text: str) -> Policy:
@@ -26,14 +27,15 @@ def load_policy(text: str) -> Policy:
     if wanted and wanted not in found:
         raise BadInput(f"{path} has no policy class {wanted!r}; it has {', '.join(found) or 'none'}")
     if not wanted and len(found) != 1:
-        raise BadInput(f"{path} has {len(found)} policy classes; name one as {path}:CLASS ({', '.join(found) or '-'})")
+        which = f"name one as {path}:CLASS ({', '.join(found)})" if found else "one is a subclass of heuristics.Policy"
+        raise BadInput(f"{path} has {len(found)} policy classes; {which}")
     kind = found[wanted or next(iter(found))]
     try:
         policy = kind()
         for attribute in ("name", "rule", "source"):  # every policy has to have them
             getattr(policy, attribute)
     except Exception as error:
-        raise BadInput(f"{path}: {kind.__name__} cannot be made: {type(error).__name__}: {error}") from None
+        raise BadInput(f"{path}: {kind.__name__} cannot be made: {in_one_line(error, path)}") from None
     return policy
 
 
@@ -43,11 +45,11 @@ def _module(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"user_policy_{Path(path).stem}", path)
     assert spec is not None  # for mypy: the name ends in .py
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise BadInput(f"{path} fails: {type(error).__name__}: {error}") from None
+        raise BadInput(f"{path} fails: {in_one_line(error, path)}") from None
     return module
 
 

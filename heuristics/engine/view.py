@@ -38,6 +38,8 @@ class View:
     continuing: Callable[[], list[Job]] = list
     tick_seconds: Fraction = Fraction(1)
     """Seconds of a tick, for rules that are given in seconds."""
+    block_tokens: int = 1
+    """Fine tokens for which a token of a coarse instance stands, for rules that are given in tokens."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from heuristics.engine.job import Job
-from heuristics.engine.plan import Plan
-from heuristics.engine.view import View
+from heuristics.policies.reserving import Reserving
 from heuristics.policies.table_1 import ROWS, Table1
-from kvcore.instance import LIMIT
 
 
-class EvictionFree(Table1):
+class EvictionFree(Reserving, Table1):
     """A row of Table 1 that reserves the most KV a request will ever hold when it is admitted (hypothetical).
 
     That is I + O - 1 for a request without calls, and what it holds at its end otherwise. The reservation outlasts a
@@ -27,72 +23,9 @@ class EvictionFree(Table1):
     source = "INFERMAX (arXiv 2411.07447), Section 4.1: eviction-free"
     needs = ("pause",)
 
-    def start(self, view: View) -> None:
-        """Begin with none admitted."""
-        super().start(view)
-        self.admitted: dict[int, tuple[Job, int]] = {}  # with the blocks at the end
-        self._committed = 0  # blocks of all admitted ones together
-
     def reserve(self, job: Job, tokens: int) -> int:
         """Return the tokens of KV that it holds at its end, as predicted."""
         return max(job.known, job.peak)
-
-    def observe(self, view: View, plan: Plan) -> None:
-        """Bring the queues up to what has happened; KV that leaves the device at a call needs no memory any more."""
-        self.commit()
-        for job in view.called:
-            if job.handling in ("discard", "swap"):
-                self._release(job)
-        super().observe(view, plan)
-
-    def available(self, plan: Plan) -> int:
-        """Return the device blocks that are neither held nor reserved; what outlives its prediction holds more."""
-        self.commit()
-        limit = self.machine.block_limit
-        if limit is None or plan.free_blocks is None:
-            return LIMIT
-        beyond = sum(max(0, job.blocks - blocks) for job, blocks in self.admitted.values())
-        return min(plan.free_blocks, limit - self._committed - beyond)
-
-    def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches the decodes stay within what is reserved for them, or free."""
-        size = self.machine.block
-        rooms = [blocks * size - job.device for job, blocks in self.admitted.values() if job.id in plan.work]
-        return self._steps(rooms, plan)
-
-    def commit(self) -> None:
-        """Count what has been reserved since this was last asked, for as long as the KV stays on the device."""
-        for job, most in self.reserved.values():
-            blocks = self.machine.blocks(most)
-            self.admitted[job.index] = job, blocks
-            self._committed += blocks
-        self.reserved.clear()
-
-    def leave(self, job: Job, *, keep_reserve: bool = False) -> None:
-        """Take a request out of the running ones."""
-        super().leave(job, keep_reserve=keep_reserve)
-        if not keep_reserve:
-            self._release(job)
-
-    def discard(self, job: Job, plan: Plan) -> None:
-        """Drop the KV of a request in a call."""
-        super().discard(job, plan)
-        self._release(job)
-
-    def swap(self, job: Job, plan: Plan) -> None:
-        """Send the KV of a request in a call to the host, or discard it."""
-        super().swap(job, plan)
-        self._release(job)
-
-    def _promise(self, job: Job) -> int:
-        _, blocks = self.admitted.get(job.index, (job, 0))
-        return max(super()._promise(job), blocks - job.blocks)
-
-    def _unreserved_growth(self, jobs: Sequence[Job]) -> int:
-        return sum(job.device % self.machine.block == 0 and not self._promise(job) for job in jobs)
-
-    def _release(self, job: Job) -> None:
-        self._committed -= self.admitted.pop(job.index, (job, 0))[1]
 
 
 def eviction_free() -> list[EvictionFree]:

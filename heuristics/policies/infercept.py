@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from heuristics.engine.job import Job, Knows
 from heuristics.engine.plan import Plan
@@ -31,7 +30,7 @@ class Infercept(InferceptBase):
     name = "infercept"
     rule = "decodes, chunks and swap-ins by original arrival; calls swap as a batch hides, else as wastes least"
     source = "InferCept (arXiv 2402.01869), Section 4"
-    knows: ClassVar[Knows] = "predictions"
+    knows: Knows = "predictions"
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

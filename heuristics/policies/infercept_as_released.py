@@ -40,6 +40,7 @@ class InferceptAsReleased(InferceptBase):
     rule = "by original arrival; calls preserve, or discard if that wastes less; the worst is swapped out on demand"
     source = "InferCept (arXiv 2402.01869), the released code"
     knows = "predictions"
+    by_arrival = True
 
     def __init__(self, slope: Fraction = Fraction("0.00462"), offset: Fraction = Fraction("108.99")) -> None:
         """Take the line of the profiled budgets: tokens swapped for nothing beside a batch of so many tokens."""
@@ -110,19 +111,6 @@ class InferceptAsReleased(InferceptBase):
 
     # --- memory on demand ----------------------------------------------------------------------------------------
 
-    def fill_decoding(self, plan: Plan) -> None:
-        """Let the running requests process what the budgets leave, in order of arrival whatever their phase."""
-        if not self.prefilling:
-            super().fill_decoding(plan)
-            return
-        for job in sorted([*self.decoding, *self.prefilling], key=first_come):
-            tokens = 0 if job.index in self._evicted else plan.chunk(job)
-            if tokens:
-                self._take_or_evict(job, tokens, (), plan)
-
-    def fill_prefilling(self, plan: Plan) -> None:
-        """Nothing: they are taken with the decodes."""
-
     def fill_waiting(self, plan: Plan) -> None:
         """Admit waiting requests, with memory of the targets if need be, up to the first that cannot get any."""
         while self.waiting:
@@ -153,6 +141,9 @@ class InferceptAsReleased(InferceptBase):
 
     def _take_or_evict(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> None:
         """Take a running request, with memory of the targets and of the last that run; else leave it out."""
+        if plan.fits(job, tokens):
+            plan.take(job, tokens)
+            return
         others = [other for other in self.holders() if other is not job and other.id not in plan.work]
         if self.free(job, tokens, self.targets, plan) or self.free(job, tokens, sorted(others, key=first_come), plan):
             plan.take(job, tokens)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified, first_come
 from heuristics.engine.view import View
-from kvcore.cost import Cost, CostFunction, Features
+from kvcore.cost import Cost, CostFunction, Features, OwnCost
 from kvcore.instance import LIMIT
 
 TRANSFERS = {"swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins"}
@@ -247,6 +248,13 @@ def forward(tokens: int, decodes: int = 0) -> Features:
 def hidden(cost: Cost, features: Features) -> int:
     """Return the tokens whose transfer lasts no longer than the batch: 0 if a function adds transfers to work."""
     ticks = cost.duration(features)
+    if isinstance(cost, OwnCost):  # no coefficients to divide by: ask
+
+        def with_transfer(tokens: int) -> int:
+            moves = {"swap_out_tokens": tokens, "swap_in_tokens": tokens, "swap_outs": 1, "swap_ins": 1}
+            return cost.duration(features._replace(**moves))
+
+        return max(0, bisect_right(range(10**8), ticks, key=with_transfer) - 1)
     most = LIMIT
     for function in cost.functions:
         rate = max(function.swap_out_tokens, function.swap_in_tokens)

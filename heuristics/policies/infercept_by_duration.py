@@ -11,7 +11,8 @@ from heuristics.policies.infercept_base import InferceptBase
 class ByDuration(InferceptBase):
     """Chunks; a call is handled by its duration: from some seconds on it discards, from fewer it swaps, or preserves.
 
-    It is swapped whole as it starts, as by `swap`, and dropped if the host has no room; it comes back within the limit.
+    It is swapped whole as it starts, as by `swap`, and preserved if the host has no room for it; it comes back within
+    the limit.
 
     Guarantee: nothing is known. Running time: as infercept-chunked-discard.
     Source: the released code of InferCept: heuristics H-S (swap from 4 s), H-D (discard from 7 s) and H-B (both).
@@ -39,5 +40,5 @@ class ByDuration(InferceptBase):
         seconds = job.demand.durations[job.segment - 1] * self.tick
         if self.discard_from is not None and seconds >= self.discard_from:
             self.discard(job, plan)
-        elif self.swap_from is not None and seconds >= self.swap_from:
+        elif self.swap_from is not None and seconds >= self.swap_from and self.host_takes(job, plan):
             self.swap(job, plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import ClassVar
 
 from heuristics.engine.job import Job, Knows
 from heuristics.engine.plan import Plan
@@ -22,7 +21,7 @@ class InferceptElapsed(Infercept):
     name = "infercept-elapsed"
     rule = "as infercept, with the time that a call has lasted so far for its duration"
     source = "InferCept (arXiv 2402.01869), Section 4.4"
-    knows: ClassVar[Knows] = "online"
+    knows: Knows = "online"
 
     def expected(self, job: Job) -> int:
         """Return the ticks since its call started."""

@@ -6,9 +6,10 @@ from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
 from heuristics.policies.infermax import Infermax
+from heuristics.policies.reserving import Reserving
 
 
-class InfermaxHistogram(Infermax):
+class InfermaxHistogram(Reserving, Infermax):
     """As `infermax`; a request is admitted once the KV that it is expected to hold at its end is free.
 
     Expected is the mean, rounded up, of what the requests that are done held at their ends, among those whose prompt

@@ -11,7 +11,7 @@ from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Entry, Unified
 from heuristics.engine.view import View
 from heuristics.policies.next_call import NextCall, next_call
-from heuristics.policies.score_queue import BATCH, BLOCK, Row, ScoreQueue
+from heuristics.policies.score_queue import BATCH, BLOCK, ScoreQueue, ScoreTerms
 from heuristics.policies.starvation import StarvationTimers
 
 UNIT = Fraction(1, 10**7)
@@ -35,8 +35,8 @@ class MarsAsReleased(Unified):
     or in each (`skip` + 1)-th: a request that came in between has score -1, and goes first. Admission stops at the
     first that lacks memory after the paused target was dropped; memory is given out chunk by chunk.
 
-    *Starvation*: a request that ran before, and has waited for 100 batches since its last call, goes first until its
-    next call, from the batch after. (The released quantum of 100,000 iterations of running is longer than any segment.)
+    *Starvation*: a request that ran before, and then waits for 100 batches on end, goes first until its next call, from
+    the batch after. (The released quantum of 100,000 iterations of running is longer than any segment.)
 
     Scores are double-precision floats, as they were.
 
@@ -52,6 +52,7 @@ class MarsAsReleased(Unified):
     source = "MARS's released code (arXiv 2410.18248)"
     needs = ("evict", "pause", "chunked")
     knows = "predictions"
+    by_arrival = True
 
     def __init__(self, skip: int = 0, threshold: int = 100) -> None:
         self.skip = skip
@@ -64,7 +65,6 @@ class MarsAsReleased(Unified):
         self.queue = ScoreQueue()
         self.jobs: dict[int, Job] = {}  # in the queue
         self.timers = StarvationTimers()
-        self.waited: dict[int, tuple[int, int]] = {}  # batches waited since the last call; since when it waits again
         self.wastes: dict[int, tuple[Fraction, bool]] = {}  # of the coming call; whether it is to be recomputed
         self.kept: dict[int, Job] = {}  # paused, and held by this policy's choice
         self.targets: list[Job] = []  # of them, those of the largest waste
@@ -152,22 +152,19 @@ class MarsAsReleased(Unified):
         """Bring the queue up to what has happened, and to what starves by now."""
         for job in view.called:
             self.queue.promote(job.index, False)
-            self.waited[job.index] = 0, 0
         super().observe(view, plan)
         for index in self.timers.expired(view.batch):
             self.queue.promote(index)
 
     def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
-        """Put a request into the queue; if it ran before, its timer goes on."""
+        """Put a request into the queue; if it ran before, its timer starts."""
         new = not (job.segment or job.generated or job.index in self._evicted)
         if new:
             self.classify(job)
         self.queue.add(job.index, job.arrival)
         self.jobs[job.index] = job
         if not new and not self.queue.is_promoted(job.index):
-            waited = self.waited.get(job.index, (0, 0))[0]
-            self.waited[job.index] = waited, self._batch
-            self.timers.start(job.index, self._batch + 1 + self.threshold - waited)
+            self.timers.start(job.index, self._batch + 1 + self.threshold)
 
     def fill_waiting(self, plan: Plan) -> None:
         """Admit in order of the score, up to the first that lacks memory once the paused target is dropped."""
@@ -196,8 +193,6 @@ class MarsAsReleased(Unified):
         del self.jobs[job.index]
         self.timers.cancel(job.index)
         self.prefilling.append(job)
-        waited, since = self.waited.get(job.index, (0, self._batch))
-        self.waited[job.index] = waited + self._batch - since, 0
 
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches no request begins to starve, no score is refreshed, and memory is as reserved."""
@@ -209,7 +204,9 @@ def _blocks(tokens: int) -> int:
     return -(-tokens // BLOCK)
 
 
-def _row(job: Job, call: NextCall, duration: float, *, recompute: bool) -> Row:
+def _row(job: Job, call: NextCall, duration: float, *, recompute: bool) -> ScoreTerms:
     """Return what the score of a request is made of, for a call of `duration` times 100 ns."""
     before, after = _blocks(job.prompt + job.remaining), _blocks(job.remaining + call.returns)
-    return Row(before, before + after, 0.0) if recompute else Row(before, after, before * BLOCK * duration)
+    return (
+        ScoreTerms(before, before + after, 0.0) if recompute else ScoreTerms(before, after, before * BLOCK * duration)
+    )

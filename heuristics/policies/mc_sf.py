@@ -148,7 +148,7 @@ class McSf(Unified):
 
     def at_call(self, job: Job, plan: Plan) -> None:
         """Handle a call as wastes least, by what is predicted."""
-        handling = _least_waste(job.demand, job.segment - 1)
+        handling = least_waste_handling(job.demand, job.segment - 1)
         if handling == "swap":
             self.swap(job, plan)
         elif handling == "discard":
@@ -161,13 +161,13 @@ class McSf(Unified):
             kept = [0] * len(demand.end)
             for k in reversed(range(len(kept) - 1)):
                 handling = demand.handlings[k]
-                if (_least_waste(demand, k) if handling == "free" else handling) == "preserve":
+                if (least_waste_handling(demand, k) if handling == "free" else handling) == "preserve":
                     kept[k] = kept[k + 1] or demand.end_blocks[k + 1]
             self._kept[job.index] = kept
         return self._kept[job.index]
 
 
-def _least_waste(demand: Demand, k: int) -> Handling:
+def least_waste_handling(demand: Demand, k: int) -> Handling:
     """Return the handling of call k that wastes least; without a limit on memory, preserve."""
     if demand.estimate.machine.memory is None:
         return "preserve"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from heuristics.engine.job import Job
@@ -24,6 +26,8 @@ class PreemptiveOrder(Unified):
     """
 
     swapped_wait = True
+    persists: bool = False
+    """Whether a waiting request that does not fit evicts all the same, and does not stop those after it."""
 
     @abstractmethod
     def rank(self, job: Job) -> Any:
@@ -43,36 +47,57 @@ class PreemptiveOrder(Unified):
 
     def fill_ranked(self, plan: Plan) -> None:
         """Fill the batch in order of rank."""
-        if not self.prefilling and not self._outranked():
+        ranked = [(self._place(job), job) for job in (*self.decoding, *self.prefilling)]
+        last = max((place for place, _ in ranked), default=None)
+        outranked = self.waiting and (self.persists or (last is not None and last > self.waiting[0][:2]))
+        if not self.prefilling and not outranked:
             self.fill_decoding(plan)
             self.fill_waiting(plan)
             return
-        running = self.order([*self.decoding, *self.prefilling])
-        entries = (Entry(self.rank(job), job.index, job) for job in running)
-        holders, blocked, admitted = {job.index for job in running}, False, set[int]()
-        for entry in list(merge(entries, self.waiting)):
-            if entry.position in self._evicted:
-                blocked |= entry.position not in holders
-            elif entry.position in holders:
-                self._go_on(entry.job, running, plan)
-            elif not blocked:
-                blocked = not self._let_in(entry, running, plan)
-                if not blocked:
-                    admitted.add(entry.position)
-        if admitted:
-            self.waiting = [entry for entry in self.waiting if entry.position not in admitted]
+        ranked.sort(key=itemgetter(0))
+        places, running = [place for place, _ in ranked], [job for _, job in ranked]
+        k = at = 0  # of the running, and of the waiting: those that are evicted come later
+        while k < len(running):
+            at = self._let_in_before(places[k], at, running, plan)
+            end = len(running) if at >= len(self.waiting) else bisect_left(places, self.waiting[at][:2], k + 1)
+            self._go_on([job for job in running[k:end] if job.index not in self._evicted], running, plan)
+            k = end
+        self.let_in_last(at, running, plan)
+
+    def _let_in_before(self, end: tuple[Any, int] | None, at: int, running: Sequence[Job], plan: Plan) -> int:
+        """Admit waiting requests from a place on that come before `end`; return the place of the next to ask."""
+        while at < len(self.waiting) and (end is None or self.waiting[at][:2] < end):
+            if self.waiting[at].position in self._evicted:
+                at += 1
+            elif self._let_in(self.waiting[at], running, plan):
+                self.dequeue(at)
+            elif self.persists and plan.takes("prefill"):
+                at += 1
+            else:
+                return len(self.waiting) + len(running)  # no other is asked
+        return at
+
+    def let_in_last(self, at: int, running: Sequence[Job], plan: Plan) -> None:
+        """Admit waiting requests from a place on; all that run come before them."""
+        self._let_in_before(None, at, running, plan)
+
+    def dequeue(self, at: int) -> None:
+        """Take the waiting request at a place out of the queue."""
+        del self.waiting[at]
 
     def _place(self, job: Job) -> tuple[Any, int]:
         return self.rank(job), job.index
 
-    def _outranked(self) -> bool:
-        """Whether the first waiting request comes before a running one."""
-        return bool(self.waiting) and any(self._place(job) > self.waiting[0][:2] for job in self.decoding)
-
-    def _go_on(self, job: Job, running: Sequence[Job], plan: Plan) -> None:
-        tokens = plan.chunk(job)
-        if tokens:
-            self._take_or_evict(job, tokens, running, plan)
+    def _go_on(self, jobs: Sequence[Job], running: Sequence[Job], plan: Plan) -> None:
+        """Let these running requests go on in order, decodes that follow each other at once if memory lasts."""
+        for decodes, pairs in groupby(zip(jobs, plan.decoding(jobs), strict=True), key=lambda pair: pair[1] > 0):
+            group = [job for job, _ in pairs]
+            if decodes and self._unreserved_growth(group) <= self.available(plan) and plan.decode_on(group):
+                continue
+            for job in group:
+                tokens = 0 if job.index in self._evicted else plan.chunk(job)
+                if tokens:
+                    self._take_or_evict(job, tokens, running, plan)
 
     def _let_in(self, entry: Entry, running: Sequence[Job], plan: Plan) -> bool:
         """Admit a waiting request, if need be by evicting running ones that come after it; return whether it was."""
@@ -87,10 +112,12 @@ class PreemptiveOrder(Unified):
                 break
             victims.append(other)
             lacking -= other.blocks + self._promise(other)
-        if lacking > 0:
+        if lacking > 0 and not self.persists:
             return False
         for victim in victims:
             self.evict(victim, plan)
+        if lacking > 0:
+            return False
         plan.take(job, tokens)
         self.reserved[job.index] = job, most
         self.prefilling.append(job)

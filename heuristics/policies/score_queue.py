@@ -18,7 +18,7 @@ UNSCORED = -1.0
 """The score of a request that came after the latest refresh."""
 
 
-class Row(NamedTuple):
+class ScoreTerms(NamedTuple):
     """What a score is computed from: M(before) + M(after) + held."""
 
     before: int
@@ -43,7 +43,7 @@ class ScoreQueue:
     def __len__(self) -> int:
         return len(self.places)
 
-    def put(self, index: int, row: Row) -> None:
+    def put(self, index: int, row: ScoreTerms) -> None:
         """Note what the score of a request is computed from; it is not computed yet."""
         while index >= len(self._scores):
             self._rows = np.vstack([self._rows, np.zeros_like(self._rows)])

@@ -10,7 +10,8 @@ from heuristics.engine.unified import Unified
 class Table1(Unified):
     """A row of Table 1: prefills or decodes first, hybrid batches or not, prefills in chunks or whole, and P.
 
-    `vllm` and `sarathi` are rows as well, and have files of their own. C is the machine's. Where prefills go first, a
+    `vllm` and `sarathi` are rows as well, and have files of their own, as `sarathi-serve` has, which is `sarathi` as
+    released. C is the machine's. Where prefills go first, a
     request returns from a call as a new one, to the end of the queue (`vllm`); otherwise it keeps its place.
 
     Guarantee: nothing is known. It needs a machine that evicts, and one that pauses unless batches are hybrid.
@@ -29,6 +30,7 @@ class Table1(Unified):
         hybrid: bool,
         chunked: bool,
         prefill_tokens: int | None = None,
+        decodes_count: bool = False,
     ) -> None:
         self.name = name
         self.rule = rule
@@ -36,6 +38,7 @@ class Table1(Unified):
         self.hybrid = hybrid
         self.chunked = chunked
         self.prefill_tokens = prefill_tokens
+        self.decodes_count = decodes_count
 
 
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -46,6 +49,10 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "sarathi": (
         "decodes first, then prefills in chunks of 512 tokens",
         {"prefill_first": False, "hybrid": True, "chunked": True, "prefill_tokens": 512},
+    ),
+    "sarathi-serve": (
+        "decodes first, then prefills in chunks of what the decodes leave of 512 tokens",
+        {"prefill_first": False, "hybrid": True, "chunked": True, "prefill_tokens": 512, "decodes_count": True},
     ),
     "sarathi-c": (
         "decodes first, then prefills in chunks as large as the batch takes",
@@ -72,5 +79,5 @@ def table_1() -> list[Table1]:
     return [
         Table1(name, f"{rule}; the last comer is evicted", **switches)
         for name, (rule, switches) in ROWS.items()
-        if name not in ("vllm", "sarathi")
+        if name not in ("vllm", "sarathi", "sarathi-serve")
     ]

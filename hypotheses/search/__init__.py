@@ -1,8 +1,8 @@
 """Search for counterexamples: instances of a bounded family on which a policy is as far from optimal as can be."""
 
 from hypotheses.search.ratio import Claim, Optima, judge
-from hypotheses.search.run import Search, search
+from hypotheses.search.run import SearchRecord, search
 from hypotheses.search.shrinking import shrink
 from hypotheses.search.space import SearchSpace
 
-__all__ = ["Claim", "Optima", "Search", "SearchSpace", "judge", "search", "shrink"]
+__all__ = ["Claim", "Optima", "SearchRecord", "SearchSpace", "judge", "search", "shrink"]

@@ -23,7 +23,7 @@ none."""
 
 
 @dataclass
-class Search:
+class SearchRecord:
     """What a search has seen: the worst instance, and of which sizes it has seen every one."""
 
     claim: Claim | None = None
@@ -36,7 +36,7 @@ class Search:
     failure: PolicyError | None = None
     complete: list[int] = field(default_factory=list)
     """Sizes (requests) of which every member was judged, each with a proved optimum: no member is worse."""
-    unshrunk: Claim | None = None
+    unshrunk: Claim | None = field(default=None, repr=False)
     stopped: str = "ended"
     """Why the search ended: "ended" (steps, or nothing left), "time limit" or "interrupted"."""
 
@@ -47,7 +47,7 @@ class Search:
         return {"claim": claim, **counts, "complete": self.complete, "stopped": self.stopped}
 
 
-Progress = Callable[[Search, float], None]
+Progress = Callable[[SearchRecord, float], None]
 """Called after every instance with what is known and the seconds since the start."""
 
 
@@ -61,7 +61,7 @@ def search(
     seed: int = 0,
     optima: Optima | None = None,
     progress: Progress | None = None,
-) -> Search:
+) -> SearchRecord:
     """Look for the instance of `family` on which `policy` has the largest ratio to the optimum.
 
     Sizes from one request on are listed whole while they have at most `ENUMERATED` members; if the largest is not
@@ -97,7 +97,7 @@ class _RunningSearch:
         self.policy, self.optima, self.progress = policy, optima, progress
         self.started = time.monotonic()
         self.deadline = None if seconds is None else self.started + seconds
-        self.seen = Search()
+        self.seen = SearchRecord()
 
     def search(self, family: SearchSpace, steps: int, seed: int) -> None:
         """List what is small enough, then anneal, until the time is over."""

@@ -19,10 +19,10 @@ HANDLINGS = (*get_args(Handling), "any")
 
 FIXED = ("preserve", "discard", "swap")
 
-Part = tuple[int, int, int, int]
+CallShape = tuple[int, int, int, int]
 """A call and what follows it: duration, returned tokens, number of the handling, tokens decoded after it."""
 
-Shape = tuple[int, int, int, tuple[Part, ...]]
+Shape = tuple[int, int, int, tuple[CallShape, ...]]
 """A request without its id: arrival, prompt, tokens decoded before the first call, and what follows."""
 
 MACHINE = Machine(memory=None, host_memory=0, evict=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from hypotheses import Case, Fails, Hypothesis, enumerated
+from operator import le
+
+from hypotheses import Hypothesis, enumerated
 from hypotheses.instances import FIXED, LINEAR, PER_TOKEN, THEORY, plain_family, with_machine
-from hypotheses.predicates import never_hurts
+from hypotheses.predicates import compared, never_hurts, optimal
 from kvcore.instance import Instance
 
 MACHINE = THEORY.replace(batch_tokens=4, pause=True)
@@ -14,11 +16,7 @@ def chunked(instance: Instance) -> Instance:
     return with_machine(instance, chunked=True)
 
 
-def no_better(case: Case) -> Fails | None:
-    whole, parts = case.optimum(label="whole"), case.optimum(chunked(case.instance), label="chunked")
-    if parts.value >= whole.value:
-        return None
-    return Fails(f"{whole.value} becomes {parts.value} with chunks", (whole, parts))
+no_better = compared(optimal("whole"), le, optimal("chunked", chunked), "{} becomes {} with chunks")
 
 
 HYPOTHESES = {

@@ -42,6 +42,12 @@ def main() -> None:
     sys.exit(code)
 
 
+def print_version() -> None:
+    """Print the version; nothing that takes long is loaded for it."""
+    text = (Path(__file__).parents[2] / "kvcore" / "__init__.py").read_text(encoding="utf-8")
+    print(f"kvbound {text.partition('__version__ = ')[2].split()[0][1:-1]}")
+
+
 def _keep_streams() -> None:
     """Take the places of streams that were closed, lest a file gets one; to use one then fails as to use any file."""
     for name, flag in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
@@ -49,14 +55,16 @@ def _keep_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flag), "r" if name == "stdin" else "w"))
 
 
-def _hidden() -> str | None:
+def hidden() -> str | None:
     """Return what is wrong if a package of the same name from elsewhere stands ahead of one of ours on the path."""
     ours = Path(__file__).parents[2]
     for name in PACKAGES:
         spec = find_spec(name)
         found = None if spec is None or spec.origin is None else Path(spec.origin).parent
         if found is None or not found.samefile(ours / name):
-            return f"the package {name} is taken from {found}, not from {ours}: take it off PYTHONPATH"
+            return (
+                f"the package {name} is taken from {found}, not from {ours}: start elsewhere, or take it off PYTHONPATH"
+            )
     return None
 
 
@@ -77,9 +85,11 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 def _run() -> int:
-    hidden = _hidden()
-    if hidden is not None:
-        print(f"kvbound: {hidden}", file=sys.stderr)
+    if sys.argv[1:] == ["--version"]:
+        print_version()
+        return 0
+    if (wrong := hidden()) is not None:
+        print(f"kvbound: {wrong}", file=sys.stderr)
         return EXIT_MISSING_TOOL
     from typer.exceptions import TyperException
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from kvcore import __version__
+from kvbound.cli import print_version
 
 COMMANDS = {
     "instances": "instances.instances",
@@ -22,6 +21,7 @@ COMMANDS = {
     "costs": "costs.costs",
     "solve": "solve.solve",
     "bound": "bound.bound",
+    "improve": "improve.improve",
     "simulate": "simulate.simulate",
     "compare": "compare.compare",
     "replay": "replay.replay",
@@ -41,37 +41,29 @@ COMMANDS = {
 STYLE: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 
-class LoadedWhenCalled(MutableMapping[str, Any]):
-    """The commands by name."""
-
-    def __getitem__(self, name: str) -> Any:
-        file, _, attribute = COMMANDS[name].partition(".")
-        found = getattr(import_module(f"kvbound.cli.{file}"), attribute)
-        if not isinstance(found, typer.Typer):
-            single = typer.Typer(**STYLE)
-            single.command(name)(found)
-            found = single
-        return get_command(found)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        raise TypeError("commands are listed in COMMANDS")
-
-    def __delitem__(self, name: str) -> None:
-        raise TypeError("commands are listed in COMMANDS")
-
-
 class Commands(TyperGroup):
-    """The group of all commands."""
+    """The group of all commands, each loaded when it is called."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = LoadedWhenCalled()
+        known: Any = dict.fromkeys(COMMANDS)
+        self.commands = known
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands in their order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command (None: there is none of that name)."""
+        if cmd_name not in COMMANDS:
+            return None
+        file, _, attribute = COMMANDS[cmd_name].partition(".")
+        found = getattr(import_module(f"kvbound.cli.{file}"), attribute)
+        if not isinstance(found, typer.Typer):
+            single = typer.Typer(**STYLE)
+            single.command(cmd_name)(found)
+            found = single
+        return get_command(found)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a line for each command, without loading any."""
@@ -96,7 +88,7 @@ def first_line(name: str) -> str:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"kvbound {__version__}")
+        print_version()
         raise typer.Exit
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -18,6 +19,8 @@ from kvbound.cli.common import (
     table,
 )
 from kvbound.cli.progress import SolveProgress
+from kvbound.tables import in_words, value_columns
+from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
 from kvcore.result import Result
 from workloads.builtin import load_instance
@@ -38,7 +41,8 @@ def bound(
 
     check_writable(certificate, json)
     loaded = free_calls(load_instance(instance), handling)
-    with SolveProgress(f"bounding {loaded.name}") as progress:
+    write = partial(units_of(loaded).named, objective=objective)
+    with SolveProgress(f"bounding {loaded.name}", write) as progress:
         result = climb(loaded, objective, method=method, time_limit=time_limit, progress=progress)
     if certificate is not None and result.certificate is not None:
         write_text(certificate, result.certificate.to_json())
@@ -48,8 +52,15 @@ def bound(
 
 def _show(result: Result, console: Console) -> None:
     ladder = result.extra["ladder"]
-    cells = [(rung["method"], rung["bound"], f"{rung['seconds']:.2f}", rung["why"]) for rung in ladder]
+    units, objective = units_of(result.instance), result.objective
+    cells = [
+        (rung["method"], units.value(rung["bound"], objective), f"{rung['seconds']:.2f}", rung["why"])
+        for rung in ladder
+    ]
     console.print(f"{result.instance.name}, {result.objective}: no schedule is below", style="bold", soft_wrap=True)
-    console.print(table(("method", "bound", "took, s", "why"), cells, right=(1, 2)))
+    console.print(table(("method", *value_columns(units, objective, "bound"), "took, s", "why"), cells, right=(1, 2)))
     if result.bound is not None:
-        console.print(f"the best, {result.bound}, is by {result.formulation}; --certificate FILE writes its proof")
+        console.print(
+            f"the best, {in_words(result, result.bound)}, is by {result.formulation}; "
+            "--certificate FILE writes its proof"
+        )

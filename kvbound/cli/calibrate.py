@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from costmodels.files import cost_file, write_cost
-from costmodels.fitted import Fit
+from costmodels.fitted import Fit, Observation, fit
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
@@ -59,7 +59,7 @@ def calibrate(
     opened, name = get_backend(device, backend)
     numbers = get_dtype(dtype, opened.device)
     from gpu_validation.bandwidth import bandwidths, peaks
-    from gpu_validation.calibration import fit_measured, measure
+    from gpu_validation.calibration import measure
     from gpu_validation.engine import Engine
     from gpu_validation.floors import floor_of, swap_rows
     from gpu_validation.measure import facts
@@ -73,8 +73,9 @@ def calibrate(
     with LiveLine(f"{len(points)} batches"):
         measured, interrupted = measure(engine, points, repeats, seed, time_limit)
         about["mover"] = engine.mover
+    observations = [Observation(one.point.features, one.seconds, one.point.label) for one in measured]
     try:
-        found = fit_measured(measured, "overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
+        found = fit(observations, transfers="overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
     except BadInput:  # too few
         if interrupted:
             raise KeyboardInterrupt from None
@@ -83,7 +84,7 @@ def calibrate(
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
     if out is not None:
         machine = machine_of(engine, capacity, points)
-        write_cost(file_of(found, measured, seconds_of_tick, shape.name, machine, about), out)
+        write_cost(file_of(found, observations, seconds_of_tick, shape.name, machine, about), out)
     payload = {
         "device": about, "model": shape.name, "memory": capacity, "bandwidths": rates, "rows": rows, "swaps": swaps,
         "fit": found.report.model_dump(mode="json"),
@@ -140,13 +141,14 @@ def machine_of(engine: Engine, memory: int, points: Sequence[Point]) -> Machine:
 
 
 def file_of(
-    found: Fit, measured: Sequence[Measured], tick: Fraction, model: str, machine: Machine, about: Mapping[str, Any]
-) -> CostFile:
+    found: Fit, observations: Sequence[Observation], tick: Fraction, model: str, machine: Machine,
+    about: Mapping[str, Any],
+) -> CostFile:  # fmt: skip
     """Return the cost file of a fit, with where it was measured and all that was."""
     versions = {name: str(about[name]) for name in VERSIONS if about.get(name)}
     return cost_file(
         found, name=f"{model} on {about['device']}"[:100], tick=tick, machine=machine, model=model, device=about,
-        versions=versions, observations=[one.observation for one in measured],
+        versions=versions, observations=observations,
     )  # fmt: skip
 
 

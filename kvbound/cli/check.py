@@ -11,7 +11,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, emit, table
 from kvbound.cli.progress import LiveLine
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, in_one_line
 from kvcore.files import check_writable
 
 if TYPE_CHECKING:
@@ -36,8 +36,13 @@ def check(
         raise BadInput(f"{out}: not a folder")
     verdicts: list[Verdict] = []
     for name, hypothesis in find(source).items():
-        with LiveLine(f"checking {name}"):
-            verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
+        try:
+            with LiveLine(f"checking {name}"):
+                verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
+        except Exception as error:
+            if not Path(source).is_file():
+                raise
+            raise BadInput(f"{name} fails: {in_one_line(error, source)}") from None
         if verdicts[-1].interrupted:
             break
         if out is not None:

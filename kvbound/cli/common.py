@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from kvbound.tables import in_seconds
-from kvcore.files import printable, write_text
+from kvbound.tables import Labelled, times_cells, value_columns, work_cells
+from kvbound.units import Units
+from kvcore.files import printable, read_schedule, write_text
+from kvcore.schedule import Schedule
 
 InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a built-in name")
@@ -25,6 +28,9 @@ HandlingOption = Annotated[
 ]
 TimeLimitOption = Annotated[float | None, typer.Option(min=0.1, metavar="S", help="seconds that a solve may take")]
 ScheduleOption = Annotated[str | None, typer.Option(metavar="OUT.json", help="write the schedule there")]
+SchedulesOption = Annotated[
+    str | None, typer.Option("--schedule", metavar="S.json[,..]", help="schedules of others, as import run writes them")
+]
 CertificateOption = Annotated[
     str | None, typer.Option(metavar="OUT.json", help="write the certificate of the bound there")
 ]
@@ -32,6 +38,20 @@ PlotOption = Annotated[str | None, typer.Option(metavar="OUT.svg", help="draw it
 TraceOption = Annotated[
     str | None, typer.Option(metavar="OUT.json", help="write it for Perfetto and Chrome's trace viewer")
 ]
+
+WindowOption = Annotated[
+    str | None, typer.Option(metavar="SECONDS", help="measure as if the clock were stopped then (default: the end)")
+]
+
+GAP = 2
+"""Letters between the columns of a table."""
+
+
+def read_schedules(files: str | None) -> dict[str, Schedule]:
+    """Return the schedules of a list of files by file name, without folders where that tells them apart."""
+    names = [] if files is None else [name.strip() for name in files.split(",")]
+    short = [Path(name).name for name in names]
+    return dict(zip(short if len(set(short)) == len(short) else names, map(read_schedule, names), strict=True))
 
 
 def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> None:
@@ -42,31 +62,63 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None]) -> N
         show(people_console())
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> Table:
-    """Make one aligned table; `right` are the columns of numbers."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for k, column in enumerate(columns):
-        made.add_column(column, justify="right" if k in set(right) else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*("-" if cell is None else str(cell) for cell in row))
-    return made
+class AlignedTable:
+    """A table for people. Where the terminal is too narrow its columns go on below, each row with its label.
+
+    Texts are folded, to no less than `FOLDED` letters; numbers never are.
+    """
+
+    FOLDED = 22
+
+    def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int]) -> None:
+        self.columns, self.right = columns, set(right)
+        self.rows = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts that are printed one below the other."""
+        part: list[int] = []
+        for k, width in enumerate(map(self._width, range(len(self.columns)))):
+            if len(part) > 1 and sum(map(self._width, part)) + len(part) * GAP + width > options.max_width:
+                yield self._part(part)
+                yield ""
+                part = [0]
+            part.append(k)
+        yield self._part(part)
+
+    def _width(self, k: int) -> int:
+        """Return the letters that a column needs."""
+        longest = max(len(cells[k]) for cells in [self.columns, *self.rows])
+        return longest if k in self.right else min(longest, self.FOLDED)
+
+    def _part(self, part: Sequence[int]) -> Table:
+        made = Table(box=None, pad_edge=False, header_style="bold")
+        for k in part:
+            number = k in self.right
+            made.add_column(self.columns[k], justify="right" if number else "left", overflow="fold", no_wrap=number)
+        for row in self.rows:
+            made.add_row(*(row[k] for k in part))
+        return made
 
 
-def result_row(row: dict[str, Any]) -> list[object]:
-    """Return the cells of one result for the table of `RESULT_COLUMNS`."""
-    return [
-        row["policy"] or row["formulation"] or "-",
-        row["status"],
-        row["value"],
-        row["bound"],
-        percent(row["gap"]),
-        row["mean"],
-        in_seconds(row["mean"] if row["mean"] is not None else row["value"], row),
-        f"{row['seconds']:.2f}",
-    ]
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int] = ()) -> AlignedTable:
+    """Make one aligned table, such as of `kvbound.tables.Cells`; `right` are the columns of numbers."""
+    return AlignedTable(columns, rows, right)
 
 
-RESULT_COLUMNS = ("schedule", "status", "value", "bound", "gap", "mean", "in seconds", "took, s")
+def show_measures(rows: Labelled, units: Units, console: Console) -> None:
+    """Print the times, and then throughput, waste and moves, a row for each labelled summary."""
+    for cells in (times_cells(rows, units), work_cells(rows, units)):
+        console.print()
+        console.print(table(*cells))
+
+
+def result_table(row: dict[str, Any], units: Units) -> AlignedTable:
+    """Return the table of one result."""
+    values = (units.value(row[name], row["objective"]) for name in ("value", "bound", "mean"))
+    cells = [row["policy"] or row["formulation"] or "-", row["status"], *values]
+    cells += [percent(row["gap"]), f"{row['seconds']:.2f}"]
+    columns = ["schedule", "status", *value_columns(units, row["objective"], "value", "bound", "mean")]
+    return table([*columns, "gap", "took, s"], [cells], right=range(2, 7))
 
 
 def percent(gap: float | None) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,20 +16,27 @@ from kvbound.cli.common import (
     JsonOption,
     ObjectiveOption,
     PlotOption,
+    SchedulesOption,
     TraceOption,
+    WindowOption,
     emit,
+    read_schedules,
+    show_measures,
     table,
 )
-from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import SolveProgress
 from kvbound.cli.simulate import FEW
+from kvbound.cli.verify import show_invalid
 from kvbound.comparison import UNMEASURED, Against, Comparison, verdict
 from kvbound.comparison import compare as compare_policies
+from kvbound.explanation import Explained
 from kvbound.simulation import policy_names
-from kvbound.tables import OVER
+from kvbound.tables import OVER, differences, explained_cells
 from kvbound.trace_events import write_trace_events
+from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
+from kvcore.referee import InvalidSchedule
 from workloads.builtin import load_instance
 
 SOLVABLE = 200
@@ -37,8 +46,10 @@ SOLVABLE = 200
 def compare(
     instance: InstanceArgument,
     policies: Annotated[
-        str, typer.Option(metavar="NAME[,NAME..]|usual|all", help="usual: some of each paper; docs/policies.md")
+        str,
+        typer.Option(metavar="NAME[,NAME..]|usual|all", help="usual: engines and papers' schedulers; docs/policies.md"),
     ] = "usual",
+    schedule: SchedulesOption = None,
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 60,
@@ -58,6 +69,7 @@ def compare(
     html: Annotated[
         str | None, typer.Option(metavar="OUT.html", help="write a report: one file, for any browser (docs/report.md)")
     ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="where the time of each schedule goes, and why")] = False,
     trace: TraceOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -68,11 +80,14 @@ def compare(
     if optimum is not None:
         against = "optimum" if optimum else None
     names = None if policies == "usual" else policy_names(policies)
-    strict = policies not in ("usual", "all")
-    comparison = compare_policies(
-        loaded, names, objective, handling, time_limit, threads,
-        against=against, window=stop, strict=strict, watch=SolveProgress,
-    )  # fmt: skip
+    write = partial(units_of(loaded).named, objective=objective)
+    try:
+        comparison = compare_policies(
+            loaded, names, objective, handling, time_limit, threads, against=against, window=stop,
+            schedules=read_schedules(schedule), watch=partial(SolveProgress, write=write),
+        )  # fmt: skip
+    except InvalidSchedule as broken:
+        return show_invalid(loaded, broken, json)
     if plot is not None:
         comparison.draw(plot)
     if ladder is not None:
@@ -81,25 +96,30 @@ def compare(
         write_text(html, comparison.report().html())
     if trace is not None:
         write_trace_events(trace, comparison.schedules())
-    emit(json, {"rows": comparison.rows()}, lambda console: show(comparison, console))
+    explained = comparison.explained() if explain else []
+    why = {found.label: {"explained": found.to_json()} for found in explained}
+    rows = [row | why.get(row["label"], {}) for row in comparison.rows()]
+    emit(json, {"rows": rows}, lambda console: show(comparison, console, explained))
     return EXIT_INTERRUPTED if comparison.interrupted else 0
 
 
-def show(comparison: Comparison, console: Console) -> None:
-    """Print the table and what was proved."""
+def show(comparison: Comparison, console: Console, explained: Sequence[Explained] = ()) -> None:
+    """Print the table, what was proved, and where the time goes if that is explained."""
     rows = comparison.rows()
     console.print(f"{comparison.instance.name}, {comparison.objective}", style="bold", soft_wrap=True)
-    columns, cells = comparison.summary(rows)
-    console.print(table(columns, cells, right=range(1, len(columns) - 1)))
+    console.print(table(*comparison.summary(rows)))
     measured = [(row["label"], row["measures"]) for row in rows if row.get("measures")]
+    units = units_of(comparison.instance)
     if len(comparison.instance.requests) > FEW and measured:
-        for made in (times_table(measured), work_table(measured)):
-            console.print()
-            console.print(made)
-    if not comparison.optima:
-        console.print(UNMEASURED)
-        return
-    console.print(OVER, soft_wrap=True)
+        show_measures(measured, units, console)
+    console.print(OVER if comparison.optima else UNMEASURED, soft_wrap=True)
     for kind, optimum in comparison.optima.items():
         took = f" in {optimum.seconds:.2f} s" if optimum.status == "optimal" else ""
         console.print(verdict(kind, optimum, took), soft_wrap=True)
+    if not explained:
+        return
+    for cells in explained_cells(explained, units):
+        console.print()
+        console.print(table(*cells))
+    for line in differences(explained, units):
+        console.print(line, soft_wrap=True)

@@ -6,13 +6,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from costmodels import COSTS, DEVICES, MODELS, CostModel, get_cost
-from costmodels.capacity import WEIGHT
 from costmodels.devices import GIB
 from costmodels.files import read_cost
-from kvbound.cli.common import JsonOption, emit, table
+from costmodels.machines import WEIGHT
+from kvbound.cli.common import AlignedTable, JsonOption, emit, table
 from kvcore.cost import Features
 from kvcore.cost_file import Candidate, Errors, FitReport
 
@@ -115,7 +114,7 @@ def _number(value: float | None) -> str | None:
     return None if value is None else f"{value:.6g}"
 
 
-def fit_table(fit: FitReport) -> Table:
+def fit_table(fit: FitReport) -> AlignedTable:
     """Return the errors of each shape and of the transfers, and of the whole model by label, as a table."""
     rows = [row for shape, found in fit.shapes.items() for row in _candidate_rows(shape, found)]
     if fit.moves is not None:

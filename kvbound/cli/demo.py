@@ -1,4 +1,4 @@
-"""`kvbound demo`: the worked example of the papers and real requests, from instance to proved optimum and picture."""
+"""`kvbound demo`: real requests and the worked example of the papers, from instance to proved optimum and picture."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import people_console
 from kvbound.cli.compare import show
 from kvbound.cli.progress import SolveProgress
-from kvbound.comparison import compare
+from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION, compare
 from kvcore.errors import BadInput
 from workloads.builtin import SAMPLES, builtin_instance
 
-INSTANCES = ("mars-figure1", *(f"infercept-sample:k={k}" for k in SAMPLES))
-PAPERS = ("fcfs", "sjf", "sjf-api", "mars-order")
+PEOPLE_USE = USUAL[:8]
+FIGURE_1 = USUAL_WITHOUT_EVICTION[:4]
 """The policies of the worked example of MARS and LAMPS."""
+COMPARED = {**{f"infercept-sample:k={k},evict=1": PEOPLE_USE for k in SAMPLES}, "mars-figure1": FIGURE_1}
+"""Instances, and the policies that are compared on each."""
 
 
 def demo(
     out: Annotated[str, typer.Option(metavar="FOLDER", help="where the pictures go")] = "demo-output",
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 20,
+    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 40,
 ) -> int:
-    """Compare the papers' policies with the proved optimum, on their worked example and on real requests."""
+    """Compare schedulers with the proved optimum, on real requests and on a paper's worked example."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"--out {out}: {error.strerror or error}") from None
     console = people_console()
-    for name in INSTANCES:
-        comparison = compare(builtin_instance(name), PAPERS, time_limit=time_limit, watch=SolveProgress)
+    for name, policies in COMPARED.items():
+        comparison = compare(builtin_instance(name), policies, time_limit=time_limit, watch=SolveProgress)
         show(comparison, console)
-        picture = folder / (name.replace(":", "-").replace("=", "") + ".svg")
+        picture = folder / (name.replace(":", "-").replace("=", "").replace(",", "-") + ".svg")
         comparison.draw(str(picture))
         console.print(f"the schedules: {picture}\n", soft_wrap=True)
         if comparison.interrupted:

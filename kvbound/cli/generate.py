@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from itertools import chain, islice
 from typing import Annotated, Any
@@ -11,11 +11,10 @@ import typer
 
 from costmodels import GPT_J_6B
 from kvbound.cli.common import JsonOption, emit
-from kvbound.cli.handling import HANDLINGS, with_handling
 from kvbound.cli.instances import show_head
-from kvbound.cli.setting import Setting, takes_setting
+from kvbound.cli.setting import CallHandlingOption, Setting, takes_setting, with_handling
 from kvcore.files import check_writable
-from kvcore.instance import Instance
+from kvcore.instance import Instance, Request
 from kvcore.parameters import fraction, optional_fraction
 from kvcore.stream import write_instance
 from workloads.generators import KINDS, Workload, instance_of
@@ -44,7 +43,7 @@ def generate(
     slo_normalized: Annotated[
         str | None, typer.Option(metavar="S", help="every request: seconds of latency a token generated")
     ] = None,
-    handling: Annotated[str, typer.Option(metavar="|".join(HANDLINGS), help="of every call")] = "min-waste",
+    handling: CallHandlingOption = None,
     json: JsonOption = None,
 ) -> None:
     """Draw a workload as the papers describe theirs."""
@@ -58,7 +57,23 @@ def generate(
         slo_normalized=optional_fraction("--slo-normalized", slo_normalized),
         parameters={name: value for name, value in parameters.items() if value is not None},
     )  # fmt: skip
-    chunks = _chunks(workload, setting, handling)
+    machine = setting.machine(GPT_J_6B)
+
+    def instance(requests: tuple[Request, ...]) -> Instance:
+        return with_handling(instance_of(workload, machine, setting.cost, requests), handling)
+
+    write_requests(out, workload.requests(), instance, json)
+
+
+def write_requests(
+    out: str,
+    requests: Iterable[Request],
+    instance: Callable[[tuple[Request, ...]], Instance],
+    json: str | None = None,
+) -> None:
+    """Write requests as they come, in one file; `instance` makes one of some of them, CHUNK at a time."""
+    left = iter(requests)
+    chunks = map(instance, iter(lambda: tuple(islice(left, CHUNK)), ()))
     first = next(chunks)
     sha256, sizes = write_instance(
         out, first, (request for part in chain([first], chunks) for request in part.requests)
@@ -66,10 +81,3 @@ def generate(
     if out != "-":
         payload = {"instance": first.name, "instance_sha256": sha256, "sizes": asdict(sizes)}
         emit(json, payload, lambda console: show_head(first, sha256, sizes, console))
-
-
-def _chunks(workload: Workload, setting: Setting, handling: str) -> Iterator[Instance]:
-    """Yield the workload in instances of at most CHUNK requests each."""
-    machine, requests = setting.machine(GPT_J_6B), workload.requests()
-    while chunk := tuple(islice(requests, CHUNK)):
-        yield with_handling(instance_of(workload, machine, setting.cost, chunk), handling)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,16 +18,22 @@ from costmodels.fitted import fit
 from costmodels.vidur import read_vidur
 from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.costs import show_cost
-from kvbound.cli.handling import HANDLINGS, with_handling
-from kvbound.cli.setting import Setting, takes_setting
+from kvbound.cli.generate import write_requests
+from kvbound.cli.import_run import run
+from kvbound.cli.instances import facts, show_instance
+from kvbound.cli.setting import CallHandlingOption, Setting, takes_setting, with_handling
 from kvcore.coarsen import coarsen
+from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
-from kvcore.files import write_text
-from kvcore.instance import Instance
-from kvcore.parameters import optional_fraction
-from workloads.importers import contended_machine, read_agent_traces, read_azure, read_infercept
+from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance, Machine
+from kvcore.parameters import fraction, optional_fraction
+from workloads.importers import Imported, Selection, contended_machine, infercept_requests, read_map, read_requests
+from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
 from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
-from workloads.importers.azure import MACHINE as AZURE_MACHINE
+from workloads.importers.azure import COLUMNS as AZURE
+from workloads.importers.azure import MACHINE as TRACE_MACHINE
+from workloads.importers.layout import KEYS, Layout
 
 app = typer.Typer(
     help="Turn a public trace into an instance file, or a profile into a cost file.",
@@ -31,92 +42,161 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="the CSV file; docs/data.md describes it")]
-OutOption = Annotated[
-    str, typer.Option("--out", metavar="I.json", help="the instance file to write (-: standard output)")
-]
-TakeOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="so many requests (default: all)")]
-BlockOption = Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="coarsen to blocks of so many tokens")]
-SlotOption = Annotated[int | None, typer.Option(min=1, metavar="TICKS", help="coarsen to slots of so many ticks")]
-RoundOption = Annotated[str, typer.Option("--round", metavar="relax|restrict", help="which way coarsening rounds")]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="docs/data.md describes it")]
 SeedOption = Annotated[int, typer.Option(min=0, metavar="N", help="of all that is drawn")]
-HandlingOption = Annotated[str, typer.Option(metavar="|".join(HANDLINGS), help="of every call")]
+RateOption = Annotated[str | None, typer.Option(metavar="R", help="Poisson arrivals a second (default: all at 0)")]
 
 
-@app.command("infercept")
-@takes_setting
-def infercept(
-    file: FileArgument,
-    out: OutOption,
-    setting: Setting,
-    take: TakeOption = None,
-    seed: SeedOption = 0,
-    kind: Annotated[str | None, typer.Option(metavar="NAME", help="only requests of one augmentation")] = None,
-    rate: Annotated[str | None, typer.Option(metavar="R", help="Poisson arrivals a second (default: all at 0)")] = None,
-    minutes: Annotated[
-        str | None, typer.Option(metavar="T", help="draw with replacement, for so long (with --rate)")
-    ] = None,
-    handling: HandlingOption = "min-waste",
-    block: BlockOption = None,
-    slot: SlotOption = None,
-    round_: RoundOption = "restrict",
-    json: JsonOption = None,
-) -> None:
-    """Read the InferCept mixture: augmented requests with their calls."""
-    instance = read_infercept(
-        file, take=take, seed=seed, augmentation=kind, rate=optional_fraction("--rate", rate),
-        minutes=optional_fraction("--minutes", minutes), tick=setting.tick, cost=setting.cost,
-        machine=lambda requests: setting.machine(contended_machine(requests)),
-    )  # fmt: skip
-    if round_ == "relax":  # a bound is one for the handlings of the fine instance
-        instance = _coarsen(with_handling(instance, handling), block, slot, round_)
-    else:  # the choice of least waste then sees the coarse machine
-        instance = with_handling(_coarsen(instance, block, slot, round_), handling)
-    _finish(instance, out, json)
+def _text(flag: str, metavar: str, help: str) -> Any:
+    return Annotated[str | None, typer.Option(flag, metavar=metavar, help=help)]
 
 
-@app.command("azure")
-@takes_setting
-def azure(
-    file: FileArgument,
-    out: OutOption,
-    setting: Setting,
-    take: TakeOption = None,
-    block: BlockOption = None,
-    slot: SlotOption = None,
-    round_: RoundOption = "restrict",
-    json: JsonOption = None,
-) -> None:
-    """Read an Azure LLM inference trace: arrivals, prompt and output lengths; `--take` takes the first rows."""
-    machine = setting.machine(AZURE_MACHINE)
-    instance = read_azure(file, take=take, tick=setting.tick, cost=setting.cost, machine=machine)
-    _finish(_coarsen(instance, block, slot, round_), out, json)
+def _number(flag: str, least: int, help: str, metavar: str = "N") -> Any:
+    return Annotated[int | None, typer.Option(flag, min=least, metavar=metavar, help=help)]
 
 
-@app.command("agent-traces")
-@takes_setting
-def agent_traces(
-    file: FileArgument,
-    out: OutOption,
-    setting: Setting,
-    take: TakeOption = None,
-    seed: SeedOption = 0,
-    drop_too_long: Annotated[
-        bool, typer.Option("--drop-too-long", help="leave out requests that exceed the memory, instead of refusing")
-    ] = False,
-    handling: HandlingOption = "min-waste",
-    json: JsonOption = None,
-) -> None:
-    """Read sessions of coding agents: each a request with a call between its rows. `--memory` is required."""
-    if "memory" not in setting.given:
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    "out": (
+        Annotated[str, typer.Option("--out", metavar="I.json", help="the instance file to write (-: standard output)")],
+        inspect.Parameter.empty,
+    ),
+    "since": (_text("--from", "T", "seconds after the first arrival, or a time of day"), None),
+    "until": (_text("--until", "T", "the same; requests that arrive then are left out"), None),
+    "skip": (_number("--skip", 0, "leave out so many first requests"), 0),
+    "take": (_number("--take", 1, "so many requests (default: all)"), None),
+    "sample": (_number("--sample", 1, "draw so many of them"), None),
+    "seed": (SeedOption, 0),
+    "load": (_text("--load", "FACTOR", "arrivals come so many times as fast"), "1"),
+    "slo_latency": (_text("--slo-latency", "S", "every request: seconds to its last token"), None),
+    "slo_ttft": (_text("--slo-ttft", "S", "every request: seconds to its first token"), None),
+    "slo_tpot": (_text("--slo-tpot", "S", "every request: seconds a token after the first"), None),
+    "drop_too_long": (
+        Annotated[bool, typer.Option("--drop-too-long", help="leave out what exceeds the memory, not refuse it")],
+        False,
+    ),
+    "handling": (CallHandlingOption, None),
+    "block": (_number("--block", 1, "coarsen to blocks of so many tokens", "TOKENS"), None),
+    "slot": (_number("--slot", 1, "coarsen to slots of so many ticks", "TICKS"), None),
+    "round": (
+        Annotated[str, typer.Option("--round", metavar="relax|restrict", help="which way coarsening rounds")],
+        "restrict",
+    ),
+    "json": (JsonOption, None),
+}  # fmt: skip
+"""What every import of a trace takes, each with its default."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an import was asked for."""
+
+    setting: Setting
+    given: Mapping[str, Any]
+    """The value of each of `OPTIONS`."""
+
+    def selection(self, *, draws: bool = False) -> Selection:
+        """Return what to take; with `draws`, `--take` draws as `--sample` does."""
+        given = self.given
+        take, sample = given["take"], given["sample"]
+        if draws and take is not None:
+            if sample is not None:
+                raise BadInput("--take draws here as --sample does; give one of them")
+            take, sample = None, take
+        slos = (optional_fraction(f"--slo-{name}", given[f"slo_{name}"]) for name in ("latency", "ttft", "tpot"))
+        return Selection(
+            given["since"], given["until"], given["skip"], take, sample, given["seed"],
+            fraction("--load", given["load"]), *slos,
+        )  # fmt: skip
+
+    def fitting(self, machine: Machine) -> Machine | None:
+        """Return the machine if what does not fit its memory is to be left out."""
+        return self.setting.machine(machine) if self.given["drop_too_long"] else None
+
+    def read(self, file: str, layout: Layout, machine: Machine, **options: Any) -> tuple[Imported, Machine]:
+        """Read a trace for a machine, unless the cost has another."""
+        given = {"selection": self.selection(), "machine": self.fitting(machine)} | options
+        return read_requests(file, layout, tick=self.setting.tick, **given), self.setting.machine(machine)
+
+
+def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | MachineFor]]], None]:
+    """Make a command of what reads a trace as it is `asked`: it takes all `OPTIONS` too, and writes what was read."""
+
+    def register(read: Callable[..., tuple[Imported, Machine | MachineFor]]) -> None:
+        def command(*, setting: Setting, **given: Any) -> None:
+            asked = Asked(setting, {option: given.pop(option) for option in OPTIONS})
+            check_writable(asked.given["out"], asked.given["json"])
+            if asked.given["round"] not in ("relax", "restrict"):
+                raise BadInput(f"--round is relax or restrict, not {asked.given['round']!r}")
+            _write(*read(asked=asked, **given), asked)
+
+        own = inspect.signature(read, eval_str=True).parameters
+        parameters = [own[key].replace(kind=inspect.Parameter.KEYWORD_ONLY) for key in own if key != "asked"]
+        shared = [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, annotation=option, default=default)
+            for key, (option, default) in OPTIONS.items()
+        ]
+        command.__doc__ = read.__doc__
+        vars(command)["__signature__"] = inspect.Signature([*parameters, *shared])
+        app.command(name)(takes_setting(command))
+
+    return register
+
+
+MapOption = Annotated[
+    str, typer.Option("--map", metavar="KEY=COLUMN[:UNIT],..", help=f"which column says what: {', '.join(KEYS)}")
+]
+
+
+@_imports("csv")
+def csv(file: FileArgument, map: MapOption, asked: Asked, rate: RateOption = None) -> tuple[Imported, Machine]:
+    """Read any CSV file (also in gzip) with a header: a row is a request, or one turn of a session."""
+    return asked.read(file, read_map(map), TRACE_MACHINE, rate=optional_fraction("--rate", rate))
+
+
+@_imports("jsonl")
+def jsonl(file: FileArgument, map: MapOption, asked: Asked, rate: RateOption = None) -> tuple[Imported, Machine]:
+    """Read any file of JSON objects, one a line (also in gzip); a column is a key, or a path such as usage.tokens."""
+    return asked.read(file, read_map(map), TRACE_MACHINE, kind="jsonl", rate=optional_fraction("--rate", rate))
+
+
+@_imports("azure")
+def azure(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
+    """Read an Azure LLM inference trace: arrivals, prompt and output lengths."""
+    return asked.read(file, read_map(AZURE), TRACE_MACHINE, kind="azure")
+
+
+@_imports("agent-traces")
+def agent_traces(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
+    """Read sessions of coding agents: each a request with a call between its rows. `--memory` is required.
+
+    `--take` draws, as `--sample` does.
+    """
+    if "memory" not in asked.setting.given:
         raise BadInput(
             "name the memory that you use, in tokens (--memory): contexts of coding agents reach 880,000 tokens"
         )
-    instance = read_agent_traces(
-        file, machine=setting.machine(AGENTS_MACHINE), take=take, seed=seed, drop_too_long=drop_too_long,
-        tick=setting.tick, cost=setting.cost,
+    return asked.read(
+        file, AGENTS_LAYOUT, AGENTS_MACHINE, kind="agent-traces", selection=asked.selection(draws=True)
     )  # fmt: skip
-    _finish(with_handling(instance, handling), out, json)
+
+
+@_imports("infercept")
+def infercept(
+    file: FileArgument,
+    asked: Asked,
+    kind: Annotated[str | None, typer.Option(metavar="NAME", help="only requests of one augmentation")] = None,
+    rate: RateOption = None,
+    minutes: Annotated[
+        str | None, typer.Option(metavar="T", help="draw with replacement, for so long (with --rate)")
+    ] = None,
+) -> tuple[Imported, MachineFor]:
+    """Read the InferCept mixture: augmented requests with their calls. `--take` draws, as `--sample` does."""
+    trace = infercept_requests(
+        file, asked.selection(draws=True), augmentation=kind, rate=optional_fraction("--rate", rate),
+        minutes=optional_fraction("--minutes", minutes), tick=asked.setting.tick,
+        machine=asked.fitting(Machine(memory=None)),
+    )  # fmt: skip
+    return trace, lambda requests: asked.setting.machine(contended_machine(requests))
 
 
 @app.command("vidur")
@@ -145,19 +225,32 @@ def vidur(
         show_cost(out, as_model(made, str(file)), made.fit, json)
 
 
-def _coarsen(instance: Instance, block: int | None, slot: int | None, direction: str) -> Instance:
-    """Coarsen where a block or a slot is given; the one that is not given is as large as the other."""
-    if direction not in ("relax", "restrict"):
-        raise BadInput(f"--round is relax or restrict, not {direction!r}")
-    size = block or slot
-    if size is None:
-        return instance
-    return coarsen(instance, block_tokens=block or size, slot_ticks=slot or size, direction=direction)
+app.command("run")(run)
 
 
-def _finish(instance: Instance, out: str, json: str | None) -> None:
-    from kvbound.cli.instances import facts, show_instance
+def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None:
+    """Coarsen if asked to, choose the handling of calls, and write; what is lost is said in one line."""
+    given, setting = asked.given, asked.setting
+    out, json, size = given["out"], given["json"], given["block"] or given["slot"]
+    if size is None and json is None and isinstance(machine, Machine):  # nothing needs all requests at once
+        build = partial(build_instance, trace.source, machine=machine, name=trace.name, tick_seconds=setting.tick,
+                        cost=setting.cost)  # fmt: skip
+        write_requests(out, trace.requests, lambda some: with_handling(build(some), given["handling"]))
+    else:
+        instance = trace.instance(machine, setting.tick, setting.cost)
+        if size is not None and given["round"] == "restrict":  # the choice of least waste then sees the coarse machine
+            instance = with_handling(_coarsen(instance, given), given["handling"])
+        else:  # a bound is one for the handlings of the fine instance
+            instance = with_handling(instance, given["handling"])
+            instance = instance if size is None else _coarsen(instance, given)
+        write_text(out, instance.to_json())
+        if out != "-":
+            emit(json, facts(instance), lambda console: show_instance(instance, console))
+    if trace.notes:
+        print(f"kvbound: {trace.source}: {'; '.join(trace.notes)} (docs/data.md)", file=sys.stderr)
 
-    write_text(out, instance.to_json())
-    if out != "-":
-        emit(json, facts(instance), lambda console: show_instance(instance, console))
+
+def _coarsen(instance: Instance, given: Mapping[str, Any]) -> Instance:
+    """Coarsen; the one of block and slot that is not given is as large as the other."""
+    block, slot = given["block"], given["slot"]
+    return coarsen(instance, block_tokens=block or slot, slot_ticks=slot or block, direction=given["round"])

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, table
-from kvbound.words import facts_in_words, segments_in_words
+from kvbound.cli.verify import match_handling, show_invalid
+from kvbound.waste import wasted, wasted_cells
+from kvbound.words import facts_in_words, request_cells
+from kvcore.files import read_schedule
 from kvcore.instance import Instance
+from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.stream import Sizes, sizes_of
-from workloads.builtin import BUILTIN, load_instance
+from workloads.builtin import BUILTIN, WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, load_instance
+
+WORST = (
+    f"{len(WORST_POLICIES) * len(WORST_OBJECTIVES) * len(WORST_SIZES)} instances on which a policy is far from best: "
+    f"POLICY is {', '.join(WORST_POLICIES)}; OBJECTIVE {', '.join(WORST_OBJECTIVES)}; n, the most requests, "
+    f"{', '.join(map(str, WORST_SIZES))}"
+)
+SHOWN = 20
+"""Requests that are listed."""
 
 
 def instances(json: JsonOption = None) -> None:
@@ -20,14 +33,30 @@ def instances(json: JsonOption = None) -> None:
         {"name": name, "usage": family.usage(name), "what": family.what, "source": family.source}
         for name, family in BUILTIN.items()
     ]
-    cells = [(row["usage"], row["what"], row["source"]) for row in rows]
+    cells = [(row["usage"], row["what"], row["source"]) for row in rows if not row["name"].startswith("worst-")]
+    cells.append(("worst-POLICY-OBJECTIVE:n=4", WORST, "found by `kvbound search`"))
     emit(json, {"rows": rows}, lambda console: console.print(table(("instance", "what it is", "from"), cells)))
 
 
-def show(instance: InstanceArgument, json: JsonOption = None) -> None:
-    """Say what an instance is, in words and sizes."""
+def show(
+    instance: InstanceArgument,
+    schedule: Annotated[str | None, typer.Option(metavar="S.json", help="say what this schedule wasted")] = None,
+    json: JsonOption = None,
+) -> int:
+    """Say what an instance is, in words and sizes; or what a schedule wasted."""
     loaded = load_instance(instance)
-    emit(json, facts(loaded), lambda console: show_instance(loaded, console))
+    if schedule is None:
+        emit(json, facts(loaded), lambda console: show_instance(loaded, console))
+        return 0
+    judged = read_schedule(schedule)
+    loaded = match_handling(loaded, judged.instance_sha256)
+    try:
+        trace = verify_schedule(loaded, judged)
+    except InvalidSchedule as broken:
+        return show_invalid(loaded, broken, json)
+    payload = {**facts(loaded), "schedule": wasted(trace)}
+    emit(json, payload, lambda console: console.print(table(*wasted_cells(trace))))
+    return 0
 
 
 def facts(instance: Instance) -> dict[str, Any]:
@@ -49,13 +78,6 @@ def show_head(instance: Instance, sha256: str, sizes: Sizes, console: Console) -
     console.print(f"{instance.name}  (sha256 {sha256[:16]}..)", style="bold", soft_wrap=True)
     for line in facts_in_words(instance, sizes):
         console.print(line, soft_wrap=True)
-    shown = instance.requests[:20]
-    rows = [
-        (request.id, request.arrival, request.prompt, segments_in_words(request.segments), request.output, request.peak)
-        for request in shown
-    ]
-    console.print(
-        table(("request", "arrival", "prompt", "decode and calls", "output", "peak"), rows, right=(1, 2, 4, 5))
-    )
-    if sizes.requests > len(shown):
-        console.print(f".. and {sizes.requests - len(shown)} more requests")
+    console.print(table(*request_cells(instance, SHOWN)[0]))
+    if sizes.requests > SHOWN:
+        console.print(f".. and {sizes.requests - SHOWN} more requests")

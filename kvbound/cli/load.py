@@ -12,11 +12,11 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, emit, table
-from kvbound.cli.measures import WindowOption
+from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, WindowOption, emit, table
 from kvbound.cli.progress import LiveLine
 from kvbound.simulation import policy_names
-from kvbound.tables import CAUSES, SHORT, TIMES, seconds
+from kvbound.tables import CAUSES, SHORT, TIMES, rate_unit, spread
+from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
@@ -25,9 +25,11 @@ from workloads.builtin import load_instance
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
            "normalized_latency_without_calls")  # fmt: skip
 PARTS = ("mean", "p50", "p95", "p99", "max")
+FACTS = ("factor", "rate", "policy", "error", "stationary")
 COUNTS = ("requests", "unfinished", "requests_per_second", "tokens_per_second", "goodput_per_second", "slo_attainment",
           "batches", "evictions", "recomputed_share", "tokens_swapped_out", "tokens_swapped_in")  # fmt: skip
 MOST_JOBS = 64
+GROWS = "the queue grows: its percentiles mean nothing"
 
 
 def load_sweep(
@@ -63,20 +65,20 @@ def load_sweep(
     if plot is not None and rows:
         from kvbound.plots import plot_load
 
-        plot_load(rows, path=plot)
-    emit(json, {"instance": loaded.name, "rows": rows}, lambda console: _show(console, rows))
+        plot_load(rows, path=plot, units=units_of(loaded))
+    emit(json, {"instance": loaded.name, "rows": rows}, lambda console: _show(console, rows, units_of(loaded)))
     return ended
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as CSV with a header: a column for every measure (spreads as `measure_part`), seconds."""
-    columns = ["factor", "rate", "policy", "error", *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
+    columns = [*FACTS, *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
     columns += [f"waste_{part}" for part in CAUSES]
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: row.get(key) for key in columns[:4]} | _flat(row.get("measures") or {}))
+        writer.writerow({key: row.get(key) for key in FACTS} | _flat(row.get("measures") or {}))
     return out.getvalue()
 
 
@@ -87,17 +89,19 @@ def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
     return flat | {f"waste_{part}": share for part, share in (measured.get("waste_share") or {}).items()}
 
 
-def _show(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+def _show(console: Console, rows: Sequence[Mapping[str, Any]], units: Units) -> None:
     names = [(name, part) for name, part in TIMES if part in ("mean", "p99") or name.startswith("normalized")]
-    columns = ["load", "rate/s", "policy", *(f"{SHORT[name]} {part}" for name, part in names), "good/s", ""]
+    rate = rate_unit(units)
+    columns = ["load", f"rate/{rate}", "policy", *(f"{SHORT[name]} {part}" for name, part in names), f"good/{rate}", ""]
+    console.print(f"times in {units.time}")
     cells = [
         [
             str(Fraction(row["factor"])),
             None if row["rate"] is None else f"{row['rate']:.4g}",
             row["policy"],
-            *(seconds(row.get("measures", {}).get(name), part) for name, part in names),
+            *(spread(row.get("measures", {}).get(name), part, units) for name, part in names),
             f"{row['measures']['goodput_per_second']:.4g}" if "measures" in row else None,
-            row.get("error", ""),
+            row.get("error", GROWS if row.get("stationary") is False else ""),
         ]
         for row in rows
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Timer
 from types import TracebackType
 from typing import Self
@@ -43,13 +44,16 @@ class LiveLine:
 
 
 class SolveProgress(LiveLine):
-    """A line that a solve calls with what it knows."""
+    """A line that a solve calls with what it knows; `write` makes text of a value."""
+
+    def __init__(self, what: str, write: Callable[[Value], str] = str) -> None:
+        super().__init__(what)
+        self.write = write
 
     def __call__(self, value: Value | None, bound: Value | None, seconds: float) -> None:
         """Show the state of the solve."""
-        known = f"{self.what}: best {_show(value)}, bound {_show(bound)}"
+        known = f"{self.what}: best {self._text(value)}, bound {self._text(bound)}"
         self.show(f"{known}, {seconds:.0f} s (Ctrl-C keeps what is found)")
 
-
-def _show(value: Value | None) -> str:
-    return "none yet" if value is None else str(value)
+    def _text(self, value: Value | None) -> str:
+        return "none yet" if value is None else self.write(value)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -34,6 +35,9 @@ from kvcore.metrics import check_objective
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.trace import Trace
 from workloads.builtin import load_instance
+
+if TYPE_CHECKING:
+    from gpu_validation.engine import Engine
 
 TIMES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
 """The objectives that a measured clock gives."""
@@ -68,11 +72,16 @@ def replay(
         raise BadInput(f"replay measures times, not {objective}; choose one of {', '.join(TIMES)}")
     shape = shape_of(model, cost, device)
     opened, kernels = get_backend(device, backend)
+    from gpu_validation.measure import facts
+
     given = load_instance(instance)
     loaded = given
     if cost is not None:
         chosen = get_cost(cost)
         loaded = with_cost(given, chosen.make(), chosen.tick)
+    where = facts(opened.device, today())
+    if (fitted := fitted_on(cost)) != where["device"]:
+        typer.echo(f"note: the predicted times are of {fitted}, and this is {where['device']}: calibrate it", err=True)
     traces: dict[str, Trace] = {}
     for name in schedules:
         try:
@@ -84,15 +93,15 @@ def replay(
         traces[label] = trace
 
     from gpu_validation.engine import Engine
-    from gpu_validation.measure import facts
     from gpu_validation.replay import execute, report
 
     engine = Engine(shape, opened, dtype=get_dtype(dtype, opened.device), seed=seed)
-    with LiveLine(f"replaying {len(traces)} schedules"):
+    with LiveLine(f"replaying {len(traces)} schedules") as line:
+        counted(engine, line, len(traces) * (warm_up + repeats))
         replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, repeats, warm_up)
     payload = {
         "instance": loaded.name, "model": shape.name, "backend": kernels,
-        "dtype": str(engine.dtype).removeprefix("torch."), **facts(opened.device, today()),
+        "dtype": str(engine.dtype).removeprefix("torch."), **where,
         **report(replays, objective, runs),
     }  # fmt: skip
     if plot is not None:
@@ -113,6 +122,24 @@ def shape_of(model: str | None, cost: str | None, device: str) -> Model:
     if model is not None and measured not in (None, model):
         raise BadInput(f"{cost} was measured with {measured}, not with {model}; leave --model out, or calibrate it")
     return get_model(model or measured or ("tiny" if device == "cpu" else "llama-3.2-1b"))
+
+
+def fitted_on(cost: str | None) -> str:
+    """Return the device that a cost was fitted on, or in words what else it is."""
+    if cost is None or not cost.endswith(".json"):
+        return f"the cost {cost}" if cost else "the instance's own cost"
+    return str((read_cost(cost).device or {}).get("device", f"{cost}, which names no device"))
+
+
+def counted(engine: Engine, line: LiveLine, total: int) -> None:
+    """Let the engine say in the line how many of all runs it has begun."""
+    run, begun = engine.run, count(1)
+
+    def shown(plan: Any) -> Any:
+        line.show(f"replaying: run {next(begun)} of {total}")
+        return run(plan)
+
+    vars(engine)["run"] = shown
 
 
 def refuse(name: str, broken: InvalidSchedule, json: str | None) -> int:

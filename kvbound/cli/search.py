@@ -10,12 +10,13 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import JsonOption, ObjectiveOption, emit, table
 from kvbound.cli.progress import LiveLine
+from kvbound.words import request_cells
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
-from kvcore.instance import Instance, Machine, Request
+from kvcore.instance import Instance, Machine
 
 if TYPE_CHECKING:
-    from hypotheses.search import Claim, Search
+    from hypotheses.search import Claim, SearchRecord
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 
@@ -75,7 +76,7 @@ def switches_of(text: str) -> dict[str, bool]:
     return {name: name in names for name in SWITCHES}
 
 
-def _progress(policy: str, seen: Search) -> str:
+def _progress(policy: str, seen: SearchRecord) -> str:
     best = "none yet" if seen.claim is None else in_words(seen.claim)
     return f"searching against {policy}: {best}, {seen.looked} instances (Ctrl-C keeps the worst)"
 
@@ -88,7 +89,7 @@ def in_words(claim: Claim) -> str:
     return f"ratio at least {claim.at_least} = {float(claim.at_least):.4g}{most}"
 
 
-def _report(family: dict[str, Any], seen: Search, out: str | None, json: str | None) -> int:
+def _report(family: dict[str, Any], seen: SearchRecord, out: str | None, json: str | None) -> int:
     """Write and print what was found; return the exit code."""
     interrupted = seen.stopped == "interrupted"
     if seen.claim is None and not interrupted:
@@ -110,14 +111,14 @@ def named(claim: Claim) -> Instance:
     return claim.instance.replace(name=f"worst of {claim.policy}, {claim.objective}")
 
 
-def _show(seen: Search, console: Console) -> None:
+def _show(seen: SearchRecord, console: Console) -> None:
     """Print the worst instance and what is known of the rest."""
     if seen.claim is not None:
         claim = seen.claim
         optimum = f"{claim.best}, proved" if claim.proved else f"from {claim.bound} to {claim.best}"
         console.print(f"{in_words(claim)}: {claim.policy} {claim.value}, optimum {optimum} ({claim.objective})")
         console.print(f"memory {claim.instance.machine.memory}")
-        console.print(table(("request", "arrival", "prompt", "segments"), map(_cells, claim.instance.requests)))
+        console.print(table(*request_cells(claim.instance, len(claim.instance.requests))[0]))
     whole = ", ".join(map(str, seen.complete))
     console.print(f"{seen.looked} instances" + (f"; none of the family with {whole} requests is worse" * bool(whole)))
     if seen.undecided:
@@ -126,13 +127,3 @@ def _show(seen: Search, console: Console) -> None:
         console.print(f"note: no schedule on {seen.failed} instances, of which the first: {seen.failure}")
     if seen.stopped != "ended":
         console.print(f"stopped: {seen.stopped}")
-
-
-def _cells(request: Request) -> list[object]:
-    parts = []
-    for segment in request.segments:
-        parts.append(f"decode {segment.decode}")
-        if segment.call is not None:
-            call = segment.call
-            parts.append(f"call for {call.duration} ({call.handling}, returns {call.returns})")
-    return [request.id, request.arrival, request.prompt, ", ".join(parts)]

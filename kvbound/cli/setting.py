@@ -1,4 +1,4 @@
-"""The options for a machine and a cost, which all commands that make instances share."""
+"""The options that all commands that make instances share: a machine, a cost, how every call is handled."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
-from pydantic import ValidationError
 
 from costmodels import COSTS, get_cost
 from kvcore.cost import Cost
 from kvcore.errors import BadInput
-from kvcore.files import first_error
-from kvcore.instance import Machine
+from kvcore.files import valid
+from kvcore.instance import Handling, Instance, Machine
 from kvcore.parameters import fraction
 
 
@@ -39,7 +38,7 @@ MACHINE = {
     "block": _tokens("--block-size", 1, "KV memory is given out in blocks of so many tokens"),
     "hybrid": _switch("hybrid", "prefill and decode in one batch"),
     "chunked": _switch("chunked", "a prefill may be split"),
-    "evict": _switch("evict", "KV may be dropped or swapped outside calls"),
+    "evict": _switch("evict", "KV may be dropped or swapped outside calls (default: it may)"),
     "partial": _switch("partial", "also a part of a request's KV"),
     "pause": _switch("pause", "a request that holds KV may sit out"),
 }
@@ -69,10 +68,8 @@ class Setting:
 
     def machine(self, default: Machine) -> Machine:
         """Return the cost's machine, or `default` if the cost is of none, with what was given changed in it."""
-        try:
+        with valid("the machine"):
             return Machine(**{**(self.measured or default).model_dump(), **self.given})
-        except ValidationError as error:
-            raise BadInput(f"the machine: {first_error(error)}") from None
 
 
 def takes_setting(command: Callable[..., None]) -> Callable[..., None]:
@@ -101,3 +98,31 @@ def _setting(cost: str, tick: str | None, machine: dict[str, Any]) -> Setting:
     seconds = model.tick if tick is None else fraction("--tick", tick)
     given = {name: value for name, value in machine.items() if value is not None}
     return Setting(model.make(), seconds, model.machine, given)
+
+
+HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")
+CallHandlingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--handling",
+        metavar="|".join(HANDLINGS),
+        help="of every call (default: free where the machine evicts, else min-waste)",
+    ),
+]
+
+
+def with_handling(instance: Instance, handling: str | None) -> Instance:
+    """Return the instance with one handling for all calls, or with InferCept's choice of least waste for each.
+
+    None: free where the machine evicts, so that a policy may choose as it goes, else least waste.
+    """
+    from heuristics import with_min_waste_handlings
+
+    if handling is None:
+        handling = "free" if instance.machine.evict else "min-waste"
+    if handling not in HANDLINGS:
+        raise BadInput(f"--handling is one of {', '.join(HANDLINGS)}, not {handling!r}")
+    if handling in ("min-waste", "free"):
+        return with_min_waste_handlings(instance) if handling == "min-waste" else instance
+    with valid(f"--handling {handling}"):
+        return instance.with_calls_handled(cast(Handling, handling))

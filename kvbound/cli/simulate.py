@@ -16,20 +16,22 @@ from kvbound.cli.common import (
     ObjectiveOption,
     ScheduleOption,
     TraceOption,
+    WindowOption,
     emit,
+    show_measures,
     table,
 )
-from kvbound.cli.measures import WindowOption, times_table, work_table
 from kvbound.cli.progress import LiveLine
 from kvbound.simulation import Simulation, policy_names, simulate_policies
-from kvbound.tables import decimal, handling_text, in_seconds
+from kvbound.tables import handling_text, value_columns
 from kvbound.trace_events import write_trace_events
+from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
+from kvcore.instance import Instance
 from kvcore.parameters import fraction
 from workloads.builtin import load_instance
 
-COLUMNS = ("policy", "value", "mean", "in seconds", "completions", "handling")
 FEW = 6
 """Up to so many requests, each completion is shown; beyond, what is measured of all of them."""
 
@@ -59,34 +61,35 @@ def simulate(
         raise BadInput(f"--schedule takes the schedule of one policy, {len(names)} are run")
     runs, interrupted = simulate_policies(
         loaded, names, objective, handling,
-        window=stop, strict=policy != "all", predictions=predictions, seed=seed, watch=LiveLine,
+        window=stop, strict=len(names) == 1, predictions=predictions, seed=seed, watch=LiveLine,
     )  # fmt: skip
     if schedule is not None and runs and runs[0].schedule is not None:
         write_text(schedule, runs[0].schedule.to_json())
     if trace is not None:
         write_trace_events(trace, [(run.row["policy"], run.trace) for run in runs if run.trace is not None])
-    emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, len(loaded.requests)))
+    emit(json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, loaded))
     return EXIT_INTERRUPTED if interrupted else 0
 
 
-def show_runs(console: Console, runs: Sequence[Simulation], requests: int) -> None:
+def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance) -> None:
     """Print the values, and what is measured if there are more than a few requests."""
-    few = requests <= FEW
+    few, units = len(instance.requests) <= FEW, units_of(instance)
+    columns = ["policy", *(value_columns(units, runs[0].row["objective"], "value", "mean") if runs else ())]
+    failed = any("error" in run.row for run in runs)
+    columns += [f"completions, {units.time}", "handling"] if few else ["why not"] * failed
     cells = [
         (
-            row["policy"], row["value"], row["mean"] if few else decimal(row["mean"]),
-            in_seconds(row["mean"] if row["mean"] is not None else row["value"], row),
-            *([row.get("error") or _completions(row["completion"]), handling_text(row)] if few else [row.get("error")]),
+            row["policy"], *(units.value(row[name], row["objective"]) for name in ("value", "mean")),
+            *([row.get("error") or (_completions(row["completion"], units) if few else None)] if few or failed else ()),
+            *([handling_text(row)] if few else ()),
         )
         for row in (run.row for run in runs)
     ]  # fmt: skip
-    console.print(table(COLUMNS if few else (*COLUMNS[:4], ""), cells, right=(1, 2, 3)))
+    console.print(table(columns, cells, right=(1, 2)))
     measured = [(run.row["policy"], run.row["measures"]) for run in runs if "measures" in run.row]
     if not few and measured:
-        for made in (times_table(measured), work_table(measured)):
-            console.print()
-            console.print(made)
+        show_measures(measured, units, console)
 
 
-def _completions(completion: dict[str, int]) -> str:
-    return ", ".join(f"{id} {tick}" for id, tick in completion.items())
+def _completions(completion: dict[str, int], units: Units) -> str:
+    return ", ".join(f"{id} {units.text(tick)}" for id, tick in completion.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -9,7 +10,6 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
 from kvbound.cli.common import (
-    RESULT_COLUMNS,
     CertificateOption,
     HandlingOption,
     InstanceArgument,
@@ -20,14 +20,14 @@ from kvbound.cli.common import (
     TimeLimitOption,
     TraceOption,
     emit,
-    result_row,
-    table,
+    result_table,
 )
 from kvbound.cli.progress import SolveProgress
-from kvbound.tables import between, handling_text
+from kvbound.tables import between, handling_text, in_words
 from kvbound.trace_events import write_trace_events
+from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
-from kvcore.result import Result
+from kvcore.result import DECLINED, Result
 from workloads.builtin import load_instance
 
 CERTIFY = 60.0
@@ -64,14 +64,15 @@ def solve(
     check_writable(schedule, certificate, plot, trace, json)
     loaded = load_instance(instance)
     target = None if better_than is None else target_of(better_than, loaded, objective, handling)
-    with SolveProgress(f"solving {loaded.name}") as progress:
+    write = partial(units_of(loaded).named, objective=objective)
+    with SolveProgress(f"solving {loaded.name}", write) as progress:
         result = solvers.solve(
             loaded, objective, formulation=formulation, solver=solver, handling=handling, time_limit=time_limit,
             gap=gap, target=target, warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit,
             progress=progress,
         )  # fmt: skip
     if certificate is not None:
-        with SolveProgress(f"bounding {loaded.name}") as progress:
+        with SolveProgress(f"bounding {loaded.name}", write) as progress:
             result = with_certificate(result, CERTIFY if time_limit is None else time_limit, progress)
         if result.certificate is not None:
             write_text(certificate, result.certificate.to_json())
@@ -80,9 +81,9 @@ def solve(
     if plot is not None and result.trace is not None:
         from kvbound.plots import compare_schedules
 
-        compare_schedules([(f"{result.status}: {result.value}", result.trace)], path=plot)
+        compare_schedules([(_title(result), result.trace)], path=plot)
     if trace is not None and result.trace is not None:
-        write_trace_events(trace, [(f"{loaded.name}, {result.status}: {result.value}", result.trace)])
+        write_trace_events(trace, [(f"{loaded.name}, {_title(result)}", result.trace)])
     emit(json, result.to_json(), lambda console: show(result, console))
     return exit_code(result, gap)
 
@@ -90,26 +91,34 @@ def solve(
 def show(result: Result, console: Console) -> None:
     """Print the result for people."""
     row = result.to_json()
-    console.print(table(RESULT_COLUMNS, [result_row(row)], right=(2, 3, 4, 5, 6, 7)))
+    console.print(result_table(row, units_of(result.instance)))
     if row["handling"]:
         console.print(f"handling of the calls: {handling_text(row)}")
     if result.status == "optimal":
         assert result.horizon is not None
-        console.print(f"optimal: the referee computed {result.value}, and no schedule is better ({result.horizon.why})")
+        computed = in_words(result, result.value)
+        console.print(f"optimal: the referee computed {computed}, and no schedule is better ({result.horizon.why})")
     elif result.horizon is not None and not result.horizon.sufficient:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
         console.print(f"stopped: {result.stopped}; {between(result)}")
+        if result.stopped == DECLINED:
+            console.print("`kvbound bound` may prove a higher one")
     if result.certificate is not None:
-        console.print(f"certified, for anyone to check: at least {result.certificate.value}")
+        console.print(f"certified, for anyone to check: at least {in_words(result, result.certificate.value)}")
     if row.get("fine_bound") is not None:
         assert result.instance.coarsening is not None
-        tick = result.instance.coarsening.fine_tick_seconds
-        console.print(f"of the instance before coarsening: at least {row['fine_bound']} ticks of {tick} s")
+        fine = units_of(result.instance)._replace(tick_seconds=result.instance.coarsening.fine_tick_seconds)
+        console.print(f"of the instance before coarsening: at least {fine.named(row['fine_bound'], result.objective)}")
     if "better_than" in row:
-        console.print(f"a schedule of at most {row['better_than']['target']}: {row['better_than']['answer']}")
+        target = in_words(result, row["better_than"]["target"])
+        console.print(f"a schedule of at most {target}: {row['better_than']['answer']}")
     for line in [*row.get("failed", []), *row.get("rejected", [])]:
         console.print(f"note: {line}")
+
+
+def _title(result: Result) -> str:
+    return f"{result.status}: {in_words(result, result.value)}"
 
 
 def exit_code(result: Result, gap: float | None) -> int:
@@ -118,5 +127,5 @@ def exit_code(result: Result, gap: float | None) -> int:
         return EXIT_INTERRUPTED
     undecided_gap = gap is not None and (result.gap is None or result.gap > gap)
     undecided_target = result.extra.get("better_than", {}).get("answer") == "unknown"
-    undecided = result.status == "unknown" or result.stopped == "solver failure"
+    undecided = result.status == "unknown" or result.stopped in ("solver failure", DECLINED)
     return EXIT_UNDECIDED if undecided or undecided_gap or undecided_target else 0

@@ -16,7 +16,7 @@ from kvbound.cli.common import JsonOption, emit, progress_console, table
 from kvcore.files import check_writable
 
 if TYPE_CHECKING:
-    from sweeps.cell import Row
+    from sweeps.cell import CellRow
 
 COLUMNS = ("instances", "objective", "run", "cells", "failed", "optimal", "mean ratio", "worst ratio")
 SHOWN = ("label", "objective", "run", "cells", "failed", "optimal")
@@ -69,7 +69,7 @@ def _progress(done: int, total: int) -> Iterator[Any]:
         yield lambda: shown.advance(task)
 
 
-def _undecided(row: Row) -> bool:
+def _undecided(row: CellRow) -> bool:
     """Whether a cell ended at a limit, or its process died, with nothing to show; what was declined is an answer."""
     return bool(row["status"] == "unknown" and row["stopped"] != "declined")
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, table
 from kvbound.cli.progress import LiveLine
+from kvbound.units import units_of
 from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
 from kvcore.certificates import InvalidCertificate, read_certificate, verify_certificate
 from kvcore.errors import BadInput
@@ -38,10 +39,7 @@ def verify(
     try:
         trace = verify_schedule(loaded, judged)
     except InvalidSchedule as broken:
-        facts = {"rule": f"R{broken.rule}", "batch": broken.batch, "request": broken.request, "detail": broken.detail}
-        line = f"invalid: {broken}"
-        emit(json, {"valid": False, "instance": loaded.name, **facts}, lambda console: console.print(line))
-        return EXIT_FAILED
+        return show_invalid(loaded, broken, json)
     if plot is not None:
         from kvbound.plots import compare_schedules
 
@@ -49,6 +47,18 @@ def verify(
     payload = {"valid": True, "instance": loaded.name, "instance_sha256": loaded.sha256, **measures(trace)}
     emit(json, {**payload, "handling": handlings(trace)}, lambda console: _show(trace, console))
     return 0
+
+
+def show_invalid(instance: Instance, broken: InvalidSchedule, json: str | None, hint: str = "") -> int:
+    """Say which rule a schedule breaks, and return the exit code; `hint` is for people only."""
+    facts = {"rule": f"R{broken.rule}", "batch": broken.batch, "request": broken.request, "detail": broken.detail}
+    bare = broken.rule > 2 or instance.tick_seconds == 1  # the first two are about times
+    tick = "" if bare else f" (in ticks of {float(instance.tick_seconds):g} s)"
+    line = f"invalid: {broken}{tick}{hint}"
+    emit(
+        json, {"valid": False, "instance": instance.name, **facts}, lambda console: console.print(line, soft_wrap=True)
+    )
+    return EXIT_FAILED
 
 
 def _certificate(instance: str, file: str, plot: str | None, json: str | None) -> int:
@@ -65,7 +75,8 @@ def _certificate(instance: str, file: str, plot: str | None, json: str | None) -
         emit(json, {"valid": False, **facts, "detail": str(broken)}, lambda console: console.print(line))
         return EXIT_FAILED
     payload = {"valid": True, **facts, "bound": str(proved), "kind": judged.proof.kind, "why": judged.proof.why}
-    line = f"valid: {judged.objective} of {loaded.name} is at least {proved} ({judged.proof.why})"
+    least = units_of(loaded).named(proved, judged.objective)
+    line = f"valid: {judged.objective} of {loaded.name} is at least {least} ({judged.proof.why})"
     emit(json, payload, lambda console: console.print(line, soft_wrap=True))
     return 0
 
@@ -79,8 +90,10 @@ def match_handling(instance: Instance, sha256: str) -> Instance:
 def _show(trace: Trace, console: Console) -> None:
     measured = measures(trace)
     console.print(f"valid: {len(trace.batches)} batches, every request done")
-    rows = [(name, measured[name]) for name in OBJECTIVES]
+    units = units_of(trace.instance)
+    rows = [(f"{name}, {units.of(name)}", units.value(measured[name], name)) for name in OBJECTIVES]
     names = ("peak_memory", "tokens_processed", "tokens_recomputed", "tokens_swapped_out", "tokens_swapped_in")
-    rows += [(name.replace("_", " "), measured[name]) for name in names]
-    rows += [(f"memory waste: {part}", ticks) for part, ticks in measured["waste"].items()]
-    console.print(table(("measure", "exact value"), rows, right=(1,)))
+    rows += [(f"{name.replace('_', ' ')}, {units.kv}", f"{measured[name]:,}") for name in names]
+    waste = f"memory waste, {units.kv} x {units.time}"
+    rows += [(f"{waste}: {part}", units.text(ticks)) for part, ticks in measured["waste"].items()]
+    console.print(table(("measure", "value"), rows, right=(1,)))

@@ -5,14 +5,13 @@ them into a `Figure`; `save` writes a figure and `render` gives its bytes, the s
 pyplot or changes matplotlib's global settings, and matplotlib is imported at the first drawing.
 """
 
-from kvbound.plots.calibration import plot_calibration
 from kvbound.plots.compare import compare_schedules
 from kvbound.plots.gantt import gantt
 from kvbound.plots.kernels import plot_kernels
 from kvbound.plots.ladder import ladder
 from kvbound.plots.load import plot_load
+from kvbound.plots.measured import plot_calibration, plot_replay
 from kvbound.plots.memory import memory
-from kvbound.plots.replay import plot_replay
 from kvbound.plots.style import render, save
 
 __all__ = [

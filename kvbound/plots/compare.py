@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbound.plots import style
-from kvbound.plots.frame import Frame
+from kvbound.plots.frame import FAR, Frame, far
 from kvbound.plots.gantt import draw_gantt, legend, rows_height
 from kvbound.plots.memory import draw_memory
 from kvbound.timeline import Kind
+from kvbound.units import units_of
 from kvcore.errors import BadInput
+from kvcore.metrics import makespan
 from kvcore.trace import Trace
 
 if TYPE_CHECKING:
@@ -20,33 +22,46 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-COLUMNS = 6
+COLUMNS = 4
 """The most schedules side by side; more of them fill several bands, one below the other."""
 
 
 def compare_schedules(columns: Sequence[tuple[str, Trace]], path: str | Path | None = None) -> Figure:
     """Draw schedules side by side, one (title, trace) a column: Gantt above memory, all axes shared, one legend.
 
-    Two spaces in a title separate parts, such as a policy from its value, which share a line if they fit. The figure is
-    saved if a `path` is given, see `save`. BadInput if there is no column.
+    Two spaces in a title separate parts, such as a policy from its value, which share a line if they fit. Of three or
+    more, a schedule of more than `FAR` times the median length is left out, and a note says so. The figure is saved if
+    a `path` is given, see `save`. BadInput if there is no column.
     """
     if not columns:
         raise BadInput("no schedule to draw: give at least one pair (title, trace)")
+    columns, note = _without_far(columns)
     traces = [trace for _, trace in columns]
     frame, sheet = Frame.of(traces), _Sheet.of(traces)
-    with style.applied():
-        figure = style.new_figure(sheet.width, sheet.height)
+    with style.sheet(sheet.width, sheet.height, path) as figure:
         kinds: set[Kind] = set()
         lines: list[Line2D] = []
         for (title, trace), (above, below) in zip(columns, _axes_of(figure, sheet, traces), strict=True):
             kinds |= draw_gantt(above, trace, frame)
             lines += draw_memory(below, trace, frame)
             above.set_title(_title(title, int(13 * sheet.column)), loc="left", parse_math=False)
-            below.set_xlabel(f"time ({frame.unit})")
+            below.set_xlabel(f"time ({frame.units.time})")
+        if note:
+            figure.supxlabel(note, fontsize=style.SMALL, x=0.01, ha="left", parse_math=False)
         figure.legend(**legend(kinds, lines[:1]), loc="outside lower center", ncols=int(sheet.width / 1.6))
-    if path is not None:
-        style.save(figure, path)
     return figure
+
+
+def _without_far(columns: Sequence[tuple[str, Trace]]) -> tuple[Sequence[tuple[str, Trace]], str]:
+    """Leave out the schedules that would leave the others no room, and say which."""
+    beyond = far([float(makespan(trace) * trace.instance.tick_seconds) for _, trace in columns])
+    left = [
+        f"{title.splitlines()[0]} ({units_of(trace.instance).spelled(makespan(trace))})"
+        for (title, trace), out in zip(columns, beyond, strict=True)
+        if out
+    ]
+    kept = [column for column, out in zip(columns, beyond, strict=True) if not out]
+    return kept, f"Not drawn, more than {FAR} times the median length: {', '.join(left)}" if left else ""
 
 
 class _Sheet(NamedTuple):
@@ -85,7 +100,7 @@ def _axes_of(figure: Figure, sheet: _Sheet, traces: Sequence[Trace]) -> list[tup
     for k, (trace, (above, below)) in enumerate(zip(traces, pairs, strict=False)):
         left = k % sheet.across == 0
         same_rows = list(trace.instance.index) == list(traces[k - k % sheet.across].instance.index)
-        below.set_ylabel("KV (tokens)" if left else "")
+        below.set_ylabel(f"KV ({units_of(trace.instance).kv})".replace(" of ", "\nof ") if left else "")
         below.tick_params(axis="y", labelleft=left)
         below.tick_params(axis="x", labelbottom=True)
         above.tick_params(axis="y", labelleft=left or not same_rows)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbound.plots import style
+from kvbound.units import Units, units_of
 from kvcore.metrics import makespan
 from kvcore.trace import Trace
 
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
 
 DRAWABLE = 200
 """Requests up to which schedules are drawn."""
+FAR = 2
+"""Of three or more, what is more than so many times the median is left out, or drawn beyond the axis."""
 
 
 class Frame(NamedTuple):
-    """The axes: the unit of time, its seconds, the last completion in it, the top of the memory axis in tokens."""
+    """The axes: the units, the last completion, the top of the memory axis."""
 
-    unit: str
-    seconds: Fraction
+    units: Units
     end: float
     top: float
 
@@ -30,17 +32,21 @@ class Frame(NamedTuple):
     def of(cls, traces: Sequence[Trace]) -> Frame:
         """Make axes on which all the traces can be seen."""
         last = max(traces, key=lambda trace: makespan(trace) * trace.instance.tick_seconds)
-        unit, seconds = style.time_unit(makespan(last), last.instance.tick_seconds)
-        end = float(makespan(last) * last.instance.tick_seconds / seconds)
-        return cls(unit, seconds, end, 1.3 * max(max(_levels(trace)) for trace in traces))
+        units = units_of(last.instance)
+        return cls(units, float(makespan(last) * units.tick), 1.3 * max(max(_levels(trace)) for trace in traces))
 
     def scale(self, trace: Trace) -> float:
         """Units of time in a tick of this trace."""
-        return float(trace.instance.tick_seconds / self.seconds)
+        return float(trace.instance.tick_seconds / self.units.seconds)
 
     def text(self, time: float) -> str:
         """Write a time: ticks whole, others with the decimals that give the last completion three digits."""
-        return f"{time:,.{0 if self.unit == 'ticks' else style.decimals(self.end, 3)}f}"
+        return f"{time:,.{0 if self.units.time == 'ticks' else style.decimals(self.end, 3)}f}"
+
+
+def far(values: Sequence[float]) -> list[bool]:
+    """Return which values dwarf the others."""
+    return [len(values) > 2 and value > FAR * median(values) for value in values]
 
 
 def _levels(trace: Trace) -> list[int]:
@@ -56,5 +62,5 @@ def set_time(ax: Axes, frame: Frame) -> None:
 
     text = 0.08 + 0.06 * len(frame.text(frame.end))  # inches of the widest number
     ax.set_xlim(0, frame.end * (1 + text / style.inches(ax)))
-    ax.xaxis.set_major_locator(MaxNLocator(max(3, int(style.inches(ax) / text)), integer=frame.unit == "ticks"))
+    ax.xaxis.set_major_locator(MaxNLocator(max(3, int(style.inches(ax) / text)), integer=frame.units.time == "ticks"))
     ax.xaxis.set_major_formatter(FuncFormatter(style.number))

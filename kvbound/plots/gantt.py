@@ -58,14 +58,14 @@ COMPLETIONS = 24
 def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
     """Draw what each request does over time, one row a request, the first on top; return the Axes.
 
-    The x axis starts at tick 0 and shows ticks, or seconds if the instance says how long a tick is. The number at the
+    The x axis starts at 0 and is in the unit of time of the instance. The number at the
     end of a row is the completion. A new figure is made if `ax` is None.
     """
     frame = Frame.of([trace])
     with style.applied():
         ax = style.new_axes(7, max(rows_height(trace) + 0.5, 2)) if ax is None else ax
         kinds = draw_gantt(ax, trace, frame)
-        ax.set_xlabel(f"time ({frame.unit})")
+        ax.set_xlabel(f"time ({frame.units.time})")
         ax.legend(**legend(kinds), loc="upper left", bbox_to_anchor=(1.01, 1.02))
     return ax
 

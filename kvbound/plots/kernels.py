@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvbound.plots import style
-from kvbound.plots.load import COLOURS, MARKERS
 from kvcore.errors import BadInput
 
 if TYPE_CHECKING:
@@ -26,9 +25,8 @@ def plot_kernels(rows: Sequence[Row], limits: Mapping[str, float], path: str | P
     if not timed:
         raise BadInput("there is nothing to draw: no kernel could be timed")
     peers = list(dict.fromkeys(row["peer"] for row in timed))
-    decodes, others = _split(timed)
-    with style.applied():
-        figure = style.new_figure(9, 1.2 + 0.24 * max(len(_cases(decodes)), len(_cases(others)), 4))
+    decodes, others = ([row for row in timed if (row["kind"] == "decode") is of] for of in (True, False))
+    with style.sheet(9, 1.2 + 0.24 * max(len(_cases(decodes)), len(_cases(others)), 4), path) as figure:
         left, right = figure.subplots(1, 2)
         draw_rates(left, decodes, peers, "bytes_per_second", 1e9, {k: limits[k] for k in ("read", "copy")})
         left.set_xlabel("decode: KV read, GB/s")
@@ -36,8 +34,6 @@ def plot_kernels(rows: Sequence[Row], limits: Mapping[str, float], path: str | P
         right.set_xlabel("prefill and mixed: TFLOP/s")
         handles, labels = (left if decodes else right).get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
-    if path is not None:
-        style.save(figure, path)
     return figure
 
 
@@ -48,10 +44,7 @@ def draw_rates(
     cases = _cases(rows)
     for k, peer in enumerate(peers):
         points = [(row[key] / unit, cases.index(_case(row))) for row in rows if row["peer"] == peer]
-        ax.plot(
-            [x for x, _ in points], [y for _, y in points], linestyle="", markersize=4, label=peer,
-            marker=MARKERS[k % len(MARKERS)], color=COLOURS[k % len(COLOURS)],
-        )  # fmt: skip
+        ax.plot([x for x, _ in points], [y for _, y in points], linestyle="", label=peer, **style.dots(k))
     for name, limit in limits.items():
         ax.axvline(limit / unit, color=style.GREY, linewidth=0.8, linestyle="-" if name == "read" else "--")
         ax.annotate(
@@ -62,10 +55,6 @@ def draw_rates(
     ax.set_xlim(left=0)
     style.tidy(ax)
     return ax
-
-
-def _split(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    return [row for row in rows if row["kind"] == "decode"], [row for row in rows if row["kind"] != "decode"]
 
 
 def _case(row: Row) -> str:

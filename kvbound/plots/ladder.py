@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbound.plots import style
+from kvbound.plots.frame import far
 from kvbound.plots.style import BLACK, BLUE, SKY, WHITE
+from kvbound.units import Units, units_of_row
 from kvcore.errors import BadInput
 
 if TYPE_CHECKING:
@@ -16,19 +19,20 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 
-def ladder(rows: Sequence[Row], ax: Axes | None = None) -> Axes:
+def ladder(rows: Sequence[Row], ax: Axes | None = None, units: Units | None = None) -> Axes:
     """Draw the value of every row as a dot beside the proved optimum or lower bound, the best on top; return the Axes.
 
     `rows` are those of `Result.to_json` for one objective; a key "label" goes before the name of the policy. Rows on
     one instance form a group, headed by their key "group" if there is one, and are measured against the largest bound
     that a row of the group proves (one with an insufficient horizon proves none). Beside a dot stand the value and its
-    ratio to the bound. BadInput for no row, or for rows with several objectives or lengths of a tick.
+    ratio to the bound; a value that dwarfs the others is drawn at the edge, as a triangle. `units` are those of the
+    instance (None: what suits the values). BadInput for no row, or for rows with several objectives or ticks.
     """
     for key in ("objective", "tick_seconds"):
         found = sorted({str(row[key]) for row in rows})
         if len(found) != 1:
             raise BadInput(f"a ladder needs rows that share one {key}, these have {', '.join(found) or 'none'}")
-    groups, scale = _groups(rows), _Scale.of(rows)
+    groups, scale = _groups(rows), _Scale.of(rows, units)
     with style.applied():
         ax = style.new_axes(6, 0.6 + 0.22 * (len(rows) + 2 * len(groups))) if ax is None else ax
         names: list[tuple[int, str]] = []
@@ -87,33 +91,34 @@ def _name(row: Row) -> str:
 
 
 class _Scale(NamedTuple):
-    """The axis: its unit, how many of it a value of 1 is, and the decimals of a number."""
+    """The axis: its unit, how many of it a value of 1 is, the decimals of a number, and where it ends."""
 
     unit: str
     factor: Fraction
     decimals: int
+    end: float
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> _Scale:
+    def of(cls, rows: Sequence[Row], units: Units | None) -> _Scale:
         given = [_fraction(row[key]) for row in rows for key in ("value", "bound")]
         values = [value for value in given if value is not None] or [Fraction(0)]
-        objective, tick_seconds = rows[0]["objective"], Fraction(rows[0]["tick_seconds"])
-        unit, seconds = style.time_unit(max(values), tick_seconds)
-        factor = tick_seconds / seconds
-        if objective == "late-requests":
-            unit, factor = "requests", Fraction(1)
-        elif objective == "normalized-latency":
-            unit += " per token"
+        objective = rows[0]["objective"]
+        units = units or units_of_row(max(rows, key=lambda row: Fraction(row["value"] or row["bound"] or 0)))
+        factor = Fraction(1) if objective == "late-requests" else units.tick
+        drawn = [value * factor for row in rows if (value := _fraction(row["value"])) is not None]
+        beyond = far([float(value) for value in drawn])
+        near = max((float(value) for value, out in zip(drawn, beyond, strict=True) if not out), default=0)
         whole = all((value * factor).denominator == 1 for value in values)
-        return cls(unit, factor, 0 if whole else style.decimals(float(max(values) * factor), 4))
+        decimals = 0 if whole else style.decimals(float(max(values) * factor), 4)
+        return cls(units.of(objective), factor, decimals, 1.1 * near if any(beyond) else inf)
 
     def place(self, value: Fraction | None) -> float:
-        """Where a value is on the axis; 0 for none."""
-        return float((value or 0) * self.factor)
+        """Where a value is on the axis; 0 for none, the end for one beyond it."""
+        return min(float((value or 0) * self.factor), self.end)
 
     def text(self, value: Fraction) -> str:
         """The number written beside a value."""
-        return f"{self.place(value):,.{self.decimals}f}"
+        return f"{float(value * self.factor):,.{self.decimals}f}"
 
 
 def _draw_group(ax: Axes, group: _Group, y: int, scale: _Scale) -> None:
@@ -131,8 +136,9 @@ def _draw_rung(ax: Axes, y: int, row: Row, group: _Group, scale: _Scale) -> None
     value, bound = _fraction(row["value"]), _fraction(row["bound"])
     x = scale.place(value if value is not None else bound if bound is not None else group.bound)
     if value is not None:
-        ax.hlines(y, scale.place(group.bound), x, color=SKY, linewidth=2.5)
-        ax.plot([x], [y], "o", color=BLUE, markersize=5)
+        beyond = x == scale.end
+        ax.hlines(y, scale.place(group.bound), x, color=SKY, linewidth=2.5, linestyle=":" if beyond else "-")
+        ax.plot([x], [y], ">" if beyond else "o", color=BLUE, markersize=5)
         text = f"{scale.text(value)}\u2003{_ratio(value, group)}"
     elif bound is not None:
         ax.plot([x], [y], ">", color=WHITE, markeredgecolor=BLUE, markersize=5)

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 def memory(trace: Trace, ax: Axes | None = None) -> Axes:
     """Draw device memory over time as a step curve under its limit, and host memory if any is used; return the Axes.
 
-    The y axis is in tokens of KV, the x axis as in `gantt`. A new figure is made if `ax` is None.
+    The y axis is in tokens of KV, or in blocks where the instance is coarse, the x axis as in `gantt`. A new figure is
+    made if `ax` is None.
     """
     frame = Frame.of([trace])
     with style.applied():
         ax = style.new_axes(7, 1.8) if ax is None else ax
         lines = draw_memory(ax, trace, frame)
-        ax.set_xlabel(f"time ({frame.unit})")
-        ax.set_ylabel("KV (tokens)")
+        ax.set_xlabel(f"time ({frame.units.time})")
+        ax.set_ylabel(f"KV ({frame.units.kv})")
         if lines:
             ax.legend(handles=lines, loc="upper left", bbox_to_anchor=(1.01, 1.02), **style.LEGEND)
     return ax

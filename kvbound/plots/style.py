@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from fractions import Fraction
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ BLACK, ORANGE, SKY, BLUE = "#000000", "#E69F00", "#56B4E9", "#0072B2"
 VERMILLION, PURPLE = "#D55E00", "#CC79A7"
 """The colours of Okabe and Ito, which colour-blind readers tell apart."""
 WHITE, GREY, LIGHT, PALE = "#FFFFFF", "#595959", "#E2E2E2", "#D6ECF9"
+SERIES, MARKERS = (BLUE, ORANGE, VERMILLION, SKY, PURPLE, BLACK), "osv^D<>pX*"
+"""The colours and the marks of several kinds of dots in one picture."""
 
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 7, "handleheight": 1.1}
 VECTORS = 10_000
@@ -42,7 +45,6 @@ METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"Creator": "kvbound", "CreationDate": None},
 }
 """What a file of each kind says about itself: nothing that changes from one run to the next."""
-UNITS = (("s", Fraction(1)), ("ms", Fraction(1, 10**3)), ("µs", Fraction(1, 10**6)), ("ns", Fraction(1, 10**9)))
 
 
 def applied() -> AbstractContextManager[None]:
@@ -57,7 +59,28 @@ def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of that many inches."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    setattr(figure, "_repr_svg_", partial(_svg, figure))  # noqa: B010 - what a notebook shows of it, for mypy
+    return figure
+
+
+@contextmanager
+def sheet(width: float, height: float, path: str | Path | None) -> Iterator[Figure]:
+    """Give an empty figure of that many inches to draw on, and save it then if a path is given."""
+    with applied():
+        figure = new_figure(width, height)
+        yield figure
+    if path is not None:
+        save(figure, path)
+
+
+def dots(k: int) -> dict[str, Any]:
+    """Return the look of the dots of the kind `k`, counted from 0."""
+    return {"color": SERIES[k % len(SERIES)], "marker": MARKERS[k % len(MARKERS)], "markersize": 3}
+
+
+def _svg(figure: Figure) -> str:
+    return render(figure).decode()
 
 
 def new_axes(width: float, height: float) -> Axes:
@@ -100,13 +123,6 @@ def write(ax: Axes, x: float, y: float, text: str, offset: float) -> None:
 def inches(ax: Axes) -> float:
     """Return the width of the axes, before the layout makes it somewhat larger."""
     return float(ax.bbox.width / ax.figure.dpi)
-
-
-def time_unit(ticks: int | Fraction, tick_seconds: Fraction) -> tuple[str, Fraction]:
-    """Return the unit for times of up to `ticks`, and its seconds; a tick of one second is called a tick."""
-    if tick_seconds == 1:
-        return "ticks", Fraction(1)
-    return next((unit for unit in UNITS if ticks * tick_seconds >= unit[1]), UNITS[-1])
 
 
 def number(value: float, _: object = None) -> str:

@@ -6,7 +6,6 @@ Every bar carries what it stands for in the attribute `data-tip`, which `report.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from math import floor, log10
 from xml.etree.ElementTree import Element
 
@@ -16,6 +15,7 @@ from kvbound.plots.gantt import LOOKS, Look
 from kvbound.report.bars import CELLS, WORK, Bar
 from kvbound.report.markup import node
 from kvbound.timeline import Kind
+from kvbound.units import Units
 from kvcore.trace import Trace
 
 LEFT, WIDTH, RIGHT = 130, 880, 90
@@ -59,16 +59,16 @@ class _Sheet:
 
     def grid(self) -> Iterator[Element]:
         """Yield the time axis: a line and a number every few units."""
-        for time in steps(self.frame.end, min(10, self.frame.end) if self.frame.unit == "ticks" else 10):
+        for time in steps(self.frame.end, min(10, self.frame.end) if self.frame.units.time == "ticks" else 10):
             x = LEFT + WIDTH * time / self.frame.end
             yield node("line", {"class": "grid", "x1": x, "x2": x, "y1": 0, "y2": self.bottom})
             yield _words(x, self.bottom + 13, style.number(time), "middle")
-        yield _words(LEFT + WIDTH / 2, self.bottom + 28, f"time ({self.frame.unit})", "middle")
+        yield _words(LEFT + WIDTH / 2, self.bottom + 28, f"time ({self.frame.units.time})", "middle")
 
     def lane(self, k: int, id: str, bars: Sequence[Bar]) -> Element:
         """Return the lane of a request: its name, its bars, its completion."""
         middle, done = ROW * (k + 0.5), bars[-1].end
-        label = f"{id}: from {bars[0].start} to {done} ticks"
+        label = f"{id}: {span_in_words(bars[0].start, done, self.frame.units)}"
         return node(
             "g", {"class": "lane", "role": "group", "aria-label": label},
             _words(LEFT - 6, middle + 4, style.short(id, 20), "end"),
@@ -80,7 +80,7 @@ class _Sheet:
         """Return a bar, as high as its kind is."""
         height = max(ROW * LOOKS[bar.kind].height, 1.5)
         place = {"x": self.x(bar.start), "width": self.x(bar.end) - self.x(bar.start)}
-        tip = "\n".join((f"{id}: {LOOKS[bar.kind].text}", *bar_in_words(bar, self.trace)))
+        tip = "\n".join((f"{id}: {LOOKS[bar.kind].text}", *bar_in_words(bar, self.trace, self.frame.units)))
         return node("rect", {"class": bar.kind, **place, "y": middle - height / 2, "height": height, "data-tip": tip})
 
     def memory(self) -> Iterator[Element]:
@@ -91,7 +91,8 @@ class _Sheet:
         if any(tokens for _, tokens in host):
             yield node("path", {"class": "host", "d": self._steps(host, close=False)})
         yield from self._limit(self.trace.instance.machine.memory)
-        yield _words(LEFT - 6, self.bottom - MEMORY / 2, "KV (tokens)", "end")
+        for k, line in enumerate(f"KV ({self.frame.units.kv})".replace(" of ", "\nof ").split("\n")):
+            yield _words(LEFT - 6, self.bottom - MEMORY / 2 + 14 * k, line, "end")
         if len(device) <= CELLS:
             yield from self._strips(device)
 
@@ -123,17 +124,18 @@ class _Sheet:
             held = host.get(start, held)
             if end > start:
                 of = "" if limit is None else f" of {limit:,}"
-                tip = f"memory\ndevice {tokens:,}{of} tokens, host {held:,}\n{span_in_words(start, end, self.trace)}"
+                units = self.frame.units
+                tip = f"memory\ndevice {tokens:,}{of} {units.kv}, host {held:,}\n{span_in_words(start, end, units)}"
                 yield node("rect", {"class": "strip", "x": self.x(start), "width": self.x(end) - self.x(start),
                                     "y": self.bottom - MEMORY, "height": MEMORY, "data-tip": tip})  # fmt: skip
 
 
-def bar_in_words(bar: Bar, trace: Trace) -> Iterator[str]:
+def bar_in_words(bar: Bar, trace: Trace, units: Units) -> Iterator[str]:
     """Yield what a bar stands for, a line each."""
     if bar.batches is not None:
         first, last = bar.batches
         recomputed = f", {bar.recomputed:,} of them processed before" if bar.recomputed else ""
-        yield f"{_batches(first, last)}: {_tokens(bar.tokens)}{recomputed}"
+        yield f"{_batches(first, last)}: {_tokens(bar.tokens, units)}{recomputed}"
     if bar.call is not None:
         yield f"call {bar.call}"
     grows = f" to {bar.last:,}" if bar.last != bar.device else ""
@@ -142,26 +144,20 @@ def bar_in_words(bar: Bar, trace: Trace) -> Iterator[str]:
         limit = trace.instance.machine.memory
         peak = max(batch.device for batch in trace.batches[first : last + 1])
         yield f"device memory: {peak:,}" + ("" if limit is None else f" of {limit:,}")
-    yield span_in_words(bar.start, bar.end, trace)
+    yield span_in_words(bar.start, bar.end, units)
 
 
-def span_in_words(start: int, end: int, trace: Trace) -> str:
-    """Write a time from tick to tick, and in seconds where a tick is none."""
-    seconds = trace.instance.tick_seconds
-    text = f"ticks {start:,} to {end:,}"
-    return text if seconds == 1 else f"{text} ({_seconds(start * seconds)} to {_seconds(end * seconds)} s)"
-
-
-def _seconds(time: Fraction) -> str:
-    return f"{float(time):.6g}"
+def span_in_words(start: int, end: int, units: Units) -> str:
+    """Write a time from tick to tick."""
+    return f"{units.text(start)} to {units.spelled(end)}"
 
 
 def _batches(first: int, last: int) -> str:
     return f"batch {first:,}" if first == last else f"batches {first:,} to {last:,}"
 
 
-def _tokens(tokens: int) -> str:
-    return f"{tokens:,} token{'s' * (tokens != 1)}"
+def _tokens(tokens: int, units: Units) -> str:
+    return f"1 {units.kv.replace('s', '', 1)}" if tokens == 1 else f"{tokens:,} {units.kv}"
 
 
 def _words(x: float, y: float, text: str, anchor: str) -> Element:

@@ -10,13 +10,14 @@ from xml.etree.ElementTree import Element
 
 from kvbound.plots import ladder, render
 from kvbound.plots.style import BLACK, GREY, LIGHT, WHITE
+from kvbound.units import Units
 
 COLOURS = {BLACK: "var(--ink)", GREY: "var(--muted)", LIGHT: "var(--line)", WHITE: "var(--page)"}
 
 
-def inline_ladder(rows: Sequence[Mapping[str, Any]]) -> Element:
+def inline_ladder(rows: Sequence[Mapping[str, Any]], units: Units) -> Element:
     """Return the ladder of these rows as an SVG element; `kvbound.plots.ladder` says what the rows are."""
-    drawn = render(ladder(rows).figure.figure).decode()
+    drawn = render(ladder(rows, units=units).figure.figure).decode()
     for colour, ours in COLOURS.items():
         drawn = re.sub(colour, ours, drawn, flags=re.IGNORECASE)
     svg = ElementTree.fromstring(drawn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from xml.etree.ElementTree import Element
 
@@ -18,7 +18,7 @@ LINES = frozenset(
 Child = Element | str | None
 
 
-def node(tag: str, attributes: dict[str, object] | None = None, *children: Child) -> Element:
+def node(tag: str, attributes: Mapping[str, object] | None = None, *children: Child) -> Element:
     """Return an element with these children; text is escaped when the page is written. None children are left out."""
     made = Element(tag, {name: _text(value) for name, value in (attributes or {}).items() if value is not None})
     made.tail = "\n" if tag in LINES else None
@@ -64,25 +64,21 @@ def page(title: str, main: Iterable[Element], style: str, script: str) -> str:
     return "<!doctype html>\n" + ElementTree.tostring(html, encoding="unicode", method="html") + "\n"
 
 
-def html_table(cells: Cells, right: Iterable[int] = (), caption: str | None = None) -> Element:
-    """Return a table that scrolls by itself where it is too wide; `right` are the columns of numbers."""
-    numbers = set(right)
-    head = [node("th", {"scope": "col", **_side(k, numbers)}, column) for k, column in enumerate(cells.columns)]
-    rows = [node("tr", None, *_cells(row, numbers)) for row in cells.rows]
+def html_table(cells: Cells, caption: str | None = None) -> Element:
+    """Return a table that scrolls by itself where it is too wide."""
+    sides = [{"class": "number"} if k in cells.numbers else {} for k in range(len(cells.columns))]
+    head = [node("th", {"scope": "col", **side}, text) for side, text in zip(sides, cells.columns, strict=True)]
+    rows = [
+        node("tr", None, node("th", {"scope": "row"}, _cell(first)), *(
+            node("td", side, _cell(cell)) for side, cell in zip(sides[1:], rest, strict=True)
+        ))
+        for first, *rest in cells.rows
+    ]  # fmt: skip
     made = node("table", None, node("thead", None, node("tr", None, *head)), node("tbody", None, *rows))
     if caption is not None:
         made.insert(0, node("caption", None, caption))
     label = caption or cells.columns[0]
     return node("div", {"class": "wide", "tabindex": 0, "role": "region", "aria-label": label}, made)
-
-
-def _cells(row: Sequence[object], numbers: set[int]) -> list[Element]:
-    head = node("th", {"scope": "row"}, _cell(row[0]))
-    return [head, *(node("td", _side(k, numbers), _cell(cell)) for k, cell in enumerate(row[1:], 1))]
-
-
-def _side(k: int, numbers: set[int]) -> dict[str, object]:
-    return {"class": "number"} if k in numbers else {}
 
 
 def _cell(cell: object) -> str:

@@ -9,17 +9,19 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import kvcore
-from kvbound.plots.frame import DRAWABLE, Frame
+from kvbound.explanation import Explained
+from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
 from kvbound.plots.gantt import LOOKS
 from kvbound.report import chart
 from kvbound.report.bars import Bar, bars_of
 from kvbound.report.ladder import inline_ladder
 from kvbound.report.markup import asset, html_table, node, page
 from kvbound.report.proofs import proof
-from kvbound.tables import CAUSES, OVER, Cells, times_cells, work_cells
-from kvbound.words import facts_in_words, segments_in_words
+from kvbound.tables import CAUSES, OVER, Cells, differences, explained_cells, times_cells, work_cells
+from kvbound.units import Units, units_of
+from kvbound.words import facts_in_words, request_cells
 from kvcore.instance import Instance
-from kvcore.metrics import OBJECTIVES, Value
+from kvcore.metrics import OBJECTIVES, makespan
 from kvcore.result import Result
 from kvcore.stream import sizes_of
 from kvcore.trace import Trace
@@ -45,12 +47,22 @@ class Report:
     verdicts: Sequence[str]
     optima: Mapping[str, Result]
     ladder: Sequence[Mapping[str, Any]]
+    explained: Sequence[Explained] = ()
+
+    def __repr__(self) -> str:
+        """Return of what it is."""
+        return f"Report({self.instance.name!r}: {len(self.rows)} schedules; html() writes it)"
 
     @cached_property
     def schedules(self) -> list[tuple[str, Trace]]:
         """The labelled schedules."""
         pairs = zip(self.rows, self.traces, strict=True)
         return [(row["label"], trace) for row, trace in pairs if trace is not None]
+
+    @cached_property
+    def units(self) -> Units:
+        """The units of all of it."""
+        return units_of(self.instance)
 
     def html(self) -> str:
         """Return the file: the same bytes for the same results, whenever and however fast they were found."""
@@ -62,13 +74,14 @@ class Report:
         yield node("h1", None, title)
         for verdict in self.verdicts:
             yield node("p", {"class": "verdict"}, verdict)
-        numbers = range(1, len(self.summary.columns) - 1)
-        yield html_table(self.summary, numbers, "Values, in ticks where nothing else is said")
+        yield html_table(self.summary, "Values")
         if self.optima:
             yield node("p", {"class": "small"}, OVER)
         yield _section("Schedules", *self._schedules())
         if self.ladder:
-            yield _section("Values and bounds", node("div", {"class": "wide"}, inline_ladder(self.ladder)))
+            yield _section("Values and bounds", node("div", {"class": "wide"}, inline_ladder(self.ladder, self.units)))
+        if self.explained:
+            yield _section("Where the time goes", *self._explained())
         yield _section("What was proved, and how", *(proof(words, optimum) for words, optimum in self.optima.items()))
         yield _section("Measures", *self._measures())
         yield _section("The instance", *self._instance())
@@ -86,34 +99,40 @@ class Report:
         kinds = {bar.kind for _, _, lanes in drawn for lane in lanes.values() for bar in lane}
         yield chart.legend(kinds)
         yield node("p", {"class": "small"}, NOTE)
-        frame = Frame.of([trace for _, trace in self.schedules])
-        for label, trace, lanes in drawn:
-            yield _figure(label, trace, lanes, frame)
+        beyond = far([makespan(trace) for _, trace, _ in drawn])
+        frame = Frame.of([trace for (_, trace, _), out in zip(drawn, beyond, strict=True) if not out])
+        for (label, trace, lanes), out in zip(drawn, beyond, strict=True):
+            long = f"Not drawn: it takes {frame.units.spelled(makespan(trace))}, more than {FAR} times the median."
+            yield _noted(label, long) if out else _figure(label, trace, lanes, frame)
+
+    def _explained(self) -> Iterator[Element]:
+        for cells in explained_cells(self.explained, self.units):
+            yield html_table(cells, EXPLAINED)
+        for line in differences(self.explained, self.units):
+            yield node("p", {"class": "small"}, line)
 
     def _measures(self) -> Iterator[Element]:
-        measured = [(row["label"], row["measures"]) for row in self.rows if row.get("measures")]
-        names = ["objective", *OBJECTIVES]
-        values = [[label, *(_value(OBJECTIVES[name](trace)) for name in names[1:])] for label, trace in self.schedules]
-        caption = "All objectives, in ticks; normalized-latency in ticks per token, late-requests in requests"
-        yield html_table(Cells(names, values), range(1, len(names)), caption)
+        measured, units = [(row["label"], row["measures"]) for row in self.rows if row.get("measures")], self.units
+        values = [
+            [label, *(units.value(made(trace), name) for name, made in OBJECTIVES.items())]
+            for label, trace in self.schedules
+        ]
+        columns = ["objective", *(f"{name}, {units.of(name)}" for name in OBJECTIVES)]
+        yield html_table(Cells(columns, values, range(1, len(columns))), "All objectives")
         columns = ["waste", *CAUSES]
-        waste = [[label, *(f"{getattr(trace.waste, cause):,}" for cause in CAUSES)] for label, trace in self.schedules]
-        yield html_table(Cells(columns, waste), range(1, len(columns)), "Memory waste by cause, in token-ticks")
-        for made, caption in ((times_cells(measured), "Times, in seconds"), (work_cells(measured), "Work and moves")):
-            yield html_table(made, range(1, len(made.columns)), caption)
+        waste = [
+            [label, *(units.text(getattr(trace.waste, cause)) for cause in CAUSES)] for label, trace in self.schedules
+        ]
+        caption = f"Memory waste by cause, in {units.kv} x {units.time}"
+        yield html_table(Cells(columns, waste, range(1, len(columns))), caption)
+        yield html_table(times_cells(measured, units), "Times")
+        yield html_table(work_cells(measured, units), "Work and moves")
 
     def _instance(self) -> Iterator[Element]:
         instance = self.instance
         for line in facts_in_words(instance, sizes_of(instance)):
             yield node("p", None, line)
-        columns = ("request", "arrival", "prompt", "decode and calls", "output", "peak", "weight")
-        cells = [
-            (r.id, r.arrival, r.prompt, segments_in_words(r.segments), r.output, r.peak, r.weight)
-            for r in instance.requests[:LISTED]
-        ]
-        more = len(instance.requests) - len(cells)
-        caption = "Requests" + (f": the first {LISTED}, of {len(instance.requests):,}" if more else "")
-        yield html_table(Cells(columns, cells), (1, 2, 4, 5, 6), caption)
+        yield html_table(*request_cells(instance, LISTED))
         yield node("p", {"class": "small"}, f"sha256 of the instance: {instance.sha256}")
 
     def _versions(self) -> str:
@@ -122,6 +141,7 @@ class Report:
         return "Made by " + ", ".join((f"kvbound {kvcore.__version__}", *solvers)) + "."
 
 
+EXPLAINED = "The parts are exact and add up; docs/explain.md defines each"
 NOTE = (
     "All schedules share the time axis. Point at a bar, or go to a chart and use the arrow keys, for its batches "
     "(counted from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that "
@@ -132,27 +152,34 @@ NOTE = (
 def _figure(label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
     """Return the chart of a schedule with its name, and what it shows as a table where that is not too long."""
     bars = sum(map(len, lanes.values()))
-    name = node("figcaption", None, label)
     if bars > chart.MOST_BARS:
-        note = f"Not drawn: {bars:,} bars, and up to {chart.MOST_BARS:,} are."
-        return node("figure", None, name, node("p", None, note))
+        return _noted(label, f"Not drawn: {bars:,} bars, and up to {chart.MOST_BARS:,} are.")
     drawn = chart.chart(label, trace, lanes, frame)
-    return node("figure", None, name, drawn, _spelled(trace, lanes) if bars <= SPELLED else None)
+    return node(
+        "figure",
+        None,
+        node("figcaption", None, label),
+        drawn,
+        _spelled(trace, lanes, frame.units) if bars <= SPELLED else None,
+    )
 
 
-def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]]) -> Element:
+def _noted(label: str, note: str) -> Element:
+    return node("figure", None, node("figcaption", None, label), node("p", None, note))
+
+
+def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]], units: Units) -> Element:
     rows = [
-        (id, LOOKS[bar.kind].text, bar.start, bar.end, "; ".join([*chart.bar_in_words(bar, trace)][:-1]))
+        (
+            id, LOOKS[bar.kind].text, units.text(bar.start), units.text(bar.end),
+            "; ".join([*chart.bar_in_words(bar, trace, units)][:-1]),
+        )
         for id, lane in lanes.items()
         for bar in lane
-    ]
-    cells = Cells(("request", "what it does", "from tick", "to", "in detail"), rows)
-    return node("details", None, node("summary", None, "the same as a table"), html_table(cells, (2, 3)))
+    ]  # fmt: skip
+    columns = ("request", "what it does", f"from, {units.time}", f"to, {units.time}", "in detail")
+    return node("details", None, node("summary", None, "the same as a table"), html_table(Cells(columns, rows, (2, 3))))
 
 
 def _section(heading: str, *children: Element) -> Element:
     return node("section", None, node("h2", None, heading), *children)
-
-
-def _value(value: Value) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{float(value):,.6g}"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from kvbound.report.markup import html_table, node
-from kvbound.tables import Cells
+from kvbound.tables import Cells, in_words, value_columns
+from kvbound.units import units_of
 from kvcore.result import Result
 
 STATUS = {
@@ -32,17 +33,24 @@ def proof(handling: str, optimum: Result) -> Element:
 
 
 def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
-    row = optimum.to_json()
     yield "status", STATUS[optimum.status]
-    yield "best schedule", "none" if row["value"] is None else f"{row['value']}, verified by the referee"
-    yield "lower bound", "none" if row["bound"] is None else str(row["bound"])
+    yield (
+        "best schedule",
+        ("none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"),
+    )
+    yield "lower bound", "none" if optimum.bound is None else in_words(optimum, optimum.bound)
+    if "constraints" in optimum.extra:
+        yield "only of schedules that obey", ", ".join(optimum.extra["constraints"])
     if optimum.bound_kind is not None:
         yield "the bound rests on", KINDS[optimum.bound_kind]
     if optimum.horizon is not None:
         yield "why it holds for all schedules", optimum.horizon.why + ("" if optimum.horizon.sufficient else " (open)")
     if optimum.certificate is not None:
         certificate = optimum.certificate
-        yield "certificate", f"{certificate.proof.kind}: at least {certificate.bound}; {certificate.why}"
+        yield (
+            "certificate",
+            f"{certificate.proof.kind}: at least {in_words(optimum, certificate.value)}; {certificate.why}",
+        )
     if optimum.solver is not None:
         yield "found by", f"{optimum.formulation}, {optimum.solver.name} {optimum.solver.version}"
     yield "instance", optimum.instance.sha256
@@ -53,5 +61,7 @@ def _ladder(optimum: Result) -> Element | None:
     rungs = optimum.extra.get("ladder")
     if not rungs:
         return None
-    rows = [(rung["method"], rung["bound"], rung["why"]) for rung in rungs]
-    return html_table(Cells(("method", "bound", "why"), rows), (1,), "Lower bounds by method")
+    units, objective = units_of(optimum.instance), optimum.objective
+    rows = [(rung["method"], units.value(rung["bound"], objective), rung["why"]) for rung in rungs]
+    columns = ("method", *value_columns(units, objective, "bound"), "why")
+    return html_table(Cells(columns, rows, (1,)), "Lower bounds by method")

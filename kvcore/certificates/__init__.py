@@ -1,4 +1,48 @@
-"""Certificates of lower bounds, and the checker: exact, without any solver (`docs/certificates.md`)."""
+"""Certificates of lower bounds, and the checker: exact, without any solver (`docs/certificates.md`).
+
+Every place in the checkers, and in what they rest on, where a number stands for something without an end, and why no
+schedule can exceed it; `None` (no limit) is never turned into a number elsewhere.
+
+* `shares.most_prefill`: sum of all peaks. What a request processed is part of its KV after the batch, at most its peak.
+* `shares.PricedSteps.late`: `LIMIT`, 10^15, as the end of a window. Only sorts: no window in a file ends later.
+* `steps.MOST`: 2^62 as the price of a way that is not allowed. Each token has one that is (a decode if KV was kept,
+  else a prefill), and `Steps.most` proves in unbounded integers that it is below 2^62; else refused.
+* `steps.MOST_KV` as prefill budget: 2^30 tokens. Requests with more KV are refused, so no prefill is longer.
+* `steps.MOST_KV` as block: 2^30 tokens. A part of 1 to 2^30 tokens takes one block of any such size; the sum over parts
+  is at least their tokens / 2^30.
+* `steps._packed`: 1 block where the memory has no limit. `packing` is then refused, so its price is 0.
+* `steps`, `shares`: sums in 64 bits. `check_size`: sums over a request, and of all ticks, calls and arrivals, stay
+  below 2^62; shares in units of 2^-bits too, since bits <= 62 - length of the sum; what is larger is unbounded (pieces,
+  moments, flows).
+* `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
+* `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
+  host tokens without a limit are free in `paths._holding` too.
+* `prices`, `paths`: slots after the last: price 0. Prices are at least 0, so it only leaves out what is paid; the time
+  is still counted (`beyond`).
+* `paths`: sums in 64 bits. `prices._check_size`: 4 legs (peak + slots + least time) times all prices, and rate times
+  time, below 2^57, six bits below the end. An arrival after the last slot may wrap in entries that `_After` never
+  takes: it is `beyond`.
+* `paths._least_since`: 0 before the earliest slot. A price of 0 is the least there is.
+* `prices.Windows`: 0 outside the slots. The same.
+* `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
+  more the way fits and costs no more.
+* `configurations._network`: last tick. After it every start costs at least its price: a way that goes on costs no less.
+* `configurations._least`: one tick after the last price. Later starts cost more, and pay nothing for memory.
+* `configurations._check_size`: 2 `MAX_TICKS`. Ticks of the network and of starts are refused above; a tick has at most
+  M starts, as each takes a block. All sums stay below 2^62.
+* `rigid.memory_of`: sum of all last loads. All requests at once take no more; `why_not_rigid` refuses sums above 2^30,
+  so that 32 bits hold loads.
+* `running.Elements`: `most` of one last load. As many requests as there are.
+* `batches.tries`: infinity. A limit of work only, counted down from it when there is none.
+* `batches.UNWATCHED`: -1 for a time that no longer matters. Compared only where `search.is_late` has asked that it is
+  watched; ages are at least 0.
+* `search.best`: infinity for a node not seen. Compared with integers only, which Python does exactly.
+* `one_machine.largest`, `chains.settled`: 0 where there is nothing. The least that there can be.
+* `chains.longest_batch`: every feature at its largest. Work and swaps of a request are at most its peak, each once in a
+  batch; pairs c^2 + 2cm <= (m + c)^2.
+* `relax`: limits: `None` stays `None`. A coarse number above 10^15 is refused by the instance.
+* `proof.FINEST`, `certificate.FINEST`: 10^40 and 10^18 parts. Fractions are rounded down.
+"""
 
 from kvcore.certificates.alone import Alone
 from kvcore.certificates.certificate import (
@@ -14,6 +58,7 @@ from kvcore.certificates.kinds import AnyProof, Coarse, Parts
 from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
+from kvcore.certificates.speed import Speed
 
 __all__ = [
     "Alone",
@@ -27,6 +72,7 @@ __all__ = [
     "Prices",
     "Proof",
     "Shares",
+    "Speed",
     "Windows",
     "certify",
     "read_certificate",

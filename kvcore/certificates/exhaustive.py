@@ -10,7 +10,7 @@ from pydantic import Field
 from kvcore.certificates.batches import TooManyStates
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate, Proof
-from kvcore.certificates.search import Search
+from kvcore.certificates.search import ExhaustiveSearch
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 
@@ -60,7 +60,7 @@ def look(instance: Instance, objective: str, states: int) -> Look:
     Raises InvalidCertificate if the instance is too large.
     """
     check_size(instance)
-    search = Search(instance, objective, guided=True)
+    search = ExhaustiveSearch(instance, objective, guided=True)
     search.batches.tries = states * TRIES
     try:
         label, _ = search.run(states)

@@ -28,7 +28,7 @@ FLOWS = ("total-flow-time", "weighted-flow-time", "normalized-latency")
 MOST_SLOTS = 2**21
 
 Price = Annotated[int, Field(ge=0, le=2**50)]
-Row = Annotated[tuple[Price, ...], Field(max_length=MOST_SLOTS)]
+PriceRow = Annotated[tuple[Price, ...], Field(max_length=MOST_SLOTS)]
 
 
 class Windows(Noun):
@@ -42,7 +42,7 @@ class Windows(Noun):
     most: Annotated[int, Field(ge=1, le=10**6)]
     shift: Annotated[int, Field(ge=-(10**9), le=10**9)]
     reach: Annotated[int, Field(ge=-(10**9), le=10**9)]
-    price: Row
+    price: PriceRow
 
     def sides(self, machine: Machine, request: Request) -> tuple[int, int] | None:
         """Return slots before and behind the end that the window reaches (None: there is no window)."""
@@ -71,10 +71,10 @@ class Prices(Proof):
     kind: Literal["prices"] = "prices"
     scale: Annotated[int, Field(ge=1, le=2**40)]
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]
-    device: Row = ()
-    host: Row = ()
-    tokens: Row = ()
-    requests: Row = ()
+    device: PriceRow = ()
+    host: PriceRow = ()
+    tokens: PriceRow = ()
+    requests: PriceRow = ()
     windows: Annotated[tuple[Windows, ...], Field(max_length=100)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:

@@ -7,6 +7,7 @@ Its name is exact: a configuration is its largest element and the configuration 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,14 +104,20 @@ class Running:
 
     A base is a configuration with none in the first batch; `later[base]` is the base a tick later if none starts.
     Row r says that the set of starts `starts[s]`, [sets, kinds], leads from `base[r]` to `next[r]`, for the rows from
-    `begin[s]` to `begin[s + 1]`; a base has one row of a set at most. `empty` is the base without requests.
+    `begin[s]` to `begin[s + 1]`; a base has one row of a set at most. `size[base]` requests are in it, and none in
+    `empty`.
     """
 
-    def __init__(self, kinds: Sequence[Kind], memory: int, most: int, budget: Budget) -> None:
-        """Raises TooMany if there are more than `most` configurations, InvalidCertificate if the budget ends."""
+    def __init__(
+        self, kinds: Sequence[Kind], memory: int, most: int, budget: Budget, *, at_once: float = math.inf
+    ) -> None:
+        """Of no more than `at_once` requests each.
+
+        Raises TooMany if there are more than `most` configurations, InvalidCertificate if the budget ends.
+        """
         self.budget = budget
         self.elements = Elements(kinds, most)
-        self._enumerate(memory, most)
+        self._enumerate(memory, most, at_once)
         total = self.begins[-1]
         budget.spend(WHAT, 1000 * total, 100 * total)
         base, alone, later = self._parts()
@@ -129,6 +136,7 @@ class Running:
         self.base = np.searchsorted(bases, base[rows])
         self.next = np.searchsorted(bases, later[rows])
         self.later = np.searchsorted(bases, later[bases])
+        self.size = np.searchsorted(self.begins, bases, "right") - 1
         self.empty = 0
 
     def cheapest(self, price: Array) -> int:
@@ -155,13 +163,13 @@ class Running:
             raise TooMany
         self.budget.spend(WHAT, ticks * (sets * (4 * CALL + 3 * kinds) + 30 * (len(self.base) + len(self.later))))
 
-    def _enumerate(self, memory: int, most: int) -> None:
+    def _enumerate(self, memory: int, most: int, at_once: float) -> None:
         """Add elements one at a time; number what comes out by size, then largest element, then what it is added to."""
         elements, total = self.elements, 1
         minus = np.full(1, -1, np.int64)
         level = _Level(np.zeros((elements.load.shape[1], 1), np.int32), minus, minus)
         self.parent, self.last, self.begins = [minus], [minus], [0, 1]
-        while True:
+        while len(self.last) <= at_once:
             added = []
             for e in range(len(elements)):
                 rows = level.admits(elements, e, memory, self.budget)

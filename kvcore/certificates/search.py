@@ -63,7 +63,7 @@ class Edge(NamedTuple):
     order: tuple[int, ...]
 
 
-class Search:
+class ExhaustiveSearch:
     """The search on one instance for one objective; a label is what the objective has accumulated up to a node.
 
     `every_tick` also tries the start times that the argument above leaves out.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from copy import copy
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -29,49 +30,26 @@ MOST_PIECES = 300_000
 RESOURCES = ("memory", "packing", "tokens", "prefill_tokens", "requests")
 """What the fixed part of a batch can be shared by."""
 
-Part = Annotated[int, Field(ge=0, le=UNIT)]
+Proportion = Annotated[int, Field(ge=0, le=UNIT)]
 Tick = Annotated[int, Field(ge=0, le=LIMIT)]
 
 
-class Shares(Proof):
-    """Every output token has a share of machine time, such that no batch is shorter than the shares of what is in it.
+class Division(Proof):
+    """How the time of a batch is divided among what is in it, such that no batch is shorter than all shares in it.
 
     `functions` weighs the lines that the duration is never below, in their order (`steps.lines`), in 1024ths of at
     most 1 altogether. The fixed part of a batch is shared by the blocks of `memory`, the `tokens`, the
     `prefill_tokens` and the `requests` in it, and by their `packing`: these five are the 1024ths of it that each
     divides. Packing counts the memory that a request takes in a batch by the dual feasible function of number `packs`.
-
-    For sums over requests, `alone` are the 1024ths of each request's time that count as if it was alone (all 0 if
-    left out). For late-requests, `windows` are disjoint spans of time in which to look for requests that are too many.
     """
 
-    kind: Literal["shares"] = "shares"
-    functions: Annotated[tuple[Part, ...], Field(min_length=1, max_length=1000)]
-    memory: Part = 0
-    tokens: Part = 0
-    prefill_tokens: Part = 0
-    requests: Part = 0
-    packing: Part = 0
+    functions: Annotated[tuple[Proportion, ...], Field(min_length=1, max_length=1000)]
+    memory: Proportion = 0
+    tokens: Proportion = 0
+    prefill_tokens: Proportion = 0
+    requests: Proportion = 0
+    packing: Proportion = 0
     packs: Annotated[int, Field(ge=1, le=1000)] = 1
-    alone: Annotated[tuple[Part, ...], Field(max_length=1_000_000)] = ()
-    windows: Annotated[tuple[tuple[Tick, Tick], ...], Field(max_length=100_000)] = ()
-
-    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return the best value for one machine that interrupts at will and serves each request its shares."""
-        check_objective(objective)
-        self._check(instance)
-        self.spend(instance, budget)
-        priced = PricedSteps(instance, self)
-        if objective == "busy-time":
-            return priced.busy_time()
-        if objective == "makespan":
-            first = instance.first_arrival
-            return max(first + priced.busy_time(), priced.last(by_flow=False))
-        if objective == "max-flow-time":
-            return priced.last(by_flow=True)
-        if objective == "late-requests":
-            return priced.late()
-        return priced.total(objective)
 
     def spend(self, instance: Instance, budget: Budget) -> None:
         """Count what steps, pieces and requests take; more than `MOST_STEPS` steps are refused without any work."""
@@ -82,15 +60,17 @@ class Shares(Proof):
         memory = 200 * steps + 500 * pieces + 1000 * requests
         budget.spend(f"shares of {steps} steps in {count} lines", work, memory)
 
-    def _check(self, instance: Instance) -> None:
+    def check(self, instance: Instance) -> None:
+        """Raise InvalidCertificate where the parts are not those of one thing, or the lines not those of the cost."""
         if len(self.functions) != len(lines(instance.cost)):
             raise InvalidCertificate(f"there are {len(lines(instance.cost))} lines, not {len(self.functions)}")
-        if sum(self.functions) > UNIT or sum(getattr(self, name) for name in RESOURCES) > UNIT:
+        if sum(self.functions) > UNIT or self.shared > UNIT:
             raise InvalidCertificate(f"parts of one thing add up to more than {UNIT} 1024ths")
-        if len(self.alone) not in (0, len(instance.requests)):
-            raise InvalidCertificate(f"alone has {len(self.alone)} parts for {len(instance.requests)} requests")
-        if any(start >= end for start, end in self.windows) or any(a[1] > b[0] for a, b in pairwise(self.windows)):
-            raise InvalidCertificate("windows must not be empty, nor overlap, and come in order")
+
+    @property
+    def shared(self) -> int:
+        """The 1024ths of the fixed part of a batch that are shared."""
+        return sum(getattr(self, name) for name in RESOURCES)
 
     def share(self, instance: Instance, base: Fraction) -> dict[str, Fraction]:
         """Return prices at which what fits into a batch pays at most `base`, by their names in `Prices`."""
@@ -109,6 +89,43 @@ class Shares(Proof):
         prices = {name: base * part / (UNIT * (limit or 1)) for name, (part, limit) in given.items()}
         each = prices.pop("requests")
         return prices | {"decode_requests": each, "prefill_requests": each}
+
+
+class Shares(Division):
+    """Every output token has a share of machine time, such that no batch is shorter than the shares of what is in it.
+
+    For sums over requests, `alone` are the 1024ths of each request's time that count as if it was alone (all 0 if
+    left out). For late-requests, `windows` are disjoint spans of time in which to look for requests that are too many.
+    """
+
+    kind: Literal["shares"] = "shares"
+    alone: Annotated[tuple[Proportion, ...], Field(max_length=1_000_000)] = ()
+    windows: Annotated[tuple[tuple[Tick, Tick], ...], Field(max_length=100_000)] = ()
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return the best value for one machine that interrupts at will and serves each request its shares."""
+        check_objective(objective)
+        self.check(instance)
+        self.spend(instance, budget)
+        priced = PricedSteps(instance, self)
+        if objective == "busy-time":
+            return priced.busy_time()
+        if objective == "makespan":
+            first = instance.first_arrival
+            return max(first + priced.busy_time(), priced.last(by_flow=False))
+        if objective == "max-flow-time":
+            return priced.last(by_flow=True)
+        if objective == "late-requests":
+            return priced.late(self.windows)
+        return priced.total(objective, self.alone)
+
+    def check(self, instance: Instance) -> None:
+        """Raise InvalidCertificate where the numbers do not fit the instance."""
+        super().check(instance)
+        if len(self.alone) not in (0, len(instance.requests)):
+            raise InvalidCertificate(f"alone has {len(self.alone)} parts for {len(instance.requests)} requests")
+        if any(start >= end for start, end in self.windows) or any(a[1] > b[0] for a, b in pairwise(self.windows)):
+            raise InvalidCertificate("windows must not be empty, nor overlap, and come in order")
 
     @property
     def why(self) -> str:
@@ -132,7 +149,7 @@ def most_prefill(instance: Instance) -> int:
 class PricedSteps:
     """The steps of an instance, with their shares of time in units of 2^-`bits` ticks."""
 
-    def __init__(self, instance: Instance, proof: Shares) -> None:
+    def __init__(self, instance: Instance, proof: Division) -> None:
         self.instance, self.proof = instance, proof
         self.steps = Steps(instance, proof.packs)
         self.mixed = _mixture(instance.cost, proof.functions)
@@ -142,6 +159,12 @@ class PricedSteps:
         check_size(sum(self.steps.sums(self.ticks)) + others)
         self.done = self._since_arrival(self.ticks + self.steps.waits)
         """Ticks from the arrival to the end of the batch of each step, at the least."""
+
+    def divided(self, proof: Division) -> PricedSteps:
+        """Return the same steps with the time of batches divided in another way, but for `packs`."""
+        other = copy(self)
+        other.proof, other.mixed = proof, _mixture(self.instance.cost, proof.functions)
+        return other
 
     def _since_arrival(self, values: Integers) -> Integers:
         """Return running sums within each request."""
@@ -212,15 +235,17 @@ class PricedSteps:
             for release, tail, amount, owner in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
-    def total(self, objective: str) -> Fraction:
+    def total(self, objective: str, parts_alone: tuple[int, ...]) -> Fraction:
         """Return the least sum of weighted flow times (for total-ttft: to the first tokens), by mean busy times."""
         total, weights = 0, [weight(request, objective) for request in self.instance.requests]
-        flows, bits = self.flows(objective, weights)
+        flows, bits = self.flows(objective, weights, parts_alone)
         for (part, shared, alone), w in zip(flows, weights, strict=True):
             total += (part * shared + (UNIT - part) * alone) * w.numerator // w.denominator
         return Fraction(total, UNIT << bits)
 
-    def flows(self, objective: str, weights: list[Fraction]) -> tuple[list[tuple[int, int, int]], int]:
+    def flows(
+        self, objective: str, weights: list[Fraction], parts_alone: tuple[int, ...]
+    ) -> tuple[list[tuple[int, int, int]], int]:
         """Return (part, flow by shares, flow alone) of each request, in units of 2^-bits ticks, and bits.
 
         Their sums, each weighted and the first counted for its part, are the least that any schedule has.
@@ -231,7 +256,7 @@ class PricedSteps:
             work = np.where(np.isin(np.arange(len(work)), goal), work, 0)
         sums, alone = self.steps.sums(work), [int(self.done[end]) << bits for end in goal]
         parts = [UNIT - part if amount else 0
-                 for part, amount in zip(self.proof.alone or [0] * len(sums), sums, strict=True)]  # fmt: skip
+                 for part, amount in zip(parts_alone or [0] * len(sums), sums, strict=True)]  # fmt: skip
         order = [part * w / (amount or 1) for part, w, amount in zip(parts, weights, sums, strict=True)]
         rank = {value: place for place, value in enumerate(sorted(set(order), reverse=True))}
         pieces = [
@@ -256,14 +281,14 @@ class PricedSteps:
             totals.append(int(np.dot(work[start:stop].astype(object), twice.astype(object))))
         return totals
 
-    def late(self) -> int:
+    def late(self, windows: tuple[tuple[int, int], ...]) -> int:
         """Return how many requests are late even alone, or too many in a window of time."""
         late, jobs, bits = self.jobs()
-        inside: list[list[tuple[int, int]]] = [[] for _ in self.proof.windows]
+        inside: list[list[tuple[int, int]]] = [[] for _ in windows]
         for arrival, dues in jobs:
-            window = bisect_right(self.proof.windows, (arrival, LIMIT)) - 1
+            window = bisect_right(windows, (arrival, LIMIT)) - 1
             if window >= 0:
-                start, end = self.proof.windows[window]
+                start, end = windows[window]
                 fitting = [((due - start) << bits, work) for due, work in dues if due <= end]
                 inside[window] += fitting[:1]
         return late + sum(least_late(jobs) for jobs in inside)

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from solvers.lagrange.kernels import Array
-from solvers.lagrange.network import Class, Network
+from solvers.lagrange.network import PathNetwork, RequestClass
 from solvers.lagrange.scope import FAR, UNIT
 
 TAIL, HEAD, SLOT, SPAN, DEVICE, HOST, WORK, PREFILL, WORKERS, BLOCKS, TOKENS, COST, STARTS, OPTION = range(14)
@@ -23,9 +23,9 @@ class Arcs:
     Its nodes are numbered node[r] to node[r + 1] - 1, the last one the end, and `source[r]` the start.
     """
 
-    def __init__(self, network: Network, slots: int, survivors: Sequence[Array]) -> None:
+    def __init__(self, network: PathNetwork, slots: int, survivors: Sequence[Array]) -> None:
         self.slots = slots
-        tables, counts, nodes, sources, self.owner = [], [], [0], [], list[Class]()
+        tables, counts, nodes, sources, self.owner = [], [], [0], [], list[RequestClass]()
         for c, rows in zip(network.classes, survivors, strict=True):
             table, source, size = _table(c, rows)
             for _ in c.requests:
@@ -46,7 +46,7 @@ class Arcs:
         return self.table[arcs][:, [SLOT, OPTION]]
 
 
-def _table(c: Class, rows: Array) -> tuple[Array, int, int]:
+def _table(c: RequestClass, rows: Array) -> tuple[Array, int, int]:
     """Return the arcs of one request with its nodes numbered from 0, its source, and the number of nodes."""
     t, s, o = rows.T
     states = len(c.states) + 1
@@ -63,7 +63,7 @@ def _table(c: Class, rows: Array) -> tuple[Array, int, int]:
     return table[leads_on], int(np.searchsorted(keys, c.zero * states)), len(keys) + 1
 
 
-def _starts(c: Class, s: int, o: int) -> int:
+def _starts(c: RequestClass, s: int, o: int) -> int:
     state = c.states[s]
     return state.segment if c.options[o].action.generated and state.generated == 0 else -1
 

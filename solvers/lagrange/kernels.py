@@ -20,7 +20,7 @@ Array = Any
 
 
 class OptionGraph(NamedTuple):
-    """The options of one class, from slot `zero` on: arrays of `network.Class`, by state (`first`) or by option."""
+    """The options of one class, from slot `zero` on: arrays of `RequestClass`, by state (`first`) or by option."""
 
     zero: int
     first: Array

@@ -13,17 +13,17 @@ from formulations.arc_flow.transitions import Action, NodeState, Transition, Tra
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request, alike
 from solvers.lagrange.kernels import Array, OptionGraph
-from solvers.lagrange.scope import MOST_OPTIONS, PATH, check, late_segments, most_slots, with_pause
+from solvers.lagrange.scope import MOST_OPTIONS, PATH, late_segments, most_slots, why_not, with_pause
 
 RESOURCES = ("device_memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
 """What the requests share in each slot; the names are those of the arc-flow model's constraints."""
 DEVICE, HOST = 0, 1
 PLACE_BLOCKS, PLACE_TOKENS = 5, 6
-"""Columns of `Class.uses` beyond the resources: KV that lies on the device (blocks) or the host (tokens)."""
+"""Columns of `RequestClass.uses` beyond the resources: KV that lies on the device (blocks) or the host (tokens)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Class:
+class RequestClass:
     """Requests that differ in their ids only: the states of one (the first is the start), and its options, by state.
 
     Those of state s are first[s] to first[s + 1] - 1. `head` is the state that an option leads to (len(states): done),
@@ -73,7 +73,7 @@ class Class:
         return self.rate * (ticks + np.append(self.rest, 0))
 
 
-class Network:
+class PathNetwork:
     """The classes of an instance, and the limits of what they share; slots count from the first arrival.
 
     `most_slots` are looked at at the most; `dearest` is the highest price of each resource (`scope` says why).
@@ -83,7 +83,8 @@ class Network:
     """
 
     def __init__(self, instance: Instance, objective: str, *, exact: bool = False) -> None:
-        check(instance, objective)
+        if reason := why_not(instance, objective):
+            raise BadInput(f"lagrange {reason}; use the search, or arc-flow on highs")
         self.instance, self.objective = instance, objective
         self.is_late = not exact and late_segments(instance)
         self.setting = make_setting(with_pause(instance), objective)
@@ -103,13 +104,13 @@ class Network:
         self.limits = np.minimum(self.limits, np.array([c.count for c in self.classes]) @ most)
         self.dearest = PATH // (len(RESOURCES) * self.most_slots * np.maximum(1, most.max(axis=0)))
 
-    def _class(self, requests: list[Request]) -> Class:
+    def _class(self, requests: list[Request]) -> RequestClass:
         request = requests[0]
         states, options, first = self._expand(request)
         number: dict[NodeState | None, int] = {state: s for s, state in enumerate(states)}
         number[None] = len(states)
         uses, kind = np.unique([self._use(option.action) for option in options], axis=0, return_inverse=True)
-        return Class(
+        return RequestClass(
             requests=tuple(requests),
             states=states,
             options=options,

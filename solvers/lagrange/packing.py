@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.lagrange.kernels import Array, add_use
-from solvers.lagrange.network import DEVICE, HOST, PLACE_TOKENS, RESOURCES, Class, Network
+from solvers.lagrange.network import DEVICE, HOST, PLACE_TOKENS, RESOURCES, PathNetwork, RequestClass
 
 UNLIMITED = 2**50
 
@@ -13,14 +13,14 @@ UNLIMITED = 2**50
 class Packing:
     """Requests on paths, slot by slot. Movable KV lies wherever it fits: any set of it may be on the host."""
 
-    def __init__(self, network: Network, slots: int) -> None:
+    def __init__(self, network: PathNetwork, slots: int) -> None:
         self.network, self.slots = network, slots
         self.block = network.instance.machine.block
         self.limits = np.where(network.is_limited, network.limits, UNLIMITED)
         self.taken = np.zeros((slots, len(RESOURCES)), np.int64)
         self.movable: list[list[int]] = [[] for _ in range(slots)]
 
-    def add(self, c: Class, path: Array) -> None:
+    def add(self, c: RequestClass, path: Array) -> None:
         """Add a request on a path."""
         kinds = np.zeros((self.slots, len(c.uses)), np.int64)
         add_use(kinds, path, 1, c.span, c.kind)

@@ -14,7 +14,7 @@ import numpy as np
 
 from bounds.ascent import Floats, ascend
 from solvers.lagrange.kernels import Array, add_use, cheap_options, cheapest_path, fill_ahead, fill_behind
-from solvers.lagrange.network import DEVICE, HOST, PLACE_BLOCKS, PLACE_TOKENS, RESOURCES, Class, Network
+from solvers.lagrange.network import DEVICE, HOST, PLACE_BLOCKS, PLACE_TOKENS, RESOURCES, PathNetwork, RequestClass
 from solvers.lagrange.scope import UNIT
 
 
@@ -30,14 +30,14 @@ class Relaxed:
 class SlotRelaxation:
     """The classes of a network over a number of slots."""
 
-    def __init__(self, network: Network, slots: int) -> None:
+    def __init__(self, network: PathNetwork, slots: int) -> None:
         self.network, self.slots = network, slots
 
     def no_prices(self) -> Array:
         """Return prices of nought: slots x resources."""
         return np.zeros((self.slots, len(RESOURCES)), np.int64)
 
-    def costs(self, c: Class, prices: Array) -> tuple[Array, Array]:
+    def costs(self, c: RequestClass, prices: Array) -> tuple[Array, Array]:
         """Return (slots x kinds) what each kind pays in each slot, and whether its movable KV is on the host."""
         cost = prices @ c.uses[:, : len(RESOURCES)].T
         on_host = np.zeros(cost.shape, np.bool_)
@@ -48,7 +48,7 @@ class SlotRelaxation:
             on_host[:, c.places] = host < device
         return cost, on_host
 
-    def bill(self, c: Class, cost: Array) -> Array:
+    def bill(self, c: RequestClass, cost: Array) -> Array:
         """Return the sums over the slots before each, as the kernels take them."""
         rows = self.slots + int(c.span.max()) + 1
         bill = np.zeros((rows, len(c.uses)), np.int64)
@@ -56,7 +56,7 @@ class SlotRelaxation:
         bill[self.slots + 1 :] = bill[self.slots]
         return bill
 
-    def ahead(self, c: Class, bill: Array) -> Array:
+    def ahead(self, c: RequestClass, bill: Array) -> Array:
         """Return the cost of the cheapest path from each state before each slot, in units.
 
         After the last slot a state costs what it still needs at the least.
@@ -82,7 +82,7 @@ class SlotRelaxation:
             paths.append(path)
         return Relaxed(bound, demand, paths)
 
-    def _demand(self, c: Class, path: Array, on_host: Array) -> Array:
+    def _demand(self, c: RequestClass, path: Array, on_host: Array) -> Array:
         taken = np.zeros((self.slots, len(c.uses)), np.int64)
         add_use(taken, path, c.count, c.span, c.kind)
         demand = taken @ c.uses[:, : len(RESOURCES)]

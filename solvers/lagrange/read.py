@@ -8,11 +8,11 @@ from formulations.arc_flow.read import Actions, events
 from formulations.timing import batches_of, start_early
 from kvcore.schedule import Schedule
 from solvers.lagrange.kernels import Array
-from solvers.lagrange.network import DEVICE, HOST, Class
+from solvers.lagrange.network import DEVICE, HOST, RequestClass
 from solvers.lagrange.packing import Packing
 
 
-def read_schedule(packing: Packing, owners: Iterable[Class], paths: list[Array]) -> Schedule:
+def read_schedule(packing: Packing, owners: Iterable[RequestClass], paths: list[Array]) -> Schedule:
     """Return the schedule of requests on `paths`, which together are the packing, started as early as possible."""
     ids = [request.id for c in packing.network.classes for request in c.requests]
     doings = [_actions(c, path) for c, path in zip(owners, paths, strict=True)]
@@ -21,7 +21,7 @@ def read_schedule(packing: Packing, owners: Iterable[Class], paths: list[Array])
     return start_early(packing.network.instance, batches).schedule
 
 
-def _actions(c: Class, path: Array) -> Actions:
+def _actions(c: RequestClass, path: Array) -> Actions:
     found: Actions = {}
     for t, o in path:
         found |= {int(u): (c.options[o].action, u == t) for u in range(t, t + c.options[o].span)}

@@ -5,8 +5,8 @@ kind takes of a resource in a slot.
 
 * A path of one request costs at most `PATH` units: it is its rate times at most 3 T ticks (T slots, and after them
   twice what it takes alone), and `too_large` refuses what exceeds `PATH`. The prices that it pays are at most `PATH`
-  more: a price is never above `PATH` / (5 T u) (`Network.dearest`; any price gives a valid bound). So a path costs at
-  most 2^43.
+  more: a price is never above `PATH` / (5 T u) (`PathNetwork.dearest`; any price gives a valid bound). So a path costs
+  at most 2^43.
 * There are at most 2^13 requests, so that the sum of their paths is at most 2^56. So is what all there is costs at
   these prices: a limit counts as no more than all requests take together, at most 2^13 u in each of T slots.
 * A cutoff is at most `FAR`, 2^60. No sum has more than two terms of that size, so all stay below 2^62.
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from formulations.arc_flow.setting import make_setting
 from formulations.chains import chunks
-from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time")
@@ -36,15 +35,8 @@ MOST_OPTIONS = 200_000
 """A request with more options is refused: its shortest paths would take longer than they are worth."""
 
 
-def check(instance: Instance, objective: str) -> None:
-    """Raise BadInput unless a schedule is a path for each request, within the limits of each slot, and nothing else."""
-    reason = why_not(instance, objective)
-    if reason is not None:
-        raise BadInput(f"lagrange {reason}; use the search, or arc-flow on highs")
-
-
 def why_not(instance: Instance, objective: str) -> str | None:
-    """Say why the method does not apply (None: it does)."""
+    """Say why a schedule is not a path for each request within the limits of each slot, and nothing else (or None)."""
     machine = instance.machine
     if objective not in OBJECTIVES:
         return f"does {', '.join(OBJECTIVES)}, not {objective}"
@@ -53,7 +45,7 @@ def why_not(instance: Instance, objective: str) -> str | None:
     for switch, wanted in (("hybrid", True), ("evict", False), ("partial", False)):
         if getattr(machine, switch) != wanted:
             return f"needs a machine {'with' if wanted else 'without'} `{switch}`"
-    if not machine.pause and not _no_budgets(instance):
+    if not machine.pause and (machine.batch_tokens, machine.prefill_tokens, machine.batch_requests) != (None,) * 3:
         return "needs a machine with `pause`, or without budgets of tokens and requests"
     instance = with_pause(instance)
     if not make_setting(instance, objective).early_swaps:
@@ -113,11 +105,6 @@ def options_at_least(request: Request, limit: int | None, most: int) -> int:
 def with_pause(instance: Instance) -> Instance:
     """Allow breaks, which are of no use without budgets (docs/arc_flow.md, Late segments)."""
     return instance.replace(machine=instance.machine.replace(pause=True))
-
-
-def _no_budgets(instance: Instance) -> bool:
-    machine = instance.machine
-    return machine.batch_tokens is None and machine.prefill_tokens is None and machine.batch_requests is None
 
 
 def late_segments(instance: Instance) -> bool:

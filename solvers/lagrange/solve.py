@@ -18,7 +18,7 @@ from kvcore.schedule import Schedule
 from solvers import neighbourhoods
 from solvers.lagrange.arcs import Arcs
 from solvers.lagrange.kernels import Array
-from solvers.lagrange.network import Class, Network
+from solvers.lagrange.network import PathNetwork, RequestClass
 from solvers.lagrange.packing import Packing
 from solvers.lagrange.prices import SlotRelaxation
 from solvers.lagrange.read import read_schedule
@@ -54,7 +54,7 @@ class Lagrange:
         self.cutoff = FAR // UNIT if task.upper_bound is None else min(int(task.upper_bound), FAR // UNIT)
         self.bound, self.turns = 0, 0
         self._prove(int(Alone().value(task.instance, task.objective)))
-        self.network = Network(task.instance, task.objective)
+        self.network = PathNetwork(task.instance, task.objective)
         self.schedule = task.start or best_schedule(task.instance, task.objective)[1]
         self._hold(self.schedule)
 
@@ -63,7 +63,7 @@ class Lagrange:
         self._solve()
         if self.network.is_late and not self.is_done():  # the budgets that were left out bind
             try:
-                self.network = Network(self.task.instance, self.task.objective, exact=True)
+                self.network = PathNetwork(self.task.instance, self.task.objective, exact=True)
             except BadInput:  # too many options; what is proved stays
                 return Done("memory limit", __version__)
             self._solve()
@@ -174,7 +174,7 @@ class Lagrange:
                 return None
             self._use_slots(self.relaxation.slots * 5 // 4 + 16)
 
-    def _leaves(self, c: Class, rows: Array) -> bool:
+    def _leaves(self, c: RequestClass, rows: Array) -> bool:
         """Whether some option leads beyond the last slot."""
         goes_on = c.head[rows[:, 2]] < len(c.states)
         return bool((goes_on & (rows[:, 0] + c.span[rows[:, 2]] >= self.relaxation.slots)).any())

@@ -15,7 +15,7 @@ import numpy as np
 from bounds.ascent import Floats, ascend
 from solvers.lagrange.arcs import DEVICE, SLOT, STARTS, TAIL, Arcs, Selection, can_exceed, relax, within, workspace
 from solvers.lagrange.kernels import Array
-from solvers.lagrange.network import Network
+from solvers.lagrange.network import PathNetwork
 from solvers.lagrange.packing import UNLIMITED, Packing
 from solvers.lagrange.scope import UNIT
 
@@ -26,7 +26,7 @@ TRIAL_ROUNDS, ROUNDS = 8, 30
 
 
 @dataclass(eq=False)
-class Node:
+class TreeNode:
     """Arcs that are left (rows of the table, by request), prices, the bound in units, and how often arcs are used."""
 
     live: Array
@@ -35,7 +35,7 @@ class Node:
     bound: int
     weight: Array
 
-    def __lt__(self, other: Node) -> bool:
+    def __lt__(self, other: TreeNode) -> bool:
         return self.bound < other.bound
 
 
@@ -46,11 +46,11 @@ class Tree:
     their bound stays.
     """
 
-    def __init__(self, network: Network, arcs: Arcs, prices: Array, cutoff: int) -> None:
+    def __init__(self, network: PathNetwork, arcs: Arcs, prices: Array, cutoff: int) -> None:
         self.network, self.arcs, self.cutoff = network, arcs, cutoff
         self.floor: int | None = None
         self.nodes = 0
-        self.open: list[Node] = []
+        self.open: list[TreeNode] = []
         live, part = np.arange(len(arcs.table)), arcs.first
         root = self._solve(live, part, prices, 150)
         if root is not None:
@@ -84,7 +84,7 @@ class Tree:
                     child.bound = max(child.bound, node.bound)
                     heapq.heappush(self.open, child)
 
-    def _settle(self, node: Node, found: Callable[[list[Array]], int]) -> int:
+    def _settle(self, node: TreeNode, found: Callable[[list[Array]], int]) -> int:
         """One path is left for each request: if they fit together, that is a schedule of the relaxation."""
         paths = [self.arcs.path(r, self._follow(node, r)) for r in range(len(self.arcs.source))]
         packing = Packing(self.network, self.arcs.slots)
@@ -99,13 +99,13 @@ class Tree:
             self.floor = value if self.floor is None else min(self.floor, value)
         return cutoff
 
-    def _follow(self, node: Node, r: int) -> Array:
+    def _follow(self, node: TreeNode, r: int) -> Array:
         mine = node.live[node.part[r] : node.part[r + 1]]
         return mine[np.argsort(self.arcs.table[mine, SLOT], kind="stable")]
 
     # --- nodes ---------------------------------------------------------------------------------------------------
 
-    def _solve(self, live: Array, part: Array, prices: Array, rounds: int) -> Node | None:
+    def _solve(self, live: Array, part: Array, prices: Array, rounds: int) -> TreeNode | None:
         """Price a selection of arcs and leave out those that cannot be part of something better; None: all can't."""
         arcs, network, most = self.arcs, self.network, (self.cutoff - 1) * UNIT
         priced = can_exceed(arcs.table, live, part, arcs.slots, network.limits, network.is_priced)
@@ -116,7 +116,7 @@ class Tree:
             return None
         bound, keep = within(selection, prices, network.limits, most)
         sums = np.concatenate([[0], np.cumsum(keep)])
-        return Node(live[keep], sums[part], prices, int(bound), weight[keep])
+        return TreeNode(live[keep], sums[part], prices, int(bound), weight[keep])
 
     def _improve(self, selection: Selection, prices: Array, most: int, rounds: int) -> tuple[int, Array, Array]:
         """Return the best bound (FAR: some request has no path left), its prices, and how often arcs were taken."""
@@ -139,9 +139,9 @@ class Tree:
         rounded[slot, resource] = np.rint(x).astype(np.int64)
         return bound, rounded, weight
 
-    def _branch(self, node: Node) -> list[Node] | None:
+    def _branch(self, node: TreeNode) -> list[TreeNode] | None:
         """Return the two sides of the most promising branching (None: everything is settled)."""
-        best: tuple[float, list[Node]] | None = None
+        best: tuple[float, list[TreeNode]] | None = None
         for r, by, after in self._candidates(node):
             sides = [n for n in (self._side(node, r, by), self._side(node, r, after)) if n is not None]
             closed = 2 - len(sides)
@@ -155,14 +155,14 @@ class Tree:
             return best[1]
         return self._by_arc(node)
 
-    def _side(self, node: Node, r: int, keep: Array) -> Node | None:
+    def _side(self, node: TreeNode, r: int, keep: Array) -> TreeNode | None:
         """Return a node with only some arcs of request r left, priced in a few rounds."""
         selected = np.ones(len(node.live), np.bool_)
         selected[node.part[r] : node.part[r + 1]] = keep
         sums = np.concatenate([[0], np.cumsum(selected)])
         return self._solve(node.live[selected], sums[node.part], node.prices, TRIAL_ROUNDS)
 
-    def _candidates(self, node: Node) -> list[tuple[int, Array, Array]]:
+    def _candidates(self, node: TreeNode) -> list[tuple[int, Array, Array]]:
         """Return requests with the arcs left if a segment starts by a slot, or after it; the most undecided first."""
         scored: list[tuple[float, int, int, int]] = []
         for r in range(len(self.arcs.source)):
@@ -177,7 +177,7 @@ class Tree:
             found.append((r, ~(is_start & is_late), ~(is_start & ~is_late)))
         return found
 
-    def _by_arc(self, node: Node) -> list[Node] | None:
+    def _by_arc(self, node: TreeNode) -> list[TreeNode] | None:
         """Where all starts are settled: an arc that can be gone round is taken, or not."""
         for r in range(len(self.arcs.source)):
             rows = self.arcs.table[node.live[node.part[r] : node.part[r + 1]]]

@@ -13,7 +13,7 @@ from kvcore.trace import RequestTrace, Step, Trace
 from solvers.neighbourhoods.kernels import DECODE, HELD, HOSTED, PREFILL, SWAP
 from solvers.neighbourhoods.tables import Array, Tables
 
-Row = tuple[int, int, int, int, int]
+PieceRow = tuple[int, int, int, int, int]
 """A piece: kind, first slot, slot after the last, resident tokens, tokens processed in each slot."""
 
 
@@ -26,7 +26,7 @@ def read_schedule(instance: Instance, tables: Tables, plan: Array, count: Array)
     return start_early(instance, batches_of(done)[1]).schedule
 
 
-def events(pieces: list[Row], segments: list[Row]) -> Iterator[Event]:
+def events(pieces: list[PieceRow], segments: list[PieceRow]) -> Iterator[Event]:
     """Yield what one request does: its work, and the moves that its pieces imply."""
     k, held, is_hosted, called, last = 0, 0, False, False, 0
     for kind, begin, end, resident, tokens in pieces:
@@ -61,13 +61,13 @@ def read_pieces(trace: Trace, tables: Tables) -> tuple[Array, Array]:
     return plan, np.array([len(each) for each in rows])
 
 
-def _pieces(request: RequestTrace, starts: list[int], ends: set[int]) -> list[Row]:
+def _pieces(request: RequestTrace, starts: list[int], ends: set[int]) -> list[PieceRow]:
     """Return the pieces of one request; KV that lies somewhere until it is moved is a piece too.
 
     `ends` are the tokens resident where its segments end: a decode after that is another piece.
     A move is made as soon as the batch before its own has ended, so that ordered ones come right after the call began.
     """
-    rows: list[Row] = []
+    rows: list[PieceRow] = []
     device = host = now = 0
     for event, *kv in request.levels():
         is_work = isinstance(event, Step)
@@ -82,7 +82,7 @@ def _pieces(request: RequestTrace, starts: list[int], ends: set[int]) -> list[Ro
     return rows
 
 
-def _work(rows: list[Row], kind: int, t: int, resident: int, tokens: int, goes_on: bool) -> None:
+def _work(rows: list[PieceRow], kind: int, t: int, resident: int, tokens: int, goes_on: bool) -> None:
     """Append a slot of work, or let the decode that it goes on with last longer."""
     if goes_on and rows and rows[-1][0] == kind == DECODE and rows[-1][2] == t:
         rows[-1] = (*rows[-1][:2], t + 1, *rows[-1][3:])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-
 import numpy as np
 
+from bounds.prices import machine_prices
 from solvers.neighbourhoods.kernels import BEGIN
 from solvers.neighbourhoods.soft import JITTER, SHIFT, Cooling, Loads, soften
 from solvers.neighbourhoods.tables import Array, Tables
@@ -46,7 +45,11 @@ class Soft:
         self.over: Array = np.full(slots, -tables.limits[0], np.float32)
         for i, (start, length) in enumerate(zip(self.start, self.length, strict=True)):
             self.over[start : start + length] += self.blocks(i)
-        worth = memory_prices(tables, slots)
+        jobs = zip(
+            tables.arrival.tolist(), (1 / tables.area).tolist(), (tables.area * tables.rate).tolist(), strict=True
+        )
+        worth = machine_prices(jobs, float(tables.limits[0]), slots)
+        worth = np.pad(worth, (0, slots - len(worth)))
         self.worth: Array = (worth + FLOOR * worth.max()).astype(np.float32)
         self.rank: Array = np.argsort(tables.area, kind="stable")
 
@@ -90,34 +93,3 @@ def _at(values: tuple[float, float, float], share: float) -> float:
     if share < EARLY:
         return float(first * (second / first) ** (share / EARLY))
     return float(second * (third / second) ** ((share - EARLY) / (1 - EARLY)))
-
-
-def memory_prices(tables: Tables, slots: int) -> Array:
-    """Return what a block of memory is worth in each slot, as floats: the dual of one machine that is shared.
-
-    The machine works on the released request of the smallest area per rate, preemptively. While it is busy, a block in
-    one slot brings a slot's work of the present request forward, and with it all that follow.
-    """
-    falls = np.zeros(slots + 1)
-    idle = np.zeros(slots + 1, bool)
-    order = np.argsort(tables.arrival, kind="stable").tolist()
-    waiting: list[list[float]] = []
-    memory, k = float(tables.limits[0]), 0
-    for t in range(slots):
-        while k < len(order) and tables.arrival[order[k]] <= t:
-            area = float(tables.area[order[k]])
-            heappush(waiting, [area, area * float(tables.rate[order[k]])])
-            k += 1
-        free = memory
-        idle[t] = not waiting
-        while waiting and free > 0:
-            area, work = waiting[0]
-            done = min(free, work)
-            falls[t] += done / memory / area
-            free, waiting[0][1] = free - done, work - done
-            if work <= done:
-                heappop(waiting)
-    worth = np.zeros(slots + 1)
-    for t in range(slots - 1, -1, -1):
-        worth[t] = 0.0 if idle[t] else worth[t + 1] + falls[t]
-    return worth[:slots]

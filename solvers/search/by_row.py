@@ -7,6 +7,15 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.int64]
+
+
+def repeated(count: Array) -> tuple[Array, Array]:
+    """Return, for `count[k]` copies of each k, of which k each is a copy, and its place among them."""
+    origin = np.repeat(np.arange(len(count)), count)
+    return origin, np.arange(len(origin)) - np.repeat(np.cumsum(count) - count, count)
 
 
 @dataclass

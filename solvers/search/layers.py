@@ -36,7 +36,6 @@ class Pass:
     """The states along the best schedule found, if any is better."""
     cut: int = NEVER
     """The least f of what was cut, times the guide's unit."""
-    expanded: int = 0
     generated: int = 0
     chunk: int = CHUNK
     waiting: dict[int, list[States]] = field(default_factory=dict)
@@ -121,7 +120,6 @@ class Pass:
                 self.generated += len(successors)
                 successors.parent = successors.parent + (start + first)
                 self.place(successors, depth)
-            self.expanded += len(chunk)
             first += len(chunk)
             self.current = states.take(slice(first, None))
             many = self.problem.successors.most > MANY

@@ -82,7 +82,7 @@ class Economy:
         return demand
 
 
-class Priced(Guide):
+class PricedGuide(Guide):
     """The bound under given prices (slots x resources), or the chain bound where that is larger."""
 
     unit = UNIT
@@ -115,7 +115,7 @@ class Priced(Guide):
         return self.or_instead(rises)
 
 
-def priced(objective: Sum, table: Table, root: States, horizon: int, target: int, rounds: int) -> Priced | None:
+def priced(objective: Sum, table: Table, root: States, horizon: int, target: int, rounds: int) -> PricedGuide | None:
     """Return the best guide found in some rounds of a subgradient method, or None where prices do not apply.
 
     `target` is the value of a known schedule; `horizon` the slots that get prices.
@@ -125,7 +125,7 @@ def priced(objective: Sum, table: Table, root: States, horizon: int, target: int
     economy = Economy(table, horizon)
 
     def evaluate(prices: Floats) -> tuple[int, Floats]:
-        guide = Priced(objective, economy, np.rint(prices).astype(np.int64))
+        guide = PricedGuide(objective, economy, np.rint(prices).astype(np.int64))
         demand = economy.demand(root.rows[0], guide.values, guide.prices)
         return int(guide.looked_up(root)[0]), (demand - economy.limits).astype(float)
 
@@ -134,7 +134,7 @@ def priced(objective: Sum, table: Table, root: States, horizon: int, target: int
         evaluate, start, target * UNIT, rounds=rounds, high=economy.dearest, shrink=0.5, smallest=0.01,
         go_on=lambda best: best < target * UNIT,
     )  # fmt: skip
-    return Priced(objective, economy, np.rint(prices).astype(np.int64))
+    return PricedGuide(objective, economy, np.rint(prices).astype(np.int64))
 
 
 def _resources(table: Table) -> dict[str, int]:

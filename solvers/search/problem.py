@@ -56,21 +56,8 @@ class Problem:
         kind = self._kind(request, index)
         arrival = 0 if self.name == "busy-time" else request.arrival
         deadline = -1 if self.name != "late-requests" or request.slo is None else kind.done_by
-        return LocalState(
-            kind=self.kinds.index(kind),
-            status=WAITING if arrival else READY,
-            segment=0,
-            to_generate=request.segments[0].decode,
-            device=0,
-            host=0,
-            remaining=arrival,
-            window=False,
-            due=False,
-            bound=False,
-            fresh=False,
-            refills=False,
-            deadline=deadline,
-        )
+        status, decode = WAITING if arrival else READY, request.segments[0].decode
+        return LocalState(self.kinds.index(kind), status, 0, decode, remaining=arrival, deadline=deadline)
 
     # --- kinds ---------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,8 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
     lazy = "moves" in on and slots
     keeps_drops = not machine.hybrid or (not machine.partial and not whole)
     forget = "forget" in on and lazy and ample and whole and machine.hybrid
-    swap = "swap" in on and lazy and machine.hybrid and not forget and _ample_host(instance)
+    ample_host = machine.host_memory is None or machine.host_memory >= sum(r.peak for r in instance.requests)
+    swap = "swap" in on and lazy and machine.hybrid and not forget and ample_host
     regular = not is_paced(instance, objective)
     early_drop = machine.evict and keeps_drops and not swap
     return Rules(
@@ -90,11 +91,6 @@ def ample_budgets(instance: Instance) -> bool:
         most = min(most, machine.memory)
     budgets = (machine.batch_tokens, machine.prefill_limit)
     return all(budget is None or budget >= most for budget in budgets)
-
-
-def _ample_host(instance: Instance) -> bool:
-    host = instance.machine.host_memory
-    return host is None or host >= sum(r.peak for r in instance.requests)
 
 
 def _splitting_costs(instance: Instance, objective: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import Literal
 from kvcore.instance import Instance
 from kvcore.metrics import Value, objective_value
 from kvcore.referee import verify_schedule
-from kvcore.result import Horizon
 from kvcore.schedule import Schedule
 from solvers.search.counts import CountSearch, count_model, fitting_vectors
 from solvers.search.guides import Guide
@@ -21,15 +21,7 @@ from solvers.search.problem import Problem
 from solvers.search.rules import DOMINANCE
 
 Stopped = Literal["proved", "time limit", "memory limit", "interrupted"]
-Progress = Callable[[Value | None, Value | None], None]
-
-HORIZON = Horizon(
-    0,
-    True,
-    "states, not batches, are enumerated: every state from which a better schedule could follow is expanded, "
-    "after however many batches it is reached",
-)
-"""Why the search needs no limit on the number of batches."""
+Progress = Callable[[Value, Value], None]
 
 MEMORY_LIMIT_MB = 4000
 
@@ -58,9 +50,7 @@ class SearchOutcome:
     bound: Value
     proved: bool
     stopped: Stopped
-    expanded: int
     generated: int
-    horizon: Horizon = HORIZON
 
 
 def search(
@@ -70,8 +60,8 @@ def search(
     upper_bound: Schedule | None = None,
     time_limit: float | None = None,
     memory_limit_mb: int | None = None,
-    progress: Progress | None = None,
-    found: Callable[[Schedule, Value], None] | None = None,
+    progress: Progress = lambda value, bound: None,
+    found: Callable[[Schedule, Value], None] = lambda schedule, value: None,
     news: Callable[[], Value | None] = lambda: None,
     dominance: tuple[str, ...] = DOMINANCE,
 ) -> SearchOutcome:
@@ -93,8 +83,11 @@ def search(
         BadInput: the objective is unknown, or numbers exceed 64 bits.
         InvalidSchedule: `upper_bound` breaks a rule.
     """
-    run = _Passes(Problem(instance, objective, dominance), time_limit, memory_limit_mb, progress, found, news)
-    return run.outcome(upper_bound)
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    most_bytes = (MEMORY_LIMIT_MB if memory_limit_mb is None else memory_limit_mb) * 1_000_000
+    return _Passes(Problem(instance, objective, dominance), deadline, most_bytes, progress, found, news).run(
+        upper_bound
+    )
 
 
 class _Limit(Exception):
@@ -104,31 +97,23 @@ class _Limit(Exception):
         self.why = why
 
 
+@dataclass
 class _Passes:
     """One search: passes of growing width under better and better guides, until one cuts nothing."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        time_limit: float | None,
-        memory_limit_mb: int | None,
-        progress: Progress | None,
-        found: Callable[[Schedule, Value], None] | None,
-        news: Callable[[], Value | None] = lambda: None,
-    ) -> None:
-        self.problem = problem
-        self.deadline = None if time_limit is None else time.monotonic() + time_limit
-        self.most_bytes = (MEMORY_LIMIT_MB if memory_limit_mb is None else memory_limit_mb) * 1_000_000
-        self.progress = progress
-        self.found = found
-        self.news = news
-        self.reported = 0.0
-        self.best = 0
-        self.schedule: Schedule | None = None
-        self.bound = 0
-        self.expanded = self.generated = 0
+    problem: Problem
+    deadline: float
+    most_bytes: int
+    progress: Progress
+    found: Callable[[Schedule, Value], None]
+    news: Callable[[], Value | None]
+    reported: float = 0.0
+    best: int = 0
+    schedule: Schedule | None = None
+    bound: int = 0
+    generated: int = 0
 
-    def outcome(self, upper_bound: Schedule | None) -> SearchOutcome:
+    def run(self, upper_bound: Schedule | None) -> SearchOutcome:
         """Search, and say what came of it."""
         stopped: Stopped = "proved"
         self.hold(serial_schedule(self.problem))
@@ -146,24 +131,17 @@ class _Passes:
         value, bound = self.problem.value(self.best), self.problem.value(self.bound)
         if stopped == "proved" and value != bound:
             stopped = "memory limit"  # even the last pass cut what it could not hold
-        return SearchOutcome(
-            self.schedule,
-            value,
-            bound,
-            value == bound,
-            "proved" if value == bound else stopped,
-            self.expanded,
-            self.generated,
-        )
+        stopped = "proved" if value == bound else stopped
+        return SearchOutcome(self.schedule, value, bound, value == bound, stopped, self.generated)
 
-    def hold(self, schedule: Schedule) -> None:
-        """Keep a schedule if it is better than the one held."""
+    def hold(self, schedule: Schedule) -> int:
+        """Keep a schedule if it is better than the one held; return the cost of the best."""
         value = objective_value(verify_schedule(self.problem.instance, schedule), self.problem.name)
         cost = int(value * self.problem.scale)
         if self.schedule is None or cost < self.best:
             self.schedule, self.best = schedule, cost
-            if self.found is not None:
-                self.found(schedule, value)
+            self.found(schedule, value)
+        return self.best
 
     def passes(self) -> None:
         """Make passes until one is exhaustive."""
@@ -189,18 +167,12 @@ class _Passes:
         vectors = None if model is None else fitting_vectors(model, MOST_VECTORS)
         if vectors is None:
             return False
-        counts = CountSearch(vectors, self.best, self.held, self.check)
+        counts = CountSearch(vectors, self.best, self.hold, self.check)
         try:
             counts.run()
         finally:
-            self.expanded += counts.expanded
             self.bound = max(self.bound, counts.bound())
         return True
-
-    def held(self, schedule: Schedule) -> int:
-        """Keep a schedule if it is better, and return the cost of the one held."""
-        self.hold(schedule)
-        return self.best
 
     def make_pass(self, guide: Guide, width: int) -> None:
         """Make one pass; keep what it finds and proves, also when it is stopped."""
@@ -208,7 +180,6 @@ class _Passes:
         try:
             one.run()
         finally:
-            self.expanded += one.expanded
             self.generated += one.generated
             if one.path is not None:
                 self.hold(schedule_of(one, one.path))
@@ -225,12 +196,12 @@ class _Passes:
     def check(self, current: Pass | CountSearch) -> None:
         """Raise if a limit is reached; report progress."""
         now = time.monotonic()
-        if self.deadline is not None and now > self.deadline:
+        if now > self.deadline:
             raise _Limit("time limit")
         if current.bytes > self.most_bytes:
             raise _Limit("memory limit")
         self.listen(current)
-        if self.progress is not None and now > self.reported + 0.2:
+        if now > self.reported + 0.2:
             self.reported = now
             bound = max(self.bound, current.bound())
             self.progress(self.problem.value(current.best), self.problem.value(bound))

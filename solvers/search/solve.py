@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from kvcore import __version__
 from kvcore.certificates import Alone, rounded
-from kvcore.metrics import Value
 from solvers.search.search import search
 from solvers.task import NEWS, Bound, Done, Found, Send, Task
 
 
 def run(task: Task, send: Send) -> Done:
     """Carry out a task; schedules and bounds are sent as they come."""
-
-    def progress(incumbent: Value | None, bound: Value | None) -> None:
-        if bound is not None:
-            send(Bound(bound))
-
     send(Bound(rounded(Alone().value(task.instance, task.objective), task.objective)))
     outcome = search(
         task.instance,
@@ -23,7 +17,7 @@ def run(task: Task, send: Send) -> Done:
         upper_bound=task.start,
         time_limit=task.time_limit,
         memory_limit_mb=task.memory_limit,
-        progress=progress,
+        progress=lambda value, bound: send(Bound(bound)),
         found=lambda schedule, value: send(Found(schedule, value)),
         news=lambda: NEWS.value,
     )

@@ -28,25 +28,25 @@ class LocalState(NamedTuple):
     segment: int
     to_generate: int
     """Tokens left to generate in the segment."""
-    device: int
-    host: int
-    remaining: int
+    device: int = 0
+    host: int = 0
+    remaining: int = 0
     """Ticks until it arrives, or until its call returns (0 when ready)."""
-    window: bool
+    window: bool = False
     """A call handled by `free` has started, the request has not worked since, and it holds KV."""
-    due: bool
+    due: bool = False
     """The next batch makes the move that the handling of its call orders."""
-    bound: bool
+    bound: bool = False
     """It worked in the batch before, its segment goes on, and the machine does not pause."""
-    fresh: bool
+    fresh: bool = False
     """It became ready while the machine waited for it: the next batch has to be one that could not start earlier."""
-    refills: bool
+    refills: bool = False
     """Its KV was dropped in a batch made for that alone: it works in the next batch."""
-    deadline: int
+    deadline: int = -1
     """Tick at which it must be done to be on time (late-requests only; -1: nothing to lose)."""
 
 
-FINISHED = LocalState(0, DONE, 0, 0, 0, 0, 0, False, False, False, False, False, -1)
+FINISHED = LocalState(0, DONE, 0, 0)
 """The one state of every request that is done; its number is 0."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcore.cost import Features
-from solvers.search.by_row import ByRow
+from solvers.search.by_row import ByRow, repeated
 from solvers.search.state import NEVER
 from solvers.search.table import Array, Columns, Rows, Table
 
@@ -127,7 +127,7 @@ class Successors:
         undo_host = undo_device
         steps: list[tuple[Array, Array]] = []
         for i in range(rows.shape[1]):
-            origin, place = _repeat(count[whence, i] + 1)
+            origin, place = repeated(count[whence, i] + 1)
             whence = whence[origin]
             before = given.options[whence, i]
             instead = state["first_short"][local[whence, i]] + place - 1
@@ -212,7 +212,7 @@ class _Tallies:
 
     def extend(self, count: Array, first: Array, option: Columns) -> None:
         """Choose each of `count` options from `first` on, for the next request."""
-        self.origin, place = _repeat(count)
+        self.origin, place = repeated(count)
         self.chosen = first[self.origin] + place
         self.parent = self.parent[self.origin]
         for name, values in self.sums.items():
@@ -268,12 +268,6 @@ class _Tallies:
         """Return the batches."""
         options = _trace_back(self.steps, len(self.parent))
         return Choices(self.parent, options, self.sums["blocks"], self.sums["host"])
-
-
-def _repeat(count: Array) -> tuple[Array, Array]:
-    """Return, for `count[k]` copies of each k, of which k each is a copy, and its place among them."""
-    origin = np.repeat(np.arange(len(count)), count)
-    return origin, np.arange(len(origin)) - np.repeat(np.cumsum(count) - count, count)
 
 
 def _suffix_sums(values: Array) -> Array:

@@ -32,9 +32,10 @@ STATE_COLUMNS = (
 )  # fmt: skip
 """Of each local state: where it stands, its chain, and where its options are."""
 
-OPTION_COLUMNS = ("owner", "base", "after", "next", "blocks", "host", "least_device", "least_host", "prefill_work",
-                  "transfers", "makes_batch", "drops_for_refill", "undo_device", "undo_host", "needs_ready",
-                  "completes", "gain_device", "gain_work", "gain_prefill", *Features._fields)  # fmt: skip
+TAKEN_OVER = ("blocks", "host", "makes_batch", "drops_for_refill", "undo_device", "undo_host", "needs_ready")
+GAINS = ("gain_device", "gain_work", "gain_prefill")
+OPTION_COLUMNS = ("owner", "base", "after", "next", "least_device", "least_host", "prefill_work", "transfers",
+                  "completes", *TAKEN_OVER, *GAINS, *Features._fields)  # fmt: skip
 """Of each option: where it leads (`after` the batch; `next`, one tick later), what it takes, what it adds."""
 
 
@@ -160,28 +161,19 @@ class Table:
     def _add_option(self, owner: int, option: LocalOption, base: int, instead: list[LocalOption]) -> None:
         """Add an option; it may replace option `base`, or one of `instead` may replace it, where memory is short."""
         after = self.number(option.after)
-        gain_device, gain_work, gain_prefill = self._gain(self.states[owner], option)
         self.options.append(option)
         self.option.append(
             owner=owner,
             base=base,
             after=after,
             next=after if option.work else self.pass_time(after, 1),
-            blocks=option.blocks,
-            host=option.host,
             least_device=min(o.blocks for o in instead),
             least_host=min(o.host for o in instead),
             prefill_work=option.work if option.prefill else 0,
             transfers=option.moves.swap_out + option.moves.swap_in > 0,
-            makes_batch=option.makes_batch,
-            drops_for_refill=option.drops_for_refill,
-            undo_device=option.undo_device,
-            undo_host=option.undo_host,
-            needs_ready=option.needs_ready,
             completes=option.generates and option.after.status == DONE,
-            gain_device=gain_device,
-            gain_work=gain_work,
-            gain_prefill=gain_prefill,
+            **{name: getattr(option, name) for name in TAKEN_OVER},
+            **dict(zip(GAINS, self._gain(self.states[owner], option), strict=True)),
             **option.features()._asdict(),
         )
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from solvers.start_time.prices import Mask
-from solvers.start_time.problem import Problem, Starts
+from solvers.start_time.problem import Jobs, RigidProblem
 
 
 class Board:
     """What is free of every limit at every tick, and where requests of each kind fit."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RigidProblem) -> None:
         self.kinds = problem.kinds
         self.uses = [uses for _, uses in problem.limits]
         ticks = 2 * sum(kind.count * kind.length for kind in self.kinds) + 100  # more than delays can ever use
@@ -36,65 +36,27 @@ class Board:
             fits &= (views[kind][begin:end] >= uses[kind]).all(axis=1)
         return fits
 
-    def earliest(self, kind: int) -> int:
-        """Return the first start at which a request of this kind fits."""
+    def put(self, kind: int) -> int:
+        """Put a request of this kind at the first start at which it fits, and return that."""
         begin, window = self.kinds[kind].release, 32
-        while True:
-            fits = self.fits(kind, begin, begin + window)
-            place = int(fits.argmax())
-            if fits[place]:
-                return begin + place
+        while not (fits := self.fits(kind, begin, begin + window)).any():
             begin, window = begin + window, 2 * window
+        start = begin + int(fits.argmax())
+        self.move(kind, start, -1)
+        return start
 
 
-Jobs = list[tuple[int, int]]
-"""Pairs (kind, start), one per request."""
+def list_schedule(problem: RigidProblem, order: Iterable[int]) -> Jobs:
+    """Start requests (given by kind) in this order, each as early as it fits; then move each to the left."""
+    board, jobs = Board(problem), []
+    for kind, start in sorted([(kind, board.put(kind)) for kind in order], key=lambda job: job[1]):
+        board.move(kind, start, 1)
+        jobs.append((kind, board.put(kind)))
+    return jobs
 
 
-class Lists:
-    """List schedules."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.all_requests = [k for k, kind in enumerate(problem.kinds) for _ in range(kind.count)]
-
-    def build(self, order: Iterable[int]) -> Jobs:
-        """Start requests (given by kind) in this order, each as early as it fits; then move each to the left."""
-        board = Board(self.problem)
-        jobs = []
-        for kind in order:
-            start = board.earliest(kind)
-            board.move(kind, start, -1)
-            jobs.append((kind, start))
-        return self._shift(board, jobs)
-
-    def cost(self, jobs: Jobs) -> int:
-        """Return the objective of these starts."""
-        kinds = self.problem.kinds
-        return sum(kinds[k].cost(start) for k, start in jobs)
-
-    def by_area(self) -> Jobs:
-        """Return the list schedule in order of block-ticks over rate (smallest volume first)."""
-        kinds = self.problem.kinds
-        by_volume = sorted(self.all_requests, key=lambda k: kinds[k].release + sum(kinds[k].load) / kinds[k].rate)
-        return self.build(by_volume)
-
-    def starts(self, jobs: Jobs) -> Starts:
-        """Name the requests."""
-        starts: Starts = {}
-        for k, kind in enumerate(self.problem.kinds):
-            ticks = sorted(start for kind_of, start in jobs if kind_of == k)
-            starts.update(zip(kind.ids, ticks, strict=True))
-        return starts
-
-    def _shift(self, board: Board, jobs: Jobs) -> Jobs:
-        """Move each request, in order of start, to its earliest fit."""
-        shifted = []
-        for kind, start in sorted(jobs, key=lambda job: job[1]):
-            earlier = start
-            if start > board.kinds[kind].release:
-                board.move(kind, start, 1)
-                earlier = board.earliest(kind)
-                board.move(kind, earlier, -1)
-            shifted.append((kind, earlier))
-        return shifted
+def by_area(problem: RigidProblem) -> Jobs:
+    """Return the list schedule in order of block-ticks over rate (smallest volume first)."""
+    kinds = problem.kinds
+    every = [k for k, kind in enumerate(kinds) for _ in range(kind.count)]
+    return list_schedule(problem, sorted(every, key=lambda k: kinds[k].release + sum(kinds[k].load) / kinds[k].rate))

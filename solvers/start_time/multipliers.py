@@ -12,7 +12,7 @@ from itertools import count
 import numpy as np
 
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
-from solvers.start_time.network import FAR, Network
+from solvers.start_time.network import FAR, ConfigurationNetwork
 from solvers.start_time.prices import SCALE, Columns, Mask
 from solvers.start_time.problem import Array
 
@@ -25,7 +25,7 @@ EVERY = 8
 
 
 @dataclass(frozen=True)
-class Priced:
+class PricedNetwork:
     """A network under the prices `assign` of the rows "each kind starts `count` times".
 
     `cost` is that of each start, `values` the distances, `offset` the sum of the prices, and `bound` the Lagrangian
@@ -55,15 +55,15 @@ class Multipliers:
         cost[columns.start[some], kind] = SCALE * columns.cost[some] - assign[kind]
         return cost
 
-    def price(self, network: Network, assign: Array) -> Priced:
+    def price(self, network: ConfigurationNetwork, assign: Array) -> PricedNetwork:
         """Return the network under these prices, none of them beyond `dearest`."""
         most = self.dearest(network)
         assign = np.clip(assign, -most, most)
         cost, offset = self.cost(assign), int(assign @ self.counts)
         values = network.distances(cost)
-        return Priced(assign, cost, values, offset, int(values[0][network.source]) + offset)
+        return PricedNetwork(assign, cost, values, offset, int(values[0][network.source]) + offset)
 
-    def dearest(self, network: Network) -> int:
+    def dearest(self, network: ConfigurationNetwork) -> int:
         """Return the highest price: all starts of a path, and all requests, pay a quarter of `FAR` at the most.
 
         So what is paid along a path is above -FAR / 4, and all that costs at most a cutoff lies below `FAR`.
@@ -72,8 +72,13 @@ class Multipliers:
         return FAR // 4 // max(starts, int(self.counts.sum()))
 
     def climb(
-        self, network: Network, assign: Array, target: int, deadline: float, on_path: Callable[[list[Array]], None]
-    ) -> Priced:
+        self,
+        network: ConfigurationNetwork,
+        assign: Array,
+        target: int,
+        deadline: float,
+        on_path: Callable[[list[Array]], None],
+    ) -> PricedNetwork:
         """Return the best prices found before the bound exceeds `target`, little is promised, or time is over.
 
         `on_path` gets the starts of some cheapest paths, of the last one at least if it is a schedule.

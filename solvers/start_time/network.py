@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from solvers.start_time.configurations import Configurations
-from solvers.start_time.problem import Array
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.running import Running
+from solvers.search.by_row import repeated
+from solvers.start_time.problem import Array, RigidProblem
 
 Rows = npt.NDArray[np.int32]
 FAR = 1 << 44
@@ -30,26 +32,38 @@ class Layer:
     def arcs_of(self, nodes: Array) -> tuple[Array, Array]:
         """Return all arcs of these nodes, node by node: the place of the node in `nodes`, and the arc."""
         first = np.append(self.first, len(self.head))
-        degree = first[nodes + 1] - first[nodes]
-        place = np.repeat(np.arange(len(nodes)), degree)
-        within = np.arange(len(place)) - np.repeat(np.cumsum(degree) - degree, degree)
+        place, within = repeated(first[nodes + 1] - first[nodes])
         return place, first[nodes][place] + within
 
 
-class Network:
+class ConfigurationNetwork:
     """Layers for ticks 0 to `ticks` - 1.
 
     A path from the empty configuration to the empty one is a schedule in which every limit is kept, but requests may
     run any number of times. `starts` [sets, kinds] are the sets that arcs name.
     """
 
-    def __init__(self, configurations: Configurations, ticks: int) -> None:
-        c = configurations
-        whole = Layer(c.base, c.next, c.new, np.searchsorted(c.base, np.arange(c.bases)))
-        self.starts = c.starts
-        self.layers = [whole] * ticks
-        self.nodes = [c.bases] * (ticks + 1)
-        self.source = self.sink = c.empty
+    def __init__(self, problem: RigidProblem, ticks: int, most: int) -> None:
+        """Raises InvalidCertificate if there are more than `most` configurations."""
+        budgets = [
+            (limit, [use[0] for use in uses], max((use[1] for use in uses if len(use) > 1), default=0))
+            for limit, uses in problem.limits[1:]
+        ]
+        at_once = min((limit // later for limit, _, later in budgets if later), default=np.inf)
+        running = Running(problem.kinds, problem.memory, most, Budget(2**62, 2**62), at_once=at_once)
+        bases = np.arange(len(running.later))
+        base, head = np.append(bases, running.base), np.append(running.later, running.next)
+        new = np.append(0 * bases, np.repeat(np.arange(len(running.starts)), np.diff(running.begin)))
+        fits = np.ones(len(base), np.bool_)
+        for limit, first, later in budgets:
+            fits &= later * running.size[base] + (running.starts @ first)[new] <= limit
+        rows = np.flatnonzero(fits)[np.argsort(base[fits], kind="stable")]
+        nodes, tail = np.unique(base[rows], return_inverse=True)  # what follows a base that fits does, too
+        arcs = [array.astype(np.int32) for array in (tail, np.searchsorted(nodes, head[rows]), new[rows])]
+        self.starts = running.starts
+        self.layers = [Layer(arcs[0], arcs[1], arcs[2], np.searchsorted(tail, np.arange(len(nodes))))] * ticks
+        self.nodes = [len(nodes)] * (ticks + 1)
+        self.source = self.sink = running.empty
 
     def distances(self, cost: Array) -> list[Array]:
         """Return, by layer, the least cost from each node to the end; `cost` [ticks, kinds] is that of each start."""
@@ -74,7 +88,7 @@ class Network:
             node = int(layer.head[arc])
         return starts
 
-    def pruned(self, cost: Array, values: list[Array], cutoff: int) -> tuple[Network, list[Array]] | None:
+    def pruned(self, cost: Array, values: list[Array], cutoff: int) -> tuple[ConfigurationNetwork, list[Array]] | None:
         """Return the network of the arcs on paths that cost at most `cutoff`, or None if there is no such path.
 
         `values` are the distances under `cost`; those of the new network are returned with it. Only arcs of
@@ -94,16 +108,14 @@ class Network:
             tails.append(np.flatnonzero(least < FAR))
             heads.append(np.searchsorted(tails[-1], layer.head[arc[fine]]))
             reached = least[tails[-1]]
-        at_tails = [value[tail] for value, tail in zip(values, tails, strict=True)]
-        at_tails = [value[tail] for value, tail in zip(values, tails, strict=True)]
-        return self._smaller(tails, arcs, heads), at_tails
+        return self._smaller(tails, arcs, heads), [value[tail] for value, tail in zip(values, tails, strict=True)]
 
     def arcs(self) -> int:
         """Return how many arcs there are."""
         return sum(len(layer.head) for layer in self.layers)
 
-    def _smaller(self, tails: list[Array], arcs: list[tuple[Array, Array]], heads: list[Array]) -> Network:
-        small = object.__new__(Network)
+    def _smaller(self, tails: list[Array], arcs: list[tuple[Array, Array]], heads: list[Array]) -> ConfigurationNetwork:
+        small = object.__new__(ConfigurationNetwork)
         used = np.unique(np.concatenate([layer.new[arc] for layer, (_, arc) in zip(self.layers, arcs, strict=True)]))
         small.starts = self.starts[used]
         small.layers = [

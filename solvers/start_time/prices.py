@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from solvers.start_time.problem import Array, Problem
+from solvers.start_time.problem import Array, RigidProblem
 
 SCALE = 256
 """Prices are whole multiples of 1 / SCALE."""
@@ -23,58 +22,29 @@ NEVER = 1 << 48
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
 class Columns:
-    """The starts from which a request ends by tick `ticks`.
+    """The starts from which a request ends by tick `ticks`, sorted by kind, then by tick.
 
-    Column j is a start of kind `kind[j]` at tick `start[j]`; they are sorted by kind, then by tick.
+    Column j is a start of kind `kind[j]` at tick `start[j]`; it runs for `length[j]` ticks, has ended at `end[j]`, and
+    adds `cost[j]` to the objective. It is `possible` if no sooner than its release; no schedule takes it twice if
+    `once`. Those of kind k are first[k] to first[k + 1] - 1.
     """
 
-    problem: Problem
-    ticks: int
-
-    @cached_property
-    def first(self) -> Array:
-        """The first column of each kind, and the number of all columns, [kinds + 1]."""
-        sizes = [max(0, self.ticks - kind.length + 1) for kind in self.problem.kinds]
-        return np.cumsum([0, *sizes])
+    def __init__(self, problem: RigidProblem, ticks: int) -> None:
+        self.problem, self.ticks, kinds = problem, ticks, problem.kinds
+        self.first = np.cumsum([0, *(max(0, ticks - kind.length + 1) for kind in kinds)])
+        self.kind: Array = np.repeat(np.arange(len(kinds)), np.diff(self.first))
+        self.start: Array = np.arange(len(self)) - self.first[self.kind]
+        length, rate, at_zero, release = np.array([(k.length, k.rate, k.cost(0), k.release) for k in kinds]).T
+        self.length: Array = length[self.kind]
+        self.end: Array = self.start + self.length
+        self.cost: Array = rate[self.kind] * self.start + at_zero[self.kind]
+        self.possible: Mask = self.start >= release[self.kind]
+        once = [kind.count == 1 or 2 * kind.load[-1] > problem.memory for kind in kinds]
+        self.once: Mask = np.array(once)[self.kind]
 
     def __len__(self) -> int:
         return int(self.first[-1])
-
-    @cached_property
-    def kind(self) -> Array:
-        """The kind of each column."""
-        return np.repeat(np.arange(len(self.problem.kinds)), np.diff(self.first))
-
-    @cached_property
-    def start(self) -> Array:
-        """The tick of each column."""
-        return np.arange(len(self)) - self.first[self.kind]
-
-    @cached_property
-    def length(self) -> Array:
-        """Ticks that each runs for."""
-        return np.array([kind.length for kind in self.problem.kinds])[self.kind]
-
-    @cached_property
-    def end(self) -> Array:
-        """The first tick at which each has ended."""
-        return self.start + self.length
-
-    @cached_property
-    def cost(self) -> Array:
-        """What each adds to the objective."""
-        rate, first = np.array([(kind.rate, kind.cost(0)) for kind in self.problem.kinds]).T
-        cost: Array = rate[self.kind] * self.start + first[self.kind]
-        return cost
-
-    @cached_property
-    def possible(self) -> Mask:
-        """Whether each is no sooner than its release."""
-        release = np.array([kind.release for kind in self.problem.kinds])
-        possible: Mask = self.start >= release[self.kind]
-        return possible
 
     def conflicts(self, j: int, others: Array) -> Mask:
         """Return which of `others` no schedule has together with column j.
@@ -89,12 +59,6 @@ class Columns:
         only = (self.kind[others] == kind) & (self.problem.kinds[kind].count == 1)
         clash: Mask = only | (overlap & (load > self.problem.memory))
         return clash
-
-    @cached_property
-    def once(self) -> Mask:
-        """Whether each column conflicts with itself: no schedule takes it twice."""
-        once = [kind.count == 1 or 2 * kind.load[-1] > self.problem.memory for kind in self.problem.kinds]
-        return np.array(once)[self.kind]
 
     def _load(self, kind: Array, batch: Array) -> Array:
         """Blocks that requests occupy in these batches (anything before the first and after the last)."""

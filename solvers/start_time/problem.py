@@ -14,11 +14,11 @@ from kvcore.rigid import kinds_of, memory_of, why_not_rigid
 from kvcore.schedule import Batch, Schedule
 
 Array = npt.NDArray[np.int64]
-Starts = dict[str, int]
-"""The start of each request, in ticks after the first arrival."""
+Jobs = list[tuple[int, int]]
+"""Pairs (kind, start), one per request; ticks count from the first arrival."""
 
 
-class Problem:
+class RigidProblem:
     """A rigid instance and an objective as kinds of requests and limits per tick."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
@@ -27,7 +27,6 @@ class Problem:
         if reason is not None:
             raise BadInput(f"start-time needs requests that run from start to end: {reason}; use --formulation search")
         self.instance, self.objective = instance, objective
-        self.arrival = instance.first_arrival
         self.kinds = kinds_of(instance, objective)
         self.memory = memory_of(instance, self.kinds)
 
@@ -60,18 +59,18 @@ class Problem:
         most = [sum(k.count * int(use.max()) for k, use in zip(self.kinds, uses, strict=True)) for _, uses in budgets]
         return [memory] + [(b, uses) for (b, uses), m in zip(budgets, most, strict=True) if b is not None and b < m]
 
-    def value(self, starts: Starts) -> int:
+    def value(self, jobs: Jobs) -> int:
         """Return the objective of these starts."""
-        return sum(kind.cost(starts[id]) for kind in self.kinds for id in kind.ids)
+        return sum(self.kinds[k].cost(start) for k, start in jobs)
 
-    def schedule(self, starts: Starts) -> Schedule:
+    def schedule(self, jobs: Jobs) -> Schedule:
         """Return the batches: at every tick, those that have started and not ended."""
         work: dict[int, dict[str, int]] = defaultdict(dict)
-        for kind in self.kinds:
-            for id in kind.ids:
-                for q in range(kind.length):
-                    work[starts[id] + q][id] = kind.prompt if q == 0 else 1
-        return Schedule(
-            instance_sha256=self.instance.sha256,
-            batches=tuple(Batch(start=self.arrival + tick, work=work[tick]) for tick in sorted(work)),
-        )
+        ids = [iter(kind.ids) for kind in self.kinds]
+        for k, start in sorted(jobs):
+            id = next(ids[k])
+            for q in range(self.kinds[k].length):
+                work[start + q][id] = self.kinds[k].prompt if q == 0 else 1
+        first = self.instance.first_arrival
+        batches = tuple(Batch(start=first + tick, work=work[tick]) for tick in sorted(work))
+        return Schedule(instance_sha256=self.instance.sha256, batches=batches)

@@ -16,7 +16,7 @@ import numpy as np
 
 from solvers.start_time.cliques import violated_cliques
 from solvers.start_time.prices import SCALE, Columns, Mask, RowPrices
-from solvers.start_time.problem import Array, Starts
+from solvers.start_time.problem import Array, Jobs
 
 INFINITY = highspy.kHighsInf
 ROUNDS = 60
@@ -94,12 +94,7 @@ class Program:
         return lp
 
 
-def relax(
-    columns: Columns,
-    cutoff: int,
-    deadline: float,
-    on_bound: Callable[[int], None],
-) -> Relaxation | None:
+def relax(columns: Columns, cutoff: int, deadline: float, on_bound: Callable[[int], None]) -> Relaxation | None:
     """Solve the linear program with cliques, as far as the time allows (None: not even once).
 
     Columns that no schedule of cost at most `cutoff` takes are dropped.
@@ -138,7 +133,7 @@ def close(
     columns: Columns,
     cutoff: int,
     deadline: float,
-    on_starts: Callable[[Starts], None],
+    on_jobs: Callable[[Jobs], None],
     on_bound: Callable[[float], None],
 ) -> bool:
     """Look for a schedule of cost at most `cutoff` by branch and bound; returns whether the search ended by itself.
@@ -159,7 +154,7 @@ def close(
         "mip_abs_gap": 0.4,
     }.items():
         highs.setOptionValue(option, value)
-    highs.cbMipImprovingSolution += lambda event: on_starts(_starts(columns, np.array(event.data_out.mip_solution)))
+    highs.cbMipImprovingSolution += lambda event: on_jobs(_jobs(columns, event.data_out.mip_solution))
     highs.cbMipInterrupt += lambda event: on_bound(event.data_out.mip_dual_bound)
     highs.run()
     statuses = highspy.HighsModelStatus
@@ -181,11 +176,7 @@ def _count(program: Program, tick: Array) -> None:
         before = this
 
 
-def _starts(columns: Columns, x: Array) -> Starts:
-    taken = np.rint(x[: len(columns)]).astype(int)
-    starts: Starts = {}
-    for k, kind in enumerate(columns.problem.kinds):
-        part = slice(columns.first[k], columns.first[k + 1])
-        ticks = np.repeat(columns.start[part], taken[part])
-        starts.update(zip(kind.ids, ticks.tolist(), strict=True))
-    return starts
+def _jobs(columns: Columns, x: Any) -> Jobs:
+    taken = np.rint(np.array(x)[: len(columns)]).astype(int)
+    kinds, starts = (np.repeat(array, taken).tolist() for array in (columns.kind, columns.start))
+    return list(zip(kinds, starts, strict=True))

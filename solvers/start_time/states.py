@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solvers.search.by_row import ByRow
-from solvers.start_time.network import FAR, Network
+from solvers.start_time.network import FAR, ConfigurationNetwork
 from solvers.start_time.problem import Array
 
 Words = npt.NDArray[np.uint64]
@@ -56,7 +56,7 @@ class Fields:
 
 
 @dataclass
-class States(ByRow):
+class PartialPaths(ByRow):
     """The states of one layer: node, requests left, cost so far, and the state and starts that it came from."""
 
     node: Array
@@ -89,7 +89,9 @@ class Interrupted(Exception):
 class StateSearch:
     """Searches forward through a network; `values` are its distances under `cost`, a bound on what follows."""
 
-    def __init__(self, network: Network, counts: Array, cost: Array, values: list[Array], most_bytes: int) -> None:
+    def __init__(
+        self, network: ConfigurationNetwork, counts: Array, cost: Array, values: list[Array], most_bytes: int
+    ) -> None:
         self.network, self.values = network, values
         self.cost = network.set_costs(cost)
         self.fields = Fields(counts, network.starts)
@@ -101,7 +103,7 @@ class StateSearch:
         Raises Interrupted at the deadline, or where the states exceed the memory.
         """
         zero = np.zeros(1, np.int64)
-        states = States(zero + self.network.source, self.fields.all[None, :], zero, zero, zero)
+        states = PartialPaths(zero + self.network.source, self.fields.all[None, :], zero, zero, zero)
         trail, cut, held = [], FAR, 0
         for t in range(len(self.network.layers)):
             states = self._expand(states, t, cutoff, deadline)
@@ -120,7 +122,7 @@ class StateSearch:
         best = int(done[states.cost[done].argmin()])
         return Passed(self._trace(trail, best), int(states.cost[best]), cut)
 
-    def _expand(self, states: States, t: int, cutoff: int, deadline: float) -> States:
+    def _expand(self, states: PartialPaths, t: int, cutoff: int, deadline: float) -> PartialPaths:
         layer, prices, value = self.network.layers[t], self.cost[t], self.values[t + 1]
         first = np.append(layer.first, len(layer.head))
         degree = first[states.node + 1] - first[states.node]
@@ -137,12 +139,12 @@ class StateSearch:
             good = np.flatnonzero(cost + value[layer.head[arc]] <= cutoff)
             row, arc, cost = row[good], arc[good], cost[good]
             fine, unstarted = self.fields.take(states.unstarted[row], layer.new[arc])
-            grown.append(States(layer.head[arc[fine]].astype(np.int64), unstarted, cost[fine], row[fine],
+            grown.append(PartialPaths(layer.head[arc[fine]].astype(np.int64), unstarted, cost[fine], row[fine],
                                 layer.new[arc[fine]].astype(np.int64)))  # fmt: skip
-            grown = [_merged(States.join(grown))]
+            grown = [_merged(PartialPaths.join(grown))]
         return grown[0]
 
-    def _narrow(self, states: States, t: int, width: int) -> tuple[States, int]:
+    def _narrow(self, states: PartialPaths, t: int, width: int) -> tuple[PartialPaths, int]:
         if len(states.node) <= width:
             return states, FAR
         bound = states.cost + self.values[t][states.node]
@@ -157,7 +159,7 @@ class StateSearch:
         return path[::-1]
 
 
-def _merged(states: States) -> States:
+def _merged(states: PartialPaths) -> PartialPaths:
     """Keep the cheapest of the states with the same node and the same requests left."""
     if not len(states.node):
         return states

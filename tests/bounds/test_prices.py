@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 import bounds
 from bounds import kernels
-from bounds.prices import Oracle, SlotPricing
+from bounds.prices import Oracle, SlotPricing, machine_prices
 from kvcore import Cost, Machine, objective_value, verify_schedule
 from kvcore.certificates import InvalidCertificate, Prices, Windows, certify
 from kvcore.certificates.paths import Course, SlotPrices, cheapest
@@ -255,8 +255,13 @@ def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
     instance = tiny_instance(1, **PROFILES["calls-fixed"] | PRICEABLE)
     before = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER).bound
     tried = []
-    monkeypatch.setattr("bounds.master.linprog", lambda *a, **k: tried.append(1) or SimpleNamespace(status=4))
+    monkeypatch.setattr("bounds.generate.linprog", lambda *a, **k: tried.append(1) or SimpleNamespace(status=4))
     found = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER)
     assert tried
     assert found.certificate is not None
     assert found.bound <= before
+
+
+def test_memory_is_worth_less_as_time_goes_on_and_nothing_when_idle():
+    worth = machine_prices([(50, 1 / 3, 3.0), (0, 1 / 10, 10.0), (0, 1 / 10, 10.0)], 5.0, 60)
+    assert worth.tolist() == pytest.approx([0.4, 0.3, 0.2, 0.1, *[0.0] * 46, 1 / 3])

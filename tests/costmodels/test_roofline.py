@@ -9,8 +9,8 @@ from fractions import Fraction
 import pytest
 
 from costmodels import DEVICES, MODELS, get_cost
-from costmodels.capacity import kv_capacity
 from costmodels.devices import Device
+from costmodels.machines import kv_capacity
 from costmodels.models import Model
 from costmodels.roofline import Efficiency, compute_function, roofline, roofline_functions
 from costmodels.rounding import longest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from costmodels.vidur import DEVICES, SHAPE, TIMES, TOKENS, read_vidur
 from kvcore import BadInput
 from kvcore.cost import Features
 from tests.support.commands import kvbound
+from tests.support.data import real
 
-DATA = Path(os.environ.get("KVBOUND_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "vidur_profiling"
 LLAMA_2_7B, LLAMA_3_8B = "Llama-2-7b-hf", "Meta-Llama-3-8B"
 COLUMNS = (*TIMES, "time_stats.emb.median", *SHAPE, TOKENS, DEVICES)
 
@@ -44,11 +43,8 @@ def file(tmp_path: Path):
     return write
 
 
-def real(device: str, model: str) -> Path:
-    path = DATA / f"{device}_{model}_mlp.csv"
-    if not path.exists():
-        pytest.skip(f"the profiles are not at {path} (set KVBOUND_DATA)")
-    return path
+def measured(device: str, model: str) -> Path:
+    return real(f"vidur_profiling/{device}_{model}_mlp.csv")
 
 
 def test_a_layer_is_the_sum_of_nine_medians(file) -> None:
@@ -121,7 +117,7 @@ def test_an_unknown_shape_needs_its_layers(file, tmp_path) -> None:
     ],
 )
 def test_plain_least_squares_give_the_known_lines(device, model, fixed, token, r2, floor) -> None:
-    layer = read_vidur(real(device, model)).layer
+    layer = read_vidur(measured(device, model)).layer
     tokens, milliseconds = np.array([(n, float(1000 * seconds)) for n, seconds in layer]).T
     slope, start = np.polyfit(tokens, milliseconds, 1)
     left = milliseconds - (start + slope * tokens)
@@ -137,7 +133,7 @@ def test_plain_least_squares_give_the_known_lines(device, model, fixed, token, r
 )
 def test_a_bend_halves_the_error_of_a_layer(device: str, model: str, linear: float, bent: float) -> None:
     """Mean errors held out. What is left are the steps of matrix multiplications, which no bend has."""
-    report = fit(read_vidur(real(device, model)).observations(), names=("busy", "tokens")).report
+    report = fit(read_vidur(measured(device, model)).observations(), names=("busy", "tokens")).report
     assert report.shapes["linear"].held_out.mean == pytest.approx(linear, abs=0.001)
     assert report.held_out.mean == pytest.approx(bent, abs=0.001)
     assert report.shape in ("hinge", "max")
@@ -146,7 +142,7 @@ def test_a_bend_halves_the_error_of_a_layer(device: str, model: str, linear: flo
 @pytest.mark.data
 def test_the_floor_of_infermax_is_what_was_measured() -> None:
     """One token: 9.28 ms in 32 layers, where the linear model has 2.14 ms; at 512 tokens both are the line."""
-    layer = dict(read_vidur(real("a100", LLAMA_2_7B)).layer)
+    layer = dict(read_vidur(measured("a100", LLAMA_2_7B)).layer)
     assert layer[1] * 1000 == Fraction(FLOOR_7B)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 
 from docs.make import FOLDER, hooks, measured, texts
 from docs.make.pictures import MATPLOTLIB, PICTURES
-from docs.make.reference import PROGRAMS, Part, constraints, reference_page
+from docs.make.reference import PROGRAMS, ConstraintClass, constraints, reference_page
 from formulations import make
 from workloads.builtin import builtin_instance
 
@@ -109,7 +108,7 @@ def write_class(folder: Path, docstring: str) -> None:
 
 def test_a_row_leads_to_its_method(tmp_path: Path) -> None:
     write_class(tmp_path, "'''(1), R3: x = 1.'''")
-    late, early = constraints(tmp_path, Part("small.py", "Small", "heading"))
+    late, early = constraints(tmp_path, ConstraintClass("small.py", "Small", "heading"))
     assert (late.name, late.line, late.rules, late.equations) == ("late", 8, ["R2"], [])
     assert (early.name, early.line, early.rules, early.equations) == ("early", 5, ["R3"], ["(1)"])
 
@@ -117,7 +116,7 @@ def test_a_row_leads_to_its_method(tmp_path: Path) -> None:
 def test_a_constraint_without_docstring_is_an_error(tmp_path: Path) -> None:
     write_class(tmp_path, "pass")
     with pytest.raises(ValueError, match=r"formulations/small\.py: Small\.early is a constraint and has no docstring"):
-        constraints(tmp_path, Part("small.py", "Small", "heading"))
+        constraints(tmp_path, ConstraintClass("small.py", "Small", "heading"))
 
 
 def test_links_of_the_reference_lead_to_definitions() -> None:
@@ -132,12 +131,12 @@ def test_links_of_the_reference_lead_to_definitions() -> None:
 
 def test_what_a_page_links_to_becomes_a_page() -> None:
     text = "[a](../formulations/horizon.py#L3) [b](../tests) [c](bounds.md#x) [d](https://x.y/z.py) [e](../README.md)"
-    assert hooks.outside("solving.md", text) == {"formulations/horizon.py", "tests"}
+    assert hooks.outside("solving.md", text) == {"formulations/horizon.py", "tests", "README.md"}
     assert hooks.linked("solving.md", text) == (
         "[a](source/formulations/horizon.py.md#line-0-3) [b](source/tests.md) [c](bounds.md#x) [d](https://x.y/z.py) "
-        "[e](index.md)"
+        "[e](source/README.md)"
     )
-    assert hooks.linked("index.md", "[a](docs/bounds.md) [b](tests)") == "[a](bounds.md) [b](source/tests.md)"
+    assert hooks.linked("source/README.md", "[a](docs/bounds.md) [b](tests)") == "[a](../bounds.md) [b](tests.md)"
     assert (
         hooks.linked("source/gpu_validation/records/README.md", "[a](../../docs/replay.md)")
         == "[a](../../../replay.md)"
@@ -146,10 +145,31 @@ def test_what_a_page_links_to_becomes_a_page() -> None:
     assert "* `index.md`" in hooks.listing("docs")
 
 
-def test_a_notebook_is_its_words_and_its_code() -> None:
-    cells = [("markdown", ["# One\n", "more"]), ("code", ["a = 1\n", "a"])]
-    text = json.dumps({"cells": [{"cell_type": kind, "source": source} for kind, source in cells]})
-    assert hooks.notebook(text) == "# One\nmore\n\n````python\na = 1\na\n````\n"
+def test_a_notebook_is_a_page_with_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RUN_NOTEBOOKS", raising=False)
+    page, *pictures = (made := hooks.notebook("notebooks/02_when_eviction_is_optimal.ipynb"))
+    assert page == "source/notebooks/02_when_eviction_is_optimal.ipynb.md"
+    assert "```python\nfrom IPython" in made[page]
+    assert "# 02 When eviction is optimal" in made[page]
+    assert "    Eviction is optimal for prompts up to 32 tokens" in made[page]
+    assert len(pictures) == 4
+    assert all(f"](./{Path(name).name})" in made[page] and b"<svg" in made[name] for name in pictures)
+
+
+STATED = [
+    ("29/3 is possible", "notebooks/01_mars_example.ipynb", "own handlings 29/3 is possible, with free ones 9"),
+    ("24.1 %", "notebooks/02_when_eviction_is_optimal.ipynb", "tokens, where it saves up to 24.1% (at I = 1)"),
+    ("31 to 108 %", "README.md", "by 100, 32, 31 and 108 %"),
+    ("2.5 %", "docs/measured.md", "`infermax` 3,607 (`sarathi` 3,740, `vllm` 3,848) | 3,520 | 2.5 % |"),
+    ("Of 48 beliefs about schedulers, 34", "docs/verdicts.md", "48 hypotheses: 1 no counterexample, 13 proved, 34"),
+]  # fmt: skip
+"""What the start page states, and where that is proved or measured."""
+
+
+@pytest.mark.parametrize(("said", "file", "found"), STATED)
+def test_the_start_page_says_what_was_proved(said: str, file: str, found: str) -> None:
+    assert said in (FOLDER / "index.md").read_text(encoding="utf-8")
+    assert found in (ROOT / file).read_text(encoding="utf-8")
 
 
 class Site(HTMLParser):
@@ -233,3 +253,21 @@ def test_the_code_of_a_constraint_is_a_page(site: Path) -> None:
     page = (site / link[1]).read_text(encoding="utf-8")
     line = page[page.index(f'id="{link[2]}"') :].split("\n")[0]
     assert "token_generation" in re.sub(r"<[^>]*>", "", line)
+
+
+@pytest.mark.slow
+def test_the_search_works_from_the_disk(site: Path) -> None:
+    index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert index.startswith("var __index = {")
+    assert "mars-figure1" in index
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert '<script src="theme/iframe-worker.js"></script>' in page
+
+
+@pytest.mark.slow
+def test_the_site_shows_what_notebooks_show(site: Path) -> None:
+    pages = sorted((site / "source" / "notebooks").glob("*.ipynb.html"))
+    assert len(pages) >= 6
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert ("<img" in text.split("<article")[1]) is (page.name[:2] != "06"), page.name

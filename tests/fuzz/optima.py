@@ -20,6 +20,7 @@ from solvers.search import DOMINANCE, search
 from solvers.search.counts import count_model
 from solvers.search.rules import Rules, valid_rules
 from solvers.task import Bound, Found, Task
+from solvers.ways import WAYS
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import CORNERS, NEEDED, objective, tiny, traits
 from tests.support.exhaustive import exhaustive_optimum
@@ -118,14 +119,14 @@ def by_improving(case: Case, value: Value, seen: Counter[str]) -> None:
     seen["method neighbourhoods"] += 1
 
 
-def by_task(case: Case, value: Value, formulation: str, solver: str, batches: int | None, upper: Value | None) -> None:
+def by_task(
+    case: Case, value: Value, formulation: str, solver: str, batches: int | None = None, upper: Value | None = None,
+    seconds: float = 30.0,
+) -> None:  # fmt: skip
     """Run a task of the driver in this process; each bound and schedule on the way is looked at."""
-    from solvers.lagrange.solve import Lagrange
-    from solvers.milp import run
-
     sent: list[Any] = []
-    task = Task(case.instance, case.objective, formulation, solver, batches, upper, None, 30.0, 4000, 1, 0)
-    done = Lagrange(task, sent.append).run() if solver == "lagrange" else run(task, sent.append)
+    task = Task(case.instance, case.objective, formulation, solver, batches, upper, None, seconds, 4000, 1, 0)
+    done = WAYS[formulation, solver].runner()(task, sent.append)
     bound = max((message.value for message in sent if isinstance(message, Bound)), default=0)
     schedules = [message.schedule for message in sent if isinstance(message, Found)]
     proved = done.stop == "proved"  # HiGHS keeps its own time
@@ -135,21 +136,13 @@ def by_task(case: Case, value: Value, formulation: str, solver: str, batches: in
 def by_lagrange(case: Case, value: Value, seen: Counter[str]) -> None:
     """Branch and bound over prices."""
     with contextlib.suppress(BadInput):  # too many options
-        by_task(case, value, "arc-flow", "lagrange", None, None)
+        by_task(case, value, "arc-flow", "lagrange")
         seen["method lagrange"] += 1
 
 
 def by_start_times(case: Case, value: Value, seen: Counter[str]) -> None:
     """Start times, with every schedule and bound on the way."""
-    from solvers.start_time.solve import StartTimeSolver
-
-    last: list[Schedule] = []
-    outcome = StartTimeSolver(
-        case.instance, case.objective, time_limit=15.0, memory_limit=2000, seed=0,
-        found=lambda schedule, _: last.append(schedule),
-        bounded=lambda bound, by_solver: expect("start-time", case, None, bound, value, proved=False),
-    ).run()  # fmt: skip
-    expect("start-time", case, last[-1], outcome.bound, value, proved=outcome.stopped == "proved")
+    by_task(case, value, "start-time", "highs", seconds=15.0)
     seen["method start-time"] += 1
 
 

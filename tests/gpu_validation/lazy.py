@@ -20,21 +20,21 @@ class LazySwapper(Swapper):
         self.queued: tuple[list[Transfer], list[Transfer]] = ([], [])
         self.late = 0
 
-    def _start(self, transfer: Transfer, direction: int) -> None:
+    def start(self, transfer: Transfer, direction: int) -> None:
         self.queued[direction].append(transfer)
 
     def _happen(self, direction: int, number: int) -> None:
         while len(self.marks[direction]) <= number:
             transfer = self.queued[direction][len(self.marks[direction])]
-            self._await(transfer.after_out, transfer.after_in)
+            self.wait(transfer.after_out, transfer.after_in)
             if len(self.marks[direction]) <= number:
                 self.mover(self.cache, transfer.pieces, direction == 0)
                 self.marks[direction].append((0.0, 0.0))
 
-    def _await(self, *numbers: int) -> None:
+    def wait(self, *numbers: int) -> None:
         self.late += any(number >= len(marks) for number, marks in zip(numbers, self.marks, strict=True))
         for direction in (self.first, 1 - self.first):
             self._happen(direction, numbers[direction])
 
     def wait_for_all(self) -> None:
-        self._await(*(len(queue) - 1 for queue in self.queued))
+        self.wait(*(len(queue) - 1 for queue in self.queued))

@@ -57,7 +57,7 @@ STORE = {
     "position of the row": Mutant("positions + row", "slots + row"),
     "block of the slot": Mutant("slot // BS", "(slot + 1) // (BS + 1)"),
     "place in the block": Mutant("slot % BS * D", "(slot + 1) % BS * D"),
-    "rows without a slot stored": Mutant("(slot >= 0)", "(slot >= -1)"),
+    "rows without a slot stored": Mutant("(slot >= 0)", "((slot >= -1) & inside)"),
     "values among the keys": Mutant("(KV + h)[None", "h[None"),
     "rows of a slice": Mutant("* value_stride", "* key_stride // key_stride * (KV * D)"),
 }

@@ -51,6 +51,7 @@ def inputs_of(batch, dtype, seed=0):
 
 def attend(backend, inputs):
     """Return (attention, the layout that it used)."""
+    backend.prepare(inputs.query.shape[1], inputs.kv.shape[2], inputs.query.shape[2], inputs.query.dtype)
     layout = backend.layout(inputs.starts, inputs.lengths, inputs.tables)
     return backend.attention(inputs.query, inputs.kv, layout, inputs.scale), layout
 

@@ -1,12 +1,14 @@
 """The attention kernel in the interpreter, against plain torch in fp64."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from gpu_validation.backend import Layout
 from gpu_validation.kernels import paged_attention
 from gpu_validation.kernels.backend import TritonBackend
-from gpu_validation.kernels.variants import VARIANTS, Shape, decode_variant, prefill_variant, work_list
+from gpu_validation.kernels.variants import VARIANTS, Shape, variant_for, work_list
+from kvcore.errors import BadInput
 from tests.gpu_validation.paged import TOLERANCE, Batch, attend, error, expected, inputs_of
 
 CASES = {
@@ -42,7 +44,7 @@ def test_attention_is_right_in_fp64(case):
 def test_strict_attention_is_right_in_fp64(case):
     inputs = inputs_of(CASES[case], torch.float64)
     output, layout = attend(TritonBackend("cpu", strict=True), inputs)
-    assert (layout.variant, layout.rest) == ("strict", None)
+    assert (layout.variant.name, layout.rest) == ("strict", None)
     torch.testing.assert_close(output, expected(inputs), atol=1e-13, rtol=0)
 
 
@@ -63,7 +65,17 @@ def test_attention_is_right_in_the_dtypes_of_a_gpu(case, dtype):
 def test_decodes_and_other_rows_have_kernels_of_their_own(case, first, rest):
     backend = TritonBackend("cpu")
     _, layout = attend(backend, inputs_of(CASES[case], torch.float64))
-    assert (layout.variant, layout.rest and layout.rest.variant) == (first, rest)
+    assert (layout.variant.name, layout.rest and layout.rest.variant.name) == (first, rest)
+
+
+def test_one_variant_can_be_asked_for():
+    variant = replace(VARIANTS["decode", 8], tile=32, split=64)
+    inputs = inputs_of(CASES["decodes around a tile"], torch.float64)
+    output, layout = attend(TritonBackend("cpu", variant=variant), inputs)
+    assert (layout.variant, layout.splits, layout.rest) == (variant, 2, None)
+    torch.testing.assert_close(output, expected(inputs), atol=1e-13, rtol=0)
+    with pytest.raises(BadInput, match="decode splits the KV, and serves requests with one row only"):
+        attend(TritonBackend("cpu", variant=variant), inputs_of(CASES["mixed"], torch.float64))
 
 
 def test_a_decode_is_split_where_the_case_says_so():
@@ -73,66 +85,22 @@ def test_a_decode_is_split_where_the_case_says_so():
 
 def test_large_batches_take_the_large_variants(monkeypatch):
     shape = Shape(group=2, kv_heads=2, width=16, size=8)
-    assert decode_variant([4096] * 64, Shape(4, 8, 64, 2)).name == "decode"
-    assert prefill_variant([2048], Shape(4, 8, 64, 2)).name == "prefill"
-    assert (decode_variant([64], shape).name, prefill_variant([64], shape).name) == ("decode-few", "prefill-few")
+    assert variant_for("decode", [4096] * 64, Shape(4, 8, 64, 2)).name == "decode"
+    assert variant_for("prefill", [2048], Shape(4, 8, 64, 2)).name == "prefill"
+    assert (variant_for("decode", [64], shape).name, variant_for("prefill", [64], shape).name) == (
+        "decode-few",
+        "prefill-few",
+    )
     monkeypatch.setattr("gpu_validation.kernels.variants.SMS", 0)
     inputs = inputs_of(Batch(((600, 1), (70, 70))), torch.float64)
     output, layout = attend(TritonBackend("cpu"), inputs)
-    assert (layout.variant, layout.splits, layout.rest.variant) == ("decode", 2, "prefill")
+    assert (layout.variant.name, layout.splits, layout.rest.variant.name) == ("decode", 2, "prefill")
     torch.testing.assert_close(output, expected(inputs), atol=1e-13, rtol=0)
 
 
 def test_the_work_with_the_most_kv_comes_first():
     starts, lengths = [0, 5, 6, 8], [5, 100, 40]
     assert work_list(starts, lengths, [0, 1, 2], 2) == [(1, 0), (2, 0), (0, 4), (0, 2), (0, 0)]
-
-
-def test_a_layout_made_before_the_shapes_are_known_gets_its_work_later():
-    inputs = inputs_of(CASES["mixed"], torch.float64)
-    late, early = TritonBackend("cpu"), TritonBackend("cpu")
-    early.prepare(4, 2, 16, torch.float64)
-    layouts = [backend.layout(inputs.starts, inputs.lengths, inputs.tables) for backend in (late, early)]
-    assert layouts[0].work is None
-    assert layouts[1].work is not None
-    outputs = [
-        backend.attention(inputs.query, inputs.kv, layout, inputs.scale)
-        for backend, layout in zip((late, early), layouts, strict=True)
-    ]
-    assert torch.equal(*outputs)
-    assert torch.equal(layouts[0].work, layouts[1].work)
-
-
-def static_layout(backend, requests, longest, width):
-    """Return a layout of decodes as a captured batch has it: room for `requests`, all of the longest length."""
-    return backend.layout(list(range(requests + 1)), [longest] * requests, [[0] * width] * requests)
-
-
-@pytest.mark.parametrize("spans", [((300, 1), (5, 1)), ((17, 1),), ((512, 1), (257, 1), (256, 1))])
-def test_a_captured_batch_serves_fewer_requests_and_other_lengths(spans):
-    inputs = inputs_of(Batch(spans, heads=2, kv_heads=1), torch.float64)
-    backend = TritonBackend("cpu")
-    backend.prepare(2, 1, 16, torch.float64)
-    static = static_layout(backend, 4, 512, 32)
-    assert static.splits == 2
-    fresh = backend.layout(inputs.starts, inputs.lengths, inputs.tables)
-    static.work.fill_(-1)
-    for name in ("lengths", "work"):
-        getattr(static, name)[: len(spans)] = getattr(fresh, name)
-    static.tables[: len(spans), : fresh.tables.shape[1]] = fresh.tables
-    query = torch.zeros((4, 2, 16), dtype=torch.float64)
-    query[: len(spans)] = inputs.query
-    output = backend.attention(query, inputs.kv, static, inputs.scale)
-    torch.testing.assert_close(output[: len(spans)], expected(inputs), atol=1e-13, rtol=0)
-
-
-def test_a_length_beyond_the_splits_of_a_captured_batch_gives_nan():
-    inputs = inputs_of(Batch(((300, 1),), heads=2, kv_heads=1), torch.float64)
-    backend = TritonBackend("cpu")
-    backend.prepare(2, 1, 16, torch.float64)
-    layout = backend.layout(inputs.starts, inputs.lengths, inputs.tables)
-    layout.splits = 1
-    assert backend.attention(inputs.query, inputs.kv, layout, inputs.scale).isnan().all()
 
 
 def test_no_rows_give_no_rows():
@@ -157,7 +125,7 @@ def test_strict_rows_do_not_depend_on_the_chunk_bitwise():
     inputs = inputs_of(Batch(((70, 37),)), torch.float64)
     backend = TritonBackend("cpu", strict=True)
     whole, layout = attend(backend, inputs)
-    assert layout.variant == "strict"
+    assert layout.variant.name == "strict"
     for cuts in (range(16, 37, 16), range(5, 37, 5), range(30, 37)):
         assert torch.equal(whole, rows_of(backend, inputs, list(cuts)))
 
@@ -167,11 +135,7 @@ def test_strict_rows_do_not_depend_on_the_batch_bitwise():
     backend = TritonBackend("cpu", strict=True)
     whole, _ = attend(backend, inputs)
     for s, (first, last) in enumerate([(0, 5), (5, 25), (25, 26)]):
-        alone = Layout(
-            torch.tensor([0, last - first], dtype=torch.int32),
-            torch.tensor([inputs.lengths[s]], dtype=torch.int32),
-            torch.tensor([inputs.tables[s]], dtype=torch.int32),
-        )
+        alone = backend.layout([0, last - first], [inputs.lengths[s]], [inputs.tables[s]])
         output = backend.attention(inputs.query[first:last], inputs.kv, alone, inputs.scale)
         assert torch.equal(output, whole[first:last])
 

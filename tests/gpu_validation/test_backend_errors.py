@@ -23,34 +23,6 @@ def said_without_interpreter(code):
     return done.stdout
 
 
-def test_neither_gpu_nor_interpreter():
-    code = (
-        "from gpu_validation.kernels.backend import TritonBackend\n"
-        "from kvcore.errors import BadInput\n"
-        "try: TritonBackend('cpu')\n"
-        "except BadInput as error: print(error)"
-    )
-    assert "need a GPU, or TRITON_INTERPRET=1" in said_without_interpreter(code)
-
-
-def test_triton_is_not_installed():
-    code = (
-        "import importlib.util as util\n"
-        "found = util.find_spec\n"
-        "util.find_spec = lambda name, *rest: None if name == 'triton' else found(name, *rest)\n"
-        "from kvcore.errors import MissingTool\n"
-        "try: import gpu_validation.kernels\n"
-        "except MissingTool as error: print(error)"
-    )
-    assert said_without_interpreter(code) == "triton is not installed; install it with: pip install 'kvbound[gpu]'\n"
-
-
-def test_no_gpu(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(BadInput, match="no GPU is visible"):
-        TritonBackend("cuda")
-
-
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -71,10 +43,11 @@ def test_double_precision_is_for_the_interpreter(monkeypatch):
 
 
 def test_a_backend_serves_one_model():
-    backend = TritonBackend("cpu")
-    attend(backend, inputs_of(Batch(((3, 1),)), torch.float64))
+    backend, inputs = TritonBackend("cpu"), inputs_of(Batch(((3, 1),)), torch.float64)
+    _, layout = attend(backend, inputs)
+    backend.prepare(2, 2, 16, torch.float64)
     with pytest.raises(BadInput, match="make one for each model"):
-        attend(backend, inputs_of(Batch(((3, 1),), heads=2), torch.float64))
+        backend.attention(inputs.query, inputs.kv, layout, inputs.scale)
 
 
 def test_tensors_that_are_not_whole():

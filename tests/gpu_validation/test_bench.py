@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -137,12 +136,11 @@ class Planted(Ours):
     def __init__(self, how: str) -> None:
         super().__init__(TorchBackend, how)
 
-    def missing(self, device: torch.device) -> str | None:
-        return "is not here" if self.name == "missing" else None
-
     def prepare(self, data: CaseData) -> Run:
         if self.name == "refuses":
             raise Unsupported("takes something else")
+        if self.name == "missing":
+            import no_such_library  # noqa: F401
         if self.name == "raises":
             raise ValueError("first line\nsecond line")
         if self.name == "one key less":
@@ -165,7 +163,7 @@ def test_wrong_peers_are_rows_that_say_so() -> None:
     assert errors["not a number"] == "wrong: relative error nan, more than 1.0e-05"
     assert errors["refuses"] == "takes something else"
     assert errors["raises"] == "ValueError: first line"
-    assert errors["missing"] == "is not here"
+    assert errors["missing"] == "ModuleNotFoundError: No module named 'no_such_library'"
     assert errors["right"] is errors["ours"] is None
     assert [row["peer"] for row in rows if "seconds_median" in row] == ["ours", "right"]
 
@@ -222,12 +220,14 @@ def test_a_long_chunk_is_checked_at_both_ends() -> None:
         assert data.error(wrong, 0) > 1e-3
 
 
-def test_peers_take_turns() -> None:
-    order: list[str] = []
-    runs = {name: lambda name=name: order.append(name) for name in "ab"}
-    samples = measure.interleaved(runs, CPU, repeats=4, warmup=0)
-    assert "".join(order) == "abbaabba"
-    assert [len(found) for found in samples.values()] == [4, 4]
+def test_peers_take_turns_and_the_warm_up_is_left_out() -> None:
+    ran: list[str] = []
+    executions = {name: lambda name=name: [ran.append(name), len(ran)] for name in "ABC"}
+    taken = measure.in_turns(executions, repeats=2, warmup=1)
+    assert "".join(ran) == "ABCCBAABC"
+    assert taken["A"] == [[None, 6], [None, 7]]
+    samples = measure.interleaved(executions, CPU, repeats=4, warmup=0)
+    assert [len(found) for found in samples.values()] == [4, 4, 4]
 
 
 def test_the_spread_by_hand() -> None:
@@ -342,7 +342,7 @@ def test_flashinfer_is_given_what_it_documents(case: Case, monkeypatch: pytest.M
     fake = SimpleNamespace(
         BatchDecodeWithPagedKVCacheWrapper=FakeFlashInfer, BatchPrefillWithPagedKVCacheWrapper=FakeFlashInfer
     )
-    monkeypatch.setitem(sys.modules, "flashinfer", fake)
+    monkeypatch.setattr(library_peers, "_library", lambda name, device: fake)
     monkeypatch.setattr(library_peers, "WORKSPACE", 1)
     data = CaseData.make(case, CPU, torch.float32, layers=2)
     run = FlashInfer().prepare(data)
@@ -409,7 +409,7 @@ def test_cudnn_is_given_what_it_documents(case: Case, monkeypatch: pytest.Monkey
         heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"),
         diagonal_alignment=SimpleNamespace(BOTTOM_RIGHT="end"),
     )
-    monkeypatch.setitem(sys.modules, "cudnn", fake)
+    monkeypatch.setattr(library_peers, "_library", lambda name, device: fake)
     monkeypatch.setattr(library_peers, "_handle", lambda cudnn: "handle")
     data = CaseData.make(case, CPU, torch.float16, layers=2)
     run = CuDNN().prepare(data)
@@ -421,8 +421,10 @@ def test_cudnn_is_given_what_it_documents(case: Case, monkeypatch: pytest.Monkey
 
 
 def test_libraries_need_a_gpu() -> None:
-    assert FlashInfer().missing(CPU) == CuDNN().missing(CPU) == "runs on a GPU only"
-    assert library_peers._missing("no_such_library", CUDA) == "ModuleNotFoundError: No module named 'no_such_library'"
+    rows = bench_case(ALIKE, [ours(), FlashInfer(), CuDNN()], CPU, torch.bfloat16, repeats=2)
+    assert [row.get("error") for row in rows] == [None] + ["runs on a GPU only"] * 2
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_library'"):
+        library_peers._library("no_such_library", CUDA)
 
 
 @pytest.mark.parametrize(

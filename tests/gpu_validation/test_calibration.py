@@ -13,21 +13,19 @@ import pytest
 
 from costmodels import get_cost
 from costmodels.files import read_cost
+from costmodels.fitted import Observation, fit
 from costmodels.models import LLAMA_1B, TINY
 from gpu_validation.calibration import (
-    CPU_SIZES,
-    GPU_SIZES,
     SIZES,
     VISITS,
     Measured,
     Point,
     Work,
-    fit_measured,
     grid,
     measure,
 )
 from gpu_validation.engine import Engine
-from gpu_validation.floors import floor_of, hidden, knees, swap_rows
+from gpu_validation.floors import floor_of, knees, swap_rows
 from kvcore import verify_schedule
 from kvcore.cost import Features
 from tests.support.commands import kvbound
@@ -80,7 +78,7 @@ def test_a_grid_has_every_kind_and_each_point_once(sizes: object) -> None:
 
 
 def test_what_does_not_fit_is_left_out() -> None:
-    everything, some = grid(GPU_SIZES, 10**7, 16), grid(GPU_SIZES, 100_000, 16)
+    everything, some = grid(SIZES["cuda", False], 10**7, 16), grid(SIZES["cuda", False], 100_000, 16)
     assert max(point.memory(16) for point in some) <= 100_000
     assert [point for point in everything if point.memory(16) <= 100_000] == some != everything
     assert Point("decode", ((1, 2048),) * 64) in everything
@@ -105,8 +103,8 @@ class Planted:
 
 
 def test_a_known_cost_is_recovered() -> None:
-    measured, _ = measure(Planted(), grid(CPU_SIZES, 8192, 16), repeats=7)
-    found = fit_measured(measured)
+    measured, _ = measure(Planted(), grid(SIZES["cpu", False], 8192, 16), repeats=7)
+    found = fit([Observation(one.point.features, one.seconds, one.point.label) for one in measured], seed=0)
     assert found.report.shape in ("hinge", "max")
     assert found.report.held_out is not None
     assert found.report.held_out.worst < 0.03
@@ -150,7 +148,6 @@ def at(work: Work, out: int, back: int, seconds: float, noise: float = 0.0) -> M
 
 
 def test_hidden_swaps_by_hand() -> None:
-    assert hidden(together=12, without=10, alone=4) == 0.5
     measured = [
         at(BUSY, 0, 0, 10.0, noise=0.5), at((), 64, 0, 4.0), at(BUSY, 64, 0, 10.1), at((), 128, 0, 8.0),
         at(BUSY, 128, 0, 12.0), at((), 256, 0, 16.0), at(BUSY, 256, 0, 10.2), at((), 64, 64, 0.5),

@@ -49,7 +49,9 @@ def faults(what, made):
         return found
     if bool(made["wgmma"]) != ("prefill" in what) or bool(made["mma"]) == ("prefill" in what):
         found.append(f"has {made['wgmma']} wgmma and {made['mma']} mma.sync")
-    narrow = "prefill" in what and "D 16," in what  # 256 threads share 2 KiB
+    narrow = (
+        "prefill " in what and "D 16," in what
+    )  # 256 threads share 2 KiB; the 128 of prefill-few copy 16 bytes each
     if set(made["copies"]) != {"8" if narrow else "16"}:
         found.append(f"copies by {made['copies']}")
     if max(made["waits"], default=0) < 2:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-import gpu_validation.clock
 import gpu_validation.graphs
 from costmodels.models import TINY
 from gpu_validation import movers
@@ -33,8 +32,7 @@ class Streams:
         monkeypatch.setattr(torch.cuda, "current_stream", lambda *device: self.current)
         monkeypatch.setattr(torch.cuda, "stream", self.on)
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-        monkeypatch.setattr(gpu_validation.clock, "new_event", lambda enable_timing: Event(self))
-        monkeypatch.setattr(gpu_validation.graphs, "new_stream", lambda: Stream(self, "side"))
+        monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: Event(self))
 
     @contextmanager
     def on(self, stream: Stream) -> Iterator[None]:
@@ -154,47 +152,51 @@ def test_the_batch_copy_hands_over_pointers_and_bytes(monkeypatch: pytest.Monkey
 
 
 class Graph:
-    """A graph whose replay runs again what was captured."""
+    """A graph whose replay runs again what was captured, into the logits that the capture left."""
 
     run: Any = None
+    logits: Any = None
 
     def pool(self) -> str:
         return "the pool"
 
     def replay(self) -> None:
-        self.run()
+        logits = self.run()
+        if self.logits is not None:
+            self.logits.copy_(logits)
 
 
-def test_decodes_are_warmed_up_and_captured_largest_first_in_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = workload_plan("recompute")
-    expected = Engine(TINY, TorchBackend(), dtype=torch.float64).run(plan)
-    streams, captured = Streams(monkeypatch), []
+@pytest.mark.parametrize("way", ["recompute", "swap-part"])
+def test_every_batch_is_warmed_up_and_captured_once_in_one_pool(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    plan = workload_plan(way)
+    expected = Engine(TINY, TorchBackend(), dtype=torch.float64).run(plan, keep_logits=True)
+    streams, pools = Streams(monkeypatch), list[Any]()
 
     @contextmanager
     def capture(graph: Graph, pool: Any) -> Iterator[None]:
-        captured.append((graph, pool))
+        pools.append(pool)
         streams.note("captures")
         yield
 
+    class Recorded(gpu_validation.graphs.BatchGraph):
+        def __init__(self, run: Any, *rest: Any) -> None:
+            super().__init__(lambda: (streams.note("works"), run())[1], *rest)
+            self._graph.run, self._graph.logits = run, self._logits
+
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", capture)
-    original = gpu_validation.graphs.DecodeGraph
-
-    def make(*arguments: Any) -> Any:
-        *most, _, pool = arguments
-        made = original(*most, True, pool)
-        assert made._graph is not None
-        made._graph.run = made._eager
-        return made
-
-    monkeypatch.setattr("gpu_validation.engine.DecodeGraph", make)
+    monkeypatch.setattr("gpu_validation.engine.BatchGraph", Recorded)
     engine = Engine(TINY, TorchBackend(), dtype=torch.float64)
-    engine.pads_decodes = True
-    run = engine.run(plan)
-    assert run.tokens == expected.tokens
-    assert run.graph_batches == sum(planned.decodes for planned in plan.batches) > 0
-    assert [pool for _, pool in captured] == [None, "the pool"]
-    assert [size for size, _, _ in engine._graphs] == [4, 2]
-    assert streams.log == [
-        ("side", "waits for all on work"), ("work", "waits for all on side"), ("work", "captures")
-    ] * 2  # fmt: skip
+    engine.captures = True
+    working = sum(bool(planned.work) for planned in plan.batches)
+    for keep_logits in (True, False, False):
+        run = engine.run(plan, keep_logits=keep_logits)
+        assert run.tokens == expected.tokens
+        assert run.graph_batches == working
+        assert bool(run.logits) == keep_logits
+        if keep_logits:
+            assert run.logits.keys() == expected.logits.keys()
+            assert all(torch.equal(row, expected.logits[key]) for key, row in run.logits.items())
+    assert pools == [None] + ["the pool"] * (2 * working - 1)
+    assert streams.log == [("work", what) for what in ("works", "captures", "works")] * 2 * working
+    assert engine.run(plan, graphs=False).graph_batches == 0

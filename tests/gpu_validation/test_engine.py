@@ -19,10 +19,8 @@ from gpu_validation.allocator import Allocator, Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache
 from gpu_validation.engine import Engine, ReplayResult, Transfers
-from gpu_validation.graphs import SIZES, padded_size
 from gpu_validation.model import Decoder, parameters
 from gpu_validation.plan import BatchPlan, Plan, make_plan
-from gpu_validation.sampling import gumbel_noise
 from gpu_validation.scenarios import WAYS, laid_out, workload
 from kvcore import BadInput, Instance, MissingTool
 from tests.gpu_validation.lazy import LazySwapper
@@ -153,7 +151,7 @@ def _slot_off_by_one(self: BatchPlan, block: int) -> Any:
 
 def _position_off_by_one(self: BatchPlan) -> Any:
     """Only decodes: a shift of all positions would change nothing."""
-    return POSITIONS(self) + self.decodes
+    return POSITIONS(self) + all(work.tokens == 1 for work in self.work)
 
 
 def _other_table(self: Allocator, i: int) -> tuple[int, ...]:
@@ -239,6 +237,7 @@ def test_a_forgotten_wait_is_caught(engine: Engine, forgotten: str, monkeypatch:
 def test_who_waits_for_transfers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the work of a batch, for all or for those it reads; after it, for all, or only at the end of the run."""
     waits: list[str] = []
+    monkeypatch.setattr(gpu_validation.swap.Swapper, "start", lambda self, *transfer: None)
     monkeypatch.setattr(gpu_validation.swap.Swapper, "wait", lambda self, *numbers: waits.append("some"))
     monkeypatch.setattr(gpu_validation.swap.Swapper, "wait_for_all", lambda self: waits.append("all"))
     plan = workload_plan("swap")
@@ -250,24 +249,6 @@ def test_who_waits_for_transfers(engine: Engine, monkeypatch: pytest.MonkeyPatch
 
 
 # --- movers ------------------------------------------------------------------------------------------------------
-
-
-def test_staging_copies_what_runs_copy() -> None:
-    pieces = [Piece(0, 0, 4, 2, 0, 4, True), Piece(0, 1, 1, 3, 0, 4, True), Piece(0, 2, 2, 0, 1, 3, False),
-              Piece(1, 0, 3, 5, 0, 2, True)]  # fmt: skip
-    for out in (True, False):
-        pools = []
-        for mover in (movers.by_run, movers.by_staging):
-            cache = Cache(TINY, 6, 6, 4, torch.float32, torch.device("cpu"))
-            cache.randomize(3)
-            before = cache.pool.clone(), cache.host.clone()
-            mover(cache, pieces, out)
-            pools.append((cache.pool, cache.host))
-            assert torch.equal(cache.pool if out else cache.host, before[0] if out else before[1])
-            assert not torch.equal(cache.host if out else cache.pool, before[1] if out else before[0])
-            assert cache.checksums(pieces, "device") == cache.checksums(pieces, "host")
-        assert torch.equal(pools[0][0], pools[1][0])
-        assert torch.equal(pools[0][1], pools[1][1])
 
 
 def test_every_copy_is_of_contiguous_numbers() -> None:
@@ -282,78 +263,20 @@ def test_one_changed_bit_changes_the_checksum() -> None:
     cache = Cache(TINY, 1, 1, 2, torch.bfloat16, torch.device("cpu"))
     cache.randomize(0)
     piece = [Piece(0, 0, 0, 0, 0, 2, True)]
-    before = cache.checksums(piece, "device")
+    before = cache.checksums(piece)
     cache.pool.view(torch.int16)[0, 1, 1, 0, 1, 5] ^= 1
-    after = cache.checksums(piece, "device")
+    after = cache.checksums(piece)
     assert [a == b for a, b in zip(before, after, strict=True)] == [True, False]
 
 
 def test_the_batch_mover_says_what_is_missing_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(movers, "_batch_copy", lambda: None)
-    assert list(movers.movers(torch.device("cuda"))) == ["runs", "staging"]
+    assert list(movers.movers(torch.device("cuda"))) == ["runs"]
     with pytest.raises(RuntimeError, match="cuMemcpyBatchAsync_v2"):
         movers.by_batch(Cache(TINY, 1, 1, 1, torch.float32, torch.device("cpu")), [], True)
 
 
-# --- graphs ------------------------------------------------------------------------------------------------------
-
-
-def test_padded_decodes_give_the_same_logits(engine: Engine) -> None:
-    padded = Engine(TINY, TorchBackend(), dtype=torch.float64)
-    padded.pads_decodes = True
-    for way in ("swap-part", "recompute"):
-        plan = workload_plan(way)
-        one, other = engine.run(plan, keep_logits=True), padded.run(plan, keep_logits=True)
-        assert one.tokens == other.tokens
-        assert same_logits(one, other)
-        assert one.graph_batches == 0
-        assert other.graph_batches == sum(planned.decodes for planned in plan.batches) > 0
-        assert padded.run(plan, graphs=False).graph_batches == 0
-    assert {size for size, _, _ in padded._graphs} == {2, 4}
-
-
-def test_a_longer_context_captures_a_graph_anew() -> None:
-    padded = Engine(TINY, TorchBackend(), dtype=torch.float64)
-    padded.pads_decodes = True
-    short, long = (make_plan(made, laid_out(made)) for made in (workload(prompt=4), workload(prompt=40)))
-    padded.reserve([short, long])
-    first = padded.run(short)
-    kept = dict(padded._graphs)
-    assert padded.run(short).tokens == first.tokens
-    assert padded._graphs == kept
-    padded.run(long)
-    assert padded._graphs.keys() == kept.keys()
-    assert all(padded._graphs[key] is not kept[key] for key in kept)
-    assert padded.run(short).tokens == first.tokens
-
-
-def test_sizes_of_graphs() -> None:
-    assert [padded_size(n) for n in (1, 3, 5, 9, 256, 257)] == [1, 4, 8, 16, 256, None]
-    assert len(SIZES) == 35
-
-
-# --- sampling ----------------------------------------------------------------------------------------------------
-
-
-def test_gumbel_tokens_do_not_depend_on_the_batches(engine: Engine) -> None:
-    runs = [engine.run(workload_plan(way), sampler="gumbel") for way in ("preserve", "recompute")]
-    runs.append(engine.run(workload_plan("preserve", alone=True), sampler="gumbel"))
-    assert runs[0].tokens == runs[1].tokens == runs[2].tokens
-    assert runs[0].tokens != engine.run(workload_plan("preserve")).tokens
-
-
-def test_gumbel_noise_is_gumbel_distributed() -> None:
-    noise = gumbel_noise(torch.arange(50), 2000, seed=1)
-    assert abs(float(noise.mean()) - 0.5772) < 0.02
-    assert abs(float(noise.var()) - 1.6449) < 0.05
-    assert torch.equal(noise[7], gumbel_noise(torch.tensor([7]), 2000, seed=1)[0])
-    assert not torch.equal(noise[7], gumbel_noise(torch.tensor([7]), 2000, seed=2)[0])
-    assert len(noise.unique()) == noise.numel()
-
-
-def test_an_unknown_sampler_and_unknown_transfers_are_refused(engine: Engine) -> None:
-    with pytest.raises(BadInput, match="there is no sampler 'beam'; choose one of greedy, gumbel"):
-        engine.run(workload_plan("preserve"), sampler="beam")
+def test_unknown_transfers_are_refused(engine: Engine) -> None:
     with pytest.raises(BadInput, match="no transfers 'lazy'; choose one of overlapped, sync, pipelined"):
         engine.run(workload_plan("preserve"), transfers="lazy")
 
@@ -375,7 +298,9 @@ def test_a_batch_is_timed_as_often_as_asked(engine: Engine, monkeypatch: pytest.
     engine.run(workload_plan("swap"))
     steps: list[Any] = []
     step = gpu_validation.engine._Replay.step
-    monkeypatch.setattr(gpu_validation.engine._Replay, "step", lambda self, s: (steps.append(s), step(self, s)))
+    monkeypatch.setattr(
+        gpu_validation.engine._Replay, "step", lambda self, *s, **o: (steps.append(s), step(self, *s, **o))[1]
+    )
     seconds = engine.time_batch([(1, 20), (1, 3), (9, 4)], swap_out_tokens=40, swap_in_tokens=16, repeats=5)
     assert len(seconds) == 5
     assert min(seconds) > 0
@@ -469,7 +394,7 @@ def test_devices_and_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_mover_or_a_model_that_the_engine_has_not() -> None:
-    with pytest.raises(BadInput, match="no mover 'warp' here; choose auto or one of runs, staging"):
+    with pytest.raises(BadInput, match="no mover 'warp' here; choose auto or one of runs"):
         Engine(TINY, TorchBackend(), mover="warp")
     plain = TINY.__class__(**{**vars(TINY), "gated": False})
     with pytest.raises(BadInput, match="tiny has no gate in its feed-forward part"):

@@ -10,7 +10,7 @@ import pytest
 
 from gpu_validation import record
 from gpu_validation.record import RECORDS, Step, main, steps
-from gpu_validation.targets import NOT_YET, TARGETS, Records, table
+from gpu_validation.targets import NOT_YET, table, targets
 
 GPU = {"device_type": "cuda", "device": "NVIDIA H200"}
 
@@ -60,40 +60,33 @@ def replay(mape, makespan_error, clear, right):
     }
 
 
-def all_records(folder: Path) -> Records:
+def all_records(folder: Path) -> Path:
     write(folder, "kernels", kernels())
     write(folder, "calibration", calibration())
     write(folder, "truth", {"rows": [GPU | {"holds": True}] * 4})
     write(folder, "replay-a", replay(0.02, -0.03, 10, 9))
     write(folder, "replay-b", replay(0.04, 0.01, 10, 10))
-    return Records(folder)
+    return folder
 
 
 def test_every_quantity_is_read_from_the_records(tmp_path):
-    records = all_records(tmp_path)
-    values = {target.what: target.read(records) for target in TARGETS}
-    assert list(values.values()) == pytest.approx([1, 0.9, 1.1, 500, 2, 1.15, 0.96, 0.92, 0.02, 0.03, 0.03, 0.95])
-    met = [target.row(records).endswith("| yes |") for target in TARGETS]
+    found = targets(all_records(tmp_path))
+    values = [target.value for target in found]
+    assert values == pytest.approx([1, 0.9, 1.1, 500, 2, 1.15, 0.96, 0.92, 0.02, 0.03, 0.03, 0.95])
+    met = [target.row().endswith("| yes |") for target in found]
     assert met == [True] * 10 + [False, True]  # the makespan is missed
 
 
 def test_without_records_nothing_was_measured(tmp_path):
-    assert all(target.read(Records(tmp_path)) is None for target in TARGETS)
-    assert table(tmp_path).count(NOT_YET) == len(TARGETS)
+    assert all(target.value is None for target in targets(tmp_path))
+    assert table(tmp_path).count(NOT_YET) == len(targets(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["kernels", "calibration", "truth", "replay-a", "replay-b"])
 def test_records_of_a_cpu_count_for_nothing(tmp_path, name):
-    records = all_records(tmp_path)
-    before = {target.what: target.read(records) for target in TARGETS}
-    file = tmp_path / f"{name}.json"
+    before, file = targets(all_records(tmp_path)), tmp_path / f"{name}.json"
     file.write_text(file.read_text().replace('"cuda"', '"cpu"'))
-    changed = [what for what, value in before.items() if value != _value(what, records)]
-    assert changed
-
-
-def _value(what, records):
-    return next(target for target in TARGETS if target.what == what).read(records)
+    assert targets(tmp_path) != before
 
 
 def test_the_committed_table_is_what_the_records_say():
@@ -140,12 +133,25 @@ def test_bad_arguments(arguments, complaint, capsys):
     assert complaint in capsys.readouterr().err
 
 
+def test_a_dry_run_has_no_limits(tmp_path, monkeypatch):
+    limits = []
+
+    def run(step, folder, limit):
+        limits.append(limit)
+        assert "--time-limit" not in step.arguments
+        return {"step": step.name, "ok": True}
+
+    monkeypatch.setattr(record, "run", run)
+    record.record("cpu", tmp_path)
+    assert limits == [None] * len(steps("cpu", tmp_path))
+
+
 @pytest.mark.slow
 def test_the_dry_run_goes_through_every_step(tmp_path):
     assert main(["--device", "cpu", "--out", str(tmp_path)]) == 0, (tmp_path / "steps.json").read_text()
     done = json.loads((tmp_path / "steps.json").read_text())["steps"]
     assert [row["step"] for row in done] == [step.name for step in steps("cpu", tmp_path)]
-    assert table(tmp_path).count(NOT_YET) == len(TARGETS)  # a CPU is no GPU
+    assert table(tmp_path).count(NOT_YET) == len(targets(tmp_path))  # a CPU is no GPU
     found = {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in ("replay-slice", "kernels")}
     assert {row["schedule"] for row in found["replay-slice"]["rows"]} >= {"vllm", "infercept", "mars"}
     assert sys.executable not in (tmp_path / "steps.json").read_text()

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gpu_validation.replay import Replayed, gains, interleaved, predictions, ranking, report
-from gpu_validation.retime import planned_seconds, retimed
+from gpu_validation.replay import Replayed, gains, ranking, report
+from gpu_validation.retime import retimed
 from heuristics import get_policy, trace_policy
 from kvbound.plots import plot_replay
 from kvcore import Cost, CostFunction, Schedule, verify_schedule
@@ -19,6 +19,10 @@ from tests.support.random_schedules import random_instance, random_schedule
 from workloads import builtin
 
 TIMES = [name for name in OBJECTIVES if name not in ("late-requests", "normalized-latency")]
+
+
+def planned_seconds(trace):
+    return [batch.duration * trace.instance.tick_seconds for batch in trace.batches]
 
 
 def random_traces(seeds):
@@ -146,23 +150,6 @@ def test_gains_are_over_the_schedule_that_was_predicted_best():
     assert rows[0]["measured"] == pytest.approx(28 / 14)
     assert rows[0]["over"] == "plan"
     assert rows[1]["predicted"] == rows[1]["measured"] == 1
-
-
-def test_executions_are_interleaved_and_the_warm_up_left_out():
-    ran = []
-    executions = {name: lambda name=name: ran.append(name) or [len(ran), 0.5] for name in "ABC"}
-    rounds = []
-    seconds = interleaved(executions, repeats=2, warm_up=1, tell=rounds.append)
-    assert "".join(ran) == "ABCCBAABC"
-    assert seconds["A"].tolist() == [[6, 0.5], [7, 0.5]]
-    assert rounds == [1, 2, 3]
-
-
-def test_predictions_by_another_cost():
-    trace = verify_schedule(TWO, PLAN)
-    cost = Cost((CostFunction(busy=10, tokens=5),))
-    assert predictions(trace, cost, Fraction(1, 1000)) == [Fraction(k, 1000) for k in (20, 15, 15, 20)]
-    assert predictions(trace, None, Fraction(1)) == planned_seconds(trace)
 
 
 def test_a_report_is_drawn(tmp_path):

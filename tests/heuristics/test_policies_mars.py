@@ -15,7 +15,7 @@ from heuristics.policies.lamps import Lamps
 from heuristics.policies.mars import Mars
 from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.mars_fcfs import MarsFcfs
-from heuristics.policies.score_queue import ITERATION, Row, ScoreQueue
+from heuristics.policies.score_queue import ITERATION, ScoreQueue, ScoreTerms
 from heuristics.policies.starvation import StarvationTimers
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.instance import LIMIT
@@ -257,7 +257,7 @@ def test_the_paused_request_of_the_largest_waste_gives_way_as_a_whole() -> None:
 def test_released_scores() -> None:
     """c = 384: n = 1 up to 6 blocks, and M = 484,000 x 384; 7 blocks are two chunks, and M is three times that."""
     queue = ScoreQueue()
-    rows = {7: Row(7, 1, 0.0), 2: Row(2, 1, 0.0), 900: Row(2, 1, 1000.0)}
+    rows = {7: ScoreTerms(7, 1, 0.0), 2: ScoreTerms(2, 1, 0.0), 900: ScoreTerms(2, 1, 1000.0)}
     for arrival, (index, row) in enumerate(rows.items()):
         queue.put(index, row)
         queue.add(index, arrival)
@@ -269,7 +269,7 @@ def test_released_scores() -> None:
     assert queue._scores[2] == ITERATION * (128 * 129 // 2 + 64 * 65 // 2)
     queue.promote(7)
     assert queue.places[queue.first()][1] == 7
-    queue.put(3, Row(1, 1, 0.0))
+    queue.put(3, ScoreTerms(1, 1, 0.0))
     queue.add(3, 9)
     queue.promote(7, False)
     assert queue.places[queue.first()][1] == 3  # not scored yet: -1

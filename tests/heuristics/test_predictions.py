@@ -89,6 +89,20 @@ def test_a_guess_that_is_too_large_for_the_machine_is_cut() -> None:
     assert set(completions(trace_policy(tight, POLICIES["mars"], guess))) == set(tight.index)
 
 
+def test_a_guess_above_the_output_limit_is_cut() -> None:
+    limited = FOUR.replace(
+        requests=tuple(r.replace(max_new=max(s.decode for s in r.segments) + 1) for r in FOUR.requests)
+    )
+    wide, guess = (predictions("noise:9", instance, seed=1) for instance in (FOUR, limited))
+    assert wide is not None
+    assert guess is not None
+    for request in limited.requests:
+        most = request.max_new
+        expected = [min(s.decode, most) for s in wide.request(request.id).segments]
+        assert [s.decode for s in guess.request(request.id).segments] == expected
+    assert any(r.max_new in [s.decode for s in r.segments] for r in guess.requests)
+
+
 def test_a_guess_may_be_longer_than_a_batch_that_is_not_split() -> None:
     whole = Machine(memory=None, chunked=False, batch_tokens=20, prefill_tokens=20)
     call = Call(duration=1, returns=2, handling="discard")

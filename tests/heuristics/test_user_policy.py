@@ -55,9 +55,9 @@ ENDLESS = """
     ("text", "message"),
     [
         (None, "there is no file .*mine.py"),
-        ("1 // 0", "mine.py fails: ZeroDivisionError"),
-        ("x = (", "mine.py fails: SyntaxError"),
-        ("x = 1", "has 0 policy classes"),
+        ("1 // 0", r"mine.py fails: ZeroDivisionError: .* \(.*mine.py, line 1\)$"),
+        ("x = (", r"mine.py fails: SyntaxError: .* \(mine.py, line 1\)$"),
+        ("x = 1", "has 0 policy classes; one is a subclass of heuristics.Policy"),
         (MINE.replace("name, rule, source", "title, rule, source"), "Smallest cannot be made: AttributeError"),
         (MINE + "\n    def __init__(self, more):\n        pass\n", "Smallest cannot be made: TypeError"),
     ],
@@ -68,6 +68,14 @@ def test_a_file_that_is_no_policy(text: str | None, message: str, tmp_path) -> N
     with pytest.raises(BadInput, match=message) as caught:
         get_policy(str(tmp_path / "mine.py"))
     assert "\n" not in str(caught.value)
+
+
+def test_an_error_in_a_decision_names_file_and_line(tmp_path) -> None:
+    text = MINE + "\n    def decide(self, view, plan):\n        self.missing\n"
+    (tmp_path / "mine.py").write_text(text)
+    line = text.splitlines().index("        self.missing") + 1
+    with pytest.raises(PolicyError, match=rf"fails in batch 0: AttributeError: .* \(.*mine.py, line {line}\)$"):
+        run_policy(builtin_instance("infermax-figure15:I=4"), get_policy(str(tmp_path / "mine.py")))
 
 
 def test_a_decision_that_does_not_return_is_ended(monkeypatch, tmp_path) -> None:

@@ -94,7 +94,7 @@ def test_a_proved_ratio_is_the_policy_over_an_independent_optimum() -> None:
 
 
 def test_without_a_proved_optimum_there_is_no_ratio_but_two_sides_of_it(monkeypatch) -> None:
-    outcome = SearchOutcome(None, 3, 2, proved=False, stopped="time limit", expanded=0, generated=0)
+    outcome = SearchOutcome(None, 3, 2, proved=False, stopped="time limit", generated=0)
     monkeypatch.setattr(hypotheses.search.ratio, "search", lambda *_, **__: outcome)
     claim = judge(two((1, 2), 2), get_policy("fcfs"), Optima("total-flow-time"))
     assert not claim.proved
@@ -104,7 +104,7 @@ def test_without_a_proved_optimum_there_is_no_ratio_but_two_sides_of_it(monkeypa
 
 
 def test_a_policy_better_than_what_the_search_found_is_the_best_known(monkeypatch) -> None:
-    outcome = SearchOutcome(None, 9, 2, proved=False, stopped="time limit", expanded=0, generated=0)
+    outcome = SearchOutcome(None, 9, 2, proved=False, stopped="time limit", generated=0)
     monkeypatch.setattr(hypotheses.search.ratio, "search", lambda *_, **__: outcome)
     claim = judge(two((1, 2), 2), get_policy("fcfs"), Optima("total-flow-time"))
     assert (claim.best, claim.at_least) == (4, 1)
@@ -225,7 +225,7 @@ def test_an_interrupted_search_keeps_the_worst_so_far() -> None:
 
 
 def test_an_interrupted_optimum_ends_the_search(monkeypatch) -> None:
-    outcome = SearchOutcome(None, 3, 2, proved=False, stopped="interrupted", expanded=0, generated=0)
+    outcome = SearchOutcome(None, 3, 2, proved=False, stopped="interrupted", generated=0)
     monkeypatch.setattr(hypotheses.search.ratio, "search", lambda *_, **__: outcome)
     assert search(TINY, "fcfs").stopped == "interrupted"
 

@@ -108,7 +108,7 @@ def test_policies_that_cannot_run_have_no_value() -> None:
 
 def test_list_schedules_are_what_the_referee_says() -> None:
     instance = plain([(1, 2), (2, 2), (2, 5), (2, 5)], 6)
-    for starts in (earliest_starts(instance, (3, 1, 0, 2)), best_starts_in_order(instance, 0)):
+    for starts in (earliest_starts(instance, (3, 1, 0, 2)), best_starts_in_order(instance)):
         trace = verify_schedule(instance, starting_at(instance, starts))
         assert objective_value(trace, "total-flow-time") == flow_time(instance, starts)
     assert earliest_starts(instance, (3, 1, 0, 2), in_order=True) == [5, 0, 5, 0]

@@ -5,12 +5,19 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
+from importlib import metadata
+from pathlib import Path
+from unittest import mock
 
 import pytest
 
+import hypotheses
+import kvcore
 import solvers
 from kvbound.cli import about, main
+from kvbound.simulation import policy_names
 from kvcore.result import Result
 from solvers.ways import SOLVERS, Solver
 from workloads.builtin import builtin_instance
@@ -65,6 +72,27 @@ def test_simulate_reproduces_the_published_averages(kvbound):
     rows = rows_of(kvbound, "simulate", "mars-figure1", "--policy", "fcfs,sjf,sjf-api,mars-order")["rows"]
     assert [row["mean"] for row in rows] == ["35/3", "31/3", "11", "10"]
     assert all(row["verified"] and row.keys() >= INTERFACE_KEYS for row in rows)
+
+
+def test_improve_is_never_worse_and_its_schedule_verifies(kvbound, tmp_path):
+    name = "infermax-figure15:I=32"
+    given = rows_of(kvbound, "simulate", name, "--policy", "vllm", "--schedule", tmp_path / "given.json")["rows"][0]
+    for start in ("vllm", tmp_path / "given.json"):
+        found = rows_of(
+            kvbound, "improve", name, "--from", start, "--seconds", "0.1", "--schedule", tmp_path / "found.json"
+        )
+        assert found.keys() >= INTERFACE_KEYS
+        assert found["start"]["value"] == given["value"] >= found["value"]
+        assert (
+            rows_of(kvbound, "verify", name, "--schedule", tmp_path / "found.json")["total-flow-time"] == found["value"]
+        )
+    _, out, _ = kvbound("improve", name, "--from", "vllm", "--seconds", "0.1")
+    assert "ms by vllm" in out
+
+
+def test_names_with_parameters_stand_in_a_list():
+    text = "fcfs, index:gamma=0.6,r0=0.4,staggered:2,3,sjf"
+    assert policy_names(text) == ["fcfs", "index:gamma=0.6,r0=0.4", "staggered:2,3", "sjf"]
 
 
 def test_compare_gives_ratios_and_draws(kvbound, tmp_path):
@@ -151,12 +179,39 @@ def test_a_broken_file_is_exit_2(kvbound, tmp_path):
 
 def test_the_tables_for_people_say_what_scripts_get(kvbound, monkeypatch):
     monkeypatch.setattr(Solver, "try_it", lambda solver: None)  # takes seconds
-    assert "infermax-figure15:I=32" in kvbound("instances")[1]
+    listed = kvbound("instances")[1]
+    assert "infermax-figure15:I=32" in listed
+    assert re.findall(r"worst-\S+ +\d+ instances", listed) == ["worst-POLICY-OBJECTIVE:n=4     72 instances"]
+    assert len(rows_of(kvbound, "instances")["rows"]) > 24
     assert "highs" in kvbound("solvers")[1]
     assert "mars-order" in kvbound("policies")[1]
     assert "3 requests with 3 calls" in kvbound("show", "mars-figure1")[1]
     assert {row["name"] for row in rows_of(kvbound, "solvers")["rows"]} >= {"search", "highs", "gurobi"}
     assert rows_of(kvbound, "show", "mars-figure1")["sizes"]["largest_peak"] == 6
+
+
+def test_an_extra_is_named_whole(monkeypatch, kvbound):
+    """Markup ate `[cp-sat]`."""
+    monkeypatch.setattr(Solver, "try_it", lambda solver: None)
+    monkeypatch.setattr(metadata, "version", mock.Mock(side_effect=metadata.PackageNotFoundError))
+    assert "cp-sat is not installed; install it with: pip install 'kvbound[cp-sat]'" in kvbound("solvers")[1]
+
+
+def test_the_version_is_there_at_once():
+    command = "import sys; from kvbound.cli import main; sys.argv = ['', '--version']\ntry: main()\n"
+    command += "finally: print(sorted({'kvcore', 'typer', 'pydantic', 'numpy', 'rich'} & {*sys.modules}))"
+    told = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    assert told.stdout == f"kvbound {kvcore.__version__}\n[]\n"
+
+
+def test_an_error_in_a_hypothesis_names_file_and_line(kvbound, tmp_path):
+    source = Path(hypotheses.__file__).parent / "shipped" / "backfilling.py"
+    text = source.read_text().replace("    instance = ", "    1 // 0\n    instance = ")
+    (tmp_path / "mine.py").write_text(text)
+    code, _, err = kvbound("check", tmp_path / "mine.py")
+    line = text.splitlines().index("    1 // 0") + 1
+    assert (code, err.count("\n")) == (2, 1)
+    assert re.search(rf"mine fails: ZeroDivisionError: .* \(.*mine.py, line {line}\)$", err)
 
 
 @pytest.mark.parametrize(("solver", "package"), [("cp-sat", "ortools"), ("highs", "highspy"), ("gurobi", "gurobipy")])
@@ -213,6 +268,33 @@ def test_a_second_sigterm_does_not_disturb_what_the_first_has_ended(kvbound, mon
     assert (code, json.loads(out)["stopped"]) == (130, "interrupted")
 
 
+@pytest.mark.parametrize("command", [["simulate", "--policy"], ["compare", "--no-optimum", "--policies"]])
+def test_a_policy_that_cannot_run_has_a_line_and_the_others_go_on(kvbound, command):
+    verb, *options = command
+    code, out, _ = kvbound(verb, "mars-figure1", *options, "vllm,fcfs,sarathi")
+    assert code == 0
+    assert out.count("cannot run: it needs a machine with evict") == 2
+    rows = rows_of(kvbound, verb, "mars-figure1", *options, "vllm,fcfs,sarathi")["rows"]
+    assert [row["status"] for row in rows] == ["unknown", "feasible", "unknown"]
+    assert rows[0]["error"] == "policy vllm cannot run on mars-figure1: it needs a machine with evict"
+
+
+def test_the_usual_policies_never_fail(kvbound, tmp_path):
+    """Not on a machine that suits few of them, nor where calls fill the host by order (R7)."""
+    ordered = builtin_instance("infercept-sample:k=4").replace(coarsening=None)
+    ordered = ordered.replace(machine=ordered.machine.replace(evict=True))
+    (tmp_path / "ordered.json").write_text(ordered.to_json())
+    ordered_only = ("mars-figure1", 5, 0)
+    for name, many, errors in (
+        ordered_only,
+        (tmp_path / "ordered.json", 11, 9),
+        ("infercept-sample:k=4,evict=1", 11, 0),
+    ):
+        rows = rows_of(kvbound, "compare", name, "--policies", "usual", "--no-optimum")["rows"]
+        assert len(rows) == many
+        assert sum("error" in row for row in rows) == errors
+
+
 def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
     def second_is_interrupted(instance, policy, *arguments, **options):
         if policy == "sjf":
@@ -241,3 +323,11 @@ def test_an_interrupted_solve_is_not_replayed(monkeypatch):
     monkeypatch.setattr(solvers, "solve", lambda *_, **__: Result(mars, "makespan", stopped="interrupted"))
     with pytest.raises(KeyboardInterrupt):
         named("optimum", mars, mars, "makespan", "as-given", 1.0)
+
+
+def test_replay_without_torch_is_one_line(kvbound, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "gpu_validation.measure", raising=False)
+    code, _, err = kvbound("replay", "mars-figure1", "fcfs", "--device", "cpu")
+    assert (code, err) == (4, "kvbound: PyTorch is not installed; install it with: pip install 'kvbound[gpu]'\n")

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from heuristics import trace_policy
-from heuristics.load import load_rows, rate, scaled
+from heuristics import get_policy, trace_policy
+from heuristics.load import load_rows, queue_grows, rate, scaled
 from kvcore.errors import BadInput
-from kvcore.instance import Machine
+from kvcore.instance import Call, Machine, Segment
 from tests.support.commands import kvbound
 from workloads.builtin import builtin_instance
 from workloads.generators import generate
@@ -52,6 +52,32 @@ def test_rows_are_the_same_in_one_process_and_in_two() -> None:
     ]  # fmt: skip
     latency = [row["measures"]["latency"]["mean"] for row in one]
     assert latency[1] < latency[3], "one request at a time: the faster they come, the longer they wait"
+
+
+@pytest.mark.parametrize(("rate_", "stationary"), [(Fraction(1), True), (Fraction(40), False)])
+def test_a_queue_that_grows_is_said_to(rate_: Fraction, stationary: bool) -> None:
+    """One request at a time, 3 ticks of 1/40 s each: 40 of them arrive every second where 13 are served."""
+    instance = generate("fixed", n=80, rate=rate_, prompt=3, output=3, seed=1)
+    (row,) = load_rows(instance, ["serial"], [Fraction(1)])
+    assert row["stationary"] is stationary
+
+
+def test_a_queue_of_few_or_of_all_at_once_says_nothing() -> None:
+    few = generate("fixed", n=49, rate=Fraction(40), prompt=3, output=3, seed=1)
+    at_once = generate("fixed", n=60, prompt=3, output=3, seed=1)
+    for instance in (few, at_once):
+        assert next(iter(load_rows(instance, ["serial"], [Fraction(1)])))["stationary"] is None
+
+
+def test_requests_in_calls_are_no_queue() -> None:
+    """They all arrive within the first call: more and more are in calls, and none waits."""
+    made = generate("fixed", n=60, rate=Fraction(1, 2), prompt=1, output=2, seed=1)
+    call = Call(duration=10**6)
+    calling = made.replace(
+        requests=tuple(r.replace(segments=(Segment(decode=1, call=call), *r.segments)) for r in made.requests)
+    )
+    trace = trace_policy(calling, get_policy("fcfs"))
+    assert queue_grows(trace) is False
 
 
 def test_a_policy_that_cannot_run_has_a_row_that_says_so() -> None:

@@ -7,6 +7,7 @@ import stat
 import sys
 import threading
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
 from unittest import mock
@@ -15,7 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from kvbound.cli import main
-from kvbound.cli.common import people_console, table
+from kvbound.cli.common import PlainConsole, people_console, table
 from kvbound.plots import style
 from kvcore.errors import BadInput
 from kvcore.files import check_database, check_writable, write_bytes, write_text, writing
@@ -170,6 +171,25 @@ def test_standard_output_by_another_name(tmp_path: Path) -> None:
     text = (tmp_path / "out").read_text()
     assert text.startswith('{"format": "kvbound-schedule"')
     assert "fcfs" in text, "the table comes after it"
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_narrow_terminal_folds_no_number_and_clips_nothing(width: int) -> None:
+    columns = ["label", *(f"measure {k}" for k in range(9)), "what it is"]
+    rows = [
+        [f"policy-{i}", *(f"{10**k + i}.125" for k in range(9)), "some words that may be folded " * 2] for i in (1, 2)
+    ]
+    out = StringIO()
+    PlainConsole(file=out, width=width).print(table(columns, rows, right=range(1, 10)))
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    words = out.getvalue().split()
+    assert [word for word in words if word.endswith(".125")].count("1000001.125") == 1
+    assert {cell for row in rows for cell in row[1:10]} <= set(words)
+    assert out.getvalue().count("measure") == 9
+    assert (
+        words.count("policy-1") == words.count("label") == (1 if width == 200 else len([x for x in lines if not x]) + 1)
+    )
 
 
 def test_nothing_printed_is_a_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

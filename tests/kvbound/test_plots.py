@@ -223,6 +223,7 @@ def test_memory_is_drawn_from_zero_where_the_first_batch_starts_later() -> None:
     ("tick_seconds", "unit", "end"),
     [
         (Fraction(1), "ticks", "3,000"),
+        (Fraction(30), "min", "1,500"),
         (Fraction(1, 10**9), "µs", "3.00"),
         (Fraction(1, 10**7), "µs", "300"),
         (Fraction(1, 2 * 10**6), "ms", "1.50"),
@@ -275,6 +276,14 @@ def test_columns_share_their_axes_and_one_legend() -> None:
         "prefill", "decode", "recompute", "ready, KV on device", "ready, no KV", "call, KV on device",
         "call, KV on host", "call, no KV", "host memory",
     ]  # fmt: skip
+
+
+def test_a_schedule_that_dwarfs_the_others_is_left_out() -> None:
+    short, long = one_request(3), one_request(90)
+    figure = compare_schedules([("one  1", short), ("two", short), ("long\nmean 90", long)])
+    assert len(figure.axes) == 4
+    assert figure.get_supxlabel() == "Not drawn, more than 2 times the median length: long (90 ticks)"
+    assert compare_schedules([("short", short), ("long", long)]).get_supxlabel() == ""
 
 
 def test_more_columns_than_fit_make_bands() -> None:
@@ -446,6 +455,13 @@ def test_values_in_their_units(objective: str, tick_seconds: str, value: int | s
     ax = ladder([row("fcfs", value, objective=objective, tick_seconds=tick_seconds)])
     assert ax.get_xlabel() == f"{objective} ({unit})"
     assert texts(ax)[1].strip() == text
+
+
+def test_a_value_that_dwarfs_the_others_is_at_the_edge() -> None:
+    ax = ladder([row("fcfs", 35, 30), row("sjf", 31), row("srpt", 30), row("serial", 400)])
+    assert texts(ax)[-1] == "400 \u00d713.333"
+    assert [line.get_marker() for line in ax.get_lines()] == ["o", "o", "o", ">"]
+    assert ax.get_lines()[-1].get_xdata()[0] == pytest.approx(1.1 * 35)
 
 
 def test_a_bound_of_zero_gives_no_ratio() -> None:

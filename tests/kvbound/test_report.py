@@ -153,8 +153,9 @@ def test_the_page_has_every_request_schedule_and_proof() -> None:
     words = "\n".join(found.words)
     lanes = Counter((attributes["aria-label"] or "").split(":")[0] for attributes in found.all("g", "lane"))
     assert lanes == {"R1": 4, "R2": 4, "R3": 4}  # two policies and two optima
-    for text in ("fcfs", "mars-order", "optimum, as given", "optimum, free", "29 is proved optimal", "max-flow-time",
-                 "latency p99", "recomputation", "whatever the number of batches", mars().sha256):  # fmt: skip
+    for text in ("fcfs", "mars-order", "optimum, as given", "optimum, free", "29 ticks is proved optimal",
+                 "max-flow-time", "latency p99", "recomputation", "whatever the number of batches",
+                 mars().sha256):  # fmt: skip
         assert text in words
     assert len(found.all("path", "device")) == len(found.all("line", "limit")) == 4
     assert len(found.all("svg", "ladder")) == 1
@@ -166,15 +167,17 @@ def test_a_bar_says_what_it_is() -> None:
     tip = next(tip for tip in Reader(html()).tips() if tip.startswith("R1: prefill"))
     assert tip.splitlines() == [
         "R1: prefill", "batch 0: 1 token", f"its KV: {prefill.device} on the device, 0 on the host",
-        "device memory: 1 of 6", "ticks 0 to 1",
+        "device memory: 1 of 6", "0 to 1 ticks",
     ]  # fmt: skip
 
 
-def test_times_are_in_seconds_too_where_a_tick_is_none() -> None:
-    trace = verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars()))
-    assert chart.span_in_words(2, 5, trace) == "ticks 2 to 5"
-    slow = replace(trace, instance=trace.instance.replace(tick_seconds="1/1000"))
-    assert chart.span_in_words(2, 5, slow) == "ticks 2 to 5 (0.002 to 0.005 s)"
+def test_a_page_has_one_unit() -> None:
+    made = builtin_instance("infercept-sample:k=3")
+    written = "\n".join(Reader(compare_policies(made, ["fcfs", "sjf"], against=None).report().html()).words)
+    assert {"value, s", "arrival, s", "times, s", "time (s)", "KV (blocks", "of 64 tokens)"} <= set(written.split("\n"))
+    assert re.findall(r".*\bticks?\b.*", written) == [
+        line for line in written.split("\n") if line.startswith(("coarsened", "3 requests"))
+    ]
 
 
 def test_the_page_is_whole_and_asks_for_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heuristics import PolicyError, get_policy, run_policy
+from heuristics import PolicyError, Unsuited, get_policy, run_policy
 from kvcore import (
     BadInput,
     Batch,
@@ -32,6 +32,7 @@ from tests.support.projection import project
 from tests.support.random_schedules import random_schedule
 
 POLICY_NAMES = ("fcfs", "sjf", "mars-order")
+EVICTING = ("vllm", "sarathi", "infercept", "mars", "augserve")
 ONE = request("A", 9, 6)
 BOUNDED = ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time")
 
@@ -40,9 +41,9 @@ def some_schedule(draw: random.Random, of: Instance) -> Schedule:
     """A random schedule, which is often serial; or that of a policy, which works in parallel."""
     try:
         if draw.random() < 0.5:
-            return run_policy(of, get_policy(draw.choice(POLICY_NAMES)))
+            return run_policy(of, get_policy(draw.choice(EVICTING if of.machine.evict else POLICY_NAMES)))
         return random_schedule(draw, of)
-    except (PolicyError, AssertionError):  # it deadlocks, or is too long to be drawn
+    except (PolicyError, Unsuited, AssertionError):  # it deadlocks, or is too long to be drawn
         return run_policy(of, get_policy("serial"))
 
 
@@ -56,7 +57,7 @@ def completions(trace: Trace) -> dict[str, int]:
 def random_grid(draw: random.Random, sizes: list[int]) -> dict[str, int]:
     block = draw.choice(sizes)
     slot = draw.choice([block, block, block, 2 * block, max(1, block // 2), block + 1])
-    return {"block_tokens": block, "slot_ticks": slot, "headroom_ticks": draw.choice([0, min(block, slot) // 2])}
+    return {"block_tokens": block, "slot_ticks": slot, "headroom_ticks": draw.choice([0, min(block, slot) // 2, None])}
 
 
 def lifted(seed: int, sizes: list[int]) -> tuple[Instance, Trace, Instance, Trace]:
@@ -134,6 +135,28 @@ def test_an_ordered_move_follows_the_call_at_once() -> None:
     assert trace.schedule.batches[trace.requests[0].calls[0].batch + 1].drop == {"A": 4}
 
 
+def test_a_slot_has_room_to_refill_what_was_evicted() -> None:
+    """Of the 8 ticks of a slot one refills, and up to 8 decode, the first of them in the tick that refills."""
+    fine = instance(request("A", 9, 20), request("B", 30, 4), memory=40, batch_tokens=64, evict=True)
+    coarse = coarsen(fine, block_tokens=8, slot_ticks=8, direction="restrict")
+    assert coarse.coarsening.headroom_ticks == 7
+    assert (coarse.machine.evict, coarse.machine.batch_tokens) == (True, 64 // 8)
+    assert (coarse.request("A"), coarse.request("B")) == (request("A", 2, 3), request("B", 5, 1))
+    batches = [batch(0, A=2), batch(1, A=1), batch(2, drop={"A": 3}, B=5), batch(3, A=4)]
+    trace = verify_schedule(fine, lift(schedule(coarse, *batches), fine, coarse))
+    refill = [(trace.batches[step.batch].start, step.tokens, step.recomputed) for step in trace.requests[0].steps[-5:]]
+    assert refill == [(24, 24, 24), (28, 1, 0), (29, 1, 0), (30, 1, 0), (31, 1, 0)]
+
+
+def test_the_room_to_refill_is_what_the_budgets_need() -> None:
+    for tokens, ticks, decode in ((64, 7, 3), (8, 7, 3), (4, 6, 3), (3, 5, 4), (1, 0, 20)):
+        fine = instance(request("A", 9, 20), batch_tokens=tokens, evict=True)
+        coarse = coarsen(fine, block_tokens=8, slot_ticks=8, direction="restrict")
+        assert coarse.coarsening.headroom_ticks == ticks
+        assert coarse.machine.batch_tokens >= 1
+        assert coarse.request("A").output == decode
+
+
 # --- relax: every fine schedule becomes a coarse one -----------------------------------------------------------------
 
 
@@ -174,8 +197,7 @@ def compare_optima(seeds: range, max_states: int) -> int:
         draw = random.Random(seed)
         grid = {"block_tokens": draw.choice([2, 3])}
         grid["slot_ticks"] = grid["block_tokens"]
-        fine, coarse = fine_for_restrict(draw, grid, [1, 2, 2], [0, 0, 1], 6)
-        fine = fine.replace(machine=fine.machine.replace(evict=False))
+        fine, coarse = fine_for_restrict(draw, grid, [1, 2, 2], [0, 0, 1], 6, evict=0)
         objective = BOUNDED[seed % len(BOUNDED)]
         relaxed = coarsen(fine, direction="relax", **grid)
         exact, below = optimum(fine, objective, max_states), optimum(relaxed, objective, max_states)
@@ -190,6 +212,32 @@ def compare_optima(seeds: range, max_states: int) -> int:
 
 def test_optima_are_between_the_two_directions() -> None:
     assert compare_optima(few(range(60)), max_states=1500) >= 10
+
+
+def test_optima_with_evictions_are_between_the_two_directions() -> None:
+    """Instances of one or two requests that may be evicted: 50 of them, or 1,000 in `make test-all`."""
+    compared = {"relax": 0, "restrict": 0}
+    for seed in few(range(1000), 20):
+        draw, objective = random.Random(seed), BOUNDED[seed % len(BOUNDED)]
+        block = draw.choice([1, 2, 3])
+        grid = {"block_tokens": block, "slot_ticks": draw.choice([1, 2, block, block, block + 1])}
+        try:
+            fine, above = fine_for_restrict(draw, grid, [1, 2, 2], [0, 0, 1], 4, evict=1)
+        except ValueError:  # no such instance can be carried out
+            continue
+        below = coarsen(fine, direction="relax", **grid)
+        exact, bound = optimum(fine, objective, 250), optimum(below, objective, 250)
+        if exact is None or bound is None:
+            continue
+        assert fine_bound(below, objective, bound) <= exact, (seed, objective)
+        compared["relax"] += 1
+        try:
+            _, best = exhaustive_optimum(above, objective, max_states=250)
+        except TooManyStates:
+            continue
+        assert exact <= objective_value(verify_schedule(fine, lift(best, fine, above)), objective), (seed, objective)
+        compared["restrict"] += 1
+    assert min(compared.values()) >= 30, compared
 
 
 @pytest.mark.slow
@@ -267,6 +315,35 @@ def test_pages_that_are_no_multiple_of_the_block_are_left_out_by_relax() -> None
         assert coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax").machine.block == coarse_page
 
 
+def test_requests_take_turns_within_a_slot_where_kv_is_evicted() -> None:
+    """Three requests of a slot each, of which two fit, end within one slot and a half: each waits two of six ticks."""
+    requests = [request(id, 8, 4) for id in "ABC"]
+    fine = instance(*requests, memory=22, host_memory=0, batch_tokens=16, evict=True)
+    turns = [batch(0, A=8, B=8), batch(1, A=1, B=1), batch(2, drop={"B": 9}, A=1, C=8), batch(3, A=1, C=1),
+             batch(4, B=10, C=1), batch(5, B=1, C=1)]  # fmt: skip
+    trace = verify_schedule(fine, schedule(fine, *turns))
+    coarse = coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax")
+    assert coarse.machine == Machine(memory=(22 + 16 * 3) // 4, evict=True)
+    assert verify_schedule(coarse, project(trace.schedule, fine, coarse))
+    bound = fine_bound(coarse, "makespan", exhaustive_optimum(coarse, "makespan")[0])
+    assert bound <= objective_value(trace, "makespan") == 6
+    one = coarse.replace(machine=coarse.machine.replace(memory=22 // 4))  # that of one tick proves too much
+    assert fine_bound(one, "makespan", exhaustive_optimum(one, "makespan")[0]) == 8
+
+
+@pytest.mark.parametrize(("changes", "memory"), [
+    ({"host_memory": 6}, (22 + 6 + 16 * 3) // 4), ({"host_memory": None}, None), ({"batch_tokens": None}, None),
+    ({"memory": None}, None),
+])  # fmt: skip
+def test_what_takes_turns_is_on_the_device_on_the_host_or_processed_in_the_slot(changes, memory) -> None:
+    limits = {"memory": 22, "host_memory": 0, "batch_tokens": 16, "evict": True} | changes
+    fine = instance(request("A", 8, (4, 1, 0, "preserve"), 4), **limits)
+    coarse = coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax")
+    assert coarse.machine.memory == memory
+    assert coarse.requests[0].calls[0].handling == "free"
+    assert coarsen(fine, block_tokens=1, slot_ticks=1, direction="relax").machine.memory == limits["memory"]
+
+
 def test_relax_rounds_budgets_up_where_no_segment_is_merged() -> None:
     fine = instance(request("A", 9, 8), request("B", 5, 4), memory=40, host_memory=0, batch_tokens=6, prefill_tokens=2)
     machine = coarsen(fine, block_tokens=4, slot_ticks=4, direction="relax").machine
@@ -291,9 +368,26 @@ def test_freeing_the_calls_and_coarsening_commute(direction: str) -> None:
     for seed in range(40):
         draw = random.Random(seed)
         fine, _ = fine_for_restrict(draw, {"block_tokens": 3, "slot_ticks": 3}, [1, 2, 3], [0, 1, 2], 9)
-        fine = fine.replace(machine=fine.machine.replace(evict=False))
         grid: dict[str, Any] = {"block_tokens": 3, "slot_ticks": 3, "direction": direction}
         assert coarsen(fine, **grid).with_free_calls() == coarsen(fine.with_free_calls(), **grid)
+
+
+@pytest.mark.parametrize("direction", ["relax", "restrict"])
+@pytest.mark.parametrize("evict", [False, True])
+def test_the_output_limit_is_rounded_as_an_output_of_that_length(direction: str, evict: bool) -> None:
+    for limit in (7, 8, 9, 15, 16, 40, 10**9):
+        of = [
+            request("A", 9, (6, 5, 7, "free"), 1, max_new=limit),
+            request("B", 9, min(limit, 200)),
+            request("C", 9, 2),
+        ]
+        fine = instance(*of, memory=500, evict=evict)
+        for block, slot in ((4, 4), (3, 4), (5, 4)):
+            coarse = coarsen(fine, block_tokens=block, slot_ticks=slot, direction=direction)
+            a, b, c = coarse.requests
+            assert c.max_new is None
+            assert a.max_new == b.output if limit < 200 else a.max_new > b.output
+            assert parse(Instance, coarse.to_json(), "file") == coarse
 
 
 @pytest.mark.parametrize("direction", ["relax", "restrict"])
@@ -328,7 +422,6 @@ HINGE = (CostFunction(busy=1, decode_requests=1),)
         (instance(ONE), {"direction": "relax", "headroom_ticks": 1}, "headroom_ticks has no meaning for relax"),
         (instance(ONE, cost=HINGE), {}, r"only instances whose batches all last one tick \(unit cost\)"),
         (instance(ONE.replace(slo=Slo(latency=3))), {}, "request A has SLOs, which have no coarse form"),
-        (instance(ONE, evict=True), {"direction": "relax"}, "relax is not proved for a machine that evicts"),
         (instance(ONE, chunked=False), {}, "restrict is proved only for a machine with chunked"),
         (instance(ONE, hybrid=False), {}, "restrict is proved only for a machine with hybrid"),
         (instance(ONE, pause=False), {}, "restrict is proved only for a machine with pause"),

@@ -16,11 +16,10 @@ from kvcore.certificates import (
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
 from kvcore.rigid import OBJECTIVES, kinds_of, memory_of
-from solvers.start_time.configurations import Configurations as SolversConfigurations
 from solvers.start_time.multipliers import Multipliers
-from solvers.start_time.network import Network
+from solvers.start_time.network import ConfigurationNetwork
 from solvers.start_time.prices import SCALE, Columns
-from solvers.start_time.problem import Problem
+from solvers.start_time.problem import RigidProblem
 from tests.solvers.test_start_time import RIGID, rigid, running_sets
 from tests.support.build import instance as make
 from tests.support.build import request
@@ -62,9 +61,9 @@ def test_it_equals_the_solvers_network():
     for seed in range(20):
         objective = OBJECTIVES[seed % 3]
         instance = rigid(seed, requests=(2, 4), budgets=False)
-        problem = Problem(instance, objective)
+        problem = RigidProblem(instance, objective)
         columns = Columns(problem, 40)
-        network = Network(SolversConfigurations(problem, 100_000), 40)
+        network = ConfigurationNetwork(problem, 40, 100_000)
         multipliers = Multipliers(columns, columns.possible)
         for _ in range(5):
             assign = draw.integers(-SCALE, 30 * SCALE, len(problem.kinds))
@@ -76,7 +75,7 @@ def test_it_equals_the_solvers_network():
 
 def test_the_configurations_are_those_that_can_run_at_once():
     for seed in range(40):
-        problem = Problem(rigid(seed, requests=(2, 4), budgets=False), FLOW)
+        problem = RigidProblem(rigid(seed, requests=(2, 4), budgets=False), FLOW)
         running = Running(problem.kinds, problem.memory, 10_000, Budget())
         expected = sum(1 for _ in running_sets(problem))
         assert len(running.base) + len(running.later) == expected
@@ -165,7 +164,7 @@ def test_an_instance_made_to_take_long_is_refused(price):
 
 @pytest.mark.parametrize("lacking", [{"work": 10**6}, {"memory": 3000}])
 def test_a_network_ends_with_its_budget(lacking):
-    problem = Problem(rigid(1, requests=(4, 4), budgets=False), FLOW)
+    problem = RigidProblem(rigid(1, requests=(4, 4), budgets=False), FLOW)
     assert len(Running(problem.kinds, problem.memory, 10_000, Budget()).base)
     with pytest.raises(InvalidCertificate, match=r"what can run together would take too (long|much memory) to check"):
         Running(problem.kinds, problem.memory, 10_000, Budget(**lacking)).cheapest(np.zeros((99, len(problem.kinds))))

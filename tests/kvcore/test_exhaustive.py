@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from kvcore import CostFunction, Slo
-from kvcore.certificates.search import Search
+from kvcore.certificates.search import ExhaustiveSearch
 from tests.support.build import instance, request
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.tiny_instances import fixed_handlings
@@ -124,11 +124,11 @@ def test_a_tpot_slo_needs_starts_between_events():
     """
     a = request("A", 1, (2, 0, 1, "preserve"), 1, slo=Slo(latency=10, tpot="3/2"))
     b = request("B", 3, (1, 7, 0, "preserve"), 1, slo=Slo(latency=9))
-    search = Search(instance(a, b, memory=6), "late-requests")
+    search = ExhaustiveSearch(instance(a, b, memory=6), "late-requests")
     label, goal = search.run(10**6)
     assert label == 0
     assert [batch.start for batch in search.schedule(goal).batches][:2] == [0, 6]
-    search = Search(instance(a, b, memory=6), "late-requests")
+    search = ExhaustiveSearch(instance(a, b, memory=6), "late-requests")
     search.every_tick = False
     assert search.run(10**6)[0] == 1
 

@@ -12,7 +12,7 @@ from kvcore.certificates import Alone, Certificate, Coarse, Exhaustive, InvalidC
 from kvcore.certificates.batches import TooManyStates
 from kvcore.certificates.exhaustive import MOST_STATES, look
 from kvcore.certificates.kinds import Part
-from kvcore.certificates.search import COMPARED, Search
+from kvcore.certificates.search import COMPARED, ExhaustiveSearch
 from tests.support.build import instance, request
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.optima import optima
@@ -49,7 +49,7 @@ def test_the_frontier_stays_below_the_optimum_and_ends_at_it_at_length(profile):
 def test_what_is_left_never_falls_by_more_than_what_a_batch_adds(profile):
     for seed, objective in enumerate(OBJECTIVES):
         tiny = tiny_instance(seed, **PROFILES[profile])
-        search = Search(tiny, objective, guided=True)
+        search = ExhaustiveSearch(tiny, objective, guided=True)
         node, label = search.ordered([search.at_start(r) for r in tiny.requests])[0], 0
         for _ in range(8):
             successors = list(islice(search.successors(label, node), 300))
@@ -124,7 +124,7 @@ def test_a_state_with_endless_moves_stops_the_search():
 
 
 def test_nodes_that_are_compared_count_as_tries():
-    search = Search(MARS, "max-flow-time")
+    search = ExhaustiveSearch(MARS, "max-flow-time")
     node = tuple(search.at_start(request) for request in MARS.requests)
     search.expanded[node] = [(1, 1, 1)] * 3 * COMPARED
     search.batches.tries = 5

@@ -11,7 +11,7 @@ import pytest
 
 from kvcore import Batch, InvalidSchedule, Schedule, verify_schedule
 from kvcore.certificates.batches import after_moves, as_batch
-from kvcore.certificates.search import Search
+from kvcore.certificates.search import ExhaustiveSearch
 from tests.support.tiny_instances import PROFILES, tiny_instance
 
 KINDS = ("drop", "swap_out", "swap_in", "work")
@@ -23,7 +23,7 @@ class Walk:
     def __init__(self, seed, profile):
         self.instance = tiny_instance(seed, **PROFILES[profile])
         self.random = random.Random(seed)
-        self.search = Search(self.instance, "makespan")
+        self.search = ExhaustiveSearch(self.instance, "makespan")
         self.node = tuple(self.search.at_start(request) for request in self.instance.requests)
         self.ids = [request.id for request in self.instance.requests]
         self.now, self.batches = 0, []

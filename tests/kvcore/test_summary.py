@@ -69,6 +69,7 @@ def test_who_arrives_after_the_window_does_not_count() -> None:
 
 def test_goodput_counts_those_that_meet_their_slo() -> None:
     instance = serial(4)
+    assert summary(run(instance))["slo_attainment"] is None  # nobody has one
     slo = Slo(latency=2)
     instance = instance.replace(requests=tuple(request.replace(slo=slo) for request in instance.requests))
     measured = summary(run(instance))

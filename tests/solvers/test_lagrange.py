@@ -8,7 +8,7 @@ import pytest
 
 import solvers
 from kvcore import BadInput, Machine, objective_value, verify_schedule
-from solvers.lagrange.network import Network
+from solvers.lagrange.network import PathNetwork
 from solvers.lagrange.packing import Packing
 from solvers.lagrange.prices import SlotRelaxation
 from solvers.lagrange.scope import OBJECTIVES, UNIT
@@ -29,7 +29,7 @@ def questions(profile, seeds):
     """Instances that the method takes, with an objective and the optimum."""
     for _, instance, objective, optimum in optima(profile, seeds, OBJECTIVES, max_states=1500, **HERE):
         try:
-            Network(instance, objective)
+            PathNetwork(instance, objective)
         except BadInput:
             continue
         yield instance, objective, optimum
@@ -75,7 +75,7 @@ def test_any_prices_give_a_lower_bound(profile):
     draw = np.random.default_rng(1)
     for instance, objective, optimum in questions(profile, few(range(30, 40))):
         for slots in (2, 9, 40):
-            relaxation = SlotRelaxation(Network(instance, objective), slots)
+            relaxation = SlotRelaxation(PathNetwork(instance, objective), slots)
             for scale in (1, UNIT // 4, 3 * UNIT):
                 prices = draw.integers(0, scale + 1, (slots, 5)) * relaxation.network.is_priced
                 assert relaxation.relax(prices).bound <= optimum * UNIT
@@ -83,7 +83,7 @@ def test_any_prices_give_a_lower_bound(profile):
 
 def test_what_is_fixed_is_in_no_better_schedule():
     for instance, objective, optimum in questions("calls-free", range(40, 52)):
-        relaxation = SlotRelaxation(Network(instance, objective), 60)
+        relaxation = SlotRelaxation(PathNetwork(instance, objective), 60)
         _, prices = relaxation.find_prices(float(optimum), 60)
         slack = optimum * UNIT - relaxation.relax(prices).bound
         assert all(len(rows) for rows in relaxation.survivors(prices, slack))
@@ -101,7 +101,7 @@ def test_bounds_hold_where_token_budgets_are_left_out(monkeypatch):
         except TooManyStates:
             continue
         try:
-            assert Network(instance, "total-flow-time").is_late
+            assert PathNetwork(instance, "total-flow-time").is_late
         except BadInput:
             continue
         with monkeypatch.context() as patch:
@@ -116,7 +116,7 @@ def test_the_host_takes_over_the_most_blocks(block):
     draw = random.Random(block)
     instance = builtin.builtin_instance("infercept-sample:k=3").with_free_calls()
     instance = instance.replace(machine=instance.machine.replace(block=block, memory=600))
-    packing = Packing(Network(instance, "total-flow-time"), 1)
+    packing = Packing(PathNetwork(instance, "total-flow-time"), 1)
     for _ in range(50):
         items, room = [draw.randint(1, 9) for _ in range(draw.randint(1, 6))], draw.randint(0, 25)
         sets = [[m for i, m in enumerate(items) if mask >> i & 1] for mask in range(2 ** len(items))]
@@ -146,7 +146,7 @@ def test_refuses_other_machines(change, reason):
     instance = builtin.builtin_instance("mars-figure1")
     machine = Machine.model_validate(instance.machine.model_dump() | change)
     with pytest.raises(BadInput, match=reason):
-        Network(instance.replace(machine=machine), "total-flow-time")
+        PathNetwork(instance.replace(machine=machine), "total-flow-time")
 
 
 def test_without_budgets_breaks_are_of_no_use():
@@ -162,7 +162,7 @@ def test_without_budgets_breaks_are_of_no_use():
         instance = tiny_instance(seed, **fixed)
         try:
             optimum, _ = exhaustive_optimum(instance, "total-flow-time", max_states=1500)
-            Network(instance, "total-flow-time")
+            PathNetwork(instance, "total-flow-time")
         except (TooManyStates, BadInput):
             continue
         value, bound, _ = solve(instance, "total-flow-time")
@@ -173,4 +173,4 @@ def test_without_budgets_breaks_are_of_no_use():
 
 def test_refuses_other_objectives():
     with pytest.raises(BadInput, match="not makespan"):
-        Network(builtin.builtin_instance("mars-figure1"), "makespan")
+        PathNetwork(builtin.builtin_instance("mars-figure1"), "makespan")

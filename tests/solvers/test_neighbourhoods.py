@@ -11,7 +11,7 @@ from solvers.neighbourhoods import OBJECTIVES, improve, why_not
 from solvers.neighbourhoods.improve import Annealing
 from solvers.neighbourhoods.kernels import DEVICE, Grid, fit, use
 from solvers.neighbourhoods.read import read_pieces, read_schedule
-from solvers.neighbourhoods.rigid import Soft, is_rigid, memory_prices
+from solvers.neighbourhoods.rigid import Soft, is_rigid
 from solvers.neighbourhoods.tables import Tables
 from tests.support.build import batch, request, schedule
 from tests.support.build import instance as make
@@ -182,13 +182,6 @@ def exceed(seed):
     found = improve(instance, "weighted-flow-time", start, seconds=NEVER, seed=seed, rounds=20_000)
     assert value(instance, found, "weighted-flow-time") <= objective_value(trace, "weighted-flow-time")
     return over.max()
-
-
-def test_memory_is_worth_less_as_time_goes_on_and_nothing_when_idle():
-    instance = make(request("A", 1, 4), request("B", 1, 4), request("C", 1, 2, arrival=50), memory=5, chunked=False)
-    worth = memory_prices(Tables(instance, FLOW), 60)
-    assert all(worth[:3] > worth[1:4])
-    assert worth[20] == 0 < worth[50]
 
 
 # --- scope -----------------------------------------------------------------------------------------------------------

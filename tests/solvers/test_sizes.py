@@ -3,17 +3,22 @@
 import math
 import sys
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
 
 import solvers
+from kvbound.cli import EXIT_UNDECIDED
+from kvbound.cli.common import PlainConsole
+from kvbound.cli.solve import exit_code, show
 from kvcore import OBJECTIVES, BadInput, Machine
 from kvcore.certificates import Alone
 from kvcore.instance import Call, Instance, Request, Segment
+from kvcore.result import DECLINED
 from solvers import choice, driver
 from solvers.choice import choose
-from solvers.lagrange.network import Network
+from solvers.lagrange.network import PathNetwork
 from solvers.lagrange.prices import SlotRelaxation
 from solvers.lagrange.scope import (
     FAR,
@@ -81,7 +86,7 @@ def _two_cores(monkeypatch):
 def test_lagrange_declines_what_it_could_not_hold(instance, reason):
     assert reason in why_not(instance, "weighted-flow-time")
     with pytest.raises(BadInput, match=reason):
-        Network(instance, "weighted-flow-time")
+        PathNetwork(instance, "weighted-flow-time")
     ways = choose(instance, "weighted-flow-time", "auto", "auto")
     assert all(way is SEARCH for way in ways.ways)
 
@@ -96,7 +101,7 @@ def test_the_estimate_of_options_exceeds_none():
     with_limits = 0
     for instance in instances:
         try:
-            network = Network(instance, "total-flow-time", exact=True)
+            network = PathNetwork(instance, "total-flow-time", exact=True)
         except BadInput:
             continue
         most, limit = network.setting.most_partial or 0, instance.machine.prefill_limit
@@ -111,7 +116,7 @@ def test_all_that_is_summed_stays_below_62_bits():
     assert (2 * PATH, FAR // UNIT) == (2**43, 2**50)
     for weight in (1, 10**6):
         instance = weighing(MANY, weight)
-        network = Network(instance, "weighted-flow-time")
+        network = PathNetwork(instance, "weighted-flow-time")
         relaxation = SlotRelaxation(network, network.most_slots)
         prices = np.broadcast_to(network.dearest * network.is_priced, (relaxation.slots, 5)).copy()
         paid = sum(int(p) * int(limit) for row in prices for p, limit in zip(row, network.limits, strict=True))
@@ -125,7 +130,7 @@ def test_all_that_is_summed_stays_below_62_bits():
 
 
 def test_prices_found_are_never_above_the_highest():
-    network = Network(MARS, "total-flow-time")
+    network = PathNetwork(MARS, "total-flow-time")
     network.dearest = np.minimum(network.dearest, 700)
     bound, prices = SlotRelaxation(network, 60).find_prices(29.0, 60)
     assert prices.max() == 700
@@ -225,6 +230,19 @@ def test_a_way_that_is_named_still_declines():
         solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="search")
     with pytest.raises(BadInput, match="weights of at most"):
         solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="arc-flow", solver="lagrange")
+
+
+def test_where_all_ways_decline_the_result_says_so_and_what_may_help():
+    """It is no failure of a solver, and `alone` and the policies are there all the same."""
+    instance = weighing(MARS, 10**15).with_free_calls()
+    result = solvers.solve(instance.replace(machine=instance.machine.replace(evict=True)), "weighted-flow-time")
+    assert result.stopped == DECLINED
+    assert result.bound < result.value
+    printed = StringIO()
+    show(result, PlainConsole(file=printed, width=200))
+    assert "stopped: no way to solve takes it; the optimum is at least" in printed.getvalue()
+    assert "`kvbound bound` may prove a higher one" in printed.getvalue()
+    assert exit_code(result, None) == EXIT_UNDECIDED
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

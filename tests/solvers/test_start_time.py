@@ -9,19 +9,20 @@ import pytest
 
 import solvers
 from kvcore import Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore.certificates.running import TooMany
 from kvcore.errors import BadInput
 from kvcore.rigid import OBJECTIVES
 from solvers.start_time import why_not_rigid
 from solvers.start_time.cliques import violated_cliques
-from solvers.start_time.configurations import Configurations, TooMany
-from solvers.start_time.lists import Lists
+from solvers.start_time.lists import by_area
 from solvers.start_time.multipliers import Multipliers
-from solvers.start_time.network import FAR, Network
+from solvers.start_time.network import FAR, ConfigurationNetwork
 from solvers.start_time.prices import SCALE, Columns, RowPrices
-from solvers.start_time.problem import Problem
+from solvers.start_time.problem import RigidProblem
 from solvers.start_time.program import relax
 from solvers.start_time.solve import StartTimeSolver
 from solvers.start_time.states import Fields, Interrupted, StateSearch
+from solvers.task import Bound, Found, Task
 from tests.support.build import instance as make
 from tests.support.build import request
 from tests.support.exhaustive import exhaustive_optimum
@@ -68,21 +69,22 @@ class Alone(StartTimeSolver):
 
 
 def solve(instance, objective=FLOW, time_limit=1e6, **options):
-    """Run the solver in this process; check every schedule and bound as it comes. Returns outcome and bounds."""
+    """Run the solver in this process; check every schedule as it comes. Returns the solver, why it stopped, bounds."""
     values, bounds = [], []
 
-    def found(schedule, value):
-        assert objective_value(verify_schedule(instance, schedule), objective) == value
-        values.append(value)
+    def send(message):
+        if isinstance(message, Bound) and not message.certificate:
+            bounds.append(message.value)
+        if isinstance(message, Found):
+            assert objective_value(verify_schedule(instance, message.schedule), objective) == message.claimed
+            values.append(message.claimed)
 
-    solver = Alone(
-        instance, objective, time_limit=time_limit, memory_limit=2000, seed=0, found=found,
-        bounded=lambda bound, by_solver: bounds.append(bound), **options,
-    )  # fmt: skip
-    outcome = solver.run()
+    task = Task(instance, objective, "start-time", "highs", None, None, None, time_limit, 2000, 1, 0)
+    solver = Alone(task, send, **options)
+    stopped = solver.run()
     assert values == sorted(values, reverse=True)
-    assert outcome.value == values[-1]
-    return outcome, bounds
+    assert solver.value == values[-1]
+    return solver, stopped, bounds
 
 
 def all_starts(problem, ticks):
@@ -107,7 +109,7 @@ def fits(problem, jobs, ticks):
 
 def small_problems(number, **options):
     for seed in range(number):
-        problem = Problem(rigid(seed, requests=(2, 3), decode=3, **options), OBJECTIVES[seed % 3])
+        problem = RigidProblem(rigid(seed, requests=(2, 3), decode=3, **options), OBJECTIVES[seed % 3])
         yield problem, min(9, sum(kind.count * kind.length for kind in problem.kinds))
 
 
@@ -120,8 +122,8 @@ def test_agrees_with_the_exhaustive_search(objective, way):
     for seed in range(12):
         instance = rigid(seed)
         expected = exhaustive_optimum(instance, objective, max_states=100_000)[0]
-        outcome, bounds = solve(instance, objective, most_configurations=way)
-        assert (outcome.value, outcome.bound, outcome.stopped) == (expected, expected, "proved"), (seed, way)
+        solver, stopped, bounds = solve(instance, objective, most_configurations=way)
+        assert (solver.value, solver.bound, stopped) == (expected, expected, "proved"), (seed, way)
         assert bounds == sorted(bounds)
 
 
@@ -131,8 +133,8 @@ def test_agrees_where_requests_arrive_at_different_ticks(way):
         objective = OBJECTIVES[seed % 2]
         instance = rigid(seed, requests=(3, 5), online=True)
         expected = exhaustive_optimum(instance, objective, max_states=300_000)[0]
-        outcome, _ = solve(instance, objective, most_configurations=way)
-        assert (outcome.value, outcome.bound, outcome.stopped) == (expected, expected, "proved"), (seed, way)
+        solver, stopped, _ = solve(instance, objective, most_configurations=way)
+        assert (solver.value, solver.bound, stopped) == (expected, expected, "proved"), (seed, way)
 
 
 @pytest.mark.slow
@@ -142,16 +144,16 @@ def test_agrees_on_more_seeds(objective, way):
     for seed in range(100, 180):
         instance = rigid(seed, requests=(2, 5))
         expected = exhaustive_optimum(instance, objective, max_states=1_000_000)[0]
-        outcome, _ = solve(instance, objective, most_configurations=way)
-        assert (outcome.value, outcome.bound, outcome.stopped) == (expected, expected, "proved"), (seed, way)
+        solver, stopped, _ = solve(instance, objective, most_configurations=way)
+        assert (solver.value, solver.bound, stopped) == (expected, expected, "proved"), (seed, way)
 
 
 @pytest.mark.parametrize("name", ["hindsight:n=9,M=12,seed=2", "hindsight:n=10,M=20,P=10,seed=1"])
 def test_the_network_and_branch_and_bound_agree(name):
     instance = builtin_instance(name)
-    network, _ = solve(instance)
-    programme, _ = solve(instance, most_configurations=0)
-    assert network.stopped == programme.stopped == "proved"
+    network, stopped, _ = solve(instance)
+    programme, also, _ = solve(instance, most_configurations=0)
+    assert stopped == also == "proved"
     assert network.value == programme.value
     assert not network.by_solver
 
@@ -170,9 +172,9 @@ def test_the_driver_runs_it_in_a_worker():
 
 
 def test_a_time_limit_leaves_a_schedule_and_a_bound():
-    outcome, bounds = solve(builtin_instance("hindsight-benchmark:seed=2"), time_limit=1.0)
-    assert outcome.stopped == "time limit"
-    assert bounds[-1] == outcome.bound <= 5486 <= outcome.value  # a bound that is certified (docs/measured.md)
+    solver, stopped, bounds = solve(builtin_instance("hindsight-benchmark:seed=2"), time_limit=1.0)
+    assert stopped == "time limit"
+    assert bounds[-1] == solver.bound <= 5486 <= solver.value  # a bound that is certified (docs/measured.md)
 
 
 # --- which instances are rigid ---------------------------------------------------------------------------------------
@@ -259,7 +261,7 @@ def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
     draw = np.random.default_rng(2)
     for problem, ticks in small_problems(10):
         columns = Columns(problem, ticks)
-        network = Network(Configurations(problem, 10_000), ticks)
+        network = ConfigurationNetwork(problem, ticks, 10_000)
         best = optimum(problem, ticks)
         alive = np.ones(len(columns), np.bool_)
         cliques = violated_cliques(columns, np.full(len(columns), 0.4), np.zeros(len(columns)), alive)
@@ -292,7 +294,7 @@ def test_no_path_bounds_more_than_the_optimum_and_pruning_keeps_it():
     draw = np.random.default_rng(1)
     for problem, ticks in small_problems(20):
         columns = Columns(problem, ticks)
-        network = Network(Configurations(problem, 10_000), ticks)
+        network = ConfigurationNetwork(problem, ticks, 10_000)
         best = optimum(problem, ticks)
         multipliers = Multipliers(columns, np.ones(len(columns), np.bool_))
         for _ in range(8):
@@ -323,10 +325,9 @@ def value(problem, jobs):
 def test_configurations_are_those_that_can_run_at_once():
     for problem, _ in small_problems(30):
         least = sum(1 for _ in running_sets(problem))
-        configurations = Configurations(problem, 10_000)
-        assert len(configurations) == least
+        assert ConfigurationNetwork(problem, 1, 10_000).arcs() == least
         with pytest.raises(TooMany):
-            Configurations(problem, min(least - 1, 20) if least > 1 else 0)
+            ConfigurationNetwork(problem, 1, min(least - 1, 20) if least > 1 else 0)
 
 
 def running_sets(problem):
@@ -373,17 +374,16 @@ def test_fields_count_down_and_never_below_zero():
 
 def test_lists_keep_the_limits():
     for seed in range(8):
-        problem = Problem(rigid(seed, requests=(3, 6)), FLOW)
-        lists = Lists(problem)
-        jobs = lists.by_area()
-        trace = verify_schedule(problem.instance, problem.schedule(lists.starts(jobs)))
-        assert objective_value(trace, FLOW) == lists.cost(jobs)
+        problem = RigidProblem(rigid(seed, requests=(3, 6)), FLOW)
+        jobs = by_area(problem)
+        trace = verify_schedule(problem.instance, problem.schedule(jobs))
+        assert objective_value(trace, FLOW) == problem.value(jobs)
 
 
 def test_a_pass_stops_at_its_limits():
-    problem = Problem(builtin_instance("hindsight:n=6,M=12,seed=1"), FLOW)
+    problem = RigidProblem(builtin_instance("hindsight:n=6,M=12,seed=1"), FLOW)
     columns = Columns(problem, 30)
-    network = Network(Configurations(problem, 100_000), 30)
+    network = ConfigurationNetwork(problem, 30, 100_000)
     priced = Multipliers(columns, np.ones(len(columns), np.bool_)).price(network, np.zeros(len(problem.kinds), int))
     search = StateSearch(network, problem.counts, priced.cost, priced.values, 0)
     with pytest.raises(Interrupted) as stopped:

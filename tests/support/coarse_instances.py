@@ -80,15 +80,19 @@ def tight_machine(draw: random.Random, requests: Sequence[Request], block: int, 
 def fine_for_relax(draw: random.Random, block: int, counts: list[int], calls: list[int], longest: int) -> Instance:
     """A fine instance with tight limits and any of the switches that `relax` accepts."""
     requests = random_requests(draw, block, draw.choice(counts), calls, longest)
-    machine = tight_machine(draw, requests, block, hybrid=draw.random() < 0.8, pause=draw.random() < 0.8)
+    switches = {name: draw.random() < likely for name, likely in (("hybrid", 0.8), ("pause", 0.8), ("evict", 0.4))}
+    machine = tight_machine(draw, requests, block, **switches)
     return Instance(name="fine", machine=machine, requests=tuple(requests))
 
 
 def fine_for_restrict(
-    draw: random.Random, grid: dict[str, int], counts: list[int], calls: list[int], longest: int
+    draw: random.Random, grid: dict[str, int], counts: list[int], calls: list[int], longest: int, evict: float = 0.5
 ) -> tuple[Instance, Instance]:
-    """A fine instance and its `restrict` coarsening, whose memories and budgets are about what one request needs."""
-    block, ticks = grid["block_tokens"], grid["slot_ticks"] - grid.get("headroom_ticks", 0)
+    """A fine instance and its `restrict` coarsening, whose memories and budgets are about what one request needs.
+
+    KV may be evicted with probability `evict`.
+    """
+    block, ticks = grid["block_tokens"], grid["slot_ticks"] - (grid.get("headroom_ticks") or 0)
     requests = tuple(random_requests(draw, block, draw.choice(counts), calls, longest))
     least = -(-block // ticks)  # a smaller budget is less than one block per slot
     tokens = draw.choice([None, least, least + draw.randint(0, 3)])
@@ -100,7 +104,7 @@ def fine_for_restrict(
         prefill_tokens=draw.choice([None, draw.randint(least, tokens or least + 3)]),
         batch_requests=draw.choice([None, None, None, 1, 2]),
         partial=draw.random() < 0.4,
-        evict=draw.random() < 0.3,
+        evict=draw.random() < evict,
     )
     fine = Instance(name="fine", machine=machine, requests=requests)
     coarse = coarsen(fine, direction="restrict", **grid)

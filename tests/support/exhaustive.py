@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvcore.certificates.batches import TooManyStates
-from kvcore.certificates.search import Search
+from kvcore.certificates.search import ExhaustiveSearch
 from kvcore.instance import Instance
 from kvcore.metrics import Value, objective_value
 from kvcore.referee import verify_schedule
@@ -17,10 +17,10 @@ def exhaustive_optimum(
 ) -> tuple[Value, Schedule]:
     """Return the optimal value (an int; a Fraction for normalized-latency) and a schedule that attains it.
 
-    `every_tick` also tries the start times that the argument in `Search` leaves out; `guided` as there. Raises
-    TooManyStates.
+    `every_tick` also tries the start times that the argument in `ExhaustiveSearch` leaves out; `guided` as there.
+    Raises TooManyStates.
     """
-    search = Search(instance, objective, every_tick=every_tick, guided=guided)
+    search = ExhaustiveSearch(instance, objective, every_tick=every_tick, guided=guided)
     label, goal = search.run(max_states)
     value, schedule = search.value(label), search.schedule(goal)
     assert objective_value(verify_schedule(instance, schedule), objective) == value

@@ -6,6 +6,7 @@ the rounding does not do what it says, an assertion here fails or the referee re
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -170,6 +171,8 @@ class Follower:
 def project(fine_schedule: Schedule, fine: Instance, coarse: Instance) -> Schedule:
     """Return the coarse schedule that the proof of `relax` makes of a fine one."""
     trace, grid = verify_schedule(fine, fine_schedule), coarse.coarsening
+    if fine.machine.evict:
+        return project_turns(trace, coarse)
     followers = [
         Follower(item.request, coarse.request(item.request.id), looks(trace, item), item.completion,
                  grid.block_tokens, grid.slot_ticks, fine.machine.partial)
@@ -183,6 +186,31 @@ def project(fine_schedule: Schedule, fine: Instance, coarse: Instance) -> Schedu
         batches.append(Batch(start=slot, **contents(followers, aims)))
         for follower in followers:
             follower.execute(*aims[follower.fine.id])
+    return Schedule(instance_sha256=coarse.sha256, batches=tuple(batches))
+
+
+def project_turns(fine: Trace, coarse: Instance) -> Schedule:
+    """Where KV is evicted at any time: hold KV only in the slots in which a token is generated."""
+    grid = coarse.coarsening
+    unit = max(grid.block_tokens, grid.slot_ticks)
+    held: dict[int, dict[str, int]] = defaultdict(dict)  # by slot and request: coarse tokens, after its work
+    for item in fine.requests:
+        small = coarse.request(item.request.id)
+        ticks = iter([fine.batches[step.batch].start for step in item.steps if step.generated])
+        segments = [[next(ticks) for _ in range(segment.decode)] for segment in item.request.segments]
+        kept = [generated[::unit] for generated in segments if len(generated) >= unit]
+        for known, segment, starts in zip(small.known, small.segments, kept, strict=False):
+            for q in range(segment.decode):
+                held[starts[q] // grid.slot_ticks][small.id] = known + q
+        if not kept:
+            late = item.completion - item.request.arrival - item.request.output - item.request.call_time
+            held[small.arrival + late // grid.slot_ticks][small.id] = 1
+    batches, before = [], dict[str, int]()
+    for slot in sorted(held):
+        work = {id: tokens - before.get(id, 0) for id, tokens in held[slot].items()}
+        drop = {id: tokens for id, tokens in before.items() if id not in work and tokens < coarse.request(id).peak}
+        batches.append(Batch(start=slot, work=work, drop=drop))
+        before = held[slot]
     return Schedule(instance_sha256=coarse.sha256, batches=tuple(batches))
 
 

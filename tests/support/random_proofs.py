@@ -1,4 +1,4 @@
-"""Random prices of slots, for tests: any of them must prove at most the optimum."""
+"""Random prices of slots and of work, for tests: any of them must prove at most the optimum."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import random
 from typing import Any
 
 from kvcore import Instance
-from kvcore.certificates import Prices, Windows
+from kvcore.certificates import Prices, Speed, Windows
+from kvcore.certificates.shares import UNIT
+from kvcore.certificates.speed import ONE
+from kvcore.certificates.steps import lines
 
 PRICEABLE: dict[str, Any] = {"evict": False, "partial": False, "cost": "unit"}
 """What `tiny_instance` must fix so that prices of slots prove something."""
@@ -34,3 +37,27 @@ def random_windows(draw: random.Random, instance: Instance) -> Windows:
     return Windows(
         most=draw.choice([1, 1, 2, 3]), shift=draw.randint(-2, limit + 1), reach=draw.randint(-2, limit), price=()
     )
+
+
+def random_speed(draw: random.Random, instance: Instance) -> Speed:
+    """Draw prices of work of any shape and size, slots of any length, and any division of the time of a batch."""
+    parts = [draw.random() ** draw.choice([1, 6]) for _ in lines(instance.cost)]
+    machine, left, shared = instance.machine, UNIT, {}
+    limits = {"memory": machine.memory, "packing": machine.memory, "tokens": machine.batch_tokens,
+              "prefill_tokens": 1, "requests": machine.batch_requests}  # fmt: skip
+    names = [name for name, limit in limits.items() if limit is not None]
+    for name in draw.sample(names, draw.choice([0, 1, 1, 2]) if len(names) > 1 else 1):
+        shared[name] = draw.choice([left, draw.randint(0, left)])
+        left -= shared[name]
+    scale, slots, top = draw.choice([1, 64, 1024]), draw.randint(0, 12), draw.choice([0.5, 1, 2, 4])
+    shapes = (
+        [int(scale * top * (1 - i / max(1, slots))) for i in range(slots)],
+        [int(draw.random() * scale * top) for _ in range(slots)],
+        [draw.choice([0, 0, scale, 10**9]) * (draw.random() < 0.3) for _ in range(slots)],
+    )
+    return Speed(
+        functions=tuple(int(UNIT * part / sum(parts)) for part in parts), packs=draw.randint(1, 3), **shared,
+        slot=draw.choice([1, 1, 2, 3, 5, 9, 20, 60]), scale=scale, price=tuple(draw.choice(shapes)),
+        level=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
+        ratios=tuple(sorted(draw.sample(range(ONE + 1, 400), draw.randint(0, 6)))),
+    )  # fmt: skip

@@ -173,7 +173,7 @@ for _name, _change in {
     "cheapest ways": lambda self: setattr(self, "values", self.values + 64),
 }.items():
     plant(_name, search, "FIRST_WIDTHS", lambda _: ())
-    plant(_name, prices.Priced, "__init__", in_place(_change))
+    plant(_name, prices.PricedGuide, "__init__", in_place(_change))
 plant("what options take", search, "FIRST_WIDTHS", lambda _: ())
 plant("what options take", prices.Economy, "_use", after(lambda use, *_: use + 1))
 

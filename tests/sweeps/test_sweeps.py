@@ -357,14 +357,18 @@ def wait_for(what: Any) -> None:
 def kill_in_the_middle(
     study: Path, least: int, *arguments: str, jobs: int, sign: signal.Signals = signal.SIGKILL
 ) -> None:
-    """Start a sweep, kill it while a cell is held, `least` rows or more after the last one, and see its workers end."""
-    before, workers = len(stored(study)), list[psutil.Process]()
+    """Start a sweep, kill it while cells are held, `least` rows or more after the last one, and see its workers end.
+
+    All rows but those of the held cells are written by then, however slow the machine.
+    """
+    before, earlier, workers = len(stored(study)), runs(study.parent), list[psutil.Process]()
     allow(study.parent, least)
     process = started(study, f"--jobs={jobs}", *arguments)
 
     def busy() -> bool:
         workers[:] = psutil.Process(process.pid).children(recursive=True)
-        return held(study.parent) and len(workers) == jobs and len(stored(study)) >= before + least
+        ended = runs(study.parent) - earlier - jobs
+        return held(study.parent) and len(workers) == jobs and len(stored(study)) >= before + max(least, ended)
 
     wait_for(busy)
     process.send_signal(sign)

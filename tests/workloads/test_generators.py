@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 import pytest
 
 from costmodels import COSTS, GPT_J_6B, get_cost
-from kvbound.cli.handling import with_handling
+from kvbound.cli.setting import with_handling
 from kvcore import BadInput, Instance, Machine, Request
 from kvcore.files import read_instance
 from kvcore.stream import sizes_of, write_instance
@@ -24,9 +24,7 @@ from workloads.arrivals import arrivals
 from workloads.generators import KINDS, Workload, generate
 from workloads.generators.calls import CallType
 from workloads.generators.draws import Moments, count, gamma, geometric, lognormal
-from workloads.generators.infercept import TYPES
-from workloads.generators.infermax_mix import GROUPS, MIXES
-from workloads.generators.toolbench import TOOLBENCH
+from workloads.generators.kinds import GROUPS, MIXES, TOOLBENCH, TYPES
 
 NANOSECOND = Fraction(1, 10**9)
 

@@ -1,6 +1,5 @@
 """The shipped samples are what the documented commands make of the public data, and are what the demo promises."""
 
-import os
 import random
 import re
 import shlex
@@ -10,14 +9,15 @@ from pathlib import Path
 import pytest
 
 import solvers
+from benchmarks.data import data_file
 from heuristics import get_policy, trace_policy
 from kvbound.cli import main
 from kvcore import BadInput, handlings, objective_value
+from tests.support.data import MIXTURE
 from workloads.builtin import BUILTIN, SAMPLES, VE_SAMPLES, builtin_instance
 
 ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("KVBOUND_DATA", ROOT.parent / "shared" / "data"))
-CSV = DATA / "infercept" / "merged_exp_uniform_lengths.csv"
+CSV = data_file(MIXTURE)
 COMMANDS = re.findall(r"^\$ (kvbound import .*)$", (ROOT / "workloads" / "samples" / "README.md").read_text(), re.M)
 
 
@@ -36,6 +36,7 @@ def test_the_documented_command_makes_the_sample(command, tmp_path, monkeypatch,
 def test_there_is_a_command_for_every_sample():
     assert [command.split()[-1] for command in COMMANDS] == [
         *(f"infercept-{k}.json" for k in SAMPLES),
+        *(f"infercept-evict-{k}.json" for k in SAMPLES),
         *(f"infercept-ve-{k}.json" for k in VE_SAMPLES),
     ]
 
@@ -67,14 +68,16 @@ def test_slices_are_drawn_where_the_data_is_at_hand(monkeypatch):
     with pytest.raises(BadInput, match="infercept-slice needs the data: set KVBOUND_DATA"):
         builtin_instance("infercept-slice:k=3,seed=1")
     if CSV.exists():
-        monkeypatch.setenv("KVBOUND_DATA", str(DATA))
+        monkeypatch.setenv("KVBOUND_DATA", str(CSV.parents[1]))
         assert len(builtin_instance("infercept-slice:k=3,seed=1").requests) == 3
+        assert builtin_instance("infercept-slice:k=3,seed=1,evict=1").machine.evict
 
 
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
         ("infercept-sample:k=9", "k is one of 3, 4, 5, 6"),
+        ("infercept-sample:k=3,evict=2", "infercept-sample: evict is 0 or 1, not 2"),
         ("infercept-ve:chunked=2", "infercept-ve: chunked is 0 or 1, not 2"),
         ("infercept-ve:k=5", "infercept-ve: k is one of 3, 4, not 5"),
         ("infercept-sample:k=0", "k is a number of requests"),

@@ -1,4 +1,4 @@
-"""Workloads drawn from what the papers publish of theirs; one file a kind, and `docs/data.md` says where from."""
+"""Workloads drawn from what the papers publish of theirs; `docs/data.md` says where from."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from pydantic import ValidationError
-
 from kvcore.cost import Cost
-from kvcore.errors import BadInput
-from kvcore.files import first_error
+from kvcore.csv_table import build_instance
 from kvcore.instance import Instance, Machine, Request
-from workloads.generators.workload import KINDS, TICK, Kind, Workload
+from workloads.generators.kinds import KINDS, Kind
+from workloads.generators.workload import TICK, Workload
 
 __all__ = ["KINDS", "Kind", "Workload", "generate", "instance_of"]
 
@@ -48,9 +46,4 @@ def generate(
 
 def instance_of(workload: Workload, machine: Machine, cost: Cost, requests: Sequence[Request]) -> Instance:
     """Return an instance of the workload with these of its requests; BadInput if one does not fit."""
-    try:
-        return Instance(
-            name=workload.name, tick_seconds=workload.tick, machine=machine, cost=cost, requests=tuple(requests)
-        )
-    except ValidationError as error:
-        raise BadInput(f"{workload.kind}: {first_error(error)}") from None
+    return build_instance(workload.kind, requests, machine, name=workload.name, tick_seconds=workload.tick, cost=cost)

@@ -2,54 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from inspect import Parameter, signature
 from itertools import islice
 from typing import Any
 
-from pydantic import ValidationError
-
+from kvcore.csv_table import slo_in_ticks
 from kvcore.errors import BadInput
-from kvcore.files import first_error
-from kvcore.instance import Request, Slo
+from kvcore.instance import Request
 from workloads.arrivals import arrivals
-from workloads.generators.fixed import fixed
-from workloads.generators.infercept import infercept
-from workloads.generators.infermax_mix import infermax_mix
-from workloads.generators.mixed import mixed
-from workloads.generators.toolbench import toolbench
+from workloads.generators.kinds import KINDS
 
 TICK = Fraction(1, 40)
 MOST = 10_000_000
 """Requests that a workload may have."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of requests: `draw(random, tick, n, **parameters)` yields them; what they are, and from where."""
-
-    draw: Callable[..., Iterator[Request]]
-    what: str
-    source: str
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of the kind, with their defaults."""
-        found = signature(self.draw).parameters.values()
-        return {given.name: given.default for given in found if given.kind is Parameter.KEYWORD_ONLY}
-
-
-KINDS = {
-    "infercept": Kind(infercept, "six types of calls", "InferCept, Table 1"),
-    "toolbench": Kind(toolbench, "calls of web services", "LAMPS, Table 2; MARS, Table 1"),
-    "mixed": Kind(mixed, "infercept, of which a share makes no calls", "MARS, Appendix C.2"),
-    "fixed": Kind(fixed, "like requests without calls", "INFERMAX, Sections 4.2 to 4.5"),
-    "infermax-mix": Kind(infermax_mix, "two groups without calls, shuffled", "INFERMAX, Section 4.6"),
-}
 
 
 @dataclass(frozen=True)
@@ -101,20 +69,9 @@ class Workload:
         drawn = KINDS[self.kind].draw(random.Random(f"{self.seed} requests"), self.tick, self.n, **self.parameters)
         process = random.Random(f"{self.seed} arrivals")
         times = arrivals(process, self.tick, rate=self.rate, cv=self.cv, minutes=self.minutes)
-        slo, some = self._slo(), False
+        slo, some = slo_in_ticks(self.tick, ttft=self.slo_ttft, normalized_latency=self.slo_normalized), False
         for time, request in zip(islice(times, self.n), drawn, strict=False):
             some = True
             yield request.replace(arrival=time, slo=slo)
         if not some:
             raise BadInput("no request arrives within --minutes; give more minutes, or a higher --rate")
-
-    def _slo(self) -> Slo | None:
-        """Return the objectives in ticks; whole ticks round down, as a latency is late only above the limit."""
-        if self.slo_ttft is None and self.slo_normalized is None:
-            return None
-        ttft = None if self.slo_ttft is None else math.floor(self.slo_ttft / self.tick)
-        normalized = None if self.slo_normalized is None else Fraction(self.slo_normalized) / self.tick
-        try:
-            return Slo(ttft=ttft, normalized_latency=normalized)
-        except ValidationError as error:
-            raise BadInput(f"the objectives in ticks of {self.tick} s: {first_error(error)}") from None

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from solvers.search.by_row import ByRow
+from solvers.search.by_row import Array, ByRow
 from solvers.search.counts.cost_to_go import NEVER, CostToGo
 from solvers.search.counts.model import Operation
-from solvers.search.counts.vectors import Array, Line
+from solvers.search.counts.vectors import Line
 
 Pools = npt.NDArray[np.int16]
 
@@ -24,7 +24,7 @@ ROWS_BY_WIDTH = 30
 
 
 @dataclass
-class States(ByRow):
+class CountStates(ByRow):
     """States as rows: what is resident, what is in the pools, and the cost so far with the pools at their prices."""
 
     vector: Array
@@ -35,7 +35,7 @@ class States(ByRow):
     parent: Array
 
 
-class Pass:
+class CountPass:
     """One pass, for one number of batches: at most `width` states of each layer, and none that costs over `cutoff`.
 
     Costs are without that of the batches themselves. `check` is called now and then.
@@ -51,8 +51,7 @@ class Pass:
         self.model = to_go.vectors.model
         self.cut = NEVER
         """The least f of what was cut."""
-        self.layers: list[States] = []
-        self.expanded = 0
+        self.layers: list[CountStates] = []
         self.done = False
         self.value = NEVER
         """Cost of the cheapest path to the end that was found."""
@@ -71,7 +70,7 @@ class Pass:
             return self.to_go.at_start(self.batches)
         return min(self.cut, self.value, self.cutoff + 1)
 
-    def run(self) -> list[States] | None:
+    def run(self) -> list[CountStates] | None:
         """Go through all layers; return the states of the cheapest path to the end, or None."""
         self.to_go.extend(self.batches)
         self.layers = [self._first()]
@@ -84,36 +83,35 @@ class Pass:
         self.done = True
         return self._path()
 
-    def _first(self) -> States:
+    def _first(self) -> CountStates:
         pools = np.array([self.model.start], np.int16)
         cost = np.array([int(pools[0].astype(np.int64) @ self.to_go.prices)])
         zero = np.zeros(1, np.int64)
-        return States(zero, pools, cost, zero + NEVER, zero - 1)
+        return CountStates(zero, pools, cost, zero + NEVER, zero - 1)
 
-    def _layer(self, layer: States, to_go: int) -> States:
+    def _layer(self, layer: CountStates, to_go: int) -> CountStates:
         stages = self.to_go.stages(to_go)
         parts = []
         for first in range(0, len(layer), CHUNK):
             self.check()
             chunk = layer.take(slice(first, first + CHUNK))
             chunk.parent = np.arange(first, first + len(chunk))
-            self.expanded += len(chunk)
             parts.append(self._different(self._batch(chunk, stages)))
-        return self._narrow(self._different(States.join(parts)), self.to_go.ends[to_go - 1])
+        return self._narrow(self._different(CountStates.join(parts)), self.to_go.ends[to_go - 1])
 
     # --- one batch -----------------------------------------------------------------------------------------------
 
-    def _batch(self, states: States, stages: list[Array]) -> States:
+    def _batch(self, states: CountStates, stages: list[Array]) -> CountStates:
         """Return the states after every batch that may lead to a cost of at most the cutoff."""
         for k in range(len(self.model.steps)):
             if not len(states):
                 break
-            states = States.join([part for part, _ in self.repeated(states, k, stages)])
+            states = CountStates.join([part for part, _ in self.repeated(states, k, stages)])
             if len(states) > 2 * self.most_rows:
                 states = self._best(states, stages[k + 1], self.most_rows)
         return self.ended(states)
 
-    def repeated(self, states: States, k: int, stages: list[Array]) -> Iterator[tuple[States, int]]:
+    def repeated(self, states: CountStates, k: int, stages: list[Array]) -> Iterator[tuple[CountStates, int]]:
         """Yield the states after taking a step 0, 1, .. times, with that number."""
         times = 0
         while len(states):
@@ -121,7 +119,7 @@ class Pass:
             states = self._once(states, k, stages[k])
             times += 1
 
-    def _once(self, states: States, k: int, before: Array) -> States:
+    def _once(self, states: CountStates, k: int, before: Array) -> CountStates:
         """Return the states after taking a step, of those that can and may."""
         step: Operation = self.model.steps[k]
         line: Line = self.to_go.vectors.lines[k]
@@ -142,7 +140,7 @@ class Pass:
             after.smallest = np.minimum(after.smallest, self.model.sizes[step.takes])
         return after
 
-    def ended(self, states: States) -> States:
+    def ended(self, states: CountStates) -> CountStates:
         """Return the states after the batch: none was dropped that could stay, and those that ended are gone."""
         vectors = self.to_go.vectors
         states = states.take(states.smallest > self.model.memory - vectors.size[states.vector])
@@ -152,7 +150,7 @@ class Pass:
 
     # --- layers --------------------------------------------------------------------------------------------------
 
-    def _different(self, states: States) -> States:
+    def _different(self, states: CountStates) -> CountStates:
         """Return the cheapest of equal states."""
         if len(states) < 2:
             return states
@@ -162,17 +160,17 @@ class Pass:
         same &= (states.pools[1:] == states.pools[:-1]).all(axis=1)
         return states.take(np.append(True, ~same))
 
-    def _narrow(self, states: States, after: Array) -> States:
+    def _narrow(self, states: CountStates, after: Array) -> CountStates:
         return states if len(states) <= self.width else self._best(states, after, self.width)
 
-    def _best(self, states: States, after: Array, most: int) -> States:
+    def _best(self, states: CountStates, after: Array, most: int) -> CountStates:
         """Return the `most` states of least f, and note the least f of the others."""
         f = states.cost + after[states.vector]
         order = np.argpartition(f, most)
         self.cut = min(self.cut, int(f[order[most]]))
         return states.take(np.sort(order[:most]))
 
-    def _path(self) -> list[States] | None:
+    def _path(self) -> list[CountStates] | None:
         """Return the states on the path to the end of least cost (only the empty vector and pools can be there)."""
         last = self.layers[-1]
         where = np.nonzero((last.vector == 0) & (last.pools == 0).all(axis=1))[0]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kvcore.cost import CostFunction
 from kvcore.instance import Instance
+from solvers.search.rules import ample_budgets
 
 MOST_REQUESTS = 30_000
 """Counts are kept in 16 bits."""
@@ -33,11 +34,6 @@ class Operation:
     into: int
     out_of: int
     cost: int
-
-    @property
-    def drops(self) -> bool:
-        """Whether KV is dropped."""
-        return self.into >= 0
 
 
 @dataclass(frozen=True)
@@ -82,9 +78,6 @@ class Model:
     @property
     def alone(self) -> int:
         """What the steps of all requests cost at least: each refilled once, and no more."""
-        cheapest: dict[Progress, int] = {}
-        for point in sorted({*self.pools, *self.slots}):
-            cheapest[point] = 0
         pull = {self.pools[s.out_of]: s for s in self.steps if s.out_of >= 0}
         move = {self.slots[s.takes]: s for s in self.steps if s.takes >= 0 and s.gives >= 0}
         total = 0
@@ -126,17 +119,9 @@ def _applies(instance: Instance, objective: str) -> bool:
         and not machine.partial
         and machine.host_memory == 0
         and (machine.batch_requests is None or machine.batch_requests >= len(requests))
-        and _ample(instance)
+        and ample_budgets(instance)
         and _linear(instance)
     )
-
-
-def _ample(instance: Instance) -> bool:
-    """Whether no batch can exhaust the token budgets: what works is resident, and memory is no larger than they are."""
-    machine = instance.machine
-    most = sum(request.peak for request in instance.requests)
-    most = most if machine.memory is None else min(most, machine.memory)
-    return all(budget is None or budget >= most for budget in (machine.batch_tokens, machine.prefill_limit))
 
 
 def _linear(instance: Instance) -> bool:

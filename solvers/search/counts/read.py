@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 
 from kvcore.schedule import Batch, Schedule
-from solvers.search.counts.layers import Pass, States
+from solvers.search.by_row import Array
+from solvers.search.counts.layers import CountPass, CountStates
 from solvers.search.counts.model import Model, Progress
-from solvers.search.counts.vectors import Array
 
 
-def schedule_of(found: Pass, path: list[States]) -> Schedule | None:
+def schedule_of(found: CountPass, path: list[CountStates]) -> Schedule | None:
     """Return the schedule along a path, or None if one of its batches has no work."""
     model = found.model
     instance = model.instance
@@ -30,7 +30,7 @@ def schedule_of(found: Pass, path: list[States]) -> Schedule | None:
     return Schedule(instance_sha256=instance.sha256, batches=tuple(batches))
 
 
-def _times(found: Pass, state: States, following: States, to_go: int) -> list[int]:
+def _times(found: CountPass, state: CountStates, following: CountStates, to_go: int) -> list[int]:
     """Return how often each step is taken from a state to the next."""
     stages = found.to_go.stages(to_go)
     states = state
@@ -39,7 +39,7 @@ def _times(found: Pass, state: States, following: States, to_go: int) -> list[in
         states.parent = np.arange(len(states))
         parts = list(found.repeated(states, k, stages))
         counts = np.concatenate([np.full(len(part), count) for part, count in parts])
-        states = States.join([part for part, _ in parts])
+        states = CountStates.join([part for part, _ in parts])
         times = np.column_stack([times[states.parent], counts])
     states.parent = np.arange(len(states))
     states = found.ended(states)
@@ -67,7 +67,7 @@ class _Places:
         later: list[tuple[Progress, str]] = []
         for step in (step for step, count in zip(model.steps, times, strict=True) for _ in range(count)):
             point = model.slots[step.takes] if step.takes >= 0 else model.pools[step.out_of]
-            if step.drops:
+            if step.into >= 0:
                 dropped[point].append(self.slots[point].pop())
                 continue
             if step.takes >= 0 or self.pools[point]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvcore.schedule import Schedule
 from solvers.search.counts.cost_to_go import CostToGo
-from solvers.search.counts.layers import Pass
+from solvers.search.counts.layers import CountPass
 from solvers.search.counts.prices import ROUNDS, improved, start_prices
 from solvers.search.counts.read import schedule_of
 from solvers.search.counts.reserve import reserving_schedule
@@ -52,8 +52,7 @@ class CountSearch:
         self.hold = hold
         self.report = check
         self.candidates: dict[int, Candidate] = {}
-        self.current: Pass | None = None
-        self.expanded = 0
+        self.current: CountPass | None = None
 
     def run(self) -> None:
         """Search until no number of batches is left that may be better, or can be looked at more closely."""
@@ -126,12 +125,11 @@ class CountSearch:
         cutoff = self.best - 1
         if part:
             cutoff = min(cutoff, candidate.bound + self.model.batch // part)
-        one = self.current = Pass(candidate.to_go, candidate.batches, cutoff - fixed, width, self.check)
+        one = self.current = CountPass(candidate.to_go, candidate.batches, cutoff - fixed, width, self.check)
         path = one.run()
         schedule = None if path is None else schedule_of(one, path)
         if schedule is not None:
             self.best = min(self.best, self.hold(schedule))
-        self.expanded += one.expanded
         self.current = None
         candidate.passes += 1
         candidate.bound = max(candidate.bound, one.bound + fixed)

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
-import numpy.typing as npt
 
+from solvers.search.by_row import Array, repeated
 from solvers.search.counts.model import Model, Operation
-
-Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,9 @@ class Vectors:
         self.size: Array = counts @ np.array(model.sizes, np.int64)
         self._number()
         self.lines = tuple(self._line(step) for step in model.steps)
-        self.cleared = self._cleared()
+        rest = counts.copy()
+        rest[:, list(model.ends)] = 0
+        self.cleared = self._find(rest @ self.weights)
         """The vector that is left when those in the ends are gone."""
 
     def __len__(self) -> int:
@@ -79,11 +79,6 @@ class Vectors:
         following[where] = self._find(counts[where] @ self.weights + np.int64(shift))
         return Line(following, _levels(following))
 
-    def _cleared(self) -> Array:
-        rest = self.counts.copy()
-        rest[:, list(self.model.ends)] = 0
-        return self._find(rest @ self.weights)
-
 
 def fitting_vectors(model: Model, most: int) -> Vectors | None:
     """Return all vectors that fit, or None if there are more than `most`."""
@@ -93,8 +88,7 @@ def fitting_vectors(model: Model, most: int) -> Vectors | None:
         many = free // size + 1
         if int(many.sum()) > most:
             return None
-        origin = np.repeat(np.arange(len(many)), many)
-        taken = np.arange(len(origin)) - np.repeat(np.cumsum(many) - many, many)
+        origin, taken = repeated(many)
         counts = np.column_stack([counts[origin], taken])
         free = free[origin] - size * taken
     return Vectors(model, counts)

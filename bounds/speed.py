@@ -1,0 +1,199 @@
+"""Prices of work over time: those of one machine that may interrupt, then what is taken of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from bounds.shares import corners
+from bounds.speed_kernels import Shape, Work, pay
+from bounds.task import Proposal, Task
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.one_machine import Piece, run
+from kvcore.certificates.shares import UNIT, PricedSteps
+from kvcore.certificates.speed import ONE, Speed
+from kvcore.certificates.steps import lines
+from kvcore.errors import BadInput
+from kvcore.instance import alike
+from kvcore.metrics import SUMS, weight
+
+Floats = npt.NDArray[np.float64]
+
+INFLATE = 1.05
+"""By so much more or less than its work a request keeps the one machine busy, as long as that gains."""
+LEVELS = (UNIT // 2, UNIT)
+"""Between the least and the most work of a token, beyond which it pays the least price."""
+RATIOS = (66, 70, 77, 86, 102, 128, 192, 320, 640)
+"""64ths of D / (D - f) at which tangents touch."""
+SLOTS = (60, 2000)
+"""The least and the most slots of a price; between, one for two requests."""
+SCALE = 2**24
+ROUNDS = 2000
+"""Steps, at the most."""
+STEP, SMALLEST, GROW, SHRINK, MOMENTUM = 0.02, 1e-4, 1.2, 0.8, 0.95
+"""How much prices change in a step where nothing is taken, and how steps go on; below the smallest they begin anew."""
+
+
+def propose_speed(task: Task) -> Iterator[Proposal]:
+    """Yield prices of work for slots of time, for sums over requests."""
+    if task.objective not in SUMS:
+        raise BadInput(f"prices of work prove {', '.join(SUMS)}, not {task.objective}")
+    found = _Search(task)
+    try:
+        found.begin()
+        found.ascend()
+    finally:  # on KeyboardInterrupt too
+        if found.value > -np.inf:
+            yield Proposal(found.proof())
+
+
+class _Search:
+    """The best prices found, and the division of a batch and the slot for which they are."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.needs = task, _Needs(task)
+        self.value = -np.inf
+        self.price: Floats = np.zeros(0)
+
+    def begin(self) -> None:
+        """Try the prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
+
+        From half of it on, parts are tried in each direction as long as they gain.
+        """
+        shared = 0 if self.task.instance.machine.memory is None else UNIT // 2
+        for line in dict.fromkeys(corner.functions for corner in corners(self.task.instance)):
+            self._try(_division(line, shared), 1.0)
+        line = self.division.functions
+        for step in (UNIT // 8, -UNIT // 8):
+            part = shared + step
+            while shared and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
+                part += step
+        for level in LEVELS:
+            self._try(self.division.replace(level=level), 1.0)
+        for factor in (INFLATE, 1 / INFLATE):
+            inflated = factor
+            while self._try(self.division, inflated):
+                inflated *= factor
+
+    def _try(self, division: Speed, inflated: float) -> bool:
+        """Take these prices if they are better, and say so; nothing after the deadline but for the first."""
+        if self.value > -np.inf and time.monotonic() > self.task.deadline:
+            return False
+        work, fixed, totals = self.needs.divided(division)
+        slot, price = first_prices(work, totals, inflated)
+        shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]))
+        value, _ = evaluate(work, shape, price)
+        if better := value > self.value:
+            self.division, self.work, self.shape = division.replace(slot=slot), work, shape
+            self.value, self.price = value, price
+        return better
+
+    def ascend(self) -> None:
+        """Let prices follow what is taken of their slots, smoothed, in steps that grow as long as they gain."""
+        begin = step = STEP
+        drift = np.clip(evaluate(self.work, self.shape, self.price)[1] / self.shape.slot, -1, 1)
+        for _ in range(ROUNDS):
+            if step < SMALLEST:
+                begin = step = begin / 2
+            if begin < SMALLEST or time.monotonic() > self.task.deadline:
+                return
+            price = self.price * np.exp(step * drift)
+            value, usage = evaluate(self.work, self.shape, price)
+            drift = MOMENTUM * drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
+            step *= GROW if value > self.value else SHRINK
+            if value > self.value:
+                self.value, self.price = value, price
+
+    def proof(self) -> Speed:
+        """Return the best prices as a proof."""
+        return self.division.replace(price=tuple(int(each) for each in np.floor(self.price * SCALE)))
+
+
+def _division(functions: tuple[int, ...], shared: int) -> Speed:
+    return Speed(functions=functions, memory=shared, slot=1, scale=SCALE, price=(), ratios=RATIOS)
+
+
+class _Needs:
+    """What requests need, those that are alike together."""
+
+    def __init__(self, task: Task) -> None:
+        instance, self.objective = task.instance, task.objective
+        division = _division((UNIT,) + (0,) * (len(lines(instance.cost)) - 1), 0)
+        division.spend(instance, count := Budget())
+        task.begin(count)
+        self.steps = PricedSteps(instance, division)
+        same = alike(instance.requests)
+        self.one = np.array([places[0] for places in same])
+        chosen = [instance.requests[i] for i in self.one]
+        self.requests = np.array([len(places) for places in same], float)
+        self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
+        self.rate = np.array([float(weight(request, self.objective)) for request in chosen])
+
+    def divided(self, division: Speed) -> tuple[Work, float, Floats]:
+        """Return what they need in floating point, the fixed part of a batch, and all work of each request."""
+        steps = self.steps.divided(division)
+        numbers, bits = steps.shares()
+        work, first = numbers * 0.5**bits, steps.steps.first
+        start, stop = first[:-1][self.one], first[1:][self.one]
+        begun, count = steps.done[start].astype(float), stop - start - 1
+        alone, before = steps.done[stop - 1].astype(float), work[first[:-1]]
+        sums = np.add.reduceat(work, first[:-1])[self.one]
+        if self.objective == "total-ttft":
+            alone, count, sums = begun, 0 * count, before[self.one]
+        work[first[:-1]] = work[np.minimum(first[:-1] + 1, first[1:] - 1)]
+        low, high = np.minimum.reduceat(work, first[:-1]), np.maximum.reduceat(work, first[:-1])
+        level = low + (high - low) * division.level / UNIT
+        parts = np.minimum(work, np.repeat(level, np.diff(first)))
+        parts = np.add.reduceat(parts, first[:-1]) - parts[first[:-1]]
+        each, parts = np.where(count > 0, level[self.one], before[self.one]), parts[self.one]
+        more, before = count > 0, before[self.one]
+        whole = float(steps.mixed[0])
+        fixed = whole * (UNIT - division.shared) / UNIT
+
+        def fastest(work: Floats) -> Floats:
+            return np.maximum(max(1.0, whole), fixed + work)
+
+        amount = np.where(more & (each > 0), parts / np.maximum(each, 1e-300), np.maximum(count, 1))
+        return Work(
+            self.requests, self.arrival, alone, self.rate, np.where(more, before, 0.0), fastest(before),
+            np.where(more, alone - begun, 0.0), amount,
+            self.arrival + np.where(more, begun, 0.0), each, fastest(each),
+            np.where(more, sums - before - parts, 0.0),
+        ), fixed, sums  # fmt: skip
+
+
+def first_prices(work: Work, totals: Floats, inflated: float) -> tuple[int, Floats]:
+    """Return the ticks of a slot, and prices: the dual of least mean busy times on one machine that may interrupt.
+
+    It serves the largest weight for its work. While it serves j, which ends at e, the price falls by weight / work a
+    tick, down to what is served next if that has waited at e, and else to 0.
+    """
+    size, unit = np.maximum(totals * inflated, 1e-3), 1024
+    falls = work.rate / size
+    rank = np.argsort(np.argsort(-falls, kind="stable"))
+    columns = (work.arrival * unit, rank, size * work.requests * unit, range(len(size)))
+    served = list(run([Piece(int(a), int(r), max(1, int(w)), i) for a, r, w, i in zip(*columns, strict=True)]))
+    slot = 1 + max(end for *_, end in served) // (unit * int(np.clip(work.requests.sum() / 2, *SLOTS)))
+    price, tops = np.zeros(max(end for *_, end in served) // (unit * slot) + 1), dict[int, float]()
+    after: tuple[Piece, int] | None = None
+    for piece, start, end in reversed(served):
+        begin, stop, fall = start / unit, end / unit, falls[piece.owner]
+        if piece.owner not in tops:  # `tops` are the prices that their lines have at tick 0
+            level = 0.0
+            if after is not None and after[1] == end and after[0].release < end:
+                level = max(0.0, tops[after[0].owner] - falls[after[0].owner] * stop)
+            tops[piece.owner] = level + fall * stop
+        for k in range(int(begin // slot), min(int(stop // slot) + 1, len(price))):
+            low, high = max(begin, k * slot), min(stop, (k + 1) * slot)
+            price[k] += max(0.0, high - low) / slot * max(0.0, tops[piece.owner] - fall * (low + high) / 2)
+        after = piece, start
+    return slot, price
+
+
+def evaluate(work: Work, shape: Shape, price: Floats) -> tuple[float, Floats]:
+    """Return the bound at these prices, and a subgradient there."""
+    usage = np.zeros(len(price))
+    return pay(work, shape, price, usage) - shape.slot * price.sum(), usage - shape.slot

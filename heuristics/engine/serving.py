@@ -1,0 +1,147 @@
+"""What the engines of today have in common: running and waiting requests, and KV that stays until it is needed."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import ClassVar, Literal
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Policy
+from heuristics.engine.view import View
+from kvcore.instance import LIMIT, Machine
+
+LONGEST_OUTPUT = 4096
+"""Tokens that a request is taken to generate at most where it gives no `max_new`; SGLang's clip."""
+
+
+class ServingEngine(Policy):
+    """A request that calls ends there, and comes back as a new one at the end of the queue, in order of time.
+
+    Of one tick, arrivals come before returns, and each in the order of the instance.
+
+    With `cached`, freed KV stays until its memory is needed, the longest freed first, each from its end: a request
+    finds what is left of it when it is admitted. An incomplete last block does not stay (`whole_blocks`). Where the
+    machine does not evict in part, KV stays and goes as a whole. Without `cached`, freed KV is gone. KV that a call
+    preserves by the instance's order is held during the call, and then is such KV; where it may not be evicted, the
+    request runs on at once.
+
+    A subclass gives `decide`, which calls `observe` first.
+    """
+
+    free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
+    cached: bool = False
+    whole_blocks: ClassVar[bool] = True
+    """Whether only complete blocks are found again."""
+    needs: tuple[str, ...] = ("chunked", "pause", "evict")
+    """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
+
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        self.machine = view.machine
+        self.longest = max(1, LONGEST_OUTPUT // view.block_tokens)
+        self.running: list[Job] = []  # in the order of their admission
+        self.waiting: list[Job] = []
+        self.unused: dict[int, Job] = {}  # hold KV that can be dropped, and do not run; the longest freed first
+        self.places: dict[int, int] = {}  # of the requests, in the order in which they came or came back
+        self.counter = count()
+        self.held: dict[int, Job] = {}  # in a call that preserves by order
+        self._batch = 0
+        self._gone: list[tuple[Job, int]] = []  # to be dropped in the batch being decided, should it take place
+
+    def why_not(self, machine: Machine) -> str | None:
+        """Say why it cannot run on a machine."""
+        enough = machine.memory is None
+        missing = [name for name in self.needs if not getattr(machine, name) and not (enough and name == "evict")]
+        return f"it needs a machine with {' and '.join(missing)}" if missing else None
+
+    # --- the queues ----------------------------------------------------------------------------------------------
+
+    def observe(self, view: View, plan: Plan) -> None:
+        """Bring the queues up to what has happened."""
+        if view.batch > self._batch:  # what was to be dropped then has been
+            self._gone.clear()
+        self._batch = view.batch
+        called = sorted(view.called, key=self.running.index)
+        for job in (*view.ended, *called):
+            self.running.remove(job)
+        for job in called:
+            if job.handling == "free":
+                self._gone.append((job, self.free(job)))
+            elif job.handling == "preserve":
+                self.held[job.index] = job
+        for job, tokens in self._gone:
+            if tokens:
+                plan.drop(job, tokens)
+        for job in sorted((*view.arrived, *view.returned), key=_came):
+            self.places[job.index] = next(self.counter)
+            held = self.held.pop(job.index, None)
+            if held and self.machine.memory is not None and not self.machine.evict:
+                self.running.append(job)
+                continue
+            if held:
+                self.unused[job.index] = job
+            self.queue(job)
+
+    def place(self, job: Job) -> int:
+        """Return the place among all that have come; a request that comes back from a call gets a new one."""
+        return self.places[job.index]
+
+    def queue(self, job: Job) -> None:
+        """Put a request into the queue: at its end."""
+        self.waiting.append(job)
+
+    def may_join(self, job: Job, plan: Plan) -> bool:
+        """Whether the rules let a waiting request work in this batch: what loses KV in it does not (R4, R9)."""
+        return job.id not in plan.dropped or job.handling in ("free", "discard")
+
+    def limit(self, job: Job) -> int:
+        """Return the tokens that it may still generate before its call or end, as far as the engine knows.
+
+        Never more than the memory holds beside its prompt; 1 for one that outlives its limit.
+        """
+        blocks = self.machine.block_limit
+        held = LIMIT if blocks is None else blocks * self.machine.block - job.known + job.generated
+        return max(1, min(job.max_new or self.longest, held) - job.generated)
+
+    # --- memory --------------------------------------------------------------------------------------------------
+
+    def room(self, plan: Plan, job: Job | None = None) -> int:
+        """Return the blocks that are free, or hold KV that nobody uses, `job` itself apart."""
+        if plan.free_blocks is None:
+            return LIMIT
+        return plan.free_blocks + sum(other.blocks for other in self.unused.values() if other is not job)
+
+    def take(self, job: Job, tokens: int, plan: Plan) -> None:
+        """Let a request process `tokens`, in the memory of unused KV if need be."""
+        self.unused.pop(job.index, None)
+        while plan.free_blocks is not None and (lacking := job.growth(tokens) - plan.free_blocks) > 0:
+            self.shrink(next(iter(self.unused.values())), lacking, plan)
+        plan.take(job, tokens)
+
+    def shrink(self, job: Job, lacking: int, plan: Plan) -> None:
+        """Drop so many blocks of unused KV from its end, or all where the machine evicts whole."""
+        if self.machine.partial and lacking < job.blocks:
+            plan.drop(job, job.device - (job.blocks - lacking) * self.machine.block + job.host)
+        else:
+            plan.drop(job)
+            del self.unused[job.index]
+
+    def preempt(self, job: Job, plan: Plan) -> None:
+        """Take a request out of the running ones; its KV is gone, or stays until its memory is needed."""
+        self.running.remove(job)
+        if tokens := self.free(job):
+            plan.drop(job, tokens)
+
+    def free(self, job: Job) -> int:
+        """Let the KV of a request stay until its memory is needed, and return the tokens of it that do not."""
+        tail = job.device % self.machine.block if self.whole_blocks and self.machine.partial else 0
+        lost = tail if self.cached else job.device
+        if lost < job.device:
+            self.unused[job.index] = job
+        return lost
+
+
+def _came(job: Job) -> int:
+    """Return the tick at which it arrived, or came back from a call."""
+    return job.arrival if job.call_ended is None else job.call_ended

@@ -1,0 +1,268 @@
+"""The index rule: the shortest work first, in batches as large as pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.unified import Unified
+from heuristics.engine.view import View
+from heuristics.policies.mc_sf import least_waste_handling
+from kvcore.cost import Cost, OwnCost
+from kvcore.errors import BadInput
+from kvcore.instance import LIMIT, Instance
+
+Array = Any
+"""A numpy array of floats: the index only ranks."""
+
+LEAST = 1e-6
+"""Ticks that a token counts at the least, so that work is never 0."""
+MEANS = 10.0
+"""R0 in means of the work that the requests present have left, where none is given."""
+HEADROOM = 0.1
+"""The share of what the requests with KV will still add to it that an admission leaves free."""
+
+
+class Step(NamedTuple):
+    """Work of requests: `tokens` on top of `resident` ones, and whether each decodes."""
+
+    resident: Array
+    tokens: Array
+    decodes: Array
+
+
+class Marginal:
+    """The linear parts of a cost, one row a function, in ticks."""
+
+    def __init__(self, cost: Cost) -> None:
+        self.functions = cost.functions
+
+        def column(name: str) -> Array:
+            return np.array([[getattr(function, name) / function.divisor] for function in self.functions])
+
+        self.token, self.generated, self.pair = column("tokens") + LEAST, column("generated"), column("prefill_pairs")
+        self.decode, self.decode_kv = column("decode_requests") + self.token + self.generated, column("decode_kv")
+        self.prefill, self.prefill_kv = column("prefill_requests"), column("prefill_kv")
+        self.busy, self.any_decode, self.any_prefill = map(column, ("busy", "any_decode", "any_prefill"))
+        hinges = [f.tokens_above for f in self.functions]
+        self.knee = np.array([[LIMIT if hinge is None else hinge.knee] for hinge in hinges])
+        self.above = np.array(
+            [[hinge.coefficient / f.divisor if hinge else 0.0] for f, hinge in zip(self.functions, hinges, strict=True)]
+        )
+
+    def step(self, step: Step) -> Array:
+        """Return what each request adds to a batch, functions by requests."""
+        m, x, decodes = step
+        prefill = self.token * x + self.generated + self.prefill + self.prefill_kv * m + self.pair * (x * x + 2 * x * m)
+        return np.where(decodes, self.decode + self.decode_kv * m, prefill)
+
+    def left(self, step: Step, decode: Array) -> Array:
+        """Return the same for a step that generates a token and all decodes after it, `decode` tokens in all."""
+        rest = decode - 1
+        read = rest * (step.resident + step.tokens) + rest * (rest - 1) / 2
+        return self.step(step) + self.decode * rest + self.decode_kv * read
+
+    def durations(self, step: Step, parts: Array) -> Array:
+        """Return the ticks of the batches of the first request, the first two, .. ; `parts` are theirs from `step`."""
+        fixed = self.busy + self.any_decode * np.logical_or.accumulate(step.decodes)
+        fixed = fixed + self.any_prefill * np.logical_or.accumulate(~step.decodes)
+        hinged = self.above * np.maximum(0, np.cumsum(step.tokens) - self.knee)
+        return np.maximum(1.0, (fixed + hinged + np.cumsum(parts, axis=1)).max(axis=0))
+
+
+class Index(Unified):
+    """Requests by R, the least work left; the batch is the prefix that maximises sum p / D, the rest pauses.
+
+    R is in ticks, without what a batch takes whatever is in it; D is the duration of the prefix as a batch, and p =
+    c / (R + R0)^gamma, with c what the request adds to it: of each request, the share of its work that is done. Small
+    batches are fast and large ones efficient; R0 and gamma weigh the two. Without an R0 it is ten times the mean R of
+    the requests present. A paused request keeps its KV. One without KV joins in turn if its known tokens fit and leave
+    free a tenth of what those with KV will still add; the first that may not stops the others. Where a request with KV
+    lacks a block, the largest R is evicted. Predictions count; with exact lengths it is a clairvoyant reference.
+
+    Guarantee: nothing is known.
+    Running time: O(n log n) for a batch with n requests present, in numpy.
+    Source: this project; p / D is the index of Smith's rule (1956) for a batch.
+    """
+
+    rule = "the prefix by least work left that maximises sum of c / (R + R0)^gamma over the duration; the rest pauses"
+    source = "this project, after Smith (1956)"
+    knows = "predictions"
+    swapped_wait = True
+
+    def __init__(self, gamma: float = 1.0, r0: float | None = None, factors: Array | None = None) -> None:
+        """Set gamma, R0 in seconds (None: ten times the mean of R), and what R is multiplied with, by request."""
+        given = [f"gamma={gamma:g}"] * (gamma != 1) + ([] if r0 is None else [f"r0={r0:g}"])
+        self.name = f"index:{','.join(given)}" if given else "index"
+        self.gamma, self.r0, self.factors = gamma, r0, factors
+
+    @classmethod
+    def named(cls, name: str) -> Index:
+        """Return the policy of `index:gamma=G,r0=SECONDS` (either may be left out). BadInput: it is none."""
+        values = dict(part.split("=", 1) for part in name.removeprefix("index:").split(",") if "=" in part)
+        try:
+            numbers = {key: float(text) for key, text in values.items()}
+            if numbers and numbers.keys() <= {"gamma", "r0"} and all(0 <= number < inf for number in numbers.values()):
+                return cls(**numbers)
+        except ValueError:
+            pass
+        raise BadInput(f"the index rule is index:gamma=G,r0=SECONDS, with numbers of at least 0, not {name!r}")
+
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        if isinstance(view.cost, OwnCost):
+            raise BadInput(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
+        self.marginal = Marginal(view.cost)
+        self.offset = None if self.r0 is None else float(self.r0 / view.tick_seconds)
+        self.state = np.zeros((4, 64))  # by index: tokens on the device, on the host, missing, to generate
+        self.after = np.zeros((len(view.cost.functions), 64))  # work after the segment
+        self.jobs: dict[int, Job] = {}
+        self._stale: list[Job] = []  # whose rows of the state are to be read anew
+        self._decoded = np.zeros(0, int)  # who decoded in the batch before
+        self._read = 0  # the batch at which the state was up to date
+
+    def groups(self, plan: Plan) -> Iterable[Callable[[Plan], None]]:
+        """Return one group."""
+        return (self.fill_by_index,)
+
+    def observe(self, view: View, plan: Plan) -> None:
+        """Bring the queues and the state up to what has happened."""
+        super().observe(view, plan)
+        passed = view.batch - self._read
+        self.state[0, self._decoded] += passed
+        self.state[3, self._decoded] = np.maximum(1, self.state[3, self._decoded] - passed)
+        self._read, self._decoded = view.batch, self._decoded[:0]
+        for job in view.arrived:
+            self.jobs[job.index] = job
+        for job in view.ended:
+            del self.jobs[job.index]
+        for job in [*view.arrived, *view.returned, *self._stale]:
+            self._read_state(job)
+        self._stale.clear()
+
+    def _read_state(self, job: Job) -> None:
+        if job.index not in self.jobs:
+            return
+        if job.index >= self.state.shape[1]:
+            wider = ((0, 0), (0, job.index))
+            self.state, self.after = np.pad(self.state, wider), np.pad(self.after, wider)
+        self.state[:, job.index] = job.device, job.host, job.missing, job.remaining
+        self.after[:, job.index] = self._after(job)
+
+    def _after(self, job: Job) -> Array:
+        """Return the work after the end of its segment, by function."""
+        demand = job.demand
+        total = np.zeros(len(self.after))
+        for k in range(job.segment, len(demand.decode) - 1):
+            kept = 0 if demand.handlings[k] == "discard" else demand.end[k]
+            fresh = demand.end[k] + 1 + demand.returns[k] - kept
+            step = Step(np.array([kept]), np.array([fresh]), np.array([fresh == 1 and kept > 0]))
+            total += self.marginal.left(step, np.array([demand.decode[k + 1]]))[:, 0]
+        return total
+
+    def at_call(self, job: Job, plan: Plan) -> None:
+        """Handle a call as wastes least, by what is predicted."""
+        handling = least_waste_handling(job.demand, job.segment - 1)
+        if handling == "swap":
+            self.swap(job, plan)
+        elif handling == "discard":
+            self.discard(job, plan)
+
+    # --- the batch -----------------------------------------------------------------------------------------------
+
+    def fill_by_index(self, plan: Plan) -> None:
+        """Take the best prefix; where nothing of it can work, the first that can."""
+        jobs = [*self.decoding, *self.prefilling, *(entry.job for entry in self.waiting)]
+        self._alone = len(jobs) == 1
+        if not jobs:
+            return
+        holds = len(self.decoding) + len(self.prefilling)
+        places, size = self.best_prefix(np.array([job.index for job in jobs]), holds, plan)
+        order = [jobs[place] for place in places.tolist()]
+        together = self._decode_on(order[:size], plan)
+        joined = set()
+        for k, job in enumerate(order):
+            if k >= size and plan.work:
+                break
+            tokens = 0 if job.id in plan.work or job.index in self._evicted else plan.chunk(job)
+            if tokens and places[k] < holds and not plan.fits(job, tokens):
+                self._make_room(job, tokens, [jobs[p] for p in places[k + 1 :].tolist() if p < holds], plan)
+            if tokens and plan.fits(job, tokens):
+                plan.take(job, tokens)
+                self._stale.append(job)
+                if places[k] >= holds:
+                    joined.add(job.index)
+                    self.prefilling.append(job)
+        if joined:
+            self.waiting = [entry for entry in self.waiting if entry.position not in joined]
+        self._decoded = np.array([job.index for job in together], int)
+
+    def _decode_on(self, jobs: Sequence[Job], plan: Plan) -> list[Job]:
+        """Let those that go on decoding do so at once, if they can, and return them."""
+        going = [job for job, goes in zip(jobs, plan.decoding(jobs), strict=True) if goes] if plan.hybrid else []
+        return going if plan.decode_on(going) else []
+
+    def _make_room(self, job: Job, tokens: int, after: Sequence[Job], plan: Plan) -> None:
+        """Evict those with the most work left of the requests after it, if that makes it fit."""
+        victims = list(self.evictable(after, plan))
+        if job.growth(tokens) <= self.available(plan) + sum(victim.blocks for victim in victims):
+            for victim in victims:
+                if plan.fits(job, tokens):
+                    return
+                self.evict(victim, plan)
+                self._stale.append(victim)
+
+    def best_prefix(self, at: Array, holds: int, plan: Plan) -> tuple[Array, int]:
+        """Return the requests by R, without those that may not join, and how many of them are best as a batch.
+
+        `at` are their indices, the first `holds` of them with KV; what is returned are places in `at`.
+        """
+        device, host, missing, left = self.state[:, at]
+        step = Step(device + host, missing, (missing == 1) & (device + host > 0))
+        work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
+        if self.factors is not None:
+            work = work * self.factors[at]
+        offset = MEANS * work.mean() if self.offset is None else self.offset
+        order = np.lexsort((at, work))
+        if plan.free_blocks is not None and holds < len(at):
+            block = self.machine.block
+            growth = -(-(step.resident + missing) // block) + device // -block
+            coming = (missing + left - 1)[:holds].sum() / block
+            waits = order >= holds
+            lacks = waits & (np.cumsum(growth[order]) + HEADROOM * coming > plan.free_blocks)
+            order = order[~(waits & np.logical_or.accumulate(lacks))]
+        resident, missing, decodes = (part[order] for part in step)
+        missing[~decodes] = clipped(missing[~decodes], plan.prefill_left)
+        tokens = clipped(missing, plan.tokens_left)
+        some = np.flatnonzero(tokens)[: plan.requests_left]
+        if not len(some):
+            return order, 0
+        batch = Step(resident[some], tokens[some], decodes[some])
+        parts = self.marginal.step(batch)
+        share = parts.max(axis=0) / (work[order[some]] + offset) ** self.gamma
+        value = np.cumsum(share) / self.marginal.durations(batch, parts)
+        return order, int(some[len(value) - 1 - np.argmax(value[::-1])]) + 1
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return that a request alone goes on; otherwise the best prefix may change with every token."""
+        return LIMIT if self._alone else 1
+
+
+def clipped(tokens: Array, most: int) -> Array:
+    """Return how many of its tokens each may process, in order, with so many for all."""
+    return np.clip(most - (np.cumsum(tokens) - tokens), 0, tokens)
+
+
+def mean_work(instance: Instance) -> float:
+    """Return the mean R of the requests as they arrive, without what follows a call, in seconds."""
+    prompts = np.array([float(request.prompt) for request in instance.requests])
+    decodes = np.array([float(request.segments[0].decode) for request in instance.requests])
+    step = Step(np.zeros_like(prompts), prompts, np.zeros(len(prompts), bool))
+    work = Marginal(instance.cost).left(step, decodes).max(axis=0)
+    return float(work.mean()) * float(instance.tick_seconds)

@@ -1,0 +1,151 @@
+"""TensorRT-LLM's schedulers: one list of requests, with the whole output reserved, or as full as it goes."""
+
+from __future__ import annotations
+
+from bisect import insort
+from heapq import merge
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.serving import ServingEngine
+from heuristics.engine.view import View
+from kvcore.instance import LIMIT
+
+
+class TensorRtLlm(ServingEngine):
+    """Which requests take part is decided by memory, in order of arrival; then tokens are given out, decodes first.
+
+    *GUARANTEED_NO_EVICT*: all that have started take part, and each has the blocks of its prompt and its output limit
+    reserved; then waiting requests, in order, while theirs fit; the first failure stops. Without `max_new` the limit is
+    4,096 tokens, and never more than the memory holds; one that outlives it may get the last pausing, as below. At most
+    `batch_requests` take part.
+
+    *MAX_UTILIZATION* (`utilize`): the list is walked in order. A request that starts needs the blocks of its whole
+    prompt, a later chunk none, a decode its next block. Where one lacks them, the last that has started, at or after it
+    in the list, is paused, and the list is cut there; if none has, the walk ends. A paused request loses its KV, keeps
+    its place, and prefills its output as well.
+
+    Decodes take a token each; what C leaves goes to prefills in order of arrival, cut at a block (anywhere, if a batch
+    takes less than a block). A call ends the request: it comes back as a new one, at the end of the list.
+
+    With `cached`, freed KV stays until its memory is needed (block reuse, in part too, for the request itself). Not
+    modelled: KV shared between requests, priorities, beams.
+
+    Guarantee: with GUARANTEED_NO_EVICT none is evicted within its limit, so it runs on machines that do not evict;
+    otherwise nothing is known. Running time: O(n) for a batch with n requests present.
+    Source: TensorRT-LLM, cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp (02a10fe), microBatchScheduler.cpp
+    (0a949d3) and scheduledBlocksManager.h (1ce9149); chunks FIRST_COME_FIRST_SERVED.
+    """
+
+    whole_blocks = False
+    source = "TensorRT-LLM, batch_manager/capacityScheduler.cpp (02a10fe), microBatchScheduler.cpp (0a949d3)"
+
+    def __init__(self, name: str, *, utilize: bool, cached: bool = False) -> None:
+        self.name = name
+        self.utilize, self.cached = utilize, cached
+        self.needs = ("hybrid", "chunked", "pause", *(("evict",) if utilize else ()))
+        admitted = "the last started pauses" if utilize else "prompt and output limit are reserved"
+        freed = "freed KV stays until needed" if cached else "calls discard"
+        self.rule = f"first come first served, decodes first, then chunks; {admitted}; {freed}"
+
+    def start(self, view: View) -> None:
+        """Begin with an empty list."""
+        super().start(view)
+        self.started: set[int] = set()
+        self.prompts: dict[int, int] = {}  # tokens that were known when a request started
+
+    def decide(self, view: View, plan: Plan) -> None:
+        """Choose the requests that take part, and give out the tokens."""
+        self.running.sort(key=self.place)
+        self.observe(view, plan)
+        self.started = {job.index for job in self.running}
+        if not self.waiting and plan.decode_on(self.running):
+            return
+        chosen, paused = self.walk(plan) if self.utilize else self.reserve(plan)
+        if not chosen:
+            return
+        for job in paused:
+            self.preempt(job, plan)
+            insort(self.waiting, job, key=self.place)
+        decodes = [job for job in chosen if self.generates(job)]
+        if not plan.decode_on(decodes):
+            for job in decodes:
+                self.give(job, plan)
+        for job in chosen:
+            if job.id not in plan.work:
+                self.give(job, plan)
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay as they are."""
+        return LIMIT
+
+    def give(self, job: Job, plan: Plan) -> None:
+        """Give a request that takes part what the budgets leave for it."""
+        tokens = plan.chunk(job) if self.may_join(job, plan) else 0
+        if tokens < job.missing and self.machine.block <= (self.machine.prefill_limit or LIMIT):
+            tokens -= tokens % self.machine.block
+        if not tokens:
+            return
+        if job.index not in self.started:
+            self.waiting.remove(job)
+            self.running.append(job)
+            self.prompts[job.index] = job.known
+        self.take(job, tokens, plan)
+
+    def generates(self, job: Job) -> bool:
+        """Whether it has started, and its prompt is done (the last token of a prompt is still a prefill here)."""
+        started = job.index in self.started and job.known > self.prompts[job.index]
+        return started and job.phase == "decode"
+
+    # --- memory --------------------------------------------------------------------------------------------------
+
+    def promised(self, job: Job) -> int:
+        """Return the blocks that one which has started will still take for its prompt."""
+        return 0 if self.generates(job) else job.growth(job.missing)
+
+    def walk(self, plan: Plan) -> tuple[list[Job], list[Job]]:
+        """Return who takes part, and who pauses, with MAX_UTILIZATION."""
+        started = list(self.running)
+        room = self.room(plan) - sum(map(self.promised, started))
+        chosen: list[Job] = []
+        paused: list[Job] = []
+        for job in merge(self.running, self.waiting, key=self.place):
+            if len(chosen) == plan.requests_left or (paused and self.place(job) >= self.place(paused[-1])):
+                break
+            need = self.need(job)
+            while need > room and started and self.place(started[-1]) >= self.place(job):
+                paused.append(started.pop())
+                room += paused[-1].blocks + self.promised(paused[-1])
+            if need > room or job in paused:
+                break
+            room -= need
+            chosen.append(job)
+        return chosen, paused
+
+    def need(self, job: Job) -> int:
+        """Return the blocks that a request needs to take part beside those that it has, or has been promised."""
+        if job.index in self.started:
+            return job.growth(1) if self.generates(job) else 0
+        return job.growth(job.missing) + (job.blocks if job.index in self.unused else 0)
+
+    def reserve(self, plan: Plan) -> tuple[list[Job], list[Job]]:
+        """Return who takes part, and who pauses, with GUARANTEED_NO_EVICT."""
+        chosen = list(self.running)
+        paused: list[Job] = []
+        room = self.room(plan)
+        while len(chosen) > 1 and sum(job.growth(job.missing) for job in chosen) > room:
+            paused.append(chosen.pop())
+            room += paused[-1].blocks
+        if plan.free_blocks is None or self.machine.block_limit is None:
+            return (chosen + self.waiting)[: plan.requests_left], paused
+        free = self.machine.block_limit - sum(map(self.most, (*chosen, *self.held.values())))
+        for job in () if paused else self.waiting:
+            free -= self.most(job)
+            if free < 0 or len(chosen) >= plan.requests_left:
+                break
+            chosen.append(job)
+        return chosen, paused
+
+    def most(self, job: Job) -> int:
+        """Return the blocks of its prompt and output limit, or all where the memory has fewer."""
+        return min(self.machine.block_limit or LIMIT, self.machine.blocks(job.known + self.limit(job)))

@@ -1,0 +1,112 @@
+"""Whether holding the KV of a paused request up to the break-even is at most twice as bad as the best choice."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+from hypotheses import Case, Fails, Hypothesis, enumerated
+from hypotheses.case import Held
+from hypotheses.instances import PER_TOKEN, THEORY
+from hypotheses.pauses import QUADRATIC, paused, placed
+from hypotheses.predicates import within
+from kvcore.instance import Instance
+from kvcore.schedule import Batch
+
+
+def beside_a_clock(context: int, duration: int, quadratic: bool) -> Instance:
+    """Return R1, which pauses, and R2, which decodes a token in every tick of the call; memory for both."""
+    clock = (1, duration + 1)
+    cost = QUADRATIC if quadratic else PER_TOKEN
+    return paused(context, duration, [clock], context + duration + 2, THEORY, cost)
+
+
+def held_for(case: Case, ticks: int, label: str) -> Held:
+    """Return the schedule that holds the KV of the call for so many ticks, and drops it then."""
+    first, (call,) = case.instance.requests[0], case.instance.requests[0].calls
+    batches = [Batch(start=0, work={"R1": first.prompt, "R2": 1})]
+    for tick in range(call.duration):
+        batches.append(Batch(start=0, work={"R2": 1}, drop={"R1": first.prompt} if tick == ticks else {}))
+    batches.append(Batch(start=0, work={"R1": 1 if ticks >= call.duration else first.prompt + 1}))
+    return case.held(label, placed(case.instance, batches))
+
+
+def wastes_at_most_twice(case: Case) -> Fails | Fraction:
+    duration, context = case.instance.requests[0].calls[0].duration, case.instance.requests[0].prompt
+    kept, dropped = held_for(case, duration, "preserve"), held_for(case, 0, "discard")
+    patient = held_for(case, dropped.trace.waste.total // context, "break-even")
+    least = min(kept, dropped, key=lambda held: held.trace.waste.total)
+    wasted = Fraction(patient.trace.waste.total, least.trace.waste.total)
+    if wasted <= 2:
+        return wasted
+    return Fails(f"{patient.trace.waste.total} token-ticks instead of {least.trace.waste.total}", (patient, least))
+
+
+def before_others(context: int, others: int) -> Instance:
+    """Return R1, whose call lasts one tick beyond the break-even, and short requests that come as it begins.
+
+    None of them fits beside the KV of R1; all together fit without it.
+    """
+    duration = (context + 1) ** 2 // context + 1
+    return paused(context, duration, [(2, 1, context)] * others, context + 1, THEORY, PER_TOKEN)
+
+
+def held_until(case: Case, tick: int, label: str) -> Held:
+    """Return the schedule that drops the KV of R1 at a tick in its call, or never, and serves the others next."""
+    first, *others = case.instance.requests
+    begin, back = first.prompt, first.prompt + first.calls[0].duration
+    short = {other.id: other.prompt for other in others}
+    batches = [Batch(start=0, work={first.id: first.prompt})]
+    if tick >= back:
+        batches += [Batch(start=back, work={first.id: 1}), Batch(start=back, work=short)]
+    else:
+        batches += [Batch(start=max(begin, tick), work=short, drop={first.id: first.prompt})]
+        batches += [Batch(start=back, work={first.id: first.prompt + 1})]
+    return case.held(label, placed(case.instance, batches))
+
+
+def takes_at_most_twice(case: Case) -> Fails | Fraction | None:
+    context, duration = case.instance.requests[0].prompt, case.instance.requests[0].calls[0].duration
+    kept, dropped = held_until(case, context + duration, "preserve"), held_until(case, context, "discard")
+    patient = held_until(case, context + (context + 1) ** 2 // context, "break-even")
+    least = min(kept, dropped, key=lambda held: held.value)
+    why = f"the break-even has {{}}, {least.label} {{}}: over twice"
+    return within(lambda _: patient, 2, lambda _: least, why)(case)
+
+
+HYPOTHESES = {
+    "break-even-alone": Hypothesis(
+        statement="For one paused request alone, holding the KV until that wastes as much as recomputing it, and "
+        "dropping it then, wastes at most twice what the better of always preserving and always discarding does "
+        "(token-ticks).",
+        source="rent or buy, for the pauses of agents: a time-to-live for KV",
+        states="proved",
+        family=enumerated(
+            "a request with 1 to 6 tokens of KV and a call of 1 to 60 ticks, recomputed in a tick per token or in the "
+            "square of them, beside one that decodes in every tick of the call; memory for both",
+            lambda: (beside_a_clock(*kind) for kind in product(range(1, 7), range(1, 61), (False, True))),
+        ),
+        predicate=wastes_at_most_twice,
+        note="A drop is made at the start of a batch, so a second request makes one in every tick. Waste is what the "
+        "referee counts: KV held in the call, and ticks of the recomputation times the KV recomputed.",
+    ),
+    "break-even-contention": Hypothesis(
+        statement="Where others wait for its memory too, holding the KV of a call until that wastes as much as "
+        "recomputing it, and dropping it then, has at most twice the total flow time of the better of preserving and "
+        "discarding.",
+        source="rent or buy, for the pauses of agents: a time-to-live for KV",
+        states="refuted",
+        family=enumerated(
+            "a request with 4 to 64 tokens of KV that calls for one tick beyond the break-even, and 1 to 8 short ones "
+            "that come as its call begins and do not fit beside it, one tick a token",
+            lambda: (
+                before_others(context, others)
+                for context in (4, 8, 16, 32, 64)
+                for others in range(1, 9)
+                if 2 * others <= context + 1
+            ),
+        ),
+        predicate=takes_at_most_twice,
+        note="With c tokens of KV and n short ones the ratio tends to 1 + n / 3 as c grows: no constant bounds it.",
+    ),
+}

@@ -1,0 +1,77 @@
+"""Whether a token of memory more can make a policy, or an optimal controller, worse, and what one less can cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+
+from hypotheses import Family, Hypothesis, drawn, enumerated
+from hypotheses.instances import INFERMAX, drawn_plain, plain_family, with_memory
+from hypotheses.predicates import never_hurts, optimal, run, within
+
+
+def theory(
+    words: tuple[str, str, str], counts: Sequence[int], prompts: Sequence[int], outputs: Sequence[int]
+) -> Family:
+    return enumerated(
+        "the theory model: {} requests at tick 0, prompts {}, outputs {}, every memory that matters".format(*words),
+        lambda: plain_family(counts, prompts, outputs),
+    )
+
+
+BUDGET_4 = enumerated(
+    "INFERMAX's machine (budget 4): 2 or 3 requests at tick 0, prompts 1 to 3, outputs 1 to 4, every memory that "
+    "matters",
+    lambda: plain_family((2, 3), (1, 2, 3), (1, 2, 3, 4), INFERMAX),
+)
+LARGER = drawn(
+    "the theory model: 5 requests at tick 0, prompts and outputs of 1 to 4, memory up to twice the largest peak",
+    800,
+    lambda draw, name: drawn_plain(draw, 5, 4),
+)
+one_more = partial(with_memory, more=1)
+
+
+def more(whose: str, states: str, family: Family, policy: str | None) -> Hypothesis:
+    return Hypothesis(
+        statement=f"One token of memory more never raises the {whose}.",
+        source="common sense",
+        states=states,
+        family=family,
+        predicate=never_hurts(one_more, "one token of memory more", ("less", "more"), policy),
+    )
+
+
+def less(whose: str, policy: str | None, family: Family) -> Hypothesis:
+    make = optimal if policy is None else partial(run, policy)
+    return Hypothesis(
+        statement=f"One token of memory less raises the {whose} by half at the most.",
+        source="a report that 4.5 % fewer blocks gave 4.7 times the P99 TTFT: of the policy, or of the optimum too?",
+        states="refuted",
+        family=family,
+        predicate=within(
+            make("less", None, "total-ttft"), Fraction(3, 2), make("more", one_more, "total-ttft"),
+            "total TTFT is {1}, and {0} with one token of memory less",
+        ),
+    )  # fmt: skip
+
+
+HYPOTHESES = {
+    **{
+        f"more-memory-{policy}": more(f"total flow time of {policy}", states, family, policy)
+        for policy, states, family in (
+            ("fcfs", "refuted", theory(("2 to 4", "1 to 3", "1 to 4"), (2, 3, 4), (1, 2, 3), (1, 2, 3, 4))),
+            ("mc-sf", "no counterexample", LARGER),
+            ("sarathi", "refuted", BUDGET_4),
+            ("vllm", "refuted", BUDGET_4),
+        )
+    },
+    "more-memory-optimum": more(
+        "optimal total flow time", "proved", theory(("2 or 3", "1 or 2", "1 or 3"), (2, 3), (1, 2), (1, 3)), None
+    ),
+    "one-token-less-optimum": less(
+        "optimal total TTFT", None, theory(("2 or 3", "1 to 3", "1 to 4"), (2, 3), (1, 2, 3), (1, 2, 3, 4))
+    ),
+    "one-token-less-vllm": less("total TTFT of vllm", "vllm", BUDGET_4),
+}

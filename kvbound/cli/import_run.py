@@ -1,0 +1,81 @@
+"""`kvbound import run`: what another scheduler did, as a schedule that the referee has passed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from heuristics.as_logged import TOLERATED, LoggedRun, read_run
+from kvbound.cli.common import JsonOption, emit, table
+from kvbound.cli.verify import show_invalid
+from kvcore.files import check_writable, write_text
+from kvcore.metrics import makespan, measures, total_flow_time
+from kvcore.referee import InvalidSchedule
+from kvcore.summary import evictions
+from workloads.builtin import load_instance
+from workloads.importers.run_log import PRESETS
+
+IN_TICKS = ("early", "late")
+"""The differences whose size is a time; that of others is in tokens."""
+
+
+def run(
+    log: Annotated[str, typer.Argument(metavar="LOG", help="CSV or JSON lines, .gz too; docs/runs.md")],
+    instance: Annotated[str, typer.Option(metavar="I.json", help="what it was run on: a file or a built-in name")],
+    out: Annotated[str, typer.Option(metavar="S.json", help="the schedule file to write (-: standard output)")],
+    preset: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(PRESETS), help="who wrote the log (default: the form of docs/runs.md)"),
+    ] = None,
+    tolerate: Annotated[
+        bool, typer.Option("--tolerate", help="count differences, and time the batches by the cost model")
+    ] = False,
+    json: JsonOption = None,
+) -> int:
+    """Read what another scheduler did, iteration by iteration, as a schedule; or name the first rule that is broken."""
+    check_writable(out, json)
+    loaded = load_instance(instance)
+    try:
+        found = read_run(loaded, log, preset, tolerate=tolerate)
+    except InvalidSchedule as broken:
+        hint = "" if tolerate else "; --tolerate counts such differences, unless a limit of the machine is broken"
+        return show_invalid(loaded, broken, json, hint)
+    write_text(out, found.schedule.to_json())
+    largest, last = map(float, found.start_differences)
+    payload = {
+        "valid": True, "instance": loaded.name, "instance_sha256": loaded.sha256, "schedule": out,
+        "tick_seconds": str(loaded.tick_seconds), "tolerated": {k: asdict(v) for k, v in found.differences.items()},
+        "evictions": evictions(found.trace), "evictions_from_restarts": found.restarts,
+        "start_difference_seconds": {"largest": largest, "last": last}, **measures(found.trace),
+    }  # fmt: skip
+    if out != "-":
+        emit(json, payload, lambda console: _show(found, console))
+    return 0
+
+
+def _show(found: LoggedRun, console: Console) -> None:
+    instance, trace = found.instance, found.trace
+    read = f", read from restarts: {found.restarts}" if found.restarts else ""
+    done = f"{len(trace.batches)} batches, every request done; evictions: {evictions(trace)}"
+    console.print(f"{instance.name}: {done}{read}", soft_wrap=True)
+    tick, mean = instance.tick_seconds, Fraction(total_flow_time(trace), len(instance.requests))
+    console.print(f"mean latency {float(mean * tick):.6g} s, makespan {float(makespan(trace) * tick):.6g} s")
+    if not found.differences:
+        return
+    rows = [
+        (
+            what,
+            one.count,
+            one.first_batch,
+            f"{float(one.largest * tick):.6g} s" if kind in IN_TICKS else one.largest or None,
+        )
+        for kind, what in TOLERATED.items()
+        if (one := found.differences.get(kind)) is not None
+    ]
+    console.print(table(("tolerated", "times", "first batch", "largest"), rows, right=(1, 2, 3)))
+    largest, last = map(float, found.start_differences)
+    console.print(f"starts in the log and the schedule are at most {largest:.3g} s apart, the last {last:.3g} s")

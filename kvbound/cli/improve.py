@@ -1,0 +1,65 @@
+"""`kvbound improve`: a better schedule, by policies and destroy and repair."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from kvbound.cli import EXIT_INTERRUPTED
+from kvbound.cli.common import (
+    HandlingOption,
+    InstanceArgument,
+    JsonOption,
+    ObjectiveOption,
+    ScheduleOption,
+    emit,
+    result_table,
+)
+from kvbound.cli.progress import SolveProgress
+from kvbound.tables import in_words
+from kvbound.units import units_of
+from kvcore.files import check_writable, read_schedule, write_text
+from kvcore.result import Result
+from workloads.builtin import load_instance
+
+
+def improve(
+    instance: InstanceArgument,
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="how long to search")],
+    objective: ObjectiveOption = "total-flow-time",
+    handling: HandlingOption = "as-given",
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="S.json|POLICY", help="what to improve; else a policy of our choice")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
+    schedule: ScheduleOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Improve a schedule of any size: only what the referee accepts, never worse than the start."""
+    from solvers.improve import improve as search
+
+    check_writable(schedule, json)
+    loaded = load_instance(instance)
+    given = read_schedule(start) if start is not None and Path(start).is_file() and not start.endswith(".py") else start
+    with SolveProgress(f"improving {loaded.name}", partial(units_of(loaded).named, objective=objective)) as progress:
+        result = search(
+            loaded, objective, start=given, handling=handling, seconds=seconds, seed=seed, progress=progress
+        )
+    if schedule is not None and result.schedule is not None:
+        write_text(schedule, result.schedule.to_json())
+    emit(json, result.to_json(), lambda console: _show(result, console))
+    return EXIT_INTERRUPTED if result.stopped == "interrupted" else 0
+
+
+def _show(result: Result, console: Console) -> None:
+    row = result.to_json()
+    console.print(result_table(row, units_of(result.instance)))
+    start = row["start"]
+    console.print(
+        f"from {in_words(result, start['value'])}{' by ' + start['policy'] if start['policy'] else ''}, "
+        f"{row['rounds']} rounds; stopped: {result.stopped}"
+    )

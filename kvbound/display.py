@@ -1,0 +1,133 @@
+"""What a notebook shows of a thing, a table and its schedules, and the same picture from Python."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import Element, tostring
+
+from heuristics import get_policy, trace_policy
+from hypotheses.verdict import Verdict
+from kvbound.comparison import Comparison, ladder_of, verdict
+from kvbound.plots import compare_schedules, ladder, render
+from kvbound.plots.frame import DRAWABLE
+from kvbound.report.markup import html_table, node
+from kvbound.report.proofs import proof
+from kvbound.tables import Cells
+from kvbound.words import facts_in_words, request_cells
+from kvcore.errors import BadInput
+from kvcore.instance import Instance, Machine
+from kvcore.result import Result
+from kvcore.stream import sizes_of
+from kvcore.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@singledispatch
+def plot(thing: object) -> Figure:
+    """Draw an Instance, a Trace, a Result, a Comparison or a Verdict; return the Figure, which `kv.save` writes.
+
+    Schedules are drawn as Gantt charts above the memory: that of a trace or a result, those of a comparison, or those
+    that refute a hypothesis. A result that is only a bound is drawn as its ladder, an instance as it would run on a
+    machine without limits. BadInput for anything else, and for more than 200 requests.
+    """
+    raise BadInput(f"an Instance, Trace, Result, Comparison or Verdict is drawn, not a {type(thing).__name__}")
+
+
+@plot.register(Trace)
+def _(thing: Trace) -> Figure:
+    return _schedules([(thing.instance.name, thing)])
+
+
+@plot.register(Instance)
+def _(thing: Instance) -> Figure:
+    _check_size(thing)
+    unlimited = thing.replace(machine=Machine(memory=None, host_memory=None))
+    return _schedules([(f"{thing.name}  without limits", trace_policy(unlimited, get_policy("fcfs")))])
+
+
+@plot.register(Result)
+def _(thing: Result) -> Figure:
+    if thing.trace is not None:
+        return _schedules([(f"{thing.policy or thing.status}  {thing.objective} {thing.value}", thing.trace)])
+    if thing.bound is None:
+        raise BadInput(f"there is no schedule and no bound to draw: {thing.status}, {thing.stopped}")
+    figure: Figure = ladder(ladder_of(thing)).figure.figure
+    return figure
+
+
+@plot.register(Comparison)
+def _(thing: Comparison) -> Figure:
+    return thing.figure()
+
+
+@plot.register(Verdict)
+def _(thing: Verdict) -> Figure:
+    if thing.fails is None:
+        raise BadInput(f"{thing.name}: nothing failed, so there is no schedule to draw")
+    return _schedules([(f"{held.label}  {held.objective} {held.value}", held.trace) for held in thing.fails.evidence])
+
+
+def _schedules(columns: Sequence[tuple[str, Trace]]) -> Figure:
+    for _, trace in columns:
+        _check_size(trace.instance)
+    return compare_schedules(columns)
+
+
+def _check_size(instance: Instance) -> None:
+    if len(instance.requests) > DRAWABLE:
+        raise BadInput(f"up to {DRAWABLE} requests are drawn, {instance.name} has {len(instance.requests)}")
+
+
+def html(thing: Any) -> str:
+    """Return a table of an Instance, a Result, a Comparison or a Verdict, above its picture where there is one."""
+    try:
+        picture = render(plot(thing))
+    except BadInput:
+        shown = []
+    else:
+        source = f"data:image/svg+xml;base64,{base64.b64encode(picture).decode()}"
+        shown = [node("img", {"src": source, "alt": repr(thing), "style": "max-width: 100%; background: white"})]
+    return tostring(node("div", None, *_tables(thing), *shown), encoding="unicode", method="html")
+
+
+@singledispatch
+def _tables(thing: Any) -> Iterator[Element]:
+    """Yield the tables of a thing."""
+    raise NotImplementedError
+
+
+@_tables.register(Instance)
+def _(thing: Instance) -> Iterator[Element]:
+    yield node("h3", None, thing.name)
+    for line in facts_in_words(thing, sizes_of(thing)):
+        yield node("p", None, line)
+    yield html_table(*request_cells(thing, SHOWN))
+
+
+@_tables.register(Result)
+def _(thing: Result) -> Iterator[Element]:
+    yield proof(f"{thing.instance.name}, {thing.objective}", thing)
+
+
+@_tables.register(Comparison)
+def _(thing: Comparison) -> Iterator[Element]:
+    yield html_table(thing.summary(thing.rows()), f"{thing.instance.name}, {thing.objective}")
+    for kind, optimum in thing.optima.items():
+        yield node("p", None, verdict(kind, optimum))
+
+
+@_tables.register(Verdict)
+def _(thing: Verdict) -> Iterator[Element]:
+    row = thing.row()
+    said = ("verdict", "statement", "source", "family", "held", "undecided", "why")
+    cells = [(name, row[name]) for name in said] + [("counterexample", each) for each in row["counterexample"] or ()]
+    yield html_table(Cells((thing.name, ""), cells))
+
+
+SHOWN = 10
+"""The most requests in the table of an instance."""

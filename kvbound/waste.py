@@ -1,0 +1,81 @@
+"""What a schedule wasted, in totals: work done twice, KV moved, memory held for nothing, time without a batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kvbound.tables import CAUSES, Cells, percent
+from kvbound.timeline import timeline
+from kvbound.units import units_of
+from kvcore.metrics import busy_time, makespan
+from kvcore.summary import summary
+from kvcore.trace import Trace
+
+WASTE = dict(
+    zip(CAUSES, ("wasted", "held in calls", "held while paused", "held in transfer", "held to refill"), strict=True)
+)
+
+
+def wasted(trace: Trace) -> dict[str, Any]:
+    """Return what a schedule wasted, JSON-ready: `kvcore.summary`, and what follows.
+
+    `idle_seconds` without a batch between the first arrival and the end, `request_seconds` by what the requests do
+    (`kvbound.timeline`), `waste_token_seconds` of KV by cause, and where `batch_tokens` is limited, the batches below
+    that (`batches_below_budget`) and the share of the budgets that all of them leave (`budget_unused`).
+    """
+    instance = trace.instance
+    tick, budget = instance.tick_seconds, instance.machine.batch_tokens
+    spent: Counter[str] = Counter()
+    for intervals in timeline(trace).values():
+        for start, end, kind in intervals:
+            spent[kind] += end - start
+    idle = makespan(trace) - min(request.arrival for request in instance.requests) - busy_time(trace)
+    measured = {
+        **summary(trace),
+        "idle_seconds": float(idle * tick),
+        "request_seconds": {kind: float(ticks * tick) for kind, ticks in spent.most_common()},
+        "waste_token_seconds": {cause: float(ticks * tick) for cause, ticks in trace.waste.parts().items()},
+    }
+    if budget is not None:
+        sizes = [tokens for run in trace.runs for tokens in [run.features.tokens] * len(run.ends)]
+        measured["batches_below_budget"] = sum(tokens < budget for tokens in sizes)
+        measured["budget_unused"] = 1 - sum(sizes) / (budget * len(sizes))
+    return measured
+
+
+def wasted_cells(trace: Trace) -> Cells:
+    """Return what a schedule wasted as a table."""
+    found, machine, kv = wasted(trace), trace.instance.machine, units_of(trace.instance).kv
+    end = float(makespan(trace) * trace.instance.tick_seconds)
+    shares = found["waste_share"] or {}
+    spent, all_spent = found["request_seconds"], sum(found["request_seconds"].values())
+    rows: list[tuple[object, ...]] = [
+        ("evictions", f"{found['evictions']:,}", None),
+        (
+            f"{kv} recomputed",
+            f"{found['tokens_recomputed']:,}",
+            f"{percent(found['recomputed_share'])} of those processed",
+        ),
+        (f"{kv} swapped out, in", f"{found['tokens_swapped_out']:,}, {found['tokens_swapped_in']:,}", None),
+        (
+            "time without a batch",
+            f"{found['idle_seconds']:.4g} s",
+            f"{percent(found['idle_seconds'] / end)} of {end:.6g} s",
+        ),
+    ]
+    if "budget_unused" in found:
+        unused = f"{percent(found['budget_unused'])} of the budget of all {found['batches']:,} left"
+        rows.append((f"batches below {machine.batch_tokens:,} {kv}", f"{found['batches_below_budget']:,}", unused))
+    rows += [
+        (
+            f"KV {WASTE[cause]}, {kv} x s", f"{found['waste_token_seconds'][cause]:,.4g}",
+            f"{percent(shares[cause])} of memory x makespan" if shares else None,
+        )
+        for cause in CAUSES
+    ]  # fmt: skip
+    rows += [
+        (f"requests: {kind}", f"{seconds:.4g} s", f"{percent(seconds / all_spent)} of their time")
+        for kind, seconds in spent.items()
+    ]
+    return Cells(("what", "amount", "share"), rows, (1,))

@@ -1,0 +1,233 @@
+"""Prices of work over time, where a small batch that is fast pays more for its work than a full one that is slow.
+
+While a batch of length D runs, each request in it pays the price of that moment times its share / (D - f), where f is
+the fixed part of a batch that nothing shares: together at most the price. `docs/bounds.md` ("Speed has a price") has
+the proof. All is in integers without a limit: work and ticks are rounded down to units of 2^-bits, and what there is
+room for is rounded up to `FINE` parts of a token.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from itertools import pairwise
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.shares import UNIT, Division, PricedSteps, Proportion
+from kvcore.instance import LIMIT, Instance, alike
+from kvcore.metrics import SUMS, Value, weight
+
+ONE = 64
+"""Ratios are given in 64ths."""
+FINE = 2**20
+"""Parts of a token, or of a first token's work."""
+MOST_SLOTS = 2**18
+STEP = 3000
+"""Work to look at one slot for a request, besides the pieces, with `PIECE` each."""
+PIECE = 1000
+
+
+class Speed(Division):
+    """A `price` of work for each slot of so many ticks from the first arrival on, in units of 1/`scale`; none later.
+
+    All but the first token of a request count as so many with a work at this `level` between their least and their most
+    (in 1024ths); what some have beyond it pays the least price. `ratios` are those D / (D - f) at which tangents bound
+    what a token pays by its speed, in 64ths and increasing.
+    """
+
+    kind: Literal["speed"] = "speed"
+    slot: Annotated[int, Field(ge=1, le=LIMIT)]
+    scale: Annotated[int, Field(ge=1, le=2**40)]
+    price: Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=MOST_SLOTS)]
+    level: Proportion = 0
+    ratios: Annotated[tuple[Annotated[int, Field(gt=ONE, le=2**20)], ...], Field(max_length=64)] = ()
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return what all requests take and pay at the least, less all prices times the length of their slots."""
+        if objective not in SUMS:
+            raise InvalidCertificate(f"prices of work prove {', '.join(SUMS)}, not {objective}")
+        if any(a >= b for a, b in pairwise(self.ratios)):
+            raise InvalidCertificate("the ratios must increase")
+        self.check(instance)
+        self.spend(instance, budget)
+        slots = PricedWork(instance, self, objective)
+        total = sum(len(same) * slots.least(same[0], budget) for same in alike(instance.requests))
+        return Fraction(total, self.scale * slots.unit) - Fraction(self.slot * sum(self.price), self.scale)
+
+    @property
+    def why(self) -> str:
+        """The argument in words."""
+        return f"at these prices of work in {len(self.price)} slots, no request finds a cheaper speed"
+
+
+class PricedWork:
+    """What the requests of an instance take and pay, each at the least."""
+
+    def __init__(self, instance: Instance, proof: Speed, objective: str) -> None:
+        self.instance, self.proof, self.objective = instance, proof, objective
+        self.steps = PricedSteps(instance, proof)
+        self.work, self.bits = self.steps.shares()
+        whole = self.steps.mixed[0] * 2**self.bits
+        self.whole, self.fixed = int(whole), int(whole * (UNIT - proof.shared) / UNIT)
+        """The fixed part of a batch, and what of it is not shared, in units of 2^-bits ticks."""
+        self.prices = (*proof.price, 0)
+        self.origin = instance.first_arrival
+        self.unit = FINE * ONE**2 << self.bits
+        """What is paid is counted in such parts of 1/scale, times ticks."""
+
+    def least(self, i: int, budget: Budget) -> int:
+        """Return the least that request i takes and pays, in parts of 1/scale."""
+        request, done, span = self.instance.requests[i], self.steps.done, self.steps.steps.first[i : i + 2]
+        first, slot, free = int(span[0]), self.proof.slot, len(self.prices) - 1
+        last = first if self.objective == "total-ttft" else int(span[1]) - 1
+        rate = int(weight(request, self.objective) * self.proof.scale)
+        arrival, alone, begin, extra = request.arrival - self.origin, int(done[last]), 0, 0
+        before = []
+        if last == first:
+            tokens = Tokens(self, FINE, int(self.work[first]), arrival)
+        else:
+            begin, decodes = int(done[first]), self.work[first + 1 : last + 1]
+            low, high = int(decodes.min()), int(decodes.max())
+            each = low + (high - low) * self.proof.level // UNIT
+            whole = int(np.minimum(decodes, each).sum())
+            extra = (int(decodes.sum()) - whole) * FINE * ONE**2
+            need = whole * FINE // each if each else (last - first) * FINE
+            tokens = Tokens(self, need, each, arrival + begin)
+            before = [Tokens(self, FINE, int(self.work[first]), arrival)]
+        start, rest = arrival + begin, alone - begin
+        work = int(self.work[first : last + 1].sum()) * FINE * ONE**2
+        best, cheapest, later = None, max(self.prices), 0
+        for end in range(min(start // slot, free), free + 1):
+            taken = rate * (max(end * slot, start) - arrival) * self.unit
+            if best is not None and taken + later >= best:
+                break
+            budget.spend("prices of work", STEP + PIECE * tokens.pieces)
+            cheapest = min(cheapest, self.prices[end])
+            paid = [tokens.ending(end, rate), *(each.by(end, rest) for each in before)]
+            if end == free or (end + 1) * slot >= arrival + alone:
+                amounts = [amount for amount in paid if amount is not None]
+                if len(amounts) == len(paid):
+                    total = taken + sum(amounts) + cheapest * extra
+                    if best is None or total < best:
+                        best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
+                        later = work * min(self.prices[arrival // slot : far + 2], default=0)
+        return max(best or 0, rate * alone * self.unit)
+
+
+class Tokens:
+    """Parts of tokens of a request, each of `work` or more, none begun before `begin`: the cheapest speeds for them."""
+
+    def __init__(self, slots: PricedWork, need: int, work: int, begin: int) -> None:
+        self.slots, self.work, self.begin = slots, work, begin
+        self.cheapest = Cheapest(need)
+        self.done = min(begin // slots.proof.slot, len(slots.prices) - 1)
+        """Slots before this one have been offered."""
+        fastest = max(1 << slots.bits, slots.whole, slots.fixed + work)
+        self.ticks: list[int] = []
+        """Ticks of a token at the end of each piece, in units of 2^-bits."""
+        self.means: list[int] = []
+        """What it pays there where the price is 1, in parts of a tick."""
+        self.squares: list[int] = []
+        """What each piece pays for a token there."""
+        ratios = (ONE, *slots.proof.ratios)
+        for ratio, after in zip(ratios, [*ratios[1:], 0], strict=True):
+            ticks = slots.fixed * (ratio + after) // (ratio + after - 2 * ONE) if after else 0
+            slowest = max(ticks + 1, fastest)
+            off = -(-work * (ratio - ONE) ** 2 * slowest // slots.fixed) if ratio > ONE else 0
+            self.ticks.append(max(ticks, fastest))
+            self.squares.append(work * ratio**2)
+            self.means.append(work * ratio**2 - off)
+            if ticks <= fastest:
+                break
+        self.rooms: dict[int, list[int]] = {}
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces there are to look at."""
+        return len(self.ticks) + len(self.cheapest.pieces)
+
+    def _room(self, ticks: int) -> list[int]:
+        """Return how many parts of tokens each piece has room for in so many ticks."""
+        if ticks not in self.rooms:
+            ends = [-(-(ticks * FINE << self.slots.bits) // each) for each in self.ticks]
+            self.rooms[ticks] = [after - before for before, after in pairwise([0, *ends])]
+        return self.rooms[ticks]
+
+    def _left(self, slot: int) -> int:
+        """Return the ticks of a slot after `begin`."""
+        return min(self.slots.proof.slot, (slot + 1) * self.slots.proof.slot - self.begin)
+
+    def _offer(self, slot: int, ticks: int) -> Iterator[tuple[int, int]]:
+        """Yield price and room of each piece in so many ticks of a slot."""
+        price = self.slots.prices[slot]
+        for each, room in zip(self.squares, self._room(ticks), strict=True):
+            yield price * each, room
+
+    def _pass(self, slot: int) -> None:
+        """Offer all slots before this one."""
+        while self.done < slot:
+            self.cheapest.add(self._offer(self.done, self._left(self.done)))
+            self.done += 1
+
+    def by(self, end: int, rest: int) -> int | None:
+        """Return what they pay if they need be done `rest` ticks before slot `end` is over (None: too early)."""
+        slot = self.slots.proof.slot
+        last = end - rest // slot
+        if end == len(self.slots.prices) - 1:
+            return 0
+        if last < self.begin // slot:
+            return None
+        self._pass(last)
+        return self.cheapest.least(self._offer(last, min(self._left(last), slot - rest % slot)))
+
+    def ending(self, end: int, rate: int) -> int | None:
+        """Return what they pay if the last is done in slot `end`, and each tick in it before that costs `rate`."""
+        self._pass(end)
+        price, rate = self.slots.prices[end], rate * ONE**2
+        least = min(rate * ticks + price * mean for ticks, mean in zip(self.ticks, self.means, strict=True))
+        room = self.cheapest.need if end == len(self.slots.prices) - 1 else sum(self._room(self._left(end)))
+        return self.cheapest.least([(least, room)])
+
+
+class Cheapest:
+    """The pieces (price, room) with the least prices that have room for what is needed."""
+
+    def __init__(self, need: int) -> None:
+        self.need, self.room, self.paid = need, 0, 0
+        self.pieces: list[tuple[int, int]] = []
+
+    def add(self, pieces: Iterable[tuple[int, int]]) -> None:
+        """Take in pieces of increasing prices; forget those beyond what is needed."""
+        for price, room in pieces:
+            if self.room >= self.need and price >= self.pieces[-1][0]:
+                return
+            insort(self.pieces, (price, room))
+            self.room += room
+            self.paid += price * room
+            while self.room - self.pieces[-1][1] >= self.need:
+                last, room = self.pieces.pop()
+                self.room -= room
+                self.paid -= last * room
+
+    def least(self, others: Iterable[tuple[int, int]]) -> int | None:
+        """Return the least that is paid with others, of increasing prices, besides (None: there is too little room)."""
+        short, paid, place = self.need - self.room, self.paid, len(self.pieces) - 1
+        price, room = self.pieces[place] if self.pieces else (0, 0)
+        if short < 0:
+            paid, room, short = paid + short * price, room + short, 0
+        for other, more in others:
+            taken = min(short, more)
+            short, more, paid = short - taken, more - taken, paid + taken * other
+            while more and place >= 0 and price > other:
+                moved = min(more, room)
+                paid, more, room = paid - moved * (price - other), more - moved, room - moved
+                if not room:
+                    place -= 1
+                    price, room = self.pieces[place] if place >= 0 else (0, 0)
+        return None if short else paid

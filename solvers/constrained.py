@@ -1,0 +1,154 @@
+"""Solving `batch-bigm` with rows of the user's own, inside a worker process.
+
+What is proved is of the schedules that the model describes and that obey the rows. A policy's schedule may break them:
+it is not started from, and its value is a guess. The model with the batches and ticks of all schedules of that value
+either has the best that obeys, or it says that the best is worse; then it is solved for a larger value.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pyomo.environ as pyo
+
+from formulations.batch_bigm import BatchBigM
+from formulations.batch_start import TOLERANCE
+from formulations.horizon import by_busy_time, by_last_completion, sufficient_batches
+from kvcore.errors import BadInput
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.result import Horizon
+from kvcore.schedule import Schedule
+from solvers.milp import minimise
+from solvers.packing import Constraint, name_of, unpack
+from solvers.task import Bound, Done, Failed, Found, Send, Task
+
+DOUBLED = 4
+"""How often the value is doubled while no schedule obeys."""
+
+
+def run(task: Task, send: Send) -> Done | Failed:
+    """Solve until the batches are enough for the best schedule found; schedules and bounds are sent as they come."""
+    return _Run(task, send).solve()
+
+
+class _Run:
+    """The best schedule that obeys so far, and why the latest one found does not."""
+
+    def __init__(self, task: Task, send: Send) -> None:
+        self.task, self.send = task, send
+        self.functions = unpack(task.constraints)
+        self.ends = time.monotonic() + task.time_limit
+        self.schedule: Schedule | None = None
+        self.value: Value | None = None
+        self.refused = ""
+
+    def solve(self) -> Done | Failed:
+        """Solve with the batches and ticks that schedules of some value have, until one of that value is found."""
+        assert self.task.upper_bound is not None
+        limit = self.task.upper_bound
+        for _ in range(DOUBLED + 1):
+            horizon = self.enough(limit)
+            self.send(horizon)
+            done = self.solve_with(horizon, limit)
+            if self.value is None and not done.infeasible:
+                return Failed(f"{self.task.label}: {self.refused}") if self.refused else done
+            if self.value is not None and (done.stop != "proved" or not horizon.sufficient or self.value <= limit):
+                return done
+            if self.value is None and horizon.sufficient:
+                self.send(Bound(limit))
+            limit = 2 * limit if self.value is None else self.value
+            if time.monotonic() > self.ends:
+                return Done("time limit", done.version)
+        names = ", ".join(map(name_of, self.functions))
+        raise BadInput(f"no schedule of {self.task.objective} {limit // 2} or less obeys the constraints: {names}")
+
+    def solve_with(self, horizon: Horizon, limit: Value) -> Done:
+        """Solve the model that has every schedule of at most `limit`; up to there its bounds hold for all."""
+        task = self.task
+        model = BatchBigM(
+            task.instance,
+            task.objective,
+            horizon.batches,
+            upper_bound=limit,
+            plain=task.formulation.endswith(":plain"),
+            as_is=True,
+        )
+        rows = add(model, self.functions)
+        if self.schedule is not None:
+            model.warm_start(verify_schedule(task.instance, self.schedule))
+        left = replace(task, time_limit=self.ends - time.monotonic())
+        return minimise(
+            left,
+            model,
+            lambda: self.take(model, rows),
+            lambda bound: self.send(Bound(min(bound, limit))) if horizon.sufficient else None,
+            self.send,
+        )
+
+    def take(self, model: BatchBigM, rows: list[Any]) -> None:
+        """Keep the schedule that the variables describe if it obeys, as it is executed, and is the best."""
+        try:
+            schedule = model.schedule()
+        except InvalidSchedule as broken:
+            self.refused = str(broken)
+            return
+        trace = verify_schedule(self.task.instance, schedule)
+        model.warm_start(trace)
+        value = objective_value(trace, self.task.objective)
+        if not all(_holds(row) for row in rows):
+            self.refused = f"the schedule found, of {self.task.objective} {value}, does not obey once it is executed"
+        elif self.value is None or value < self.value:
+            self.schedule, self.value = schedule, value
+            self.send(Found(schedule, None))
+
+    def enough(self, value: Value) -> Horizon:
+        """Return the batches that every schedule of at most `value` has at most, if there is an argument."""
+        instance, objective = self.task.instance, self.task.objective
+        found = by_busy_time(instance, objective, value) or by_last_completion(instance, objective, value)
+        if found is None:
+            return replace(sufficient_batches(instance, objective, value), sufficient=False)
+        names = ", ".join(map(name_of, self.functions))
+        return replace(found, why=f"of schedules that obey {names}: {found.why}")
+
+
+def add(model: BatchBigM, functions: Iterable[Constraint]) -> list[Any]:
+    """Let each function add its rows to the model; return them all. BadInput says what is wrong with a function."""
+    pyomo = model.model
+    model.name_as_the_paper()
+    before, objective = {id(row) for row in _rows(pyomo)}, pyomo.objective.expr
+    for k, function in enumerate(functions):
+        name = f"constraint {name_of(function)}"
+        try:
+            given = function(pyomo)
+            if given is not None:
+                rows = pyo.ConstraintList()
+                pyomo.add_component(f"own_{k}", rows)
+                for row in [given] if isinstance(given, bool) or hasattr(given, "is_relational") else given:
+                    rows.add(row)
+        except Exception as error:
+            file = getattr(getattr(function, "__code__", None), "co_filename", "")
+            frames = traceback.extract_tb(error.__traceback__)
+            at = [f" ({file}, line {frame.lineno})" for frame in frames if frame.filename == file]
+            why = str(error).partition("\n")[0]
+            raise BadInput(f"{name}: {type(error).__name__}: {why}{''.join(at[-1:])}") from None
+        if any(row.body.polynomial_degree() not in (0, 1) for row in _rows(pyomo) if id(row) not in before):
+            raise BadInput(f"{name} is not linear")
+    if [*pyomo.component_data_objects(pyo.Objective, active=True)] != [pyomo.objective] or (
+        pyomo.objective.expr is not objective
+    ):
+        raise BadInput("constraints add rows: the objective stays as it is")
+    return [row for row in _rows(pyomo) if id(row) not in before]
+
+
+def _rows(model: Any) -> list[Any]:
+    return [*model.component_data_objects(pyo.Constraint, active=True)]
+
+
+def _holds(row: Any) -> bool:
+    body = pyo.value(row.body)
+    return (row.lb is None or body >= row.lb - TOLERANCE) and (row.ub is None or body <= row.ub + TOLERANCE)

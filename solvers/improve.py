@@ -1,0 +1,264 @@
+"""Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
+
+Each run is one of the engine, so the referee has passed whatever is kept. Where destroy and repair applies
+(`solvers.neighbourhoods`), it goes on from the best of the policies.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+import kvcore
+from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics.policies.index import MEANS, Index, mean_work
+from heuristics.policies.listed import Listed
+from heuristics.policies.staggered import Staggered
+from kvcore.cost import OwnCost
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective, completions, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.result import Result, SolverInfo
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
+from solvers.driver import Progress, free_calls
+from solvers.neighbourhoods import improve as repair
+from solvers.neighbourhoods import why_not
+
+FIRST = ("index", "sjf", "serial")
+"""What is run for a start, where none is given: the first that the machine suits."""
+OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
+"""What is run before all other policies."""
+WINDOW = 50, 200
+"""How many requests, one after another by arrival, get other priorities at once."""
+SPREAD = 0.3
+"""The standard deviation of the logarithm of what a priority is multiplied with."""
+SHARES = 4
+"""Into so many runs, from different seeds, destroy and repair is split."""
+APART = 0.1
+"""How far apart two neighbours in a list are, in the same measure."""
+FINE = 1.05
+"""The ratio of two values of R0 that are not worth telling apart."""
+MOVES = 2_000
+"""Moves of destroy and repair that count as a round."""
+
+Tries = Generator[Policy, Value | float, None]
+"""Yields policies, and is sent the value of each (infinite: it could not run)."""
+
+
+def improve(
+    instance: Instance,
+    objective: str = "total-flow-time",
+    *,
+    start: Schedule | str | None = None,
+    handling: str = "as-given",
+    seconds: float = 60.0,
+    rounds: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Result:
+    """Return the best schedule found, never worse than that of `start`: a schedule, a policy, or None for our choice.
+
+    It takes `seconds`, or, with `rounds`, runs so many policies, however long they take; then it is reproducible.
+    Ctrl-C ends it with what was found. The result names the policy that made the schedule, if a name makes it again,
+    and in `extra` the value of the start and the number of rounds.
+
+    Raises:
+        BadInput: the objective or the policy is unknown, or the start is for another instance.
+        Unsuited, PolicyError: the policy to start from cannot run.
+        InvalidSchedule: the schedule to start from breaks a rule.
+    """
+    check_objective(objective)
+    instance = free_calls(instance, handling)
+    search = _Search(instance, objective, seconds, rounds, progress)
+    search.start(start)
+    first, stopped = search.value, "time limit" if rounds is None else "rounds"
+    try:
+        for tries in (_staggered(instance), search.tuned(), _others()):
+            search.follow(tries)
+        if why_not(instance, objective) is None:
+            search.repair(seed)
+        search.follow(search.perturbed(random.Random(seed)), named=False)
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    except _OverError:
+        pass
+    known = str(Fraction(first)) if objective == "normalized-latency" else int(first)
+    given = {"policy": start if isinstance(start, str) else None, "value": known}
+    return Result(
+        instance, objective, schedule=search.schedule, claimed=search.value, formulation="improve", policy=search.name,
+        solver=SolverInfo("policies", kvcore.__version__, seed=seed), seconds=time.monotonic() - search.began,
+        stopped=stopped, extra={"start": given, "rounds": search.made},
+    )  # fmt: skip
+
+
+class _OverError(Exception):
+    """The rounds or the seconds are over."""
+
+
+@dataclass
+class _Search:
+    """The best schedule so far, and what is left of the rounds or of the seconds."""
+
+    instance: Instance
+    objective: str
+    seconds: float
+    rounds: int | None
+    progress: Progress | None
+    began: float = field(default_factory=time.monotonic)
+    made: int = 0
+    r0: float | None = None
+    """The best R0 of the index rule, in seconds."""
+    schedule: Schedule = field(init=False)
+    value: Value = field(init=False)
+    name: str | None = field(init=False)
+
+    def start(self, given: Schedule | str | None) -> None:
+        """Take the schedule to start from."""
+        if isinstance(given, Schedule):
+            self._keep(verify_schedule(self.instance, given), None)
+            return
+        for name in FIRST if given is None else (given,):
+            try:
+                self._keep(trace_policy(self.instance, get_policy(name)), name)
+                return
+            except (PolicyError, Unsuited):
+                if name in (given, FIRST[-1]):
+                    raise
+
+    def _keep(self, trace: Trace, name: str | None) -> None:
+        self.schedule, self.value, self.name = trace.schedule, objective_value(trace, self.objective), name
+
+    def in_time(self) -> bool:
+        """Whether there is time left (always, where rounds are counted)."""
+        return self.rounds is not None or time.monotonic() - self.began < self.seconds
+
+    def count(self) -> None:
+        """Count a round, and show where the search is. _OverError: there is none left."""
+        if self.made == self.rounds or not self.in_time():
+            raise _OverError
+        self.made += 1
+        if self.progress is not None:
+            self.progress(self.value, None, time.monotonic() - self.began)
+
+    def follow(self, tries: Tries, *, named: bool = True) -> None:
+        """Run what it yields, and keep what is better."""
+        policy = next(tries, None)
+        while policy is not None:
+            self.count()
+            value: Value | float = math.inf
+            try:
+                trace = trace_policy(self.instance, policy, go_on=self.in_time)
+            except (PolicyError, Unsuited):
+                pass
+            else:
+                value = objective_value(trace, self.objective)
+                if value < self.value:
+                    self._keep(trace, policy.name if named else None)
+            try:
+                policy = tries.send(value)
+            except StopIteration:
+                return
+
+    def repair(self, seed: int) -> None:
+        """Go on by destroy and repair, in some runs from different seeds."""
+        share = (self.seconds - (time.monotonic() - self.began)) / SHARES
+        for k in range(SHARES):
+            self.count()
+            moves = None if self.rounds is None else MOVES
+            given = Schedule(instance_sha256=self.instance.sha256, batches=self.schedule.batches)
+            found = repair(self.instance, self.objective, given, seconds=share, seed=seed + k, rounds=moves)
+            trace = verify_schedule(self.instance, found)
+            if objective_value(trace, self.objective) < self.value:
+                self._keep(trace, None)
+
+    def tuned(self) -> Tries:
+        """Search for the R0 of the index rule, in steps that become smaller."""
+        if isinstance(self.instance.cost, OwnCost):
+            return  # its marginal costs are not known
+        best = self.r0 = rounded(MEANS * mean_work(self.instance))
+        value, step = (yield Index(r0=best)), 4.0
+        while step > FINE:
+            for r0 in (rounded(best * step), rounded(best / step)):
+                other = yield Index(r0=r0)
+                if other < value:
+                    self.r0, best, value = r0, r0, other
+                    break
+            else:
+                step = math.sqrt(step)
+
+    def perturbed(self, draw: random.Random) -> Tries:
+        """Change priorities in a window of requests, without end: of the index rule, or of a list if that is better."""
+        requests, machine = self.instance.requests, self.instance.machine
+        n = len(requests)
+        by_arrival = sorted(range(n), key=lambda i: requests[i].arrival)
+        ends = completions(verify_schedule(self.instance, self.schedule))
+        places = np.zeros(n)
+        places[sorted(range(n), key=lambda i: ends[requests[i].id])] = APART * np.arange(n)
+
+        def listed(keys: Any) -> Policy:
+            return Listed(keys.tolist())
+
+        def indexed(logs: Any) -> Policy:
+            return Index(r0=self.r0, factors=np.exp(logs))
+
+        make: Callable[[Any], Policy] = listed
+        logs = places
+        value = yield listed(places)
+        if self.r0 is not None and Index().why_not(machine) is None:
+            other = yield indexed(np.zeros(n))
+            if other < value:
+                make, logs, value = indexed, np.zeros(n), other
+        while True:
+            size = min(n, draw.randint(*WINDOW), max(2, n // 2))
+            first = draw.randint(0, n - size)
+            changed = logs.copy()
+            for i in by_arrival[first : first + size]:
+                changed[i] += draw.gauss(0.0, SPREAD)
+            other = yield make(changed)
+            if other <= value:
+                value, logs = other, changed
+
+
+def _others() -> Tries:
+    """Run the other policies, roughly the fastest first."""
+    for name in dict.fromkeys((*OTHERS, *(policy.name for policy in BY_COST))):
+        yield get_policy(name)
+
+
+def _staggered(instance: Instance) -> Tries:
+    """Search for the size of groups and their distance where all requests are equal."""
+    requests, memory = instance.requests, instance.machine.memory
+    if memory is None or len({(r.arrival, r.prompt, r.segments) for r in requests}) > 1:
+        return
+    size = max(1, math.isqrt(len(requests)) // 4)
+    held = (requests[0].prompt + requests[0].peak) / 2
+    best = size, math.ceil(size * requests[0].output * held / memory)
+    seen = {best}
+    value = yield Staggered(*best)
+    step = 8
+    while step:
+        size, gap = best
+        others = [(other, round(gap * other / size)) for other in (size + step, size - step)]
+        for point in ((size, gap + step), (size, gap - step), *others):
+            if min(point) < 1 or point in seen:
+                continue
+            seen.add(point)
+            other = yield Staggered(*point)
+            if other < value:
+                value, best = other, point
+                break
+        else:
+            step //= 2
+
+
+def rounded(seconds: float) -> float:
+    """Return it with the digits that the name of a policy has."""
+    return float(f"{seconds:g}")

@@ -1,0 +1,227 @@
+"""Prices of work over time: never above an optimum, whatever the numbers; every slip in the proof is noticed."""
+
+import random
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import bounds
+import kvcore.certificates.speed as checker
+from bounds.speed import propose_speed
+from bounds.task import Task
+from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore.certificates import Alone, InvalidCertificate, Speed, verify_certificate
+from kvcore.certificates.certificate import rounded
+from kvcore.certificates.shares import UNIT
+from kvcore.errors import BadInput
+from kvcore.metrics import SUMS
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import few
+from tests.support.optima import optima
+from tests.support.random_proofs import random_speed
+from tests.support.tiny_instances import PROFILES
+
+FLOW = "total-flow-time"
+NEVER = float("inf")
+
+
+def busy_instance(seed):
+    """Up to four requests whose batches cost much, and a little for what is in them: as measured ones do."""
+    draw = random.Random(seed)
+    upto = draw.randint
+    requests = tuple(
+        Request(id=f"R{i}", arrival=draw.choice([0, 0, upto(0, 12)]), prompt=upto(1, 4), weight=upto(1, 3),
+                segments=(Segment(decode=upto(1, 3)),))
+        for i in range(upto(1, 4))
+    )  # fmt: skip
+    work = {"busy": upto(2, 40), "any_decode": upto(0, 15), "any_prefill": upto(0, 40), "tokens": upto(0, 25),
+            "decode_requests": upto(0, 9), "decode_kv": upto(0, 9), "prefill_pairs": upto(0, 2)}  # fmt: skip
+    peaks = [request.peak for request in requests]
+    limit = draw.choice([None, 4, 6])
+    machine = Machine(
+        memory=draw.choice([None, upto(max(peaks), sum(peaks))]), block=draw.choice([1, 1, 2]), batch_tokens=limit,
+        chunked=draw.random() < 0.6, evict=draw.random() < 0.5, hybrid=draw.random() < 0.7,
+    )  # fmt: skip
+    if machine.memory is not None:
+        machine = machine.replace(memory=machine.memory + 1)
+    return Instance(
+        machine=machine, cost=Cost((CostFunction(divisor=draw.choice([3, 10]), **work),)), requests=requests
+    )
+
+
+def busy_cases(seeds, max_states=300):
+    for seed in seeds:
+        objective = SUMS[seed % len(SUMS)]
+        try:
+            yield (
+                busy_instance(seed),
+                objective,
+                exhaustive_optimum(busy_instance(seed), objective, max_states=max_states)[0],
+            )
+        except TooManyStates:
+            continue
+
+
+@cache
+def all_cases(seeds, max_states=150):
+    """Instances of every profile, and busy ones, with exhaustive optima."""
+    drawn = [case[1:] for profile in PROFILES for case in optima(profile, seeds, list(SUMS), max_states)]
+    return drawn + list(busy_cases(range(4 * seeds.start, 4 * seeds.stop), 2 * max_states))
+
+
+def proofs(instance, objective, seed, count=4):
+    """What is proposed, the same with errors of any size in its prices, and random numbers."""
+    draw = random.Random(seed)
+    *_, (best, _) = propose_speed(Task(instance, objective, NEVER))
+    yield best
+    yield best.replace(price=tuple(int(each * 2 * draw.random()) for each in best.price))
+    yield best.replace(price=best.price[: len(best.price) // 2])
+    for _ in range(count):
+        yield random_speed(draw, instance)
+
+
+def found(cases, count=6):
+    for k, (instance, objective, optimum) in enumerate(cases):
+        for proof in proofs(instance, objective, k, count):
+            yield instance, objective, optimum, proof, rounded(proof.value(instance, objective), objective)
+
+
+def above(cases, count=6):
+    return [(instance.name, objective, value, optimum, proof) for instance, objective, optimum, proof, value
+            in found(cases, count) if value > optimum]  # fmt: skip
+
+
+def test_no_bound_exceeds_an_optimum():
+    values = list(found(all_cases(few(range(6)))))
+    assert [case for case in values if case[4] > case[2]] == []
+    better = [case for case in values if case[4] > Alone().value(case[0], case[1])]
+    assert len(better) > len(values) // 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", few(range(100, 340, 20), 12))
+def test_no_bound_exceeds_any_of_many_optima(start):
+    assert above(all_cases(range(start, start + 20), 400), 20) == []
+
+
+def alike(n, prompt, decode, memory, cost, **machine):
+    requests = tuple(Request(id=f"R{i}", prompt=prompt, segments=(Segment(decode=decode),)) for i in range(n))
+    return Instance(machine=Machine(memory=memory, **machine), cost=cost, requests=requests)
+
+
+SERIAL = alike(2, 3, 1, 3, Cost((CostFunction(tokens=10),)))
+"""Two prompts of 30 ticks, of which the memory holds one: they end at 30 and 60."""
+
+
+SOURCE = Path(checker.__file__).read_text(encoding="utf-8")
+MUTANTS = {
+    "the last price goes on for ever": ("(*proof.price, 0)", "(*proof.price, (0, *proof.price)[-1])"),
+    "all of the fixed part counts twice": ("whole * (UNIT - proof.shared) / UNIT", "whole"),
+    "the other tokens begin too late": ("need, each, arrival + begin)", "need, each, arrival + alone)"),
+    "the first token is early enough by a slot": ("last = end - rest // slot", "last = end - rest // slot - 1"),
+    "the slot of the first token ends too early": ("slot - rest % slot", "1"),
+    "the last slot counts whole": ("max(end * slot, start) - arrival", "max(end * slot + slot, start) - arrival"),
+    "time in the last slot counts twice": ("rate * ticks + price", "2 * rate * ticks + price"),
+    "work in the last slot counts twice": ("+ price * mean", "+ 2 * price * mean"),
+    "the dearest token for all": ("= whole * FINE // each if each else", "= FINE * len(decodes) if each else"),
+    "what tokens grow by pays the most": ("+ cheapest * extra", "+ max(self.prices) * extra"),
+    "tangents above the curve": ("work * ratio**2)", "work * ratio**3 // ONE)"),
+    "pieces end too early": ("ticks = slots.fixed * (", "ticks = 9 * slots.fixed * ("),
+    "too little room": ("ticks * FINE <<", "ticks * FINE // 2 <<"),
+    "no batch is that slow": ("slots.fixed + work)", "2 * slots.fixed + work)"),
+    "alone takes a tick more": ("rate * alone * self.unit", "rate * (alone + 1) * self.unit"),
+    "slots a tick too short": (
+        "Fraction(self.slot * sum",
+        "Fraction((self.slot - 1) * sum",
+    ),
+    "too early ends are none": ("arrival + alone:", "arrival + 2 * alone:"),
+    "pieces that are needed are forgotten": ("self.pieces[-1][1] >= self.need", "self.pieces[-1][1] >= self.need // 2"),
+    "dear pieces stay where the last slot is cheaper": ("while more and place >= 0 and", "while False and"),
+}
+
+
+def mutant(name, monkeypatch):
+    """Return the checker with one thing wrong."""
+    old, new = MUTANTS[name]
+    assert SOURCE.count(old) == 1, old
+    module = ModuleType("mutant_of_speed")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(SOURCE.replace(old, new), checker.__file__, "exec"), module.__dict__)
+    return module.Speed
+
+
+@cache
+def known_proofs():
+    coarse = Speed(functions=(UNIT, 0), slot=60, scale=1, price=(1,))
+    return [(SERIAL, FLOW, 90, coarse, 0), *found(all_cases(range(8)), 16)]
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_error_is_noticed(name, monkeypatch):
+    wrong = mutant(name, monkeypatch)
+    for instance, objective, optimum, proof, _ in known_proofs():
+        if rounded(wrong.model_validate(proof.model_dump()).value(instance, objective), objective) > optimum:
+            return
+    pytest.fail("every bound is below the optimum")
+
+
+def test_requests_one_after_another_are_exact():
+    """At a price of 1 until 30, who ends by then pays 30, and the other waits: 60 + 60 - 30."""
+    proof = Speed(functions=(UNIT, 0), slot=30, scale=8, price=(8,))
+    assert proof.value(SERIAL, FLOW) == pytest.approx(90, abs=1e-3)
+    assert bounds.bound(SERIAL, FLOW, method="speed").bound == 90 == exhaustive_optimum(SERIAL, FLOW)[0]
+
+
+def test_a_small_batch_pays_more():
+    """Each of two tokens has work 1 in a batch of 4 + 1 ticks, for which it pays 5; without tangents, 1."""
+    instance = alike(1, 1, 2, 9, Cost((CostFunction(busy=4, tokens=1),)))
+    plain = Speed(functions=(UNIT, 0), slot=10, scale=1, price=(1,))
+    assert plain.value(instance, FLOW) == 1
+    assert plain.replace(ratios=(80, 128, 320)).value(instance, FLOW) > 2.8
+
+
+BAD = {
+    "prices of work prove total-flow-time": ("makespan", {}),
+    "the ratios must increase": (FLOW, {"ratios": (70, 70)}),
+    "there are 2 lines, not 1": (FLOW, {"functions": (UNIT,)}),
+    "add up to more than 1024": (FLOW, {"memory": UNIT, "tokens": 1}),
+    "cannot be shared by requests": (FLOW, {"requests": 1}),
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_proof_that_does_not_hold_is_refused(text):
+    objective, changes = BAD[text]
+    with pytest.raises(InvalidCertificate, match=text):
+        Speed(functions=(UNIT, 0), slot=1, scale=1, price=(1,)).replace(**changes).value(SERIAL, objective)
+
+
+def test_memory_without_a_limit_shares_nothing():
+    free = SERIAL.replace(machine=Machine(memory=None))
+    with pytest.raises(InvalidCertificate, match="without a limit on blocks cannot be shared by blocks"):
+        Speed(functions=(UNIT, 0), memory=UNIT, slot=1, scale=1, price=()).value(free, FLOW)
+    rung = bounds.bound(free, FLOW, method="speed")
+    assert rung.certificate.proof.memory == 0
+    assert verify_certificate(free, rung.certificate) == rung.bound > 0
+
+
+def test_one_huge_price_proves_little_and_nothing_false():
+    huge = Speed(functions=(UNIT, 0), memory=UNIT, slot=7, scale=1, price=(0, 2**50, 0))
+    assert huge.value(SERIAL, FLOW) < 0
+
+
+def test_other_objectives_are_declined():
+    with pytest.raises(BadInput, match=r"prices of work prove total-flow-time, .*, not makespan"):
+        bounds.bound(SERIAL, "makespan", method="speed")
+
+
+def test_crowds_are_bounded_better_than_by_shares():
+    """Batches are neither full nor hold one request: shares count them as one or the other."""
+    cost = Cost((CostFunction(busy=40, tokens=8),))
+    crowd = alike(60, 3, 9, None, cost)
+    late = crowd.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(crowd.requests)))
+    speed, shares = (bounds.bound(late, FLOW, method=method, time_limit=NEVER).bound for method in ("speed", "shares"))
+    assert speed > 1.1 * shares

@@ -1,0 +1,128 @@
+"""The schedulers of today's engines against plain ones that were written from the published rules alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from heuristics import POLICIES, trace_policy
+from kvcore import Call, Instance, Machine, Request, Segment
+from tests.heuristics.test_compression import serving
+from tests.support.engines import Engine, SGLang, TensorRtLlm, VllmV1
+from tests.support.few import few
+from tests.support.naive_executor import World
+
+FOUND = (9, 27, 30, 44, 51, 62, 68, 74, 112, 347, 576)
+"""Where the policies once differed from these."""
+NAIVE: dict[str, Callable[[Instance], Engine]] = {
+    "vllm-v1": VllmV1,
+    "vllm-v1-first-chunk": lambda instance: VllmV1(instance, gate=False),
+    "vllm-v1-priority": lambda instance: VllmV1(instance, priority=True),
+    "vllm-v1-cached": lambda instance: VllmV1(instance, cached=True),
+    "sglang": SGLang,
+    "sglang-cached": lambda instance: SGLang(instance, cached=True),
+    "trtllm-no-evict": lambda instance: TensorRtLlm(instance, utilize=False),
+    "trtllm-no-evict-cached": lambda instance: TensorRtLlm(instance, utilize=False, cached=True),
+    "trtllm-max-utilization": lambda instance: TensorRtLlm(instance, utilize=True),
+    "trtllm-max-utilization-cached": lambda instance: TensorRtLlm(instance, utilize=True, cached=True),
+}
+
+
+def with_limits(seed: int) -> Instance:
+    """One of the serving instances; some requests have weights and output limits, near the truth or far."""
+    instance, draw = serving(seed), random.Random(-seed)
+    requests = []
+    for request in instance.requests:
+        longest = max(segment.decode for segment in request.segments)
+        limit = draw.choice([None, longest, longest + draw.randint(0, 10), 100])
+        requests.append(request.replace(weight=draw.randint(1, 3), max_new=limit))
+    machine = instance.machine.replace(prefill_tokens=None)
+    return instance.replace(machine=machine, requests=tuple(requests))
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_batch_for_batch(name: str) -> None:
+    """Start, work and drops of every batch."""
+    for seed in sorted({*FOUND, *few(range(1200), 80)}):
+        instance = with_limits(seed)
+        batches = trace_policy(instance, POLICIES[name]).expanded().batches
+        assert [(batch.start, batch.work, batch.drop) for batch in batches] == NAIVE[name](instance).run(), seed
+
+
+# --- KV that stays ------------------------------------------------------------------------------------------------
+
+
+def calling(id: str, prompt: int, decode: int, duration: int, **call: object) -> Request:
+    call_ = Call(duration=duration, **call)  # type: ignore[arg-type]
+    return Request(id=id, prompt=prompt, segments=(Segment(decode=decode, call=call_), Segment(decode=1)))
+
+
+def moves(name: str, instance: Instance) -> list[tuple[dict[str, int], dict[str, int]]]:
+    return [(batch.work, batch.drop) for batch in trace_policy(instance, POLICIES[name]).expanded().batches]
+
+
+@pytest.mark.parametrize("name", ["vllm-v1-cached", "trtllm-max-utilization-cached"])
+def test_the_longest_freed_goes_first_from_its_end(name: str) -> None:
+    """M = 12: A frees 3 tokens, then B 5. C (9) takes all of A and the end of B, which comes back to the other 3."""
+    c = Request(id="C", arrival=2, prompt=9, segments=(Segment(decode=1),))
+    requests = (calling("A", 3, 1, 20), calling("B", 4, 2, 30), c)
+    given = Instance(machine=Machine(memory=12, evict=True, partial=True), requests=requests)
+    assert moves(name, given) == [
+        ({"A": 3, "B": 4}, {}), ({"B": 1}, {}), ({"C": 9}, {"A": 3, "B": 2}), ({"A": 4}, {}), ({"B": 3}, {}),
+    ]  # fmt: skip
+
+
+def test_an_incomplete_block_is_not_found_again() -> None:
+    """Of 6 tokens in blocks of 4, vLLM and SGLang find 4; TensorRT-LLM, which reuses blocks in part, all."""
+    machine = Machine(memory=40, block=4, evict=True, partial=True)
+    given = Instance(machine=machine, requests=(calling("A", 6, 1, 2, returns=1),))
+    for name in ("vllm-v1-cached", "sglang-cached"):
+        assert moves(name, given) == [({"A": 6}, {}), ({"A": 4}, {"A": 2})]
+    assert moves("trtllm-no-evict-cached", given) == [({"A": 6}, {}), ({"A": 2}, {})]
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name.endswith("-cached") and "sglang" not in name])
+def test_nothing_is_dropped_before_its_memory_is_needed(name: str) -> None:
+    """A batch that drops would not have fitted with the largest of its drops, the ends of blocks apart."""
+    needed = 0
+    for seed in few(range(300), 10):
+        instance, ends = with_limits(seed), "trtllm" not in name
+        world, block = World(instance), instance.machine.block
+        for batch in trace_policy(instance, POLICIES[name]).expanded().batches:
+            world.idle_until(batch.start)
+            held = {id: len(world.lives[id].device) for id in batch.drop}
+            largest = max(
+                (
+                    world.occupied(held[id]) - world.occupied(held[id] - dropped)
+                    for id, dropped in batch.drop.items()
+                    if not ends or dropped != held[id] % block
+                ),
+                default=0,
+            )
+            if largest:
+                assert sum(world.held_during(batch).values()) + largest > instance.machine.memory - block, seed
+                needed += 1
+            assert world.broken(batch) is None
+            world.run(batch)
+    assert needed > 10
+
+
+# --- what the plain ones do not have --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_what_a_call_discards_by_order_does_not_keep_it_waiting(name: str) -> None:
+    """A call of no duration: R9 lets the request work in the batch that drops its KV."""
+    given = Instance(machine=Machine(memory=10, evict=True), requests=(calling("A", 3, 1, 0, handling="discard"),))
+    assert moves(name, given) == [({"A": 3}, {}), ({"A": 4}, {"A": 3})]
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_batches_smaller_than_a_block(name: str) -> None:
+    given = Instance(
+        machine=Machine(memory=40, block=4, batch_tokens=3, evict=True),
+        requests=tuple(Request(id=id, prompt=9, segments=(Segment(decode=2),)) for id in "ABCDE"),
+    )
+    assert sum(map(sum, (work.values() for work, _ in moves(name, given)))) >= 5 * 10

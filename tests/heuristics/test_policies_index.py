@@ -1,0 +1,224 @@
+"""The index rule and staggered starts: by hand, and against a plain statement."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from heuristics import Job, Plan, PolicyError, get_policy, run_policy, trace_policy
+from heuristics.policies.index import HEADROOM, LEAST, MEANS, Index, mean_work
+from heuristics.policies.listed import Listed
+from kvcore import Cost, CostFunction, Instance, Machine, Request
+from kvcore.cost import OwnCost
+from kvcore.errors import BadInput
+from tests.heuristics.test_compression import serving
+from tests.heuristics.test_policies import simple
+from tests.support.few import few
+
+
+class Plain(Index):
+    """The rule as its docstring has it, request by request."""
+
+    def fill_by_index(self, plan: Plan) -> None:
+        """Take the prefix that is best of all, tried one after another."""
+        held, waiting = [*self.decoding, *self.prefilling], [entry.job for entry in self.waiting]
+        self._alone = len(held) + len(waiting) == 1
+        work = {job.index: self.work(job) for job in [*held, *waiting]}
+        offset = self.offset if self.offset is not None else MEANS * sum(work.values()) / max(1, len(work))
+        order = sorted([*held, *waiting], key=lambda job: (work[job.index], job.index))
+        order = self.those_that_may_join(order, held, plan)
+        batches = [self.batch(order[: k + 1], plan) for k in range(len(order))]
+        worth = [
+            sum(self.adds(job, tokens) / (work[job.index] + offset) ** self.gamma for job, tokens in batch.values())
+            / self.lasts(batch)
+            for batch in batches
+        ]
+        size = max((k for k, value in enumerate(worth) if value == max(worth)), default=-1) + 1
+        for k, job in enumerate(order):
+            tokens = plan.chunk(job) if job.index not in self._evicted and (k < size or not plan.work) else 0
+            victims = [other for other in self.evictable(order[k + 1 :], plan) if other in held]
+            if (
+                tokens
+                and job in held
+                and job.growth(tokens) <= (plan.free_blocks or 0) + sum(v.blocks for v in victims)
+            ):
+                while not plan.fits(job, tokens):
+                    self.evict(victims.pop(0), plan)
+            if tokens and plan.fits(job, tokens):
+                plan.take(job, tokens)
+                if job in waiting:
+                    self.prefilling.append(job)
+                    self.waiting = [entry for entry in self.waiting if entry.job is not job]
+
+    def those_that_may_join(self, order: list[Job], held: list[Job], plan: Plan) -> list[Job]:
+        """Leave out the first request without KV that lacks memory, and those after it."""
+        if plan.free_blocks is None:
+            return order
+        coming = sum(job.missing + job.remaining - 1 for job in held) / self.machine.block
+        allowed, growth, closed = [], 0, False
+        for job in order:
+            growth += job.growth(job.missing)
+            closed = closed or (job not in held and growth + HEADROOM * coming > plan.free_blocks)
+            if job in held or not closed:
+                allowed.append(job)
+        return allowed
+
+    def batch(self, jobs: list[Job], plan: Plan) -> dict[str, tuple[Job, int]]:
+        """Return what each would process, within the budgets."""
+        batch: dict[str, tuple[Job, int]] = {}
+        left, prefill_left = plan.tokens_left, plan.prefill_left
+        for job in jobs:
+            tokens = min(job.missing, left)
+            if job.phase == "prefill":
+                tokens = min(tokens, prefill_left)
+                prefill_left -= tokens
+            left -= tokens
+            if tokens and len(batch) < plan.requests_left:
+                batch[job.id] = job, tokens
+        return batch
+
+    def parts(self, job: Job, tokens: int, resident: int, phase: str) -> list[float]:
+        """Return what tokens of a request add to a batch, by function of the cost."""
+        return [
+            (
+                f.tokens * tokens + f.generated
+                + (f.decode_requests + f.decode_kv * resident if phase == "decode" else
+                   f.prefill_requests + f.prefill_kv * resident + f.prefill_pairs * tokens * (tokens + 2 * resident))
+            ) / f.divisor + LEAST * tokens
+            for f in self.marginal.functions
+        ]  # fmt: skip
+
+    def adds(self, job: Job, tokens: int) -> float:
+        """Return the most that it adds."""
+        return max(self.parts(job, tokens, job.device + job.host, job.phase))
+
+    def lasts(self, batch: dict[str, tuple[Job, int]]) -> float:
+        """Return the ticks of a batch."""
+        phases = {job.phase for job, _ in batch.values()}
+        fixed = [
+            (f.busy + f.any_decode * ("decode" in phases) + f.any_prefill * ("prefill" in phases)) / f.divisor
+            for f in self.marginal.functions
+        ]
+        rows = [self.parts(job, tokens, job.device + job.host, job.phase) for job, tokens in batch.values()]
+        return max(1.0, *(f + sum(row[k] for row in rows) for k, f in enumerate(fixed)))
+
+    def work(self, job: Job) -> float:
+        """Return the least work left: the next step, and a decode for each token after it, over all segments."""
+        totals = [0.0 for _ in self.marginal.functions]
+
+        def run(resident: int, missing: int, decode: int) -> None:
+            first = "decode" if missing == 1 and resident else "prefill"
+            rest = range(resident + missing, resident + missing + decode - 1)
+            for phase, m, tokens in [(first, resident, missing), *(("decode", m, 1) for m in rest)]:
+                for k, part in enumerate(self.parts(job, tokens, m, phase)):
+                    totals[k] += part
+
+        demand = job.demand
+        run(job.device + job.host, job.missing, job.remaining)
+        for k in range(job.segment, len(demand.decode) - 1):
+            kept = 0 if demand.handlings[k] == "discard" else demand.end[k]
+            run(kept, demand.end[k] + 1 + demand.returns[k] - kept, demand.decode[k + 1])
+        return max(totals)
+
+
+@pytest.mark.parametrize("name", ["index", "index:gamma=0.3,r0=20"])
+def test_the_vectors_decide_what_the_plain_rule_says(name: str) -> None:
+    evicted = paused = 0
+    for seed in few(range(60)):
+        instance = serving(seed)
+        policy = get_policy(name)
+        assert isinstance(policy, Index)
+        found = trace_policy(instance, policy, compress=False)
+        assert found.schedule == trace_policy(instance, Plain(policy.gamma, policy.r0), compress=False).schedule, seed
+        evicted += any(batch.drop for batch in found.schedule.batches)
+        paused += any(b.batch > a.last + 1 for r in found.requests for a, b in pairwise(r.spans))
+    assert evicted
+    assert paused
+
+
+def by_tokens(busy: int, *requests: Request, memory: int | None = None) -> Instance:
+    """Batches that last `busy` and a tick for each token."""
+    machine = Machine(memory=memory, evict=True)
+    return Instance(machine=machine, cost=Cost((CostFunction(busy=busy, tokens=1),)), requests=requests)
+
+
+def works(instance: Instance, name: str) -> list[dict[str, int]]:
+    return [batch.work for batch in trace_policy(instance, get_policy(name)).expanded().batches]
+
+
+def test_r0_weighs_fast_batches_against_full_ones() -> None:
+    """A alone does all its work in 3 ticks, 1/3, and both together in 11, 2/11; but 10 of work in 11 beat 2 in 3."""
+    instance = by_tokens(1, simple(2, 1), simple(8, 1, id="B"))
+    assert works(instance, "index:r0=0") == [{"A": 2}, {"B": 8}]
+    assert works(instance, "index:r0=1000") == [{"A": 2, "B": 8}]
+    assert works(instance, "index:gamma=0") == [{"A": 2, "B": 8}]
+
+
+def test_the_rest_pauses_and_keeps_its_kv() -> None:
+    instance = by_tokens(1, simple(9, 3), simple(1, 1, id="B", arrival=5))
+    assert works(instance, "index:r0=0,gamma=9") == [{"A": 9}, {"B": 1}, {"A": 1}, {"A": 1}]
+
+
+def test_the_largest_work_left_is_evicted_only_when_memory_is_full() -> None:
+    instance = by_tokens(1, simple(2, 3), simple(2, 3, id="B"), memory=6)
+    batches = run_policy(instance, get_policy("index:gamma=0")).batches
+    assert [batch.work for batch in batches] == [{"A": 2, "B": 2}, {"A": 1, "B": 1}, {"A": 1}, {"B": 4}]
+    assert [batch.drop for batch in batches] == [{}, {}, {"B": 3}, {}]
+
+
+def test_predictions_set_the_order() -> None:
+    instance = by_tokens(1, simple(2, 2), simple(2, 9, id="B"))
+    swapped = instance.replace(requests=(simple(2, 9), simple(2, 2, id="B")))
+    policy = get_policy("index:r0=0,gamma=9")
+    assert run_policy(instance, policy).batches[0].work == {"A": 2}
+    assert run_policy(instance, policy, predictions=swapped).batches[0].work == {"B": 2}
+
+
+def test_the_mean_work() -> None:
+    assert mean_work(by_tokens(1, simple(2, 2), simple(4, 4, id="B"))) == pytest.approx((3 + 7) / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["index:", "index:r0", "index:r0=-1", "index:r0=inf", "index:beta=1", "index:r0=a"])
+def test_parameters_that_the_rule_does_not_have(name: str) -> None:
+    with pytest.raises(BadInput, match="the index rule is index:gamma=G,r0=SECONDS, with numbers of at least 0, not"):
+        get_policy(name)
+
+
+def test_names_make_the_policy_again() -> None:
+    for name in ("index", "index:gamma=0.6", "index:gamma=0.06,r0=0", "index:r0=1e-06", "staggered:6,49"):
+        assert get_policy(name).name == name
+    with pytest.raises(BadInput, match=r"staggered starts are staggered:B,G .* not 'staggered:0,4'"):
+        get_policy("staggered:0,4")
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "starts"),
+    [
+        ("staggered:1,1", 6, [0, 1, 2, 3]),  # 3 + 2 + 1 tokens
+        ("staggered:1,1", 4, [0, 2, 4, 6]),  # 3 + 1
+        ("staggered:2,2", 6, [0, 0, 3, 3]),  # 3 + 3: the next group waits for the end of the first
+        ("staggered:1,3", 6, [0, 3, 6, 9]),
+    ],
+)
+def test_groups_start_as_early_as_memory_allows(name: str, memory: int, starts: list[int]) -> None:
+    requests = tuple(simple(1, 3, id=f"R{i}") for i in range(4))
+    instance = Instance(machine=Machine(memory=memory, evict=True), requests=requests)
+    long, short = (trace_policy(instance, get_policy(name), compress=compress) for compress in (False, True))
+    assert [request.spans[0].batch for request in long.requests] == starts
+    assert short.expanded().batches == long.schedule.batches
+
+
+def test_a_list_is_followed() -> None:
+    instance = by_tokens(1, *(simple(2, 2, id=f"R{i}") for i in range(3)), memory=3)
+    assert [next(iter(work)) for work in works(instance.replace(machine=Machine(memory=3)), "fcfs")][::2] == [
+        "R0", "R1", "R2"
+    ]  # fmt: skip
+    trace = trace_policy(instance.replace(machine=Machine(memory=3)), Listed([2, 0, 1]))
+    assert [next(iter(batch.work)) for batch in trace.expanded().batches][::2] == ["R1", "R2", "R0"]
+
+
+def test_a_cost_without_marginals() -> None:
+    instance = by_tokens(1, simple(2, 2)).replace(cost=OwnCost(lambda features: 2))
+    with pytest.raises(PolicyError, match="index fails in batch 0: BadInput: it needs what a request adds to a batch"):
+        run_policy(instance, get_policy("index"))

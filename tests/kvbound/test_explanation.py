@@ -1,0 +1,249 @@
+"""Parts of time that add up to the whole, against the referee and the timeline."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+from costmodels import get_cost
+from kvbound.comparison import compare
+from kvbound.explanation import BOUND, SHARE, SPENT, batch_parts, explain, first_difference, ratio_without_calls
+from kvbound.tables import differences, explained_cells
+from kvbound.timeline import timeline
+from kvbound.units import units_of
+from kvcore import CostFunction, InvalidSchedule, Trace, verify_schedule
+from kvcore.cost import Cost, Features, TokensAbove
+from kvcore.metrics import busy_time, flow_time, makespan, total_flow_time
+from kvcore.schedule import Batch, Schedule
+from kvcore.trace import BatchTrace
+from tests.support.build import batch, instance, request, schedule
+from tests.support.commands import kvbound
+from tests.support.mars_schedules import PUBLISHED, mars
+from tests.support.random_schedules import random_instance, random_schedule
+from workloads.builtin import builtin_instance
+
+SEEDS = range(40)
+
+
+@cache
+def random_trace(seed: int) -> Trace:
+    draw = random.Random(seed)
+    drawn = random_instance(draw)
+    return verify_schedule(drawn, random_schedule(draw, drawn))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_parts_add_up_to_the_whole(seed: int) -> None:
+    trace = random_trace(seed)
+    found = explain(trace)
+    assert sum(found.parts.values()) == makespan(trace)
+    idle = sum(ticks for part, ticks in found.parts.items() if part.startswith("idle"))
+    assert makespan(trace) - idle == busy_time(trace)
+    assert min(found.parts.values()) >= 0
+    assert sum(found.batches.values()) == len(trace.batches)
+    assert sum(found.spent.values()) == total_flow_time(trace)
+    for row in trace.requests:
+        assert sum(found.requests[row.request.id].values()) == flow_time(row)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_request_does_is_what_the_timeline_says(seed: int) -> None:
+    trace = random_trace(seed)
+    for id, spent in explain(trace).requests.items():
+        drawn: Counter[str] = Counter()
+        for interval in timeline(trace)[id]:
+            drawn[interval.kind.partition("-")[0]] += interval.end - interval.start
+        assert spent["work"] == drawn["prefill"] + drawn["decode"]
+        assert spent["recompute"] == drawn["recompute"]
+        assert spent["calls"] == drawn["call"] == sum(call.end - call.start for call in trace_of(trace, id).calls)
+        assert spent["transfers"] == drawn["transfer"]
+        assert sum(spent[kind] for kind in SPENT[4:]) == drawn["paused"] + drawn["swapped"] + drawn["waiting"]
+
+
+def trace_of(trace: Trace, id: str):
+    return next(row for row in trace.requests if row.request.id == id)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_why_a_request_waits_is_what_the_referee_says_of_working(seed: int) -> None:
+    """In every batch that it sits out, and before every one that waits to start, it is given work."""
+    trace = random_trace(seed)
+    for row in trace.requests:
+        expected: Counter[str] = Counter()
+        for j in range(len(trace.batches)):
+            expected += cause_of_batch(trace, row.request.id, j) + cause_of_gap(trace, row.request.id, j)
+        spent = explain(trace).requests[row.request.id]
+        assert {kind: spent[kind] for kind in SPENT[4:]} == {kind: expected[kind] for kind in SPENT[4:]}, seed
+
+
+def cause_of_batch(trace: Trace, id: str, j: int) -> Counter[str]:
+    """The ticks of batch j for which a request is ready and does not work, with why."""
+    run, row, state = trace.batches[j], trace_of(trace, id), trace.states(j)[id]
+    end = Counter({"batch under way": 0})
+    if state.status in ("waiting", "call"):
+        came = row.request.arrival if state.status == "waiting" else call_under_way(row, run.start).end
+        return Counter({"batch under way": run.end - came}) if came < run.end else end
+    batch = trace.expanded().batches[j]
+    if state.status == "done" or id in batch.work or id in batch.swap_out or id in batch.swap_in:
+        return end
+    return Counter({why_not(trace, id, j, batch, state): run.duration})
+
+
+def call_under_way(row, tick: int):
+    return next(call for call in row.calls if call.start <= tick < call.end)
+
+
+def cause_of_gap(trace: Trace, id: str, j: int) -> Counter[str]:
+    """The ticks before batch j in which nothing runs and a request is ready, with why."""
+    before, start = trace.batches[j - 1].end if j else 0, trace.batches[j].start
+    row, state = trace_of(trace, id), trace.states(j)[id]
+    if state.status in ("waiting", "call", "done") or before == start:
+        return Counter()
+    since = max([before, row.request.arrival, *(call.end for call in row.calls if call.start < start)])
+    why = why_not(trace, id, j, Batch(start=start), state) if since < start else "nothing"
+    return Counter({why: start - since})
+
+
+def why_not(trace: Trace, id: str, j: int, batch: Batch, state) -> str:
+    """What the referee says of the schedule that ends with this batch and this request at work in it."""
+    held = state.device + state.host
+    tokens = 1 if trace.instance.machine.chunked else state.known - held
+    moved = {key: {k: v for k, v in getattr(batch, key).items() if k != id} for key in ("drop", "swap_out", "swap_in")}
+    if state.host:
+        moved["swap_in"][id] = state.host
+    tried = batch.model_copy(update={**moved, "work": {**batch.work, id: tokens}})
+    whole = trace.expanded()
+    unlimited = {"batch_tokens": None, "prefill_tokens": None, "batch_requests": None, "hybrid": True}
+    rules = {broken(trace, (*whole.batches[:j], tried), **free) for free in ({}, unlimited)}
+    assert rules <= {5, 6, 11}
+    return "memory" if 6 in rules else "budgets" if 5 in rules else "nothing"
+
+
+def broken(trace: Trace, batches: tuple[Batch, ...], **free) -> int:
+    """The rule that these batches break (11: none but that of the end); a batch more may pause others, or move KV."""
+    made = trace.instance.with_free_calls()
+    made = made.replace(machine=made.machine.replace(pause=True, **free))
+    try:
+        verify_schedule(made, Schedule(instance_sha256=made.sha256, batches=batches))
+    except InvalidSchedule as error:
+        return error.rule
+    return 11
+
+
+def one(features: Features, cost: Cost) -> dict[str, Fraction]:
+    run = BatchTrace(0, cost.duration(features), features, 0, 0, 0)
+    parts = batch_parts(cost, run)
+    assert sum(parts.values()) == SHARE * run.duration
+    return {part: Fraction(ticks, SHARE) for part, ticks in parts.items()}
+
+
+DECODES = Features(busy=1, any_decode=1, tokens=4, generated=4, decode_requests=4, decode_kv=400)
+
+
+def test_a_linear_cost_is_split_by_its_terms() -> None:
+    cost = Cost((CostFunction(busy=10, tokens=5, decode_kv=1, divisor=10, swap_in_tokens=10),))
+    assert one(DECODES, cost) == {"fixed": 1, "compute": 2, "memory traffic": 40, "transfers": 0}
+    assert one(DECODES._replace(swap_in_tokens=7), cost)["transfers"] == 7
+    assert one(Features(swap_in_tokens=7), cost) == {"fixed": 0, "compute": 0, "memory traffic": 0, "transfers": 7}
+
+
+NONE = {"memory traffic": 0, "transfers": 0}
+
+
+def test_rounding_up_is_shared_as_the_terms_are() -> None:
+    cost = Cost((CostFunction(busy=1, tokens_above=TokensAbove(knee=3, coefficient=2), divisor=2),))
+    parts = one(DECODES, cost)
+    assert parts == {"fixed": Fraction(666_666, SHARE), "compute": Fraction(1_333_334, SHARE), **NONE}
+
+
+def test_unit_cost_is_fixed() -> None:
+    assert one(DECODES, Cost.unit())["fixed"] == 1
+    assert one(DECODES, Cost((CostFunction(any_prefill=1),)))["fixed"] == 1
+
+
+def test_a_roofline_is_memory_traffic_or_compute() -> None:
+    cost = get_cost("roofline:model=llama-3-8b,device=h100").make()
+    decodes = one(DECODES, cost)
+    assert decodes["compute"] == 0
+    assert max(BOUND, key=lambda part: decodes[part]) == "fixed"  # the weights
+    many = one(DECODES._replace(decode_kv=10**9), cost)
+    assert max(BOUND, key=lambda part: many[part]) == "memory traffic"
+    prefill = one(Features(busy=1, any_prefill=1, tokens=4096, prefill_requests=1, prefill_pairs=4096**2), cost)
+    assert prefill["compute"] == sum(prefill.values())
+
+
+def test_overlapped_transfers_count_where_they_are_longer() -> None:
+    cost = Cost((CostFunction(busy=5), CostFunction(swap_out_tokens=1)))
+    assert one(DECODES._replace(swap_out_tokens=4), cost)["transfers"] == 0
+    assert one(DECODES._replace(swap_out_tokens=8), cost) == {
+        "fixed": 5, "compute": 0, "memory traffic": 0, "transfers": 3,
+    }  # fmt: skip
+
+
+def test_idle_time_has_a_cause() -> None:
+    made = instance(request("R1", 1, (1, 3, 0, "preserve"), 1), request("R2", 1, 1, arrival=7))
+    trace = verify_schedule(made, schedule(made, batch(0, R1=1), batch(5, R1=1), batch(7, R2=1)))
+    idle = {part: ticks for part, ticks in explain(trace).parts.items() if part.startswith("idle")}
+    assert idle == {"idle: ready": 1, "idle: calls": 3, "idle: arrivals": 1}
+
+
+def test_recomputed_tokens_take_their_share() -> None:
+    found = explain(verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars())))
+    assert found.parts["recompute"] == 1
+    assert found.spent["recompute"] == 1
+    assert found.spent["budgets"] > 0
+
+
+def test_the_first_difference() -> None:
+    ours, theirs = (verify_schedule(mars(), PUBLISHED[name].schedule(mars())) for name in ("FCFS", "SJF"))
+    assert first_difference(ours, ours) is None
+    found = first_difference(ours, theirs)
+    assert found is not None
+    assert (found.batch, found.ours.work, found.theirs.work) == (0, {"R1": 1}, {"R2": 1})
+
+
+def test_a_ratio_without_calls_takes_them_from_both() -> None:
+    trace = verify_schedule(mars(), PUBLISHED["FCFS"].schedule(mars()))
+    calls = sum(r.request.call_time for r in trace.requests)
+    assert ratio_without_calls(trace, "total-flow-time", 29) == Fraction(total_flow_time(trace) - calls, 29 - calls)
+    assert ratio_without_calls(trace, "makespan", 12) is None
+    assert ratio_without_calls(trace, "total-flow-time", calls) is None
+
+
+def test_chunks_of_512_are_told_from_chunks_without_a_limit() -> None:
+    """Each batch of `sarathi-c` is so long that the requests spend twice the time at work."""
+    made = builtin_instance("identical:n=16,I=1024,O=8,M=12384")
+    comparison = compare(made, ["sarathi", "sarathi-c"], against=None)
+    first, second = comparison.explained()
+    assert first.difference is None
+    time, requests = explained_cells([first, second], units_of(made))
+    assert list(time.columns) == ["until the last completion, ms", "all", "fixed", "compute", "memory traffic",
+                                  "batches, bound by"]  # fmt: skip
+    assert requests.rows == [
+        ["sarathi", "17,549.3", "6,252.53", "0", "11,296.7"],
+        ["sarathi-c", "19,621.6", "12,159.2", "7,145.86", "316.539"],
+    ]  # fmt: skip
+    assert differences([first, second], units_of(made)) == [
+        "sarathi-c beside sarathi: all requests +2,072.38 ms = -10,980.2 wait: policy, +7,145.86 wait: budgets, "
+        "+5,906.72 work; the last completion -220 ms = -220 fixed",
+        "  first in batch 0: it works on R1 (1,024), R2 (1,024), R3 (1,024), R4 (1,024) at 0 ms; "
+        "sarathi works on R1 (512) at 0 ms",
+    ]
+    assert "sarathi-c beside sarathi" in comparison.report().html()
+
+
+def test_the_command_explains(tmp_path) -> None:
+    done = kvbound(
+        "compare", "mars-figure1", "--policies", "fcfs,sjf", "--no-optimum", "--explain", "--json", tmp_path / "c.json"
+    )
+    assert "fcfs beside sjf: all requests +4 ticks" in done.stdout
+    rows = json.loads((tmp_path / "c.json").read_text())["rows"]
+    assert rows[0]["explained"]["first_difference"]["ours"]["work"] == {"R1": 1}
+    assert rows[0]["explained"]["ratio_without_calls"] == "25/21"
+    assert rows[1]["explained"]["first_difference"] is None
+    assert sum(map(Fraction, rows[1]["explained"]["parts"].values())) == 14

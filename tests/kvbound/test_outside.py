@@ -1,0 +1,87 @@
+"""`import run`, and its schedule in `compare` and `show`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kvbound as kv
+from kvcore.files import write_text
+from tests.support.commands import kvbound
+
+LOG = """start_s,work
+0,r0:8 r1:8
+1,r0:1 r1:1
+2,r0:1 r1:1
+{third},r0:1
+4,r1:11
+5,r2:8
+6,r2:1
+7,r2:1
+8,r2:1
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> tuple[Path, Path]:
+    """An instance file and a log, one batch of which starts half a second early."""
+    requests = tuple(kv.Request(id=f"r{k}", arrival=0, prompt=8, segments=(kv.Segment(decode=4),)) for k in range(3))
+    machine = kv.Machine(memory=20, block=1, batch_tokens=16, evict=True)
+    made = kv.Instance(name="three", requests=requests, machine=machine, cost=({"busy": 1},))
+    write_text(tmp_path / "three.json", made.to_json())
+    write_text(tmp_path / "log.csv", LOG.format(third="2.4"))
+    return tmp_path / "three.json", tmp_path / "log.csv"
+
+
+def test_import_compare_and_show(run: tuple[Path, Path], tmp_path: Path) -> None:
+    instance, log = run
+    out = tmp_path / "run.json"
+    failed = kvbound("import", "run", log, "--instance", instance, "--out", out, code=1).stdout
+    assert "invalid: R1 is broken in batch 3: it starts at 2, but the batch before it ends at 3; --tolerate" in failed
+    assert not out.exists()
+    options = ("import", "run", log, "--instance", instance, "--tolerate", "--out", out)
+    assert "batches that start before the cost model says" in kvbound(*options).stdout
+    row = json.loads(kvbound(*options, "--json", "-").stdout)
+    early, late = ({"count": 1, "first_batch": j, "largest": 1} for j in (3, 4))
+    assert row["tolerated"] == {"early": early, "late": late}
+    assert (row["evictions"], row["evictions_from_restarts"], row["total-flow-time"]) == (1, 1, 18)
+    assert row["start_difference_seconds"] == {"largest": 0.6, "last": 0.0}
+
+    options = ("compare", instance, "--schedule", out, "--policies", "vllm", "--no-optimum")
+    files = ("--html", tmp_path / "c.html", "--json", tmp_path / "c.json")
+    assert kvbound(*options, *files).stdout.splitlines()[2].startswith("run.json ")
+    rows = json.loads((tmp_path / "c.json").read_text())["rows"]
+    assert [(row["label"], row["policy"], row.get("schedule"), row["value"]) for row in rows] == [
+        ("run.json", None, "run.json", 18), ("vllm", "vllm", None, 18),
+    ]  # fmt: skip
+    assert ">run.json" in (tmp_path / "c.html").read_text()
+
+    shown = kvbound("show", instance, "--schedule", out).stdout
+    assert "tokens recomputed" in shown
+    wasted = json.loads(kvbound("show", instance, "--schedule", out, "--json", "-").stdout)["schedule"]
+    assert (wasted["evictions"], wasted["tokens_recomputed"], wasted["idle_seconds"]) == (1, 10, 0)
+    assert (wasted["batches_below_budget"], wasted["budget_unused"]) == (8, 1 - 43 / 144)
+    assert wasted["request_seconds"] == {"waiting": 6, "decode": 8, "prefill": 3, "recompute": 1}
+
+
+def test_python_says_the_same(run: tuple[Path, Path]) -> None:
+    instance, log = kv.read_instance(run[0]), run[1]
+    found = kv.read_run(instance, log, tolerate=True)
+    compared = kv.compare(instance, ["vllm"], against=None, schedules={"theirs": found.schedule})
+    assert [(row["label"], row["value"]) for row in compared.rows()] == [("theirs", 18), ("vllm", 18)]
+    assert kv.wasted(found.trace)["waste_token_seconds"]["recomputation"] == 11
+
+
+def test_a_schedule_that_breaks_a_rule(run: tuple[Path, Path], tmp_path: Path) -> None:
+    instance, log = run
+    kvbound("import", "run", log, "--instance", instance, "--tolerate", "--out", tmp_path / "run.json")
+    text = (tmp_path / "run.json").read_text()
+    (tmp_path / "run.json").write_text(text.replace('"r0": 8', '"r0": 9'))
+    for command in (("compare", instance, "--no-optimum"), ("show", instance)):
+        done = kvbound(*command, "--schedule", tmp_path / "run.json", code=1)
+        assert done.stdout.startswith("invalid: R3 is broken in batch 0, request r0")
+        assert done.stderr == ""
+    done = kvbound("show", "mars-figure1", "--schedule", tmp_path / "run.json", code=2)
+    assert "the schedule is for another instance" in done.stderr

@@ -1,0 +1,175 @@
+"""The public interface as Python people know it: reprs, notebooks, pictures, tables, a cost of one's own."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.formatters import DisplayFormatter
+from matplotlib.figure import Figure
+
+import bounds
+import kvbound as kv
+from tests.kvbound.test_imports import loaded_by
+
+FIGURE_1 = kv.builtin_instance("mars-figure1")
+REFUTED = Path(__file__).parents[2] / "hypotheses" / "shipped" / "mars_rank.py"
+
+
+@pytest.fixture(scope="module")
+def things() -> dict[str, Any]:
+    """One of every kind that a public function returns."""
+    fcfs = kv.simulate(FIGURE_1, "fcfs")
+    certified = kv.bound(FIGURE_1, method="alone")
+    hypothesis = kv.load_hypothesis(str(REFUTED))
+    compared = kv.compare(FIGURE_1, ["fcfs", "sjf"], against="bound", time_limit=1)
+    return {
+        "instance": FIGURE_1, "simulated": fcfs, "bounded": certified, "compared": compared, "trace": fcfs.trace,
+        "refuted": kv.check("no-two", hypothesis), "hypothesis": hypothesis, "certificate": certified.certificate,
+        "searched": kv.search(kv.SearchSpace(requests=1, calls=0), "fcfs", steps=1), "schedule": fcfs.schedule,
+        "ran": compared.policies[0], "report": compared.report(), "policy": kv.get_policy("fcfs"),
+        "rung": bounds.bound(FIGURE_1, method="alone"), "horizon": certified.horizon, "batch": fcfs.schedule.batches[0],
+        "request": FIGURE_1.requests[0], "carried out": fcfs.trace.requests[0], "waste": fcfs.trace.waste,
+        "sweep": kv_sweep(),
+    }  # fmt: skip
+
+
+def kv_sweep() -> Any:
+    from sweeps import Sweep
+
+    return Sweep("a.sqlite", 2, 1, [{"big": "x" * 10_000}], [{"label": "a", "value": 1}, {"label": "b", "value": None}])
+
+
+def test_everything_shows_itself_in_at_most_five_lines(things: dict[str, Any]) -> None:
+    public = {name: getattr(kv, name) for name in kv.__all__}
+    made = {name: thing() for name, thing in public.items() if name in ("SearchSpace", "Features", "CostFunction")}
+    for name, thing in (public | made | things).items():
+        limit = 10_000 if name in ("POLICIES", "OBJECTIVES") else 600  # two dictionaries
+        assert repr(thing).count("\n") < 5, name
+        assert len(repr(thing)) <= limit, (name, repr(thing))
+        assert " object at 0x" not in repr(thing), name
+
+
+def test_a_repr_says_what_it_is(things: dict[str, Any]) -> None:
+    assert repr(kv.Machine(memory=8)) == str(kv.Machine(memory=8)) == "Machine(memory=8)"
+    assert repr(kv.Cost.unit()) == "Cost(CostFunction(busy=1))"
+    assert repr(things["instance"]).startswith(
+        "Instance('mars-figure1': 3 requests with 3 calls, 11 tokens to generate"
+    )
+    assert repr(things["simulated"]) == "Result('mars-figure1', total-flow-time: feasible, value 35; by fcfs, ended)"
+    assert "bound-only, bound 22 (certificate); by alone on bounds" in repr(things["bounded"])
+    assert repr(things["trace"]).startswith("Trace('mars-figure1': 3 requests in 13 batches, ticks 0 to 15, Waste(")
+    assert repr(things["rung"]).startswith("Rung(method='alone'")
+    assert "certificate" not in repr(things["rung"])
+    assert "refuted, 0 cases held" in repr(things["refuted"])
+    assert "best of 2 policies sjf 31" in repr(things["compared"])
+    many = FIGURE_1.requests[0].replace(segments=(*[FIGURE_1.requests[0].segments[0]] * 500, kv.Segment(decode=1)))
+    assert len(repr(many)) < 400
+
+
+SHOWN = ("instance", "simulated", "bounded", "compared", "refuted")
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_notebook_shows_a_table_and_a_picture(name: str, things: dict[str, Any]) -> None:
+    formatted, _ = DisplayFormatter().format(things[name])
+    assert "<table" in formatted["text/html"] or "<dl" in formatted["text/html"]
+    assert '<img src="data:image/svg+xml;base64,' in formatted["text/html"]
+    assert formatted["text/plain"] == repr(things[name])
+
+
+@pytest.mark.parametrize("name", [*SHOWN, "trace"])
+def test_plot_draws_each(name: str, things: dict[str, Any]) -> None:
+    figure = kv.plot(things[name])
+    assert isinstance(figure, Figure)
+    formatted, _ = DisplayFormatter().format(figure)
+    assert "</svg>" in formatted["image/svg+xml"]
+
+
+def test_what_cannot_be_drawn_is_one_clear_line(things: dict[str, Any]) -> None:
+    with pytest.raises(kv.BadInput, match="an Instance, Trace, Result, Comparison or Verdict is drawn, not a Schedule"):
+        kv.plot(things["schedule"])
+    with pytest.raises(kv.BadInput, match="there is no schedule and no bound to draw: unknown"):
+        kv.plot(kv.Result(FIGURE_1, "makespan"))
+    many = FIGURE_1.replace(requests=tuple(FIGURE_1.requests[0].replace(id=str(i)) for i in range(201)))
+    with pytest.raises(kv.BadInput, match="up to 200 requests are drawn, mars-figure1 has 201"):
+        kv.plot(many)
+    assert "<img" not in many._repr_html_()
+    assert ": the first 10, of 201" in many._repr_html_()
+
+
+def test_the_ground_knows_no_html() -> None:
+    assert "kvbound.display" not in loaded_by("import kvbound as kv; kv.Instance; kv.Result; kv.load_instance")
+    loaded_by("from kvcore.instance import Instance; assert not hasattr(Instance, '_repr_html_')")
+
+
+def test_tables(things: dict[str, Any]) -> None:
+    requests = kv.to_dataframe(things["trace"])
+    assert requests["flow_time"].sum() == things["simulated"].value == 35
+    assert list(requests["request"]) == ["R1", "R2", "R3"]
+    batches = kv.to_dataframe(things["simulated"], "batches")
+    assert len(batches) == 13
+    assert (batches["end"] - batches["start"]).sum() == 13
+    assert kv.to_dataframe(things["simulated"])["value"].tolist() == [35]
+    assert kv.to_dataframe(things["bounded"])["bound"].tolist() == [22]
+    assert list(kv.to_dataframe(things["compared"])["label"][:2]) == ["fcfs", "sjf"]
+    cells = kv.to_dataframe(things["sweep"])
+    assert cells["value"].dtype == "Int64"  # not a float, although one is missing
+    assert cells["value"][0] == 1
+    assert kv.to_dataframe([{"a": {"b": 1}}])["a.b"].tolist() == [1]
+
+
+def test_no_such_table(things: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(kv.BadInput, match="a Trace has no table 'rows'; it has requests, batches"):
+        kv.to_dataframe(things["trace"], "rows")
+    with pytest.raises(kv.BadInput, match="Sweep or rows make a table, not a Machine"):
+        kv.to_dataframe(FIGURE_1.machine)
+    with pytest.raises(kv.BadInput, match="the result holds no schedule: bound-only"):
+        kv.to_dataframe(things["bounded"], "requests")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(kv.MissingTool, match=r"tables need pandas, .*: pip install 'kvbound\[pandas\]'"):
+        kv.to_dataframe(things["trace"])
+
+
+@pytest.mark.parametrize(
+    ("ticks", "lasts"),
+    [(0, 1), (2, 2), (0.5, 1), (2.0, 2), (0.1 * 3 * 10, 4), (Fraction(5, 2), 3), (Fraction(4, 2), 2)],
+)
+def test_a_cost_of_ones_own_is_rounded_up(ticks: float | Fraction, lasts: int) -> None:
+    ran = kv.simulate(FIGURE_1, "fcfs", cost=lambda features: ticks)
+    assert {batch.duration for batch in ran.trace.batches} == {lasts}
+    assert kv.verify_schedule(ran.instance, ran.schedule).waste == ran.trace.waste
+
+
+def test_a_cost_of_ones_own_is_asked_about_every_batch() -> None:
+    linear = kv.Cost((kv.CostFunction(busy=3, decode_kv=2, prefill_pairs=1, divisor=2),))
+    one = kv.simulate(FIGURE_1.replace(cost=linear), "mars-order")
+    own = kv.simulate(
+        FIGURE_1, "mars-order", cost=lambda f: Fraction(3 * f.busy + 2 * f.decode_kv + f.prefill_pairs, 2)
+    )
+    assert own.trace.runs == one.trace.runs
+    assert own.value == one.value
+
+
+def test_every_policy_runs_at_a_cost_of_ones_own() -> None:
+    instance = kv.builtin_instance("infercept-ve:k=3").replace(cost=kv.OwnCost(lambda f: 10**5 + f.decode_kv**0.5))
+    instance = instance.replace(machine=instance.machine.replace(chunked=True))
+    compared = kv.compare(instance, ["vllm", "infercept", "mars", "augserve"], against=None)
+    assert all(row["value"] > 0 for row in compared.rows())
+    assert "what tests.kvbound.test_python" in instance._repr_html_()
+
+
+def test_what_needs_linear_functions_says_so(tmp_path: Path) -> None:
+    own = FIGURE_1.replace(cost=kv.OwnCost(lambda features: 2))
+    refused = "the cost is a function of your own .*: only policies and the referee take it"
+    for use in (kv.solve, kv.bound, kv.compare, kv.Instance.to_json):
+        with pytest.raises(kv.BadInput, match=refused):
+            use(own)
+    with pytest.raises(kv.BadInput, match="the schedule is for another instance"):
+        kv.verify_schedule(FIGURE_1, kv.simulate(own, "fcfs").schedule)
+    for wrong in (-1, float("nan"), float("inf"), "2", None):
+        with pytest.raises(kv.BadInput, match=f"gives {wrong!r} for Features.*: give ticks from 0 to"):
+            kv.simulate(FIGURE_1, "serial", cost=lambda features, wrong=wrong: wrong)

@@ -1,0 +1,94 @@
+"""Improving schedules by policies: what the referee accepts, never worse, and the same again."""
+
+from __future__ import annotations
+
+import pytest
+
+from heuristics import get_policy, run_policy
+from kvcore import Batch, Cost, CostFunction, Instance, InvalidSchedule, Machine, Schedule, objective_value
+from kvcore.cost import OwnCost
+from kvcore.errors import BadInput
+from kvcore.metrics import OBJECTIVES
+from kvcore.referee import verify_schedule
+from solvers.improve import improve
+from tests.heuristics.test_compression import serving
+from tests.heuristics.test_policies import simple
+from tests.support.few import few
+from workloads.builtin import builtin_instance
+
+LINEAR = Cost((CostFunction(divisor=2, busy=9, tokens=3, decode_kv=1),))
+
+
+@pytest.mark.parametrize("objective", ["total-flow-time", "normalized-latency", "makespan", "late-requests"])
+def test_it_is_never_worse_and_the_same_again(objective: str) -> None:
+    seed = list(OBJECTIVES).index(objective)
+    instance = serving(seed).replace(cost=LINEAR)
+    first = run_policy(instance, get_policy("vllm"))
+    value = objective_value(verify_schedule(instance, first), objective)
+    found = improve(instance, objective, start="vllm", rounds=26, seed=seed)
+    assert found.verified
+    assert found.value is not None
+    assert found.value <= value
+    assert str(found.extra["start"]["value"]) == str(value)
+    assert improve(instance, objective, start=first, rounds=26, seed=seed).schedule == found.schedule
+    if found.policy is not None:
+        assert run_policy(instance, get_policy(found.policy)) == found.schedule
+
+
+def test_a_machine_that_does_not_evict_or_pause_and_free_calls() -> None:
+    better = 0
+    for seed in few(range(4)):
+        instance = serving(seed)
+        instance = instance.replace(cost=LINEAR, machine=instance.machine.replace(evict=False, pause=seed % 2 == 0))
+        found = improve(instance, start="serial", handling="free", rounds=90, seed=seed)
+        assert found.verified
+        better += found.value < found.extra["start"]["value"]
+    assert better
+
+
+def test_a_cost_of_ones_own() -> None:
+    instance = serving(3).replace(cost=OwnCost(lambda features: 2 + features.tokens**0.5))
+    found = improve(instance, rounds=9)
+    assert found.verified
+    assert found.value <= found.extra["start"]["value"]
+
+
+def test_equal_requests_start_staggered() -> None:
+    """16 requests of 1 + 16 tokens, memory for 4 at their ends: started one by one, up to 7 are there at once."""
+    requests = tuple(simple(1, 16, id=f"R{i}") for i in range(16))
+    cost = Cost((CostFunction(busy=20, decode_requests=1, prefill_requests=1),))
+    instance = Instance(machine=Machine(memory=68, evict=True), cost=cost, requests=requests)
+    found = improve(instance, "busy-time", start="mc-sf", rounds=8)
+    assert found.policy is not None
+    assert found.policy.startswith("staggered:")
+    assert found.value < found.extra["start"]["value"]
+
+
+def test_destroy_and_repair_goes_on_where_it_applies() -> None:
+    found = improve(builtin_instance("hindsight:n=14,M=30,seed=14"), start="serial", rounds=90)
+    assert found.value is not None
+    assert found.value < objective_value(
+        verify_schedule(found.instance, run_policy(found.instance, get_policy("mc-sf"))), "total-flow-time"
+    )
+
+
+def test_what_cannot_be_improved() -> None:
+    instance = builtin_instance("mars-figure1")
+    with pytest.raises(BadInput, match="no policy is called 'lifo'"):
+        improve(instance, start="lifo", rounds=1)
+    with pytest.raises(BadInput, match="no objective is called 'speed'"):
+        improve(instance, "speed", rounds=1)
+    with pytest.raises(InvalidSchedule, match="R1"):
+        improve(instance, start=Schedule(instance_sha256=instance.sha256, batches=(Batch(start=0, work={"R1": 9}),)))
+
+
+def test_ctrl_c_leaves_what_was_found() -> None:
+    seen = []
+
+    def interrupt(*known: object) -> None:
+        seen.append(known)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    found = improve(builtin_instance("infermax-figure15:I=32"), rounds=50, progress=interrupt)
+    assert (found.stopped, found.extra["rounds"], found.verified) == ("interrupted", 3, True)

@@ -1,0 +1,395 @@
+"""The schedulers of vLLM V1, SGLang and TensorRT-LLM a second time: from their published rules, slow and literal.
+
+They share nothing with `heuristics`: the naive executor carries out their batches, and every step counts the memory
+anew. A request that calls comes back as a new one, at the end of the queue; its KV is lost, or stays until its memory
+is needed (`cached`). Machines have blocks, C (`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from kvcore import Batch, Instance
+from tests.support.naive_executor import Life, World
+
+Step = tuple[int, dict[str, int], dict[str, int]]
+"""Start, work and drops of a batch."""
+
+
+class Engine:
+    """The requests that wait and run, by id; a subclass decides what a step computes, and whom it preempts."""
+
+    whole_blocks = True  # only complete blocks are found again
+
+    def __init__(self, instance: Instance, *, cached: bool = False) -> None:
+        self.world = World(instance)
+        self.cached = cached
+        self.machine = instance.machine
+        self.tokens = 10**9 if self.machine.batch_tokens is None else self.machine.batch_tokens
+        self.requests = 10**9 if self.machine.batch_requests is None else self.machine.batch_requests
+        self.block = self.machine.block
+        self.blocks_in_all = self.machine.memory // self.block
+        self.queue: list[str] = []
+        self.running: list[str] = []
+        self.away: list[str] = list(self.world.lives)
+        self.joined: list[str] = []  # in order of (latest) arrival
+        self.lost: dict[str, int] = {}  # tokens of KV that are gone since the last batch
+        self.kept: list[str] = []  # freed KV that stays until its memory is needed, the longest freed first
+        self.preemptions = 0
+
+    def run(self) -> list[Step]:
+        steps: list[Step] = []
+        while any(life.completion is None for life in self.world.lives.values()):
+            self.observe()
+            before = self.preemptions
+            work = self.decide()
+            if work:
+                drops = {id: tokens for id, tokens in self.lost.items() if self.life(id).device}
+                batch = Batch(start=self.world.tick, work=work, drop=drops)
+                broken = self.world.broken(batch)
+                assert broken is None, broken
+                steps.append((batch.start, work, drops))
+                self.lost = {}
+                before_it = {id: self.life(id).segment for id in self.in_order() if id in work}
+                self.world.run(batch)
+                for id, segment in before_it.items():
+                    if self.life(id).completion is not None or self.life(id).segment > segment:
+                        self.leave(id)
+            elif self.preemptions == before:
+                self.idle()
+        return steps
+
+    def in_order(self) -> list[str]:
+        """Those that run, as the engine goes through them after a step."""
+        return list(self.running)
+
+    def observe(self) -> None:
+        """Those that have come or come back, in order of time; of one tick, the new ones first."""
+        self.world.idle_until(self.world.tick)
+        here = [id for id in self.away if self.life(id).status(self.world.tick) == "ready"]
+        for id in sorted(here, key=lambda id: (self.came(id), len(self.life(id).calls) > 0)):
+            self.join(id)
+
+    def came(self, id: str) -> int:
+        """When it arrives, or comes back."""
+        calls = self.life(id).calls
+        return calls[-1].end if calls else self.life(id).request.arrival
+
+    def join(self, id: str) -> None:
+        self.away.remove(id)
+        self.joined = [other for other in self.joined if other != id] + [id]
+        self.queue.append(id)
+
+    def leave(self, id: str) -> None:
+        """It is done, or in a call: it comes back as a new one."""
+        self.running.remove(id)
+        self.away += [] if self.life(id).completion is not None else [id]
+        self.away.sort(key=list(self.world.lives).index)
+        self.let_go(id)
+
+    def start(self, id: str) -> None:
+        """It runs; what is left of its freed KV is in use again."""
+        self.running.append(id)
+        self.kept = [other for other in self.kept if other != id]
+
+    def idle(self) -> None:
+        self.world.idle_until(min(map(self.came, self.away)))
+
+    def free(self, id: str) -> None:
+        """Preempt a request: what it has computed is freed, its output is kept."""
+        self.running.remove(id)
+        self.let_go(id)
+        self.preemptions += 1
+
+    def let_go(self, id: str) -> None:
+        """Its KV is gone; or it stays until its memory is needed, but for an incomplete block."""
+        end = self.computed(id) % self.block if self.whole_blocks and self.machine.partial else 0
+        self.lose(id, end if self.cached else self.computed(id))
+        if self.computed(id):
+            self.kept.append(id)
+
+    def lose(self, id: str, tokens: int) -> None:
+        if tokens and self.life(id).device:
+            self.lost[id] = self.lost.get(id, 0) + tokens
+
+    def claim(self, work: dict[str, int]) -> None:
+        """Take the memory of what the step computes from freed KV: the longest freed first, from its end."""
+        while self.blocks_left(work) < 0:
+            oldest = self.kept[0]
+            last = self.computed(oldest) % self.block or self.block
+            self.lose(oldest, last if self.machine.partial else self.computed(oldest))
+            if not self.computed(oldest):
+                self.kept.remove(oldest)
+
+    def may_work(self, id: str) -> bool:
+        """R4: what a batch drops, it does not compute (but for what a call leaves behind)."""
+        return id not in self.lost or self.life(id).is_free_to_evict()
+
+    # --- what a request has, and needs ---------------------------------------------------------------------------
+
+    def life(self, id: str) -> Life:
+        return self.world.lives[id]
+
+    def known(self, id: str) -> int:
+        return len(self.life(id).context)
+
+    def computed(self, id: str) -> int:
+        return len(self.life(id).device) - self.lost.get(id, 0)
+
+    def owed(self, id: str) -> int:
+        return self.known(id) - self.computed(id)
+
+    def out(self, id: str) -> int:
+        """Tokens generated since it joined as a new request."""
+        return self.life(id).generated_in_segment
+
+    def blocks(self, tokens: int) -> int:
+        return -(-tokens // self.block)
+
+    def blocks_left(self, work: dict[str, int]) -> int:
+        """Blocks that are free beside what all hold and what the step computes so far."""
+        held = {id: self.computed(id) + work.get(id, 0) for id in self.world.lives}
+        return self.blocks_in_all - sum(self.blocks(tokens) for tokens in held.values())
+
+    def blocks_to_have(self, work: dict[str, int], id: str = "") -> int:
+        """Blocks that are free, or hold freed KV of others."""
+        return self.blocks_left(work) + sum(self.blocks(self.computed(k)) for k in self.kept if k != id)
+
+    def growth(self, id: str, tokens: int) -> int:
+        return self.blocks(self.computed(id) + tokens) - self.blocks(self.computed(id))
+
+    def limit(self, id: str) -> int:
+        """Tokens that it may generate in all: its limit or 4,096, as far as memory has room beside its prompt."""
+        limit = self.life(id).request.max_new
+        room = self.blocks_in_all * self.block - (self.known(id) - self.out(id))
+        return min(4096 if limit is None else limit, room)
+
+    def decide(self) -> dict[str, int]:
+        raise NotImplementedError
+
+
+class VllmV1(Engine):
+    """One list, one budget of tokens; the last of the list is preempted, and goes to the front of the queue."""
+
+    def __init__(self, instance: Instance, *, gate: bool = True, priority: bool = False, cached: bool = False) -> None:
+        super().__init__(instance, cached=cached)
+        self.gate, self.priority = gate, priority
+
+    def rank(self, id: str) -> tuple[int, int]:
+        """Smaller goes first."""
+        return (-self.life(id).request.weight if self.priority else 0, self.joined.index(id))
+
+    def decide(self) -> dict[str, int]:
+        work: dict[str, int] = {}
+        budget = self.tokens
+        preempted = failed = False
+        position = 0
+        while position < len(self.running) and not failed:
+            id = self.running[position]
+            tokens = min(self.owed(id), budget)
+            if tokens == 0:
+                position += 1
+                continue
+            while self.growth(id, tokens) > self.blocks_to_have(work):
+                victim = max(self.running, key=self.rank) if self.priority else self.running[-1]
+                position -= self.running.index(victim) < position
+                budget += work.pop(victim, 0)
+                self.free(victim)
+                self.queue.insert(0, victim)
+                preempted = True
+                if victim == id:
+                    failed = True
+                    break
+            if not failed:
+                work[id] = tokens
+                self.claim(work)
+                budget -= tokens
+                position += 1
+        if self.priority:
+            self.queue.sort(key=self.rank)
+        while self.queue and not preempted and budget and len(self.running) < self.requests:
+            id = self.queue[0]
+            tokens = min(self.owed(id), budget)
+            needed = self.growth(id, self.owed(id) if self.gate else tokens)
+            if needed > self.blocks_to_have(work, id) or not self.may_work(id):
+                break
+            self.start(self.queue.pop(0))
+            work[id] = tokens
+            self.claim(work)
+            budget -= tokens
+        return work
+
+
+class SGLang(Engine):
+    """Prefills alone, admitted by what those that run may yet generate; the shortest output is retracted."""
+
+    first, least, step = Fraction(7, 10), Fraction(98, 1000), Fraction(602, 600_000)
+
+    def __init__(self, instance: Instance, *, cached: bool = False) -> None:
+        super().__init__(instance, cached=cached)
+        self.requests = min(self.requests, self.tokens)
+        self.ratio = self.first
+        self.full = False
+        self.cut: str | None = None  # the one whose prompt is not complete
+
+    def leave(self, id: str) -> None:
+        super().leave(id)
+        self.full = False
+
+    def left(self, id: str) -> int:
+        """What it may still generate."""
+        return min(max(1, self.limit(id) - self.out(id)), 4096)
+
+    def decide(self) -> dict[str, int]:
+        if not self.queue and not self.running:
+            self.ratio = self.first
+        return self.prefill() or self.decode()
+
+    def prefill(self) -> dict[str, int]:
+        work: dict[str, int] = {}
+        available = self.blocks_to_have({}) * self.block
+        offset = self.ratio * sum(self.left(id) for id in self.running if id != self.cut)
+        chunk = min(8192, self.tokens) // self.block * self.block
+        if self.cut is not None:
+            id = self.cut
+            tokens, whole = self.shortened(self.owed(id), chunk)
+            work[id] = tokens
+            self.claim(work)
+            chunk -= self.paged(tokens)
+            offset += self.paged(tokens) + self.block + (min(self.limit(id), 4096) if whole else 0)
+            self.cut = None if whole else id
+        nobody_ran = all(id in work for id in self.running)
+        while self.queue and not self.full and len(self.running) < self.requests:
+            id = self.queue[0]
+            hit = self.paged(self.computed(id))
+            needed = self.owed(id) + self.left(id) + self.block
+            if needed >= available - offset - hit and (self.running or work):  # else it would never be admitted
+                self.full = True
+                break
+            tokens, whole = self.shortened(self.owed(id), chunk)
+            if tokens == 0 or not self.may_work(id):
+                break
+            self.start(self.queue.pop(0))
+            work[id] = tokens
+            self.claim(work)
+            offset += hit
+            chunk -= self.paged(tokens)
+            offset += self.paged(tokens) + self.block + (min(self.limit(id), 4096) if whole else 0)
+            self.cut = None if whole else id
+            self.full = offset >= available
+            if not chunk or self.cut:
+                break
+        if work and (nobody_ran or self.cut):
+            self.full = False  # the flag is that of the running batch, and is lost with an empty one; a cut clears it
+        return work
+
+    def paged(self, tokens: int) -> int:
+        """Tokens, rounded up to pages."""
+        return self.blocks(tokens) * self.block
+
+    def shortened(self, tokens: int, chunk: int) -> tuple[int, bool]:
+        """Tokens of a prefill that fit into the chunk, and whether it is whole."""
+        return min(tokens, chunk), tokens <= chunk
+
+    def decode(self) -> dict[str, int]:
+        retracted = False
+        while sum(self.growth(id, 1) for id in self.running) > self.blocks_to_have({}):
+            shortest = min(self.out(id) for id in self.running)
+            some = [id for id in self.running if self.out(id) == shortest]
+            longest = max(self.known(id) for id in some)
+            victim = [id for id in some if self.known(id) == longest][-1]
+            self.lose(victim, self.computed(victim))  # the cache does not keep it
+            self.free(victim)
+            self.queue.append(victim)
+            retracted, self.full = True, False
+        if retracted:
+            generated = sum(self.out(id) + 20 for id in self.running)
+            self.ratio = min(Fraction(1), Fraction(generated, sum(self.limit(id) for id in self.running) + 1))
+        elif self.running:
+            self.ratio = max(self.least, self.ratio - self.step)
+        work = dict.fromkeys(self.running, 1)
+        self.claim(work)
+        return work
+
+
+class TensorRtLlm(Engine):
+    """One list in order of arrival: memory decides who takes part, then tokens are given out, decodes first."""
+
+    whole_blocks = False
+
+    def __init__(self, instance: Instance, *, utilize: bool, cached: bool = False) -> None:
+        super().__init__(instance, cached=cached)
+        self.utilize = utilize
+        self.prompt: dict[str, int] = {}  # of those that have started: what they prefill, all of which has its blocks
+
+    def in_order(self) -> list[str]:
+        return [id for id in self.queue if id in self.running]
+
+    def leave(self, id: str) -> None:
+        super().leave(id)
+        self.queue.remove(id)
+
+    def free(self, id: str) -> None:
+        super().free(id)
+        del self.prompt[id]
+
+    def decide(self) -> dict[str, int]:
+        self.prompt = {id: self.prompt[id] for id in self.running}
+        members = self.walk() if self.utilize else self.reserve()
+        decoding = [id for id in members if id in self.running and self.computed(id) >= self.prompt[id]]
+        work = dict.fromkeys(decoding[: min(self.requests, self.tokens)], 1)
+        self.claim(work)
+        left = self.tokens - len(work)
+        for id in members:
+            if id in decoding or len(work) == self.requests or not self.may_work(id):
+                continue
+            tokens = min(self.owed(id), left)
+            tokens = tokens if tokens == self.owed(id) else tokens // self.block * self.block
+            if tokens:
+                if id not in self.running:
+                    self.start(id)
+                    self.prompt[id] = self.known(id)
+                work[id] = tokens
+                self.claim(work)
+                left -= tokens
+        return work
+
+    def reserve(self) -> list[str]:
+        """GUARANTEED_NO_EVICT: those that have started, and others in order while prompt and limit have room."""
+        members = [id for id in self.queue if id in self.running]
+        left = self.blocks_in_all - sum(self.whole(id) for id in members)
+        for id in [id for id in self.queue if id not in self.running]:
+            if self.whole(id) > left or len(members) >= self.requests:
+                break
+            left -= self.whole(id)
+            members.append(id)
+        return sorted(members, key=self.queue.index)
+
+    def whole(self, id: str) -> int:
+        return self.blocks(self.known(id) - self.out(id) + self.limit(id))
+
+    def walk(self) -> list[str]:
+        """MAX_UTILIZATION: the list in order; where blocks or places lack, the last started from there on pauses."""
+        end = len(self.queue)
+        members: list[str] = []
+        position = taken = 0
+        while position < end:
+            id = self.queue[position]
+            held = sum(self.blocks(max(self.prompt[other], self.computed(other))) for other in self.running)
+            if id not in self.running:
+                needed = self.blocks(self.known(id))
+            elif self.computed(id) < self.prompt[id]:
+                needed = 0
+            else:
+                needed = self.growth(id, 1)
+            if held + taken + needed <= self.blocks_in_all and len(members) < self.requests:
+                taken += needed
+                members.append(id)
+                position += 1
+                continue
+            started = [k for k in range(position, end) if self.queue[k] in self.running]
+            if not started:
+                break
+            end = started[-1]
+            self.free(self.queue[end])
+        return members

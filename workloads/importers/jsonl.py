@@ -1,0 +1,93 @@
+"""Reading a JSONL file as a table: one object a line, columns named by key, and keys within keys by dots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from kvcore.csv_table import Row, Table, text_lines
+from kvcore.errors import BadInput
+
+NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+Record = Mapping[str, Any]
+
+
+def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str]) -> Table:
+    """Return the table of a file with an object in each line; `null` and a key that is not there are empty fields.
+
+    An object of lists of one length, such as vLLM's benchmarks write, has a row for each item.
+
+    Raises:
+        BadInput: it is no such file, its first object lacks one of the columns `needed`, or no object has a column.
+    """
+    source = str(path)
+    records = _records(source, path)
+    first = next(records, None)
+    if first is None:
+        raise BadInput(f"{source}: it is empty; each line must hold an object with {', '.join(needed)}")
+    line, record = first
+    names = list(_names(record))
+    for name in needed:
+        if _value(record, name) is None:
+            raise BadInput(f"{source}, line {line}: no key {name}; its keys are {', '.join(names)[:200]}")
+    return Table(names, _rows(source, chain([first], records), columns))
+
+
+def _records(source: str, path: str | Path) -> Iterator[tuple[int, Record]]:
+    for number, line in enumerate(text_lines(path), 1):
+        if line.isspace():
+            continue
+        try:
+            record = NUMBERS_AS_TEXT.decode(line)
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{source}, line {number}: not JSON: {getattr(error, 'msg', error)}") from None
+        if not isinstance(record, dict):
+            raise BadInput(f"{source}, line {number}: each line must hold one JSON object, {{..}}")
+        yield number, record
+
+
+def _rows(source: str, records: Iterator[tuple[int, Record]], columns: Sequence[str]) -> Iterator[Row]:
+    missing = dict.fromkeys(columns)
+    for line, record in records:
+        values = {name: _value(record, name) for name in columns}
+        for name in [name for name in missing if values[name] is not None]:
+            del missing[name]
+        if not any(isinstance(value, list) for value in values.values()):
+            yield Row(source, line, {name: _text(value) for name, value in values.items()})
+            continue
+        lengths = {name: len(value) if isinstance(value, list) else None for name, value in values.items()}
+        if len(set(lengths.values())) > 1:
+            raise BadInput(f"{source}, line {line}: its lists must be of one length, they are {lengths}")
+        for items in zip(*values.values(), strict=True):
+            yield Row(source, line, dict(zip(columns, map(_text, items), strict=True)))
+    if missing:
+        raise BadInput(f"{source}: no line has the key {next(iter(missing))}")
+
+
+def _value(record: Any, name: str) -> Any:
+    """Return what stands at a key, or at a path of keys with dots between them (None: nothing)."""
+    if name in record:
+        return record[name]
+    for key in name.split("."):
+        record = record.get(key) if isinstance(record, dict) else None
+    return record
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _names(record: Record) -> Iterator[str]:
+    """Yield every key, those within others with dots."""
+    left = [("", record)]
+    while left:
+        place, found = left.pop()
+        for key, value in found.items():
+            yield place + key
+            if isinstance(value, dict):
+                left.append((f"{place}{key}.", value))

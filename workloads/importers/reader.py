@@ -1,0 +1,351 @@
+"""Any trace as requests: rows, or sessions of rows with calls between them. `docs/data.md` says what is lost."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvcore.cost import Cost
+from kvcore.csv_table import MachineFor, Row, build_instance, check_tick, read_csv, refuse
+from kvcore.errors import BadInput
+from kvcore.files import valid
+from kvcore.instance import LIMIT, Call, Instance, Machine, Request, Segment
+from workloads.arrivals import arrivals
+from workloads.importers.jsonl import read_jsonl
+from workloads.importers.layout import SHARED, Layout, read_map
+from workloads.importers.selection import Selection
+
+TICK = Fraction(1, 40)
+MOST = 10_000_000
+"""Rows that a trace may have."""
+
+
+class Turn(NamedTuple):
+    """What a row says: tokens, exact seconds, and ticks of the call (None: not said). `place` counts rows from 1."""
+
+    place: int
+    line: int
+    seconds: Fraction
+    prompt: int
+    decode: int
+    max_new: int | None = None
+    weight: int = 1
+    id: str | None = None
+    order: int = 0
+    call: int | None = None
+    returns: int | None = None
+    latency: Fraction | None = None
+
+
+Run = Turn | list[Turn]
+"""The rows of a request, in order; one that is alone stands for itself, as a trace may have millions."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was taken of a trace: requests, made as they are looked at, once, and after that what to tell of them."""
+
+    source: str
+    name: str
+    requests: Iterable[Request]
+    notes: Sequence[str] = ()
+
+    def instance(self, machine: Machine | MachineFor, tick: Fraction, cost: Cost) -> Instance:
+        """Return all requests as an instance; BadInput if one does not fit."""
+        requests = tuple(self.requests)
+        return build_instance(self.source, requests, machine, name=self.name, tick_seconds=tick, cost=cost)
+
+
+def read_trace(
+    path: str | Path,
+    columns: str,
+    *,
+    machine: Machine,
+    jsonl: bool = False,
+    selection: Selection = Selection(),
+    rate: Fraction | None = None,
+    drop_too_long: bool = False,
+    tick: Fraction = TICK,
+    cost: Cost = Cost.unit(),
+) -> Instance:
+    """Return what is selected of any trace as an instance with free calls, in ticks of `tick` seconds.
+
+    The file is CSV with a header, or JSONL, plain or in gzip. `columns` says which column is what, as `--map` does:
+    `arrival=timestamp:ms,prompt=input_length,decode=output_length`. With `rate` (per second) requests without arrivals
+    come as a Poisson process. With `drop_too_long`, those whose last token does not fit the memory are left out.
+
+    Raises:
+        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    """
+    fitting = machine if drop_too_long else None
+    trace = read_requests(
+        path, read_map(columns), kind="jsonl" if jsonl else "csv", selection=selection, rate=rate, tick=tick,
+        machine=fitting,
+    )  # fmt: skip
+    return trace.instance(machine, tick, cost)
+
+
+def read_requests(
+    path: str | Path,
+    layout: Layout,
+    *,
+    kind: str = "csv",
+    selection: Selection = Selection(),
+    tick: Fraction,
+    rate: Fraction | None = None,
+    machine: Machine | None = None,
+) -> Imported:
+    """Read a trace (`kind`: `jsonl`, or whatever is a CSV file) and return what is selected of it.
+
+    A request without an id in the file is `R` and the number of its row, or the name of its session, with the number of
+    its first row there where a session may be cut into several. With `rate` (per second) the requests selected arrive
+    as a Poisson process. With `machine`, those whose last token does not fit its memory are left out.
+
+    Raises:
+        BadInput: the file is not such a table (with line and column), or an argument is out of range.
+    """
+    return _Reader(str(path), layout, kind, check_tick(tick)).read(selection, rate, machine)
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, source: str, layout: Layout, kind: str, tick: Fraction) -> None:
+        self.source, self.layout, self.kind, self.tick = source, layout, kind, tick
+        self.explicit = "returns" in layout.columns
+        self.empty = self.gaps = 0
+        self.clock: bool | None = None
+        self.notes: list[str] = []
+
+    def read(self, selection: Selection, rate: Fraction | None, machine: Machine | None) -> Imported:
+        """Read the file and select."""
+        timed = "arrival" in self.layout.columns
+        check_meaning(selection, timed, rate)
+        names, runs = self._runs()
+        all_of_them = len(runs)
+        if machine is not None and machine.block_limit is not None:
+            runs = [run for run in runs if machine.blocks(self._peak(run)) <= machine.block_limit]
+        if not runs:
+            least = "" if machine is None else f" fits a memory of {machine.memory} tokens"
+            raise BadInput(f"{self.source}: no request is left: none with output{least}")
+        kept = selection.pick([_first(run).seconds for run in runs])
+        ticks: Iterable[int]
+        if timed:
+            begin, unit = _first(runs[kept[0]]).seconds, selection.load * self.tick
+            last = _first(runs[kept[-1]])
+            if last.seconds - begin > LIMIT * unit:
+                wanted = f"within {LIMIT} ticks of {self.tick} s after the first (--until leaves out later ones)"
+                self._refuse(last, self.layout.columns["arrival"].name, wanted, float(last.seconds))
+            ticks = (math.ceil((_first(runs[k]).seconds - begin) / unit) for k in kept)
+        else:
+            draw = random.Random(selection.seed)
+            ticks = arrivals(draw, self.tick, rate=None if rate is None else rate * selection.load)
+        name = f"{self.kind}:{Path(self.source).name}{selection.words}" + ("" if rate is None else f",rate={rate}")
+        name += "" if machine is None or machine.memory is None else f", {all_of_them - len(runs)} too long left out"
+        shared = [name for name in names if SHARED.search(name) and name not in self.layout.names]
+        if self.empty:
+            self.notes.append(f"{self.empty} rows without output are left out")
+        if shared:
+            self.notes.append(f"{', '.join(shared[:4])} not used: prefixes that requests share are computed for each")
+        return Imported(self.source, name, self._requests((runs[k] for k in kept), ticks, selection), self.notes)
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _runs(self) -> tuple[Sequence[str], list[Run]]:
+        """Return the names of the columns, and the rows of each request, in the order of the file."""
+        layout = self.layout
+        if self.kind == "jsonl":
+            table = read_jsonl(self.source, layout.names, layout.needed)
+        else:
+            table = read_csv(self.source, layout.names)
+        sessions: dict[str, list[Turn]] = {}
+        runs: list[Run] = []
+        for place, row in enumerate(table.rows, 1):
+            if place > MOST:
+                raise BadInput(f"{self.source}: more than {MOST} rows")
+            label = layout.session(row) if layout.sessions else ""
+            turn = self._turn(row, place, bool(label))
+            self.empty += not turn.decode
+            if label:
+                sessions.setdefault(label, []).append(turn)
+            elif turn.decode:
+                runs.append(turn)
+        if sessions:
+            runs += (run for label, turns in sessions.items() for run in self._cut(label, turns))
+            runs.sort(key=lambda run: _first(run).place)
+        return table.names, runs
+
+    def _turn(self, row: Row, place: int, in_session: bool) -> Turn:
+        layout, keys = self.layout, self.layout.columns
+        decode, prompt = keys["decode"].name, keys["prompt"].name
+        explicit = self.explicit and in_session
+        output = row.whole(decode, 1 if explicit else 0) if explicit or row.text(decode) else 0
+        needs_prompt = output and not (explicit and not row.text(prompt))
+        turn = Turn(
+            place=place,
+            line=row.line,
+            seconds=self._arrival(row),
+            prompt=row.whole(prompt, 1) if needs_prompt else 0,
+            decode=output,
+            max_new=self._limit(row, output),
+            weight=row.whole(keys["weight"].name, 1) if "weight" in keys else 1,
+            id=row.label(keys["id"].name) if "id" in keys else None,
+        )
+        if not in_session:
+            return turn
+        call = layout.seconds(row, "call")
+        returns = keys["returns"].name if self.explicit and row.text(keys["returns"].name) else None
+        return turn._replace(
+            order=row.whole(layout.order, 0) if layout.order else 0,
+            call=None if call is None else row.ticks(keys["call"].name, call, self.tick),
+            returns=None if returns is None else row.whole(returns, layout.least_returns),
+            latency=layout.seconds(row, "latency"),
+        )
+
+    def _limit(self, row: Row, output: int) -> int | None:
+        """Return the most tokens that the row could have generated (None: not said)."""
+        column = self.layout.columns.get("max_new")
+        if column is None or not row.text(column.name):
+            return None
+        limit = row.whole(column.name, 1)
+        if limit < output:
+            row.refuse(column.name, f"no less than the {output} tokens generated")
+        return limit
+
+    def _arrival(self, row: Row) -> Fraction:
+        """Return the exact seconds of an arrival, all of which are times of day or none is."""
+        seconds = self.layout.seconds(row, "arrival")
+        if seconds is None:
+            return Fraction(0)
+        name = self.layout.columns["arrival"].name
+        clock = row.text(name)[4:8:3] == "--"
+        if self.clock not in (None, clock):
+            row.refuse(name, "a time of day, as before" if self.clock else "a number, as before")
+        self.clock = clock
+        return seconds
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def _cut(self, label: str, turns: list[Turn]) -> Iterator[list[Turn]]:
+        """Yield the requests of a session: it is cut at rows without output, and where the input shrank."""
+        if self.layout.order:
+            self._check_order(label, turns)
+        else:
+            turns.sort(key=lambda turn: turn.seconds)
+        begin = 0
+        for k, turn in enumerate([*turns, None]):
+            shrank = turn and k > begin and not self.explicit and turn.prompt < turns[k - 1].prompt
+            if turn and turn.decode and not shrank:
+                continue
+            if k > begin:
+                first, name = turns[begin], label if self.explicit else f"{label}/{begin}"
+                yield [first._replace(id=first.id or name), *turns[begin + 1 : k]]
+            begin = k if turn and turn.decode else k + 1
+
+    def _check_order(self, label: str, turns: list[Turn]) -> None:
+        """Put the rows of a session in their order, which counts 0, 1, .."""
+        order, lines = self.layout.order or "", dict[int, int]()
+        for turn in turns:
+            if turn.order in lines:
+                wanted = f"another: line {lines[turn.order]} has the same one of that session"
+                self._refuse(turn, order, wanted, turn.order)
+            lines[turn.order] = turn.line
+        turns.sort(key=lambda turn: turn.order)
+        for k, turn in enumerate(turns):
+            if turn.order != k:
+                self._refuse(turn, order, f"{k}, the next one of session {label}", turn.order)
+            if k and turn.seconds < turns[k - 1].seconds:
+                wanted = f"no earlier than that of line {turns[k - 1].line}, the row of the session before it"
+                self._refuse(turn, self.layout.columns["arrival"].name, wanted, float(turn.seconds))
+
+    def _shape(self, turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
+        """Yield what each row generates and what its call returns: what the next input has above the context held."""
+        held = turns[0].prompt
+        for turn, after in zip(turns, [*turns[1:], None], strict=True):
+            held += turn.decode
+            returns = 0 if after is None else (max(0, turn.returns or 0 if self.explicit else after.prompt - held))
+            held += returns
+            yield turn.decode, returns
+
+    def _peak(self, run: Run) -> int:
+        """Return the tokens of KV when the last token is generated."""
+        return _first(run).prompt + sum(decode + returns for decode, returns in self._shape(_turns(run))) - 1
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _requests(self, runs: Iterable[Run], ticks: Iterable[int], selection: Selection) -> Iterator[Request]:
+        slo, known = selection.slo(self.tick), set[str]()
+        unique = not self.layout.sessions and "id" not in self.layout.columns
+        for run, arrival in zip(runs, ticks, strict=False):
+            first = _first(run)
+            name = first.id or f"R{first.place}"
+            if not first.prompt:
+                self._refuse(first, self.layout.columns["prompt"].name, "a whole number", "")
+            if not unique:
+                if name in known:
+                    raise BadInput(f"{self.source}, line {first.line}: another request has the id {name}")
+                known.add(name)
+            limits = [turn.max_new for turn in _turns(run)]
+            with valid(f"{self.source}, line {first.line}"):
+                request = Request(
+                    id=name, arrival=arrival, prompt=first.prompt, weight=first.weight, slo=slo,
+                    max_new=None if None in limits else max(limit for limit in limits if limit is not None),
+                    segments=self._segments(_turns(run)),
+                )  # fmt: skip
+            yield request
+        if self.gaps:
+            self.notes.append(f"{self.gaps} calls last from arrival to arrival, the answer included: no pause is given")
+
+    def _segments(self, turns: Sequence[Turn]) -> tuple[Segment, ...]:
+        *before, (last, _) = self._shape(turns)
+        calls = [
+            Segment(decode=decode, call=Call(duration=self._pause(turn, after), returns=returns))
+            for (decode, returns), turn, after in zip(before, turns, turns[1:], strict=False)
+        ]
+        return (*calls, Segment(decode=last))
+
+    def _pause(self, turn: Turn, after: Turn) -> int:
+        """Return the ticks of the call between two rows; where it is not said, the gap less the time of the answer."""
+        keys = self.layout.columns
+        if self.explicit and turn.returns is None:
+            self._refuse(turn, keys["returns"].name, "a whole number", "")
+        call = after.call if self.layout.call_before else turn.call
+        if call is not None:
+            return call
+        if "arrival" not in keys:
+            name = keys["call"].name if "call" in keys else "call"
+            self._refuse(turn, name, "a decimal number", "")
+        self.gaps += turn.latency is None
+        gap = max(Fraction(0), after.seconds - turn.seconds - (turn.latency or 0))
+        ticks = math.ceil(gap / self.tick)
+        if ticks > LIMIT:
+            self._refuse(after, keys["arrival"].name, f"within {LIMIT} ticks of the row before", float(after.seconds))
+        return ticks
+
+    def _refuse(self, turn: Turn, column: str, wanted: str, value: object) -> Any:
+        refuse(self.source, turn.line, column, wanted, str(value))
+
+
+def _first(run: Run) -> Turn:
+    return run if isinstance(run, Turn) else run[0]
+
+
+def _turns(run: Run) -> Sequence[Turn]:
+    return [run] if isinstance(run, Turn) else run
+
+
+def check_meaning(selection: Selection, timed: bool, rate: Fraction | None) -> None:
+    """Refuse what means nothing for a trace with arrivals (`timed`), or without."""
+    if timed and rate is not None:
+        raise BadInput("--rate is for a trace without arrivals; leave arrival out of --map, or give --load")
+    if not timed and (selection.since is not None or selection.until is not None):
+        raise BadInput("--from and --until mean nothing for a trace without a column of arrivals")
+    if not timed and rate is None and selection.load != 1:
+        raise BadInput(
+            "--load means nothing where all requests arrive at once; give --rate, or map a column of arrivals"
+        )

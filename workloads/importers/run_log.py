@@ -1,0 +1,204 @@
+"""Reading the log of what a scheduler did, iteration by iteration: ours as CSV or JSON lines, Vidur's, vLLM's.
+
+A preset makes ours of what an engine writes. Where that does not say which request processed how many tokens in which
+iteration, it cannot become a schedule, and the error says so; nothing is made up.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from kvcore.csv_table import DECIMAL, WHOLE
+from kvcore.errors import BadInput
+from kvcore.files import read_text, valid
+from kvcore.instance import Name, Noun, Positive
+
+MOVES = ("drop", "swap_out", "swap_in")
+Held = dict[Name, Positive | None]
+"""Tokens of KV that each request moves; None: all that it has there."""
+_EMPTY: Any = Field(default_factory=dict)
+
+
+class LoggedBatch(Noun):
+    """One iteration: when it started, the tokens that each request processed, and the moves made before that."""
+
+    start_s: Fraction
+    """Seconds."""
+    work: dict[Name, Positive] = _EMPTY
+    drop: Held = _EMPTY
+    swap_out: Held = _EMPTY
+    swap_in: Held = _EMPTY
+
+
+class RunLog(Noun):
+    """The iterations in order; where `moves` is false it does not say which KV was evicted."""
+
+    source: str
+    batches: Annotated[tuple[LoggedBatch, ...], Field(min_length=1)]
+    moves: bool
+    numbered: bool = False
+    """Its requests are numbers from 0, in the order of the instance."""
+
+
+def read_log(path: str | Path, preset: str | None = None) -> RunLog:
+    """Read a log: CSV or JSON lines (docs/runs.md), or what an engine wrote (`PRESETS`); `.gz` is unpacked.
+
+    Raises:
+        BadInput: it is none, with the line and what is wrong, or it does not say enough.
+    """
+    if preset is not None and preset not in PRESETS:
+        raise BadInput(f"--preset is one of {', '.join(PRESETS)}, not {preset!r}")
+    log = PRESETS[preset](str(path)) if preset is not None else _ours(str(path))
+    for k, (one, other) in enumerate(pairwise(log.batches), 1):
+        if other.start_s < one.start_s:
+            raise BadInput(
+                f"{path}: batch {k} starts at {float(other.start_s):g} s, before batch {k - 1} "
+                f"({float(one.start_s):g} s): the iterations of one device come in order"
+            )
+    return log
+
+
+def _ours(path: str) -> RunLog:
+    text = read_text(path).removeprefix("\ufeff")
+    if not text.lstrip().startswith("{"):
+        return _csv(path, text)
+    lines = list(_lines(path, text))
+    moves = any(move in line for _, line in lines for move in MOVES)
+    return _log(path, [_batch(place, _seconds(place, line.get("start_s")), line) for place, line in lines], moves)
+
+
+def _csv(path: str, text: str) -> RunLog:
+    reader, batches = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True), []
+    given = {name: name in (reader.fieldnames or ()) for name in ("start_s", "work", *MOVES)}
+    for name in ("start_s", "work"):
+        if not given[name]:
+            raise BadInput(f"{path}, line 1: no column {name}; a log has the columns start_s and work (docs/runs.md)")
+    try:
+        for row in reader:
+            place = f"{path}, line {reader.line_num}"
+            if "" in row or None in row.values():
+                raise BadInput(f"{place}: it has other fields than the header, which names {len(given)} columns")
+            parts = {name: _cell(f"{place}: {name}", row[name]) for name in ("work", *MOVES) if given[name]}
+            batches.append(_batch(place, _seconds(place, row["start_s"]), parts))
+    except csv.Error as error:
+        raise BadInput(f"{path}, line {reader.line_num}: not a CSV file: {error}") from None
+    return _log(path, batches, any(given[name] for name in MOVES))
+
+
+def _cell(place: str, text: str) -> dict[str, int | None]:
+    """Read `request:tokens request:tokens ..`; a request alone has no tokens, which only moves allow."""
+    found: dict[str, int | None] = {}
+    for part in text.split():
+        id, colon, tokens = part.rpartition(":") if ":" in part else (part, "", "")
+        if not id or id in found or (colon and not WHOLE.fullmatch(tokens)):
+            raise BadInput(
+                f"{place} must be request:tokens, once for each request and with spaces between, not {part[:40]!r}"
+            )
+        found[id] = int(tokens) if colon else None
+    return found
+
+
+def _lines(path: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            try:
+                found = json.loads(line, parse_float=str, object_pairs_hook=_once)
+            except (ValueError, RecursionError):
+                found = None
+            if not isinstance(found, dict):
+                raise BadInput(f"{place}: not a JSON object with each key once; a log has one on each line")
+            yield place, found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def _seconds(place: str, value: Any) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | str) or not DECIMAL.fullmatch(str(value).strip()):
+        raise BadInput(f"{place}: a start must be a decimal number of seconds, it is {str(value)[:40]!r}")
+    return Fraction(str(value).strip())
+
+
+def _batch(place: str, start: Fraction, parts: dict[str, Any]) -> LoggedBatch:
+    with valid(f"{place}"):
+        return LoggedBatch(**parts | {"start_s": start})
+
+
+def _log(path: str, batches: list[LoggedBatch], moves: bool, numbered: bool = False) -> RunLog:
+    if not batches:
+        raise BadInput(f"{path}: it has no iterations")
+    return RunLog(source=path, batches=tuple(batches), moves=moves, numbered=numbered)
+
+
+# --- presets ---------------------------------------------------------------------------------------------------------
+
+
+def _vidur(path: str) -> RunLog:
+    """Read Vidur's `chrome_trace.json`: an event for each batch, with request ids and tokens; no evictions."""
+    try:
+        events = json.loads(read_text(path), parse_float=str)["traceEvents"]
+        found = [(event["pid"], event["tid"], event["ts"], event["args"]) for event in events]
+        batches = [
+            _batch(
+                f"{path}, event {k}", _seconds(f"{path}, event {k}", ts) / 10**6,
+                {"work": {str(id): n for id, n in zip(args["request_ids"], args["num_tokens"], strict=True)}},
+            )
+            for k, (_, _, ts, args) in enumerate(found)
+        ]  # fmt: skip
+    except BadInput:
+        raise
+    except (ValueError, TypeError, LookupError):
+        raise BadInput(
+            f"{path}: not Vidur's chrome_trace.json, which alone says which request processed how many tokens in which "
+            "batch (its request_metrics.csv and batch metrics do not); have it written with enable_chrome_trace"
+        ) from None
+    places = {(replica, stage) for replica, stage, _, _ in found}
+    if len(places) > 1:
+        raise BadInput(f"{path}: {len(places)} replicas and pipeline stages; a run here is that of one device")
+    return _log(path, sorted(batches, key=lambda batch: batch.start_s), moves=False, numbered=True)
+
+
+def _vllm(path: str) -> RunLog:
+    """Read lines of vLLM's `SchedulerOutput` (docs/runs.md); its own logs and metrics do not name requests."""
+    text = read_text(path)
+    if not text.lstrip().startswith("{"):
+        raise BadInput(
+            f"{path}: not JSON lines of vLLM's SchedulerOutput; what vLLM logs of an iteration itself "
+            "(--enable-logging-iteration-details, metrics) does not say which requests work, so that it cannot become "
+            "a schedule: docs/runs.md has the lines of code that log it"
+        )
+    lines = list(_lines(path, text))
+    batches = []
+    for place, line in lines:
+        for key, why in NOT_MODELLED.items():
+            if line.get(key):
+                raise BadInput(f"{place}: {key} is not empty: {why}")
+        preempted = line.get("preempted_req_ids") or []
+        if not isinstance(preempted, list) or not all(isinstance(id, str) for id in preempted):
+            raise BadInput(f"{place}: preempted_req_ids must be a list of names")
+        parts = {"work": line.get("num_scheduled_tokens"), "drop": dict.fromkeys(preempted)}
+        batches.append(_batch(place, _seconds(place, line.get("time")), parts))
+    first = batches[0].start_s if batches else 0
+    batches = [batch.replace(start_s=batch.start_s - first) for batch in batches]
+    return _log(path, batches, moves=all(line.get("preempted_req_ids") is not None for _, line in lines))
+
+
+NOT_MODELLED = {
+    "scheduled_spec_decode_tokens": "speculative decoding has no counterpart here",
+    "num_cached_tokens": "prefixes shared between requests have no counterpart here (--no-enable-prefix-caching)",
+}
+"""What vLLM does that no schedule here says."""
+PRESETS: dict[str, Callable[[str], RunLog]] = {"vidur": _vidur, "vllm": _vllm}
