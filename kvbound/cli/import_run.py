@@ -11,22 +11,35 @@ from rich.console import Console
 
 from heuristics.as_logged import TOLERATED, LoggedRun, read_run
 from kvbound.cli.common import JsonOption, emit, table
+from kvbound.cli.setting import Setting, takes_setting
 from kvbound.cli.verify import show_invalid
+from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.metrics import makespan, measures, total_flow_time
 from kvcore.referee import InvalidSchedule
 from kvcore.summary import evictions
 from workloads.builtin import load_instance
+from workloads.importers import read_map, read_requests
+from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.run_log import PRESETS
 
 IN_TICKS = ("early", "late")
 """The differences whose size is a time; that of others is in tokens."""
 
 
+@takes_setting
 def run(
     log: Annotated[str, typer.Argument(metavar="LOG", help="CSV or JSON lines, .gz too; docs/runs.md")],
-    instance: Annotated[str, typer.Option(metavar="I.json", help="what it was run on: a file or a built-in name")],
     out: Annotated[str, typer.Option(metavar="S.json", help="the schedule file to write (-: standard output)")],
+    setting: Setting,
+    instance: Annotated[
+        str | None, typer.Option(metavar="I.json", help="what it was run on: a file or a built-in name")
+    ] = None,
+    requests: Annotated[
+        str | None, typer.Option(metavar="FILE", help="instead: its requests, CSV or .jsonl, read as by import csv")
+    ] = None,
+    map_: Annotated[str | None, typer.Option("--map", metavar="KEY=COLUMN,..", help="its columns")] = None,
+    instance_out: Annotated[str | None, typer.Option(metavar="I.json", help="write the instance of --requests")] = None,
     preset: Annotated[
         str | None,
         typer.Option(metavar="|".join(PRESETS), help="who wrote the log (default: the form of docs/runs.md)"),
@@ -37,8 +50,19 @@ def run(
     json: JsonOption = None,
 ) -> int:
     """Read what another scheduler did, iteration by iteration, as a schedule; or name the first rule that is broken."""
-    check_writable(out, json)
-    loaded = load_instance(instance)
+    check_writable(out, json, instance_out)
+    if instance is not None:
+        if requests or map_ or instance_out or setting.given:
+            raise BadInput("--instance says all: leave out --requests, --map, --instance-out and the machine")
+        loaded = load_instance(instance)
+    elif requests is None or map_ is None:
+        raise BadInput("say what it was run on: --instance I.json, or --requests FILE with --map")
+    else:
+        kind = "jsonl" if requests.removesuffix(".gz").endswith(".jsonl") else "csv"
+        trace = read_requests(requests, read_map(map_), kind=kind, tick=setting.tick)
+        loaded = trace.instance(setting.machine(TRACE_MACHINE), setting.tick, setting.cost)
+        if instance_out is not None:
+            write_text(instance_out, loaded.to_json())
     try:
         found = read_run(loaded, log, preset, tolerate=tolerate)
     except InvalidSchedule as broken:

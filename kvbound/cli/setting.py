@@ -72,7 +72,7 @@ class Setting:
             return Machine(**{**(self.measured or default).model_dump(), **self.given})
 
 
-def takes_setting(command: Callable[..., None]) -> Callable[..., None]:
+def takes_setting(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of a setting, which it takes as one argument, `setting`."""
     signature = inspect.signature(command, eval_str=True)
     parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "setting"]
@@ -82,9 +82,9 @@ def takes_setting(command: Callable[..., None]) -> Callable[..., None]:
         )
 
     @functools.wraps(command)
-    def wrapped(**given: Any) -> None:
+    def wrapped(**given: Any) -> Any:
         values = {name: given.pop(f"setting_{name}") for name in OPTIONS}
-        command(setting=_setting(values.pop("cost"), values.pop("tick"), values), **given)
+        return command(setting=_setting(values.pop("cost"), values.pop("tick"), values), **given)
 
     vars(wrapped)["__signature__"] = signature.replace(parameters=parameters)
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

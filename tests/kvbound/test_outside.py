@@ -66,6 +66,22 @@ def test_import_compare_and_show(run: tuple[Path, Path], tmp_path: Path) -> None
     assert wasted["request_seconds"] == {"waiting": 6, "decode": 8, "prefill": 3, "recompute": 1}
 
 
+def test_the_requests_may_come_from_a_table(run: tuple[Path, Path], tmp_path: Path) -> None:
+    """Without an instance file: the same instance, but for its name, and the same exit codes."""
+    (tmp_path / "requests.csv").write_text("who,t,in,out\n" + "".join(f"r{k},0,8,4\n" for k in range(3)))
+    made, out = tmp_path / "made.json", tmp_path / "run.json"
+    said = ("--requests", tmp_path / "requests.csv", "--map", "id=who,arrival=t,prompt=in,decode=out", "--out", out)
+    machine = ("--memory", 20, "--batch-tokens", 16, "--tick", 1, "--instance-out", made)
+    failed = kvbound("import", "run", run[1], *said, *machine, code=1).stdout
+    assert "invalid: R1 is broken in batch 3" in failed
+    row = json.loads(kvbound("import", "run", run[1], *said, *machine, "--tolerate", "--json", "-").stdout)
+    assert row["total-flow-time"] == 18
+    assert kv.read_instance(made).requests == kv.read_instance(run[0]).requests
+    for options in ((), ("--instance", run[0], "--memory", 9)):
+        done = kvbound("import", "run", run[1], "--out", out, *options, code=2)
+        assert done.stderr.startswith("kvbound: say what it was run on" if not options else "kvbound: --instance says")
+
+
 def test_python_says_the_same(run: tuple[Path, Path]) -> None:
     instance, log = kv.read_instance(run[0]), run[1]
     found = kv.read_run(instance, log, tolerate=True)
