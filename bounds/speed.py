@@ -12,7 +12,7 @@ from bounds.shares import corners
 from bounds.speed_kernels import Shape, Work, pay
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.one_machine import Piece, run
+from kvcore.certificates.one_machine import WorkPiece, run
 from kvcore.certificates.shares import UNIT, PricedSteps
 from kvcore.certificates.speed import ONE, Speed
 from kvcore.certificates.steps import lines
@@ -175,10 +175,10 @@ def first_prices(work: Work, totals: Floats, inflated: float) -> tuple[int, Floa
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
     columns = (work.arrival * unit, rank, size * work.requests * unit, range(len(size)))
-    served = list(run([Piece(int(a), int(r), max(1, int(w)), i) for a, r, w, i in zip(*columns, strict=True)]))
+    served = list(run([WorkPiece(int(a), int(r), max(1, int(w)), i) for a, r, w, i in zip(*columns, strict=True)]))
     slot = 1 + max(end for *_, end in served) // (unit * int(np.clip(work.requests.sum() / 2, *SLOTS)))
     price, tops = np.zeros(max(end for *_, end in served) // (unit * slot) + 1), dict[int, float]()
-    after: tuple[Piece, int] | None = None
+    after: tuple[WorkPiece, int] | None = None
     for piece, start, end in reversed(served):
         begin, stop, fall = start / unit, end / unit, falls[piece.owner]
         if piece.owner not in tops:  # `tops` are the prices that their lines have at tick 0

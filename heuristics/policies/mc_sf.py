@@ -20,7 +20,7 @@ LOOKAHEAD = 32
 """For how many batches ahead the first waiting request is tested; then the engine asks again."""
 
 
-class Course(NamedTuple):
+class Occupancy(NamedTuple):
     """What a request holds in the batches to come, if it works in each: `held` + q in batch q, up to batch `last`."""
 
     last: int
@@ -29,10 +29,10 @@ class Course(NamedTuple):
     """Device blocks that it holds from then on: 0, or its claim where a call preserves its KV."""
 
 
-class Profile:
+class OccupancyProfile:
     """The memory of several courses over the batches to come; it peaks where one ends. Batch 1 is the next."""
 
-    def __init__(self, machine: Machine, courses: Iterable[Course]) -> None:
+    def __init__(self, machine: Machine, courses: Iterable[Occupancy]) -> None:
         self._machine = machine
         self._limit = machine.block_limit
         self._courses = sorted(courses)
@@ -49,7 +49,7 @@ class Profile:
         growing = sum(self._machine.blocks(course.held + batch) for course in self._courses[first:])
         return growing + self._kept[first]
 
-    def admits(self, course: Course, after: int = 0) -> bool:
+    def admits(self, course: Occupancy, after: int = 0) -> bool:
         """Whether one more course, which starts `after` so many batches, never lets memory overflow. O(n log n)."""
         if self._limit is None:
             return True
@@ -112,7 +112,7 @@ class McSf(Unified):
         courses = self._courses()
         started = 0
         for entry in self.waiting:
-            job, profile = entry.job, Profile(self.machine, courses)
+            job, profile = entry.job, OccupancyProfile(self.machine, courses)
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
             fits = tokens and self.machine.blocks(job.known) - job.blocks <= self.available(plan)
             if not fits or not profile.admits(course := self._course(job)):
@@ -132,19 +132,19 @@ class McSf(Unified):
         steps = super().steady(view, plan)
         if not self.waiting or steps == 1:
             return steps
-        profile, course = Profile(self.machine, self._courses()), self._course(self.waiting[0].job)
+        profile, course = OccupancyProfile(self.machine, self._courses()), self._course(self.waiting[0].job)
         free = (after for after in range(min(steps, LOOKAHEAD)) if profile.admits(course, after))
         return min(steps, 1 + next(free, LOOKAHEAD))
 
-    def _courses(self) -> list[Course]:
-        paused = (Course(0, 0, self._keeps(job)[job.segment - 1]) for job in self.paused.values() if job.device)
+    def _courses(self) -> list[Occupancy]:
+        paused = (Occupancy(0, 0, self._keeps(job)[job.segment - 1]) for job in self.paused.values() if job.device)
         return [*map(self._course, [*self.decoding, *self.prefilling]), *paused]
 
-    def _course(self, job: Job) -> Course:
+    def _course(self, job: Job) -> Occupancy:
         """Return its course, if its prefill ends in the next batch."""
         demand, segment = job.demand, job.segment
         last = max(job.known, demand.end[segment]) - job.known + 1
-        return Course(last, job.known - 1, self._keeps(job)[segment])
+        return Occupancy(last, job.known - 1, self._keeps(job)[segment])
 
     def at_call(self, job: Job, plan: Plan) -> None:
         """Handle a call as wastes least, by what is predicted."""

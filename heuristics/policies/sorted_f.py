@@ -15,17 +15,17 @@ MOST = 100
 """Requests among which a set is chosen."""
 
 
-class Choice(NamedTuple):
+class ChosenSet(NamedTuple):
     """Requests chosen for a set: what they hold at first, what they generate, the last of them, and those before."""
 
     held: int
     outputs: int
     last: int
-    before: Choice | None
+    before: ChosenSet | None
 
     def chosen(self) -> Iterator[int]:
         """Yield the places of the requests, the shortest output first."""
-        choice: Choice | None = self
+        choice: ChosenSet | None = self
         while choice is not None and choice.last >= 0:
             yield choice.last
             choice = choice.before
@@ -96,12 +96,14 @@ def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
     the ends. At that of i those chosen before it still run, and those chosen after it count only at ends of their own.
     So what matters of a set is its size and what it holds at first.
     """
-    fronts: list[list[Choice]] = [[Choice(0, 0, -1, None)]]
+    fronts: list[list[ChosenSet]] = [[ChosenSet(0, 0, -1, None)]]
     for i in range(len(outputs)):
         fronts.append([])
         for size in range(len(fronts) - 1, 0, -1):
             room = memory - size * outputs[i] - held[i]
-            more = [Choice(c.held + held[i], c.outputs + outputs[i], i, c) for c in fronts[size - 1] if c.held <= room]
+            more = [
+                ChosenSet(c.held + held[i], c.outputs + outputs[i], i, c) for c in fronts[size - 1] if c.held <= room
+            ]
             if more:
                 fronts[size] = undominated(fronts[size] + more)
         if not fronts[-1]:
@@ -111,9 +113,9 @@ def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
     return list(fronts[best][-1].chosen())
 
 
-def undominated(choices: list[Choice]) -> list[Choice]:
+def undominated(choices: list[ChosenSet]) -> list[ChosenSet]:
     """Return those than which none holds less and generates less; the last generates least."""
-    kept: list[Choice] = []
+    kept: list[ChosenSet] = []
     for choice in sorted(choices, key=lambda c: (c.held, c.outputs)):
         if not kept or choice.outputs < kept[-1].outputs:
             kept.append(choice)

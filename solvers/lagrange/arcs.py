@@ -68,7 +68,7 @@ def _starts(c: RequestClass, s: int, o: int) -> int:
     return state.segment if c.options[o].action.generated and state.generated == 0 else -1
 
 
-class Selection(NamedTuple):
+class LiveArcs(NamedTuple):
     """Arcs that are left: `live` are rows of the table, those of request r from part[r] to part[r + 1] - 1.
 
     Nodes and sources are those of `Arcs`; `rows` are the (slot, resource) that may have a price.
