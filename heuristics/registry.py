@@ -95,6 +95,9 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 """Every policy, by the name that commands use."""
 
+NAMED: dict[str, type[Index | Staggered | Wait]] = {"index": Index, "staggered": Staggered, "wait": Wait}
+"""Policies with parameters, by the word before the colon."""
+
 BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstance(p, Ranked), p.knows != "online"))
 """Every policy, roughly the fastest first: those that test what they admit take up to three times as long."""
 
@@ -107,12 +110,9 @@ def get_policy(name: str) -> Policy:
     """
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
-    if name.startswith("index:"):
-        return Index.named(name)
-    if name.startswith("staggered:"):
-        return Staggered.named(name)
-    if name.startswith("wait:"):
-        return Wait.named(name)
+    kind, colon, _ = name.partition(":")
+    if colon and kind in NAMED:
+        return NAMED[kind].named(name)
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:

@@ -74,7 +74,7 @@ class Slai(Unified):
             due = view.now - Fraction((EARLIER if full else EARLY) * self.busy, view.batch)
             for job in self.decoding:
                 if job.worked:
-                    self.due[job.index] = ceil(due + (job.slo and job.slo.tpot or self.limit))
+                    self.due[job.index] = ceil(due + ((job.slo and job.slo.tpot) or self.limit))
 
     def leave(self, job: Job, *, keep_reserve: bool = False) -> None:
         """Take a request out of the running ones; one that comes back is due at once."""
@@ -114,7 +114,8 @@ class Slai(Unified):
         """Whether anything works if a decode is evicted: another finds its memory."""
         if job.phase == "prefill":
             return super()._would_fit(job, tokens, running, plan)
-        return any(other is not job and other.index not in self._evicted for other in (*self.decoding, *self.prefilling))
+        running = [*self.decoding, *self.prefilling]
+        return any(other is not job and other.index not in self._evicted for other in running)
 
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches all that run decode, and the first that waits lacks memory."""

@@ -22,19 +22,19 @@ class Wait(ServingEngine):
     summed over the types. That must fit in the memory, and a batch of it in the budgets; if it does not, the run ends
     with an error. Blocks count as blocks. The paper has a threshold for each type: here it is one for all.
 
-    The paper's arrivals have no end, and what it holds at the end is never done; the released code deletes it. Here
-    WAIT is told the number of requests, as that code is: when the last has come, every type is in every batch. Nor does
-    the paper have calls: a call ends the request here, and what comes back is a new one, of the tokens that it then has.
+    The paper's arrivals have no end, and what waits at the end is never done; the released code deletes it. Here WAIT
+    is told the number of requests, as that code is: when the last has come, every type is in every batch. Nor does the
+    paper have calls: a call ends the request here, and what comes back is a new one, of the tokens that it then has.
 
     Guarantee: none is evicted. With Poisson arrivals of rate l_j, batches of d0 + d1 m ticks for m tokens of KV, and
-    M tokens of KV by the sum above, throughput is within O(T^-1/2) of the fluid limit's over T ticks and mean latency is
-    O(T^1/2) if l_j (d0 + d1 M) <= N for every type; O(1/T) and O(1) if it is strictly less (arXiv 2504.11320).
+    M tokens of KV by the sum above, throughput is within O(T^-1/2) of the fluid limit's over T ticks and mean latency
+    is O(T^1/2) if l_j (d0 + d1 M) <= N for every type; O(1/T) and O(1) if it is strictly less (arXiv 2504.11320).
     Running time: O(n) for a batch with n requests present.
-    Source: Ao, Luo, Simchi-Levi, Wang (arXiv 2504.11320), Algorithm 1, read in the authors' repository Luoxiaogan/vidur_or
-    (papers/arxiv/known_type.tex at aa34999); the end is our own.
+    Source: Ao, Luo, Simchi-Levi, Wang (arXiv 2504.11320), the algorithm WAIT, read in the authors' repository
+    Luoxiaogan/vidur_or (papers/arxiv/known_type.tex, aa34999); what happens at the end is our own.
     """
 
-    rule = "a type (prompt, output) is in a batch once N new requests of it wait: these and all that run; others sit out"
+    rule = "a type (prompt, output) is in a batch once N new ones wait: these and all that run; others sit out"
     source = "Ao, Luo, Simchi-Levi, Wang (arXiv 2504.11320): WAIT"
     knows = "predictions"
     needs = ("hybrid", "pause")
