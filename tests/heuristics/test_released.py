@@ -16,7 +16,6 @@ from heuristics.policies.mars_as_released import MarsAsReleased
 from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from kvcore.metrics import completions
 from kvcore.referee import InvalidSchedule
-from tests.heuristics.test_compression import serving as serving_with_calls
 
 RELEASED = Path(__file__).parent / "released"
 RUNS = {
@@ -125,19 +124,14 @@ class Watched(MarsAsReleased):
         self.starved |= {job.index for job in view.jobs if self.queue.is_promoted(job.index)}
 
 
-def test_5_released_starvation_counts_what_is_waited_on_end() -> None:
-    """Only a wait of more than 3 batches on end makes a request starve, not several shorter ones together."""
-    several = 0
-    for seed in (17, 28, 36, 41):
-        given, policy = serving_with_calls(seed), Watched(threshold=3)
-        trace = trace_policy(given, policy, compress=False)
-        for i, executed in enumerate(trace.requests):
-            if not executed.calls:
-                ran = [step.batch for step in executed.steps]
-                waits = [after - before - 1 for before, after in pairwise(ran)]
-                assert (i in policy.starved) == (max(waits, default=0) > 3)
-                several += i not in policy.starved and sum(waits) > 3
-    assert several
+@pytest.mark.parametrize(("memory", "waits", "starves"), [(7, [3, 1, 0], False), (6, [5, 0, 0], True)])
+def test_5_released_starvation_counts_what_is_waited_on_end(memory: int, waits: list[int], starves: bool) -> None:
+    """C is evicted once or twice. A wait of more than 3 batches on end makes it starve, not 3 and 1."""
+    policy = Watched(threshold=3)
+    given = serving(memory, request("A", 2, 4), request("B", 2, 4), request("C", 2, 4))
+    ran = [step.batch for step in trace_policy(given, policy, compress=False).requests[2].steps]
+    assert [after - before - 1 for before, after in pairwise(ran)] == waits
+    assert policy.starved == ({2} if starves else set())
 
 
 @pytest.mark.parametrize("name", ["infercept", "infercept-as-released"])
