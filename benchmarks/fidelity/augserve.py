@@ -20,6 +20,8 @@ BUSY = 9
 COUNT = 2_000
 BASELINES = ("vllm", "infercept-as-released", "infercept")
 """The paper ran the first two."""
+LEAST = 1.01
+"""What is less than 1 % better is not better."""
 NOT_SHORT = (
     "Memory is not short at this rate for any that preserves or swaps: at 2 a second all of 2,000 have their first "
     "token in time with AugServe and InferCept, and 536 of the 561 that fail do so by their calls alone. The paper's "
@@ -73,7 +75,7 @@ def compared(instance: Instance, where: str, what: str, theirs: str) -> Claim:
     felt = {name: feel(instance, name, 30, iteration=ITERATION_13B) for name in (*BASELINES, "augserve")}
     ours = felt.pop("augserve")
     rows = ", ".join(f"{name} {figure(other):.2f}" for name, other in felt.items())
-    holds = ours.share > max(felt[name].share for name in BASELINES[:2])
+    holds = ours.share > LEAST * max(felt[name].share for name in BASELINES[:2])
     paper = felt["infercept"].share
     return Claim(
         paper=f"{PAPER}, {where}",
@@ -103,7 +105,7 @@ def short_memory() -> list[Claim]:
                 claim="goodput a second, vllm, infercept -> AugServe",
                 theirs="rises",
                 ours=", ".join(f"{name} {other:.2f}" for name, other in figures.items()) + f" -> {ours:.2f}",
-                holds=ours > max(figures[name] for name in BASELINES[:2]),
+                holds=ours > LEAST * max(figures[name] for name in BASELINES[:2]),
                 setting=f"drawn after InferCept's Table 1, {MINUTES} minutes, GPT-J-6B on 40 GiB, seed 1",
                 why=BURSTS if ours < figures["infercept"] else "",
             )

@@ -35,8 +35,8 @@ def claims() -> list[Claim]:
             ours=f"{theirs:.3f} -> {ours:.3f} s ({100 - 100 * ours / theirs:.0f} % lower); mean TPOT "
             f"{1000 * between:.0f} -> {1000 * later:.0f} ms",
             holds=ours < theirs and later < 0.1,
-            setting=f"the first {COUNT:,} Azure conversations (2023), M 100,000, infermax-7b; the paper has ShareGPT on "
-            "Mistral-7B",
+            setting=f"the first {COUNT:,} Azure conversations (2023), M 100,000, infermax-7b; the paper has ShareGPT "
+            "on Mistral-7B",
         )
     ]
 
