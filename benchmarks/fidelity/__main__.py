@@ -40,8 +40,14 @@ def papers() -> list[str]:
 
 
 def measure(names: Iterable[str]) -> list[Claim]:
-    """Measure the claims of these papers."""
-    return [claim for name in names for claim in importlib.import_module(f"benchmarks.fidelity.{name}").claims()]
+    """Measure the claims of these papers; what each paper's came to is printed at once, for it takes many minutes."""
+    found = []
+    for name in names:
+        made = importlib.import_module(f"benchmarks.fidelity.{name}").claims()
+        for claim in made:
+            print(f"{claim.paper}: {claim.claim}: {claim.ours}", file=sys.stderr, flush=True)
+        found += made
+    return found
 
 
 def page(claims: Iterable[Claim]) -> str:

@@ -417,6 +417,6 @@ def section_6(path: Path) -> Iterator[Claim]:
         ", ".join(f"{name} {rows[name].latency:,.0f} s" for name in RESERVING),
         1.01 * rows[best].latency < free,
         setting,
-        why="By 0.05 % only: reservations of the true lengths are worth as much as sorting, but not with P = 512 or whole "
-        "prefills first. In the file's own order infermax has 6,360 s and sarathi-c-ef 6,336 s",
+        why="By 0.05 % only: reservations of the true lengths are worth as much as sorting, but not with P = 512 or "
+        "whole prefills first. In the file's own order infermax has 6,360 s and sarathi-c-ef 6,336 s",
     )
