@@ -54,13 +54,13 @@ class Slai(Unified):
     def key(self, job: Job) -> Any:
         """Return the tokens to prefill in all, and the arrival; what is evicted now goes before others."""
         if job.index not in self._evicted:
-            return job.known, job.arrival
+            return job.known, job.arrival, False
         self.evictions += 1
-        return job.known, -self.evictions
+        return job.known, -self.evictions, False
 
     def return_key(self, job: Job, now: int) -> Any:
-        """Return the place of a request that came just now."""
-        return job.known, now
+        """Return the place of a request that comes as its call ends, after those that arrive then."""
+        return job.known, job.call_ended, True
 
     def observe(self, view: View, plan: Plan) -> None:
         """Bring the queues up to what has happened, and note when the decodes of the batch before are due again."""
@@ -94,8 +94,8 @@ class Slai(Unified):
         self._decode([job for job in self.decoding if self.due.get(job.index, 0) > self.now], plan)
 
     def _decode(self, jobs: list[Job], plan: Plan) -> None:
-        if not jobs or (self._unreserved_growth(jobs) < self.available(plan) and plan.decode_on(jobs)):
-            return
+        if not jobs or (len(jobs) < self.available(plan) and plan.decode_on(jobs)):
+            return  # a block is left for each, so their order does not matter
         for job in sorted(jobs, key=lambda job: self.due.get(job.index, 0)):
             if job.index not in self._evicted and plan.chunk(job):
                 self._take_or_evict(job, 1, jobs, plan)
