@@ -94,7 +94,7 @@ class Slai(Unified):
         self._decode([job for job in self.decoding if self.due.get(job.index, 0) > self.now], plan)
 
     def _decode(self, jobs: list[Job], plan: Plan) -> None:
-        if not jobs or (len(jobs) < self.available(plan) and plan.decode_on(jobs)):
+        if not jobs or (len(jobs) <= self.available(plan) and plan.decode_on(jobs)):
             return  # a block is left for each, so their order does not matter
         for job in sorted(jobs, key=lambda job: self.due.get(job.index, 0)):
             if job.index not in self._evicted and plan.chunk(job):
