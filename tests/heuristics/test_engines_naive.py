@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 
 from heuristics import POLICIES, trace_policy
 from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore.instance import Slo
 from tests.heuristics.test_compression import serving
-from tests.support.engines import Engine, SGLang, TensorRtLlm, VllmV1
+from tests.support.engines import Engine, SGLang, Slai, TensorRtLlm, VllmV1
 from tests.support.few import few
 from tests.support.naive_executor import World
 
-FOUND = (9, 27, 30, 44, 51, 62, 68, 74, 112, 347, 576)
+FOUND = (9, 27, 30, 44, 51, 62, 68, 74, 112, 347, 412, 576)
 """Where the policies once differed from these."""
 NAIVE: dict[str, Callable[[Instance], Engine]] = {
     "vllm-v1": VllmV1,
@@ -27,17 +29,19 @@ NAIVE: dict[str, Callable[[Instance], Engine]] = {
     "trtllm-no-evict-cached": lambda instance: TensorRtLlm(instance, utilize=False, cached=True),
     "trtllm-max-utilization": lambda instance: TensorRtLlm(instance, utilize=True),
     "trtllm-max-utilization-cached": lambda instance: TensorRtLlm(instance, utilize=True, cached=True),
+    "slai": Slai,
 }
 
 
 def with_limits(seed: int) -> Instance:
-    """One of the serving instances; some requests have weights and output limits, near the truth or far."""
-    instance, draw = serving(seed), random.Random(-seed)
+    """One of the serving instances; some requests have weights, output limits near the truth or far, and deadlines."""
+    instance, draw, patience = serving(seed), random.Random(-seed), random.Random(seed)
     requests = []
     for request in instance.requests:
         longest = max(segment.decode for segment in request.segments)
         limit = draw.choice([None, longest, longest + draw.randint(0, 10), 100])
-        requests.append(request.replace(weight=draw.randint(1, 3), max_new=limit))
+        slo = patience.choice([None, Slo(tpot=Fraction(patience.randint(1, 400), 4))])
+        requests.append(request.replace(weight=draw.randint(1, 3), max_new=limit, slo=slo))
     machine = instance.machine.replace(prefill_tokens=None)
     return instance.replace(machine=machine, requests=tuple(requests))
 

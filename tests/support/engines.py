@@ -393,3 +393,80 @@ class TensorRtLlm(Engine):
             end = started[-1]
             self.free(self.queue[end])
         return members
+
+
+class Slai(Engine):
+    """SLAI: due decodes, the cut prefill, the shortest prompts, other decodes; 512 tokens, blocks for whole prompts."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self.seconds = instance.tick_seconds
+        self.allocated: dict[str, int] = {}
+        self.due: dict[str, Fraction] = {}
+        self.durations: list[int] = []
+        self.began: int | None = None
+        self.worked: dict[str, int] = {}
+
+    def free_blocks(self) -> int:
+        return self.blocks_in_all - sum(self.allocated[id] for id in self.running)
+
+    def decides(self, id: str) -> bool:
+        """Whether its next work is a decode (of one token, as the model has it)."""
+        return self.owed(id) == 1 and self.computed(id) > 0
+
+    def decide(self) -> dict[str, int]:
+        now = self.world.tick
+        if self.began is not None:
+            self.durations.append(now - self.began)
+            early = (
+                10 if Fraction(self.blocks_in_all - self.free_blocks(), self.blocks_in_all) >= Fraction(96, 100) else 5
+            )
+            for id in self.worked:
+                if id in self.running and self.decides(id):
+                    slo = self.life(id).request.slo
+                    wait = slo.tpot if slo is not None and slo.tpot is not None else Fraction(1, 10) / self.seconds
+                    self.due[id] = now + wait - early * Fraction(sum(self.durations), len(self.durations))
+            self.began = None
+        work: dict[str, int] = {}
+        gone: list[str] = []
+        budget = min(512, self.tokens)
+        line = [id for id in self.world.lives if id in self.running and self.decides(id)]
+        line.sort(key=lambda id: (-(-self.due[id] // 1), self.life(id).request.arrival))
+        budget = self.decode([id for id in line if self.due[id] <= now], budget, work, gone)
+        for id in [id for id in self.running if not self.decides(id) and id not in work]:
+            if budget:
+                work[id] = min(self.owed(id), budget)
+                budget -= work[id]
+        self.queue.sort(key=self.known)
+        while self.queue and budget and len(self.running) < self.requests:
+            id = self.queue[0]
+            if id in gone or self.blocks(self.known(id)) > self.free_blocks():
+                break
+            self.queue.pop(0)
+            self.start(id)
+            self.allocated[id] = self.blocks(self.known(id))
+            work[id] = min(self.owed(id), budget)
+            budget -= work[id]
+        self.decode([id for id in line if self.due[id] > now], budget, work, gone)
+        if work:
+            self.began, self.worked = now, work
+        return work
+
+    def decode(self, line: list[str], budget: int, work: dict[str, int], gone: list[str]) -> int:
+        for id in line:
+            if not budget:
+                break
+            more = max(0, self.blocks(self.computed(id) + 1) - self.allocated[id])
+            while self.free_blocks() < (more if len(self.running) == 1 else 1):
+                cut = [other for other in self.running if not self.decides(other) and other not in work]
+                victim = cut[-1] if cut else id
+                self.free(victim)
+                self.queue.insert(0, victim)
+                gone.append(victim)
+                if victim == id:
+                    break
+            else:
+                self.allocated[id] += more
+                work[id] = 1
+                budget -= 1
+        return budget
