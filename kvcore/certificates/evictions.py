@@ -89,7 +89,7 @@ class Walk:
         return int(self._token(legs[0].context, 0, earliest[0], then).after(np.array([arrival]))[0])
 
     def _call(self, leg: Leg, pause: int, since: int, then: _Next) -> _Next:
-        """Return what follows a segment that ends with a call and then goes on with this leg, but for its first token."""
+        """Return what follows a segment that ends with a call: `then` is what follows this leg's first token."""
         slot = np.arange(len(self.prices.device) + 1)
         back = slot + pause
         dropped = self._token(leg.context, 0, since, then)
@@ -127,4 +127,5 @@ class Walk:
         on_device: Array = self.prices.device * self.machine.blocks(tokens)
         if self.machine.host_memory == 0:
             return on_device
-        return np.zeros_like(on_device) if self.prices.host is None else np.minimum(on_device, self.prices.host * tokens)
+        on_host = 0 if self.prices.host is None else self.prices.host * tokens
+        return np.minimum(on_device, on_host)
