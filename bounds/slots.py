@@ -41,14 +41,17 @@ def propose_windows(task: Task) -> Iterator[Proposal]:
     """
     windows = large_ends(task.instance)
     if windows is None:
-        raise BadInput("windows of ends need requests whose last tokens take more than half of the memory")
+        raise BadInput(
+            "windows of ends need requests whose last tokens take more than half of the memory, and never leave it "
+            "(no `evict`)"
+        )
     return _propose(task, (windows,))
 
 
 def large_ends(instance: Instance) -> Windows | None:
     """Return the windows for requests above half of the memory, shifted so that no prompt shortens them."""
     limit = instance.machine.block_limit
-    if limit is None or why_not(instance, "total-flow-time") is not None:
+    if limit is None or instance.machine.evict or why_not(instance, "total-flow-time") is not None:
         return None
     before = max(instance.machine.blocks(request.peak) - request.segments[-1].decode for request in instance.requests)
     shift = limit // 2

@@ -42,14 +42,15 @@ def why_not(instance: Instance, objective: str) -> str | None:
         return f"does {', '.join(OBJECTIVES)}, not {objective}"
     if not instance.cost.always_one_tick:
         return "needs batches that all last one tick"
-    for switch, wanted in (("hybrid", True), ("evict", False), ("partial", False)):
+    for switch, wanted in (("hybrid", True), ("partial", False)):
         if getattr(machine, switch) != wanted:
             return f"needs a machine {'with' if wanted else 'without'} `{switch}`"
     if not machine.pause and (machine.batch_tokens, machine.prefill_tokens, machine.batch_requests) != (None,) * 3:
         return "needs a machine with `pause`, or without budgets of tokens and requests"
     instance = with_pause(instance)
     if not make_setting(instance, objective).early_swaps:
-        return "needs a host with room for all contexts where calls order swaps"
+        evicts = ", and a machine without `evict`" if machine.evict else ""
+        return f"needs a host with room for all contexts where calls order swaps{evicts}"
     return too_large(instance, objective)
 
 

@@ -22,8 +22,8 @@ from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
 NEVER = float("inf")
-HERE = {"evict": False, "partial": False, "hybrid": True, "cost": "unit"}
-NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")
+HERE = {"partial": False, "hybrid": True, "cost": "unit"}
+NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls", "evict")
 
 
 def questions(profile, seeds):
@@ -42,7 +42,7 @@ def value(instance, schedule, objective=FLOW):
 # --- many small instances --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("profile", "least"), list(zip(NAMES, (0.75, 0.8, 0.8, 0.8, 0.85), strict=True)))
+@pytest.mark.parametrize(("profile", "least"), list(zip(NAMES, (0.75, 0.7, 0.8, 0.8, 0.8, 0.7), strict=True)))
 def test_often_the_optimum_and_never_worse(profile, least):
     optimal = asked = 0
     for instance, objective, start, before in questions(profile, few(range(20), 2)):
@@ -192,7 +192,6 @@ def exceed(seed):
     [
         ({}, "makespan", "the objective makespan"),
         ({"hybrid": False}, FLOW, "prefill and decode in different batches"),
-        ({"evict": True}, FLOW, "evictions outside of calls"),
         ({"partial": True}, FLOW, "contexts dropped or swapped in part"),
     ],
 )
@@ -227,7 +226,7 @@ def test_a_segment_begins_in_the_first_slot_that_suits_it():
         before, ready = int(draw.integers(0, context)), int(draw.integers(0, 4))
         parts = np.zeros((24, 2), np.int64)
         first, count = fit(
-            room, Grid(slots, block, int(chunked), int(pause), 24), ready, ready, context, decode, before, parts
+            room, Grid(slots, block, int(chunked), int(pause), 24, 0), ready, ready, context, decode, before, parts
         )
         expected = next(
             (f for f in range(ready, slots - decode + 1)

@@ -11,7 +11,7 @@ from kvcore.certificates.shares import UNIT
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
 
-PRICEABLE: dict[str, Any] = {"evict": False, "partial": False, "cost": "unit"}
+PRICEABLE: dict[str, Any] = {"partial": False, "cost": "unit"}
 """What `tiny_instance` must fix so that prices of slots prove something."""
 
 
@@ -27,7 +27,9 @@ def random_prices(draw: random.Random, instance: Instance) -> Prices:
     return Prices(
         scale=scale, slots=slots, device=row(machine.block_limit), host=row(machine.host_memory),
         tokens=row(machine.batch_tokens), requests=row(machine.batch_requests),
-        windows=tuple(random_windows(draw, instance).replace(price=row(1)) for _ in range(draw.choice([0, 1, 2]))),
+        windows=() if machine.evict else tuple(
+            random_windows(draw, instance).replace(price=row(1)) for _ in range(draw.choice([0, 1, 2]))
+        ),
     )  # fmt: skip
 
 
