@@ -86,7 +86,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
     "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
-    "references": (Srpt(), Index(), McSf(), SortedF(), MemoryArea(), RandomOrder()),
+    "references": (Srpt(), Index(), McSf(), Staggered(), SortedF(), MemoryArea(), RandomOrder()),
 }  # fmt: skip
 """Every policy, by what it is from."""
 

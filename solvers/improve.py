@@ -238,6 +238,7 @@ def _staggered(instance: Instance) -> Tries:
     requests, memory = instance.requests, instance.machine.memory
     if memory is None or len({(r.arrival, r.prompt, r.segments) for r in requests}) > 1:
         return
+    yield Staggered()
     size = max(1, math.isqrt(len(requests)) // 4)
     held = (requests[0].prompt + requests[0].peak) / 2
     best = size, math.ceil(size * requests[0].output * held / memory)
