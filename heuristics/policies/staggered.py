@@ -66,7 +66,7 @@ class Staggered(McSf):
 
     def fill_waiting(self, plan: Plan) -> None:
         """Start the next group, if it is time and the memory allows; part of it where it does not allow all."""
-        if self._batch < self._next or not self.waiting:
+        if not self.waiting or (plan.work and self._batch < self._next):
             return
         if self._groups is None:
             self._groups = iter(self._planned()) if self.given is None else repeat(self.given)
