@@ -27,7 +27,7 @@ class Plain(Index):
         held, waiting = [*self.decoding, *self.prefilling], [entry.job for entry in self.waiting]
         self._alone = len(held) + len(waiting) == 1
         work = {job.index: self.work(job) for job in [*held, *waiting]}
-        offset = self.offset if self.offset is not None else MEANS * sum(work.values()) / max(1, len(work))
+        offset = self.r0 / self.tick if self.r0 is not None else MEANS * sum(work.values()) / max(1, len(work))
         order = sorted([*held, *waiting], key=lambda job: (work[job.index], job.index))
         order = self.those_that_may_join(order, held, plan)
         batches = [self.batch(order[: k + 1], plan) for k in range(len(order))]
