@@ -88,7 +88,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
     "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
-    "references": (Srpt(), Index(), McSf(), SortedF(), Slai(), MemoryArea(), RandomOrder()),
+    "references": (Srpt(), Index(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(), RandomOrder()),
 }  # fmt: skip
 """Every policy, by what it is from."""
 
