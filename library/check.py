@@ -1,0 +1,469 @@
+"""Check a schedule or a certificate of kvbound without kvbound: one file, Python's standard library, exact numbers.
+
+    python library/check.py INSTANCE.json SCHEDULE.json       execute it; print its objectives, or the first broken rule
+    python library/check.py INSTANCE.json CERTIFICATE.json    recompute its bound
+    python library/check.py --all library/                    every record of the library
+
+Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or the claim is not proved; 2: no such file, or bad input.
+
+It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, start_time.md,
+coarsening.md), whose symbols it uses, and from none of kvbound's code, so that an error in one is no error in the other.
+It is slow, and rounds nowhere but at the end: a bound may exceed kvbound's, which rounds to 2^-30 of a tick, by that.
+"""
+
+import gzip
+import hashlib
+import heapq
+import json
+import sys
+from fractions import Fraction
+from math import ceil, lcm
+from pathlib import Path
+
+MOST = 10**15
+HANDLINGS = ("preserve", "discard", "swap", "free")
+
+
+class Bad(Exception):
+    """The input is not what docs/formats.md asks for: exit code 2."""
+
+
+class Broken(Exception):
+    """A rule is broken, or a claim is not proved: exit code 1."""
+
+    def __init__(self, detail, rule=None, batch=None, request=None):
+        where = "" if rule is None else f"R{rule} is broken in batch {batch}" + (f", request {request}: " if request else ": ")
+        super().__init__(where + detail)
+        self.rule, self.batch, self.request = rule, batch, request
+
+
+# --- files (docs/formats.md, docs/schemas.md) --------------------------------------------------------------------
+
+REQUIRED = object()
+
+
+def integer(least, most=MOST):
+    def check(value, where):
+        if type(value) is not int or not least <= value <= most:
+            raise Bad(f"{where}: give an integer from {least} to {most} (it is {value!r})")
+        return value
+
+    return check
+
+
+def one_of(*values):
+    def check(value, where):
+        if not any(value == known and type(value) is type(known) for known in values):
+            raise Bad(f"{where}: give one of {values} (it is {value!r})")
+        return value
+
+    return check
+
+
+def text(least, most):
+    def check(value, where):
+        if not isinstance(value, str) or not least <= len(value) <= most or not value.isprintable():
+            raise Bad(f"{where}: give {least} to {most} printable characters (it is {value!r})")
+        return value
+
+    return check
+
+
+def positive_fraction(value, where):
+    digits = value.split("/") if isinstance(value, str) and len(value) <= 40 else [str(value)] if type(value) is int else []
+    if not 1 <= len(digits) <= 2 or not all(part.isascii() and part.isdigit() and int(part) for part in digits):
+        raise Bad(f"{where}: give a positive integer or a fraction in text (it is {value!r})")
+    number = Fraction(int(digits[0]), int(digits[-1]) if len(digits) == 2 else 1)
+    if max(number.numerator, number.denominator) > MOST:
+        raise Bad(f"{where}: it is above 10^15")
+    return number
+
+
+def optional(check):
+    return lambda value, where: None if value is None else check(value, where)
+
+
+def list_of(check, least=0, most=None):
+    def checked(value, where):
+        if not isinstance(value, list) or len(value) < least or (most is not None and len(value) > most):
+            raise Bad(f"{where}: give a list of at least {least} and at most {most} items")
+        return [check(item, f"{where}[{index}]") for index, item in enumerate(value)]
+
+    return checked
+
+
+def map_of(check):
+    def checked(value, where):
+        if not isinstance(value, dict):
+            raise Bad(f"{where}: give an object")
+        return {key: check(item, f"{where}.{key}") for key, item in value.items()}
+
+    return checked
+
+
+def record(**fields):
+    """An object with these keys: each is a check, and what stands for it if it is left out (none: it is required)."""
+
+    def checked(value, where):
+        if not isinstance(value, dict):
+            raise Bad(f"{where}: give an object")
+        if unknown := value.keys() - fields.keys():
+            raise Bad(f"{where}: unknown key {min(unknown)!r}")
+        result = {}
+        for key, (check, *default) in fields.items():
+            if key not in value and not default:
+                raise Bad(f"{where}: {key} is missing")
+            result[key] = check(value[key], f"{where}.{key}") if key in value else check(*default, f"{where}.{key}")
+        return result
+
+    return checked
+
+
+switch = one_of(True, False)
+limit = optional(integer(1))
+COEFFICIENTS = ("busy", "any_decode", "any_prefill", "tokens", "generated", "decode_requests", "prefill_requests",
+                "decode_kv", "prefill_kv", "prefill_pairs", "swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
+hinge = record(knee=(integer(0),), coefficient=(integer(0),))
+cost_function = record(
+    divisor=(integer(1), 1), tokens_above=(optional(hinge), None), **{name: (integer(0), 0) for name in COEFFICIENTS}
+)
+machine = record(
+    memory=(limit,), block=(integer(1), 1), host_memory=(optional(integer(0)), 0), batch_tokens=(limit, None),
+    prefill_tokens=(limit, None), batch_requests=(limit, None), hybrid=(switch, True), chunked=(switch, True),
+    evict=(switch, False), partial=(switch, False), pause=(switch, True),
+)
+call = record(duration=(integer(0),), returns=(integer(0), 0), handling=(one_of(*HANDLINGS), "free"))
+slo = record(ttft=(optional(integer(0)), None), latency=(optional(integer(0)), None),
+             tpot=(optional(positive_fraction), None), normalized_latency=(optional(positive_fraction), None))
+request = record(
+    id=(text(1, 200),), arrival=(integer(0), 0), prompt=(integer(1),), weight=(integer(1), 1), slo=(optional(slo), None),
+    max_new=(limit, None), segments=(list_of(record(decode=(integer(1),), call=(optional(call), None)), 1),),
+)
+offsets = map_of(integer(-MOST))
+coarsening = record(
+    direction=(one_of("relax", "restrict"),), block_tokens=(integer(1),), slot_ticks=(integer(1),),
+    headroom_ticks=(integer(0), 0), fine_tick_seconds=(positive_fraction,), completion_offset=(offsets, {}),
+    flow_offset=(offsets, {}),
+)
+instance_file = record(
+    format=(one_of("kvbound-instance"), "kvbound-instance"), version=(one_of(1), 1), name=(text(0, 200), "instance"),
+    tick_seconds=(positive_fraction, 1), machine=(machine,), cost=(list_of(cost_function, 1), [{"busy": 1}]),
+    requests=(list_of(request, 1),), coarsening=(optional(coarsening), None),
+)
+amounts = map_of(integer(-MOST))
+batch = record(start=(integer(-MOST),), work=(amounts, {}), drop=(amounts, {}), swap_out=(amounts, {}),
+               swap_in=(amounts, {}), repeat=(integer(1, 10**9), 1))
+schedule_file = record(
+    format=(one_of("kvbound-schedule"), "kvbound-schedule"), version=(one_of(1), 1),
+    instance_sha256=(lambda value, where: value,), batches=(list_of(batch),),
+)
+
+
+def load(path):
+    """Read a JSON file, refusing what docs/formats.md refuses."""
+
+    def unique(pairs):
+        if len(dict(pairs)) < len(pairs):
+            raise Bad(f"{path}: a key stands twice in one object")
+        return dict(pairs)
+
+    def no_float(text):
+        raise Bad(f"{path}: {text} is no integer")
+
+    try:
+        with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:
+            return json.loads(file.read(), object_pairs_hook=unique, parse_float=no_float, parse_constant=no_float)
+    except (OSError, EOFError, ValueError, RecursionError) as error:
+        raise Bad(f"{path}: {error}") from None
+
+
+def read_instance(data):
+    """The instance with all defaults written out; Bad if a request can never fit (docs/semantics.md, Requests)."""
+    instance = instance_file(data, "instance")
+    device = instance["machine"]
+    memory, block, host = device["memory"], device["block"], device["host_memory"]
+    most_tokens, most_prefill = device["batch_tokens"], device["prefill_tokens"]
+    if None not in (most_tokens, most_prefill) and most_prefill > most_tokens:
+        raise Bad("prefill_tokens is above batch_tokens")
+    whole = None if device["chunked"] else most_tokens if most_prefill is None else most_prefill
+    ids = [one["id"] for one in instance["requests"]]
+    if len(set(ids)) < len(ids):
+        raise Bad("two requests have the same id")
+    for one in instance["requests"]:
+        if any((segment["call"] is None) != (segment is one["segments"][-1]) for segment in one["segments"]):
+            raise Bad(f"{one['id']}: every segment but the last ends with a call")
+        if one["max_new"] is not None and any(segment["decode"] > one["max_new"] for segment in one["segments"]):
+            raise Bad(f"{one['id']}: a segment exceeds max_new")
+        if memory is not None and blocks(peak(one), block) > memory // block:
+            raise Bad(f"{one['id']} can never fit: its peak of {peak(one)} tokens is above the memory")
+        prefills = [one["prompt"]]
+        held = one["prompt"] - 1
+        for segment in one["segments"][:-1]:
+            held, after = held + segment["decode"], segment["call"]
+            if after["handling"] == "discard":
+                prefills.append(held + 1 + after["returns"])
+            elif after["returns"]:
+                prefills.append(1 + after["returns"])
+            if after["handling"] == "swap" and host is not None and held > host:
+                raise Bad(f"{one['id']} can never fit: a swap of {held} tokens is above the host's memory")
+            held += after["returns"]
+        if whole is not None and max(prefills) > whole:
+            raise Bad(f"{one['id']} can never fit: a prefill of {max(prefills)} tokens must be taken whole")
+    return instance
+
+
+def blocks(tokens, block):
+    return -(-tokens // block)
+
+
+def output(one):
+    return sum(segment["decode"] for segment in one["segments"])
+
+
+def peak(one):
+    return one["prompt"] + output(one) + sum(segment["call"]["returns"] for segment in one["segments"][:-1]) - 1
+
+
+def sha256(instance):
+    """The hash of the canonical JSON (docs/formats.md); `max_new` is in it only where it is given."""
+    plain = json.loads(json.dumps(instance, default=str))
+    for one in plain["requests"]:
+        if one["max_new"] is None:
+            del one["max_new"]
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def with_free_calls(instance):
+    free = json.loads(json.dumps(instance, default=str))
+    for one in free["requests"]:
+        for segment in one["segments"][:-1]:
+            segment["call"]["handling"] = "free"
+    return read_instance(free)
+
+
+# --- the referee (docs/semantics.md) -----------------------------------------------------------------------------
+
+
+def duration(cost, features):
+    """How many ticks a batch of these features lasts."""
+    longest = 1
+    for function in cost:
+        value = sum(function[name] * features[name] for name in COEFFICIENTS)
+        if function["tokens_above"]:
+            value += function["tokens_above"]["coefficient"] * max(0, features["tokens"] - function["tokens_above"]["knee"])
+        longest = max(longest, -(-value // function["divisor"]))
+    return longest
+
+
+class State:
+    """Where a request is: S tokens known, m on the device, h on the host; its segment; its call."""
+
+    def __init__(self, one):
+        self.one, self.id = one, one["id"]
+        self.S, self.m, self.h = one["prompt"], 0, 0
+        self.segment, self.left = 0, one["segments"][0]["decode"]
+        self.returns_at = None  # the tick at which the call ends, while it runs
+        self.window = None  # the handling of the last call, until the request next works
+        self.due = None  # the batch in which the call orders a move, and the tokens that it is to take
+        self.first = self.done = None
+
+
+def execute(instance, batches):
+    """Execute a schedule; return the first tokens and completions, and the busy time. Broken names the first rule."""
+    states = {one["id"]: State(one) for one in instance["requests"]}
+    run = Execution(instance, states)
+    for written in batches:
+        run.step(written, written["start"])
+        for _ in range(written["repeat"] - 1):
+            run.step({"work": written["work"], "drop": {}, "swap_out": {}, "swap_in": {}}, run.clock)
+    for state in states.values():
+        if state.done is None:
+            raise Broken("it is not done at the end", 11, run.j, state.id)
+    return states, run.busy
+
+
+class Execution:
+    def __init__(self, instance, states):
+        self.instance, self.machine, self.states = instance, instance["machine"], states
+        self.j, self.clock, self.busy = 0, 0, 0
+        self.blocks = self.host = 0  # what all requests hold
+        self.calling, self.due, self.worked = set(), [], []
+
+    def hold(self, state, m, h):
+        block = self.machine["block"]
+        self.blocks += blocks(m, block) - blocks(state.m, block)
+        self.host += h - state.h
+        state.m, state.h = m, h
+
+    def step(self, written, start):
+        """Execute one batch, or raise the broken rule of the lowest number."""
+        machine, states, broken = self.machine, self.states, []
+
+        def breach(rule, state, detail):
+            broken.append((rule, state and state.id, detail))
+
+        if start < self.clock:
+            breach(1, None, f"it starts at {start}, before {self.clock}")
+        for state in [state for state in self.calling if state.returns_at <= start]:
+            state.S += state.one["segments"][state.segment - 1]["call"]["returns"]
+            state.returns_at = None
+            self.calling.discard(state)
+        work = {}
+        for what in ("work", "drop", "swap_out", "swap_in"):
+            for id, tokens in written[what].items():
+                if id not in states:
+                    breach(10, None, f"there is no request {id!r}")
+                elif what == "work":
+                    work[states[id]] = tokens
+        taken = self.move(written, breach)
+        features = dict.fromkeys(COEFFICIENTS, 0)
+        for state, c in work.items():
+            self.count_work(state, c, start, taken, features, breach)
+        self.check_totals(work, taken, features, breach)
+        if not (written["work"] or written["swap_out"] or written["swap_in"]):
+            breach(10, None, "it has no work and no transfer")
+        if broken:
+            rule, id, detail = min(broken, key=lambda item: item[0])
+            raise Broken(detail, rule, self.j, id)
+        for kind in ("swap_out", "swap_in"):
+            features[kind + "_tokens"] = sum(taken[kind].values())
+            features[kind + "s"] = len(taken[kind])
+        ticks = duration(self.instance["cost"], features)
+        self.clock = start + ticks
+        self.busy += ticks
+        for state in self.due:
+            state.due = None
+        self.due, self.worked = [], []
+        for state, c in work.items():
+            self.grow(state, c)
+        self.j += 1
+
+    def move(self, written, breach):
+        """Make the moves (R8, R9, R10); what each took, by kind and request, and who was evicted (`evicted`)."""
+        machine, taken = self.machine, {"drop": {}, "swap_out": {}, "swap_in": {}, "evicted": set()}
+        for kind in ("drop", "swap_out", "swap_in"):
+            for id, asked in written[kind].items():
+                if id not in self.states:
+                    continue
+                state = self.states[id]
+                there = {"drop": state.m + state.h, "swap_out": state.m, "swap_in": state.h}[kind]
+                k = max(0, min(asked, there))
+                if asked != k or k < 1:
+                    breach(10, state, f"{kind} of {asked} tokens, there are {there}")
+                window = state.window if state.returns_at is not None else None
+                if kind == "swap_in" and window == "preserve":
+                    breach(9, state, "swap_in during a call that preserves")
+                ordered = state.due is not None and {"discard": "drop", "swap": "swap_out"}[state.window] == kind
+                if kind != "swap_in" and state.window != "free" and not ordered:
+                    if k:
+                        taken["evicted"].add(state)
+                    if window is not None or not machine["evict"]:
+                        breach(8, state, f"{kind} that neither a call nor evict allows")
+                if asked != there and not machine["partial"]:
+                    breach(8, state, f"{kind} of {asked} of {there} tokens without partial")
+                if kind == "drop":
+                    self.hold(state, state.m - max(0, k - state.h), max(0, state.h - k))
+                elif kind == "swap_out":
+                    self.hold(state, state.m - k, state.h + k)
+                else:
+                    self.hold(state, state.m + k, state.h - k)
+                if k:
+                    taken[kind][state] = k
+        for state in self.due:
+            kind = {"discard": "drop", "swap": "swap_out"}[state.window]
+            if written[kind].get(state.id) != state.due:
+                breach(9, state, f"its call orders a {kind} of all {state.due} tokens in this batch")
+        return taken
+
+    def count_work(self, state, c, start, taken, features, breach):
+        """One request's work: R2 to R4, and the features of the batch."""
+        if state.done is not None or state.returns_at is not None or start < state.one["arrival"]:
+            breach(2, state, "it works, but it is done, in a call or has not arrived")
+        if not 1 <= c <= state.S - state.m or (c < state.S - state.m and not self.machine["chunked"]):
+            breach(3, state, f"it processes {c} of {state.S - state.m} tokens")
+        if state.h or state in taken["evicted"]:
+            breach(4, state, "it works, but KV of it is on the host or is evicted in this batch")
+        phase = "decode" if state.m > 0 and state.S - state.m == 1 else "prefill"
+        features["busy"] = features["any_" + phase] = 1
+        features["tokens"] += c
+        features["generated"] += state.m + c == state.S
+        features[phase + "_requests"] += 1
+        features[phase + "_kv"] += state.m
+        if phase == "prefill":
+            features["prefill_pairs"] += c * c + 2 * c * state.m
+            features["prefill_tokens"] = features.get("prefill_tokens", 0) + c
+
+    def check_totals(self, work, taken, features, breach):
+        """What all requests share: R5 to R7."""
+        machine = self.machine
+        totals = {"batch_tokens": features["tokens"], "prefill_tokens": features.pop("prefill_tokens", 0),
+                  "batch_requests": len(work)}
+        for name, total in totals.items():
+            if machine[name] is not None and total > machine[name]:
+                breach(5, None, f"{total} is above {name} = {machine[name]}")
+        if not machine["hybrid"] and features["any_decode"] and features["any_prefill"]:
+            breach(5, None, "prefills and decodes share the batch")
+        if not machine["pause"]:
+            for state in self.worked:
+                if state not in work and state not in taken["drop"] and state not in taken["swap_out"]:
+                    breach(5, state, "it worked in the batch before and sits out")
+        block = machine["block"]
+        grown = sum(blocks(state.m + c, block) - blocks(state.m, block) for state, c in work.items())
+        if machine["memory"] is not None and self.blocks + grown > machine["memory"] // block:
+            breach(6, None, f"the requests occupy {self.blocks + grown} blocks of {block}")
+        if machine["host_memory"] is not None and self.host > machine["host_memory"]:
+            breach(7, None, f"the host holds {self.host} tokens")
+
+    def grow(self, state, c):
+        """The end of the batch for a request that works."""
+        self.hold(state, state.m + c, state.h)
+        state.window = None
+        if state.m < state.S:
+            self.worked.append(state)
+            return
+        state.S += 1
+        state.left -= 1
+        state.first = self.clock if state.first is None else state.first
+        if state.left:
+            self.worked.append(state)
+            return
+        after = state.one["segments"][state.segment]["call"]
+        if after is None:
+            state.done = self.clock
+            self.hold(state, 0, 0)
+            return
+        state.segment += 1
+        state.left = state.one["segments"][state.segment]["decode"]
+        state.returns_at, state.window = self.clock + after["duration"], after["handling"]
+        self.calling.add(state)
+        if after["handling"] in ("discard", "swap"):
+            state.due = state.m
+            self.due.append(state)
+
+
+def is_late(one, first, last):
+    """Whether a request exceeds any SLO: `first` and `last` are its TTFT and its latency."""
+    limits, o = one["slo"], output(one)
+    if limits is None:
+        return False
+    ratio = limits["normalized_latency"]
+    return ((limits["ttft"] is not None and first > limits["ttft"])
+            or (limits["latency"] is not None and last > limits["latency"])
+            or (limits["tpot"] is not None and o > 1 and last - first > limits["tpot"] * (o - 1))
+            or (ratio is not None and last > ratio * o))
+
+
+def objectives(instance, batches):
+    """The value of every objective of a valid schedule."""
+    states, busy = execute(instance, batches)
+    ones = [(state.one, state.first - state.one["arrival"], state.done - state.one["arrival"]) for state in states.values()]
+    return {
+        "makespan": max(state.done for state in states.values()),
+        "busy-time": busy,
+        "total-flow-time": sum(flow for _, _, flow in ones),
+        "weighted-flow-time": sum(one["weight"] * flow for one, _, flow in ones),
+        "max-flow-time": max(flow for _, _, flow in ones),
+        "total-ttft": sum(first for _, first, _ in ones),
+        "late-requests": sum(is_late(one, first, flow) for one, first, flow in ones),
+        "normalized-latency": sum(Fraction(flow, output(one)) for one, _, flow in ones),
+    }
