@@ -467,3 +467,340 @@ def objectives(instance, batches):
         "late-requests": sum(is_late(one, first, flow) for one, first, flow in ones),
         "normalized-latency": sum(Fraction(flow, output(one)) for one, _, flow in ones),
     }
+
+
+# --- what a request needs at the least (docs/bounds.md, Shares of time) ------------------------------------------
+
+
+class Token:
+    """An output token: A tokens resident when it comes, of which `kept` may have been, and `low` must have been, since
+    the token before; `wait` ticks of a call lie between the two."""
+
+    def __init__(self, A, kept, low, wait):
+        self.A, self.kept, self.low, self.wait = A, kept, low, wait
+
+
+def tokens_of(one, machine):
+    """The output tokens of a request, in order."""
+    result, A, kept, wait = [], one["prompt"], 0, 0
+    drops = machine["evict"] or any(segment["call"]["handling"] in ("discard", "free") for segment in one["segments"][:-1])
+    for segment in one["segments"]:
+        for _ in range(segment["decode"]):
+            result.append(Token(A, kept, 0 if drops else kept, wait))
+            A, kept, wait = A + 1, A, 0
+        if after := segment["call"]:
+            A, wait = A + after["returns"], after["duration"]
+            kept = 0 if after["handling"] == "discard" else kept
+    return result
+
+
+PRICED = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs")
+
+
+class Line:
+    """What a batch lasts at the least: base, `prefill` if a prefill works, and prices for what each request does."""
+
+    def __init__(self, base=0, prefill=0, **prices):
+        self.base, self.prefill = Fraction(base), Fraction(prefill)
+        self.prices = {name: Fraction(prices.get(name, 0)) for name in PRICED}
+
+    def add(self, other, factor):
+        self.base += factor * other.base
+        self.prefill += factor * other.prefill
+        for name in PRICED:
+            self.prices[name] += factor * other.prices[name]
+
+
+def lines_of(cost):
+    """One line of each cost function, a second one where it has a hinge, and that a batch lasts a tick."""
+    for function in cost:
+        q, over = function["divisor"], function["tokens_above"]
+        base = function["busy"] + min(function["any_decode"], function["any_prefill"])
+        prefill = Fraction(max(0, function["any_prefill"] - function["any_decode"]), q)
+        prices = {name: Fraction(function[name], q) for name in PRICED}
+        yield Line(Fraction(base, q), prefill, **prices)
+        if over and over["coefficient"]:
+            fixed = over["knee"] * over["coefficient"]
+            x = Fraction(1) if base >= fixed else Fraction(base, fixed)
+            prices["tokens"] += x * Fraction(over["coefficient"], q)
+            yield Line((base - x * fixed) / q, prefill, **prices)
+    yield Line(1)
+
+
+def most_prefill(machine):
+    """P: the most prefill tokens of one request in a batch; None: no limit."""
+    if not machine["chunked"]:
+        return None
+    return machine["batch_tokens"] if machine["prefill_tokens"] is None else machine["prefill_tokens"]
+
+
+class Tariff:
+    """What work costs, in whole numbers of 1 / `unit`: a batch, one with a prefill, what is done in it, KV held in it."""
+
+    def __init__(self, machine, batch=0, prefill=0, prefill_token=0, block=0, packs=1, packed=0, **prices):
+        limit = machine["memory"] // machine["block"] if machine["memory"] else 1
+        given = [Fraction(price) for price in (batch, prefill, prefill_token, block, packed)]
+        given += [Fraction(prices.get(name, 0)) for name in PRICED]
+        self.unit = lcm(packs * limit if packed else 1, *(price.denominator for price in given))
+        self.unit *= packs * limit if packed else 1
+        self.batch, self.prefill, self.prefill_token, self.block, self.packed, *rest = (int(price * self.unit) for price in given)
+        self.__dict__.update(zip(PRICED, rest))
+        self.packs, self.limit, self.size = packs, limit, machine["block"]
+        self.P, self.chunked, self.partial = most_prefill(machine), machine["chunked"], machine["partial"]
+
+    def held(self, tokens):
+        """The price of so many tokens at the end of a batch, by blocks and by the dual feasible function."""
+        occupied, k, L = -(-tokens // self.size), self.packs, self.limit
+        whole = (k + 1) * occupied % L == 0
+        return self.block * occupied + (self.packed * occupied // L if whole else self.packed * ((k + 1) * occupied // L) // k)
+
+    def least(self, token):
+        """The least that the work for a token costs, over all ways to generate it: by a decode, or by a prefill."""
+        A, kept, P, best = token.A, token.kept, self.P, None
+        for decodes in (1, 0):
+            end = A - decodes  # where the prefills end
+            if decodes:
+                starts = {s for s in (token.low, kept) if s == end or self.chunked} if A > 1 else ()
+            else:
+                starts = {token.low, min(kept, A - 2) if self.partial else kept}
+                starts = {s for s in starts if s == 0 or token.low <= s <= A - 2}
+            for s in starts:
+                count = -(-(end - kept) // P) if P else int(end > kept)
+                count = count if decodes else max(1, count)
+                cost = self.generated + self.batch * (count + decodes) + self.prefill * count + self.tokens * (A - s)
+                cost += self.prefill_token * (end - s) + self.prefill_requests * count + self.prefill_pairs * (end**2 - s**2)
+                if decodes:
+                    cost += self.decode_requests + self.decode_kv * end + self.held(A)
+                if count:
+                    cost += self.prefill_kv * s + self.held(end)
+                for i in range(1, count):
+                    cost += self.prefill_kv * (end - i * P) + self.held(end - i * P)
+                best = cost if best is None else min(best, cost)
+        return best
+
+
+class Work:
+    """Of a request's tokens: d, the ticks that the batches of each last at least; release and tail; share, by a tariff."""
+
+    def __init__(self, one, instance, shares, ticks=True):
+        machine = instance["machine"]
+        batch, prefill = Tariff(machine, batch=1), Tariff(machine, prefill=1)
+        lines = [(line, Tariff(machine, **line.prices)) for line in lines_of(instance["cost"])]
+        self.one, self.tokens, self.d = one, tokens_of(one, machine), []
+        for token in self.tokens:
+            batches, prefills = batch.least(token), prefill.least(token)
+            fixed = [line.base * batches + line.prefill * prefills for line, _ in lines] if ticks else []
+            least = [ceil(base + Fraction(tariff.least(token), tariff.unit)) for base, (_, tariff) in zip(fixed, lines)]
+            self.d.append(max(least, default=batches))
+        self.share = [shares.least(token) for token in self.tokens]
+        self.wait = [token.wait * ticks for token in self.tokens]
+        self.chain = sum(self.d) + sum(self.wait)
+        self.release, self.tail, passed = [], [], 0
+        for d, wait in zip(self.d, self.wait):
+            self.release.append(passed + wait)
+            passed += wait + d
+            self.tail.append(self.chain - passed)
+
+
+def least_step(instance):
+    """Ticks that every batch with work lasts: one decode on the least KV, or the first token of a prefill."""
+    shortest = min(one["prompt"] for one in instance["requests"])
+    decode = dict(any_decode=1, decode_requests=1, generated=1, decode_kv=max(1, shortest - instance["machine"]["chunked"]))
+    prefill = dict(any_prefill=1, prefill_requests=1, prefill_pairs=1)
+    return min(duration(instance["cost"], {**dict.fromkeys(COEFFICIENTS, 0), "busy": 1, "tokens": 1, **work})
+               for work in (decode, prefill))
+
+
+def alone(instance, proof, objective):
+    """Kind `alone`: each request takes its own batches, each of least duration, its whole prompt, and its calls."""
+    step, ones, machine = least_step(instance), instance["requests"], instance["machine"]
+    P, smooth = most_prefill(machine), [{**function, "tokens_above": None} for function in instance["cost"]]
+    busy, firsts, lasts = [], [], []
+    for one in ones:
+        tokens, I = tokens_of(one, machine), one["prompt"]
+        batches = [blocks(token.A - token.kept, P) if P else 1 for token in tokens]
+        whole = dict(busy=1, any_prefill=1, tokens=I, prefill_requests=1, prefill_pairs=max(1, I - 1) ** 2, generated=1)
+        firsts.append(max(batches[0] * step, duration(smooth, {**dict.fromkeys(COEFFICIENTS, 0), **whole})))
+        lasts.append(firsts[-1] + step * sum(batches[1:]) + sum(token.wait for token in tokens))
+        busy.append(step * sum(batches))
+    return {
+        "makespan": max(one["arrival"] + last for one, last in zip(ones, lasts)),
+        "busy-time": max(busy),
+        "total-flow-time": sum(lasts),
+        "weighted-flow-time": sum(one["weight"] * last for one, last in zip(ones, lasts)),
+        "max-flow-time": max(lasts),
+        "total-ttft": sum(firsts),
+        "late-requests": sum(is_late(one, first, last) for one, first, last in zip(ones, firsts, lasts)),
+        "normalized-latency": sum(Fraction(last, output(one)) for one, last in zip(ones, lasts)),
+    }[objective]
+
+
+# --- kind `shares` (docs/bounds.md, Shares of time) --------------------------------------------------------------
+
+
+class Division:
+    """How the time of a batch is divided: a weighted mean of lines, and the parts of its base that are shared."""
+
+    def __init__(self, instance, proof):
+        machine, lines = instance["machine"], list(lines_of(instance["cost"]))
+        if len(proof["functions"]) != len(lines) or sum(proof["functions"]) > 1024:
+            raise Broken(f"functions: give {len(lines)} numbers, of 1024 at most together")
+        self.machine, self.line, self.packs = machine, Line(), proof["packs"]
+        for line, weight in zip(lines, proof["functions"]):
+            self.line.add(line, Fraction(weight, 1024))
+        peaks = sum(peak(one) for one in instance["requests"])
+        L = None if machine["memory"] is None else machine["memory"] // machine["block"]
+        P = machine["batch_tokens"] if machine["prefill_tokens"] is None else machine["prefill_tokens"]
+        self.P = min(peaks, P or peaks, L * machine["block"] if L else peaks)
+        self.limits = {"memory": L, "tokens": machine["batch_tokens"], "prefill_tokens": self.P,
+                       "requests": machine["batch_requests"], "packing": L}
+        self.part = {name: Fraction(proof[name], 1024) for name in self.limits}
+        if sum(self.part.values()) > 1 or any(part and not self.limits[name] for name, part in self.part.items()):
+            raise Broken("the parts are above 1024 together, or of what has no limit")
+
+    def tariff(self, base, prefill=0, **prices):
+        """The tariff of shares: the prices of a line, and the parts of base and of prefill that work takes."""
+        each = {name: base * part / self.limits[name] if part else 0 for name, part in self.part.items()}
+        extra = dict(prices, tokens=prices.get("tokens", 0) + each["tokens"])
+        extra["prefill_requests"] = extra.get("prefill_requests", 0) + each["requests"]
+        extra["decode_requests"] = extra.get("decode_requests", 0) + each["requests"]
+        return Tariff(self.machine, prefill_token=each["prefill_tokens"] + Fraction(prefill) / self.P, block=each["memory"],
+                      packs=self.packs, packed=base * self.part["packing"], **extra)
+
+
+def largest_tail_first(jobs):
+    """The least makespan of one machine that may interrupt: jobs are (release, work, tail)."""
+    jobs, ready, now, latest, i = sorted(jobs), [], 0, 0, 0
+    while i < len(jobs) or ready:
+        now = now if ready else max(now, jobs[i][0])
+        while i < len(jobs) and jobs[i][0] <= now:
+            heapq.heappush(ready, [-jobs[i][2], jobs[i][1]])
+            i += 1
+        step = min(ready[0][1], jobs[i][0] - now) if i < len(jobs) else ready[0][1]
+        now += step
+        ready[0][1] -= step
+        if not ready[0][1]:
+            latest = max(latest, now - heapq.heappop(ready)[0])
+    return latest
+
+
+def moments(jobs):
+    """By owner the integral of 2 t over the time at which its jobs are worked on, the lowest rank always first.
+
+    Jobs are (release, work, rank, owner).
+    """
+    jobs, ready, now, i, result = sorted(jobs), [], 0, 0, {}
+    while i < len(jobs) or ready:
+        now = now if ready else max(now, jobs[i][0])
+        while i < len(jobs) and jobs[i][0] <= now:
+            heapq.heappush(ready, [jobs[i][2], jobs[i][3], i, jobs[i][1]])
+            i += 1
+        owner, left = ready[0][1], ready[0][3]
+        step = min(left, jobs[i][0] - now) if i < len(jobs) else left
+        result[owner] = result.get(owner, 0) + (now + step) ** 2 - now**2
+        now += step
+        ready[0][3] -= step
+        if not ready[0][3]:
+            heapq.heappop(ready)
+    return result
+
+
+def weights(instance, objective):
+    if objective == "normalized-latency":
+        return [Fraction(1, output(one)) for one in instance["requests"]]
+    return [one["weight"] if objective == "weighted-flow-time" else 1 for one in instance["requests"]]
+
+
+def shares(instance, proof, objective):
+    """Kind `shares`: what runs together in a batch shares its time, and time runs once."""
+    division = Division(instance, proof)
+    line = division.line
+    tariff = division.tariff(line.base, line.prefill, **line.prices)
+    unit, works = tariff.unit, [Work(one, instance, tariff) for one in instance["requests"]]
+    if objective == "late-requests":
+        return shared_late(works, proof, unit)
+    if objective in ("makespan", "busy-time", "max-flow-time"):
+        busy = max(shared_batches(instance, division), *(sum(work.d) for work in works))
+        if objective == "busy-time":
+            return busy
+        arrivals, by_flow = [work.one["arrival"] for work in works], objective == "max-flow-time"
+        jobs = [(unit * (arrival + release), share, unit * (tail - arrival * by_flow))
+                for arrival, work in zip(arrivals, works) for release, share, tail in zip(work.release, work.share, work.tail)]
+        chains = [work.chain + arrival * (not by_flow) for arrival, work in zip(arrivals, works)]
+        bound = max(-(-largest_tail_first(jobs) // unit), *chains)
+        return bound if by_flow else max(bound, min(arrivals) + busy)
+    return shared_sum(instance, proof, objective, works, unit)
+
+
+def shared_sum(instance, proof, objective, works, unit):
+    """Sums of flow times, or of first tokens."""
+    count = 1 if objective == "total-ttft" else None
+    parts = [Fraction(part, 1024) for part in proof["alone"] or [0] * len(works)]
+    if len(parts) != len(works):
+        raise Broken("alone: give a number for each request, or none")
+    half, total, jobs, density = Fraction(least_step(instance), 2), Fraction(0), [], {}
+    for i, (work, weight, part) in enumerate(zip(works, weights(instance, objective), parts)):
+        chain, whole = sum(work.d[:count]) + sum(work.wait[:count]), sum(work.share[:count])
+        rest = weight * (1 - part)
+        if not whole or not rest:
+            total += weight * chain
+            continue
+        density[i] = rest / whole
+        total += weight * part * chain + rest * (half - work.one["arrival"])
+        if count is None:
+            total += density[i] * sum(share * tail for share, tail in zip(work.share, work.tail))
+        jobs += [(unit * (work.one["arrival"] + release), share, -density[i], i)
+                 for release, share in zip(work.release[:count], work.share[:count]) if share]
+    for i, moment in moments(jobs).items():
+        total += density[i] * Fraction(moment, 2 * unit)
+    return total if objective == "normalized-latency" else ceil(total)
+
+
+def shared_batches(instance, division):
+    """Busy time: the prices of all work, base for each batch, and prefill for each that the prefill tokens need."""
+    machine, line = instance["machine"], division.line
+    prices, prefill, parts = Tariff(machine, **line.prices), Tariff(machine, prefill_token=1), division.tariff(1)
+    works = [Work(one, instance, parts, ticks=False) for one in instance["requests"]]
+    jobs = [(parts.unit * release, share, parts.unit * tail)
+            for work in works for release, share, tail in zip(work.release, work.share, work.tail)]
+    batches = max(-(-largest_tail_first(jobs) // parts.unit), *(work.chain for work in works))
+    tokens = [token for work in works for token in work.tokens]
+    filled = -(-sum(map(prefill.least, tokens)) // division.P)
+    return ceil(Fraction(sum(map(prices.least, tokens)), prices.unit) + line.base * batches + line.prefill * filled)
+
+
+def shared_late(works, proof, unit):
+    """Requests that are late alone, and in disjoint windows those that are too many (Moore and Hodgson)."""
+    late, found, last = {work.one["id"] for work in works if is_late(work.one, work.d[0], work.chain)}, 0, -1
+    for start, end in proof["windows"]:
+        if start < last or end <= start:
+            raise Broken("the windows are not disjoint and in order")
+        last, jobs, taken, used = end, [], [], 0
+        for work in works:
+            one, limits = work.one, work.one["slo"]
+            if one["id"] in late or one["arrival"] < start or not limits:
+                continue
+            due, share = deadline(one), sum(work.share)
+            if due is None or due > end:
+                due, share = None if limits["ttft"] is None else one["arrival"] + limits["ttft"], work.share[0]
+            if due is not None and due <= end:
+                jobs.append((due, share))
+        for due, share in sorted(jobs):
+            heapq.heappush(taken, -share)
+            used += share
+            if used > unit * (due - start):
+                used += heapq.heappop(taken)
+                found += 1
+    return len(late) + found
+
+
+def deadline(one):
+    """The last tick at which a request can end on time; None: any."""
+    limits, o, ends = one["slo"], output(one), []
+    if limits["latency"] is not None:
+        ends.append(limits["latency"])
+    if limits["normalized_latency"] is not None:
+        ends.append(limits["normalized_latency"] * o)
+    if limits["ttft"] is not None and limits["tpot"] is not None:
+        ends.append(limits["ttft"] + limits["tpot"] * (o - 1))
+    return one["arrival"] + int(min(ends)) if ends else None
