@@ -548,11 +548,10 @@ class Tariff:
         self.packs, self.limit, self.size = packs, limit, machine["block"]
         self.P, self.chunked, self.partial = most_prefill(machine), machine["chunked"], machine["partial"]
 
-    def held(self, tokens):
-        """The price of so many tokens at the end of a batch, by blocks and by the dual feasible function."""
+    def packing(self, tokens):
+        """The price of so many tokens by the dual feasible function u."""
         occupied, k, L = -(-tokens // self.size), self.packs, self.limit
-        whole = (k + 1) * occupied % L == 0
-        return self.block * occupied + (self.packed * occupied // L if whole else self.packed * ((k + 1) * occupied // L) // k)
+        return self.packed * occupied // L if (k + 1) * occupied % L == 0 else self.packed * ((k + 1) * occupied // L) // k
 
     def least(self, token):
         """The least that the work for a token costs, over all ways to generate it: by a decode, or by a prefill."""
@@ -570,13 +569,13 @@ class Tariff:
                 cost = self.generated + self.batch * (count + decodes) + self.prefill * count + self.tokens * (A - s)
                 cost += self.prefill_token * (end - s) + self.prefill_requests * count + self.prefill_pairs * (end**2 - s**2)
                 if decodes:
-                    cost += self.decode_requests + self.decode_kv * end + self.held(A)
+                    cost += self.decode_requests + self.decode_kv * end + self.block * -(-A // self.size)
                 if count:
-                    cost += self.prefill_kv * s + self.held(end)
+                    cost += self.prefill_kv * s + self.block * -(-end // self.size)
                 for i in range(1, count):
-                    cost += self.prefill_kv * (end - i * P) + self.held(end - i * P)
+                    cost += self.block * -(-(end - i * P) // self.size)
                 best = cost if best is None else min(best, cost)
-        return best
+        return best + (self.packing(A) if self.packed else 0)
 
 
 class Work:
