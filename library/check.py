@@ -583,14 +583,13 @@ class Work:
 
     def __init__(self, one, instance, shares, ticks=True):
         machine = instance["machine"]
-        batch, prefill = Tariff(machine, batch=1), Tariff(machine, prefill=1)
-        lines = [(line, Tariff(machine, **line.prices)) for line in lines_of(instance["cost"])]
+        batch = Tariff(machine, batch=1)
+        lines = [(line.base, Tariff(machine, prefill=line.prefill, **line.prices)) for line in lines_of(instance["cost"])]
         self.one, self.tokens, self.d = one, tokens_of(one, machine), []
         for token in self.tokens:
-            batches, prefills = batch.least(token), prefill.least(token)
-            fixed = [line.base * batches + line.prefill * prefills for line, _ in lines] if ticks else []
-            least = [ceil(base + Fraction(tariff.least(token), tariff.unit)) for base, (_, tariff) in zip(fixed, lines)]
-            self.d.append(max(least, default=batches))
+            batches = batch.least(token)
+            least = [ceil(base * batches + Fraction(tariff.least(token), tariff.unit)) for base, tariff in lines]
+            self.d.append(max(least) if ticks else batches)
         self.share = [shares.least(token) for token in self.tokens]
         self.wait = [token.wait * ticks for token in self.tokens]
         self.chain = sum(self.d) + sum(self.wait)
