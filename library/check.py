@@ -562,7 +562,7 @@ class Tariff:
                 starts = {s for s in (token.low, kept) if s == end or self.chunked} if A > 1 else ()
             else:
                 starts = {token.low, min(kept, A - 2) if self.partial else kept}
-                starts = {s for s in starts if s == 0 or token.low <= s <= A - 2}
+                starts = {s for s in starts if token.low <= s and (s == 0 or s <= A - 2)}
             for s in starts:
                 count = -(-(end - kept) // P) if P else int(end > kept)
                 count = count if decodes else max(1, count)
