@@ -568,12 +568,10 @@ class Tariff:
                 count = count if decodes else max(1, count)
                 cost = self.generated + self.batch * (count + decodes) + self.prefill * count + self.tokens * (A - s)
                 cost += self.prefill_token * (end - s) + self.prefill_requests * count + self.prefill_pairs * (end**2 - s**2)
-                if decodes:
-                    cost += self.decode_requests + self.decode_kv * end + self.block * -(-A // self.size)
-                if count:
-                    cost += self.prefill_kv * s + self.block * -(-end // self.size)
-                for i in range(1, count):
-                    cost += self.block * -(-(end - i * P) // self.size)
+                n = count - (not decodes)  # prefills before the last batch, and the KV after each of them, summed
+                held = n * end - (P or 0) * n * (n - 1 + 2 * (not decodes)) // 2
+                cost += self.block * (-(-A // self.size) - (-held // self.size))
+                cost += (self.decode_requests + self.decode_kv * end) * decodes + self.prefill_kv * s * (count > 0)
                 best = cost if best is None else min(best, cost)
         return best + (self.packing(A) if self.packed else 0)
 
@@ -802,3 +800,163 @@ def deadline(one):
     if limits["ttft"] is not None and limits["tpot"] is not None:
         ends.append(limits["ttft"] + limits["tpot"] * (o - 1))
     return one["arrival"] + int(min(ends)) if ends else None
+
+
+# --- kind `prices` (docs/bounds.md, Prices of slots) -------------------------------------------------------------
+
+
+def always_one_tick(cost):
+    return all(function["busy"] + function["any_decode"] + function["any_prefill"] <= function["divisor"]
+               and not any(function[name] for name in COEFFICIENTS if name not in ("busy", "any_decode", "any_prefill"))
+               and not (function["tokens_above"] and function["tokens_above"]["coefficient"]) for function in cost)
+
+
+def sums(values):
+    """Running sums, beginning with 0."""
+    result = [0]
+    for value in values:
+        result.append(result[-1] + value)
+    return result
+
+
+def slot_prices(instance, proof, objective):
+    """Kind `prices`: every request pays for what it takes of each slot, and takes its cheapest path."""
+    machine, calls = instance["machine"], any(len(one["segments"]) > 1 for one in instance["requests"])
+    if objective not in ("total-flow-time", "weighted-flow-time", "normalized-latency"):
+        raise Broken("prices of slots are for sums of flow times")
+    if not always_one_tick(instance["cost"]) or machine["evict"] or (machine["partial"] and calls):
+        raise Broken("prices of slots are for batches of one tick, without evict, and without partial where there are calls")
+    T, scale, rows = proof["slots"], proof["scale"], {}
+    limits = {"device": machine["memory"] and machine["memory"] // machine["block"], "host": machine["host_memory"],
+              "tokens": machine["batch_tokens"], "requests": machine["batch_requests"]}
+    total = 0
+    for name, most in limits.items():
+        if most is None and any(proof[name]):
+            raise Broken(f"{name} has a price and no limit")
+        rows[name] = priced_row(proof[name], T)
+        total -= (most or 0) * sum(rows[name])
+    if proof["windows"] and machine["memory"] is None:
+        raise Broken("windows have a price, and memory no limit")
+    families = [(family, sums(priced_row(family["price"], T))) for family in proof["windows"]]
+    total -= sum(family["most"] * paid[-1] for family, paid in families)
+    start = min(one["arrival"] for one in instance["requests"])
+    for one, weight in zip(instance["requests"], weights(instance, objective)):
+        total += Path(one, machine, rows, T, int(weight * scale), one["arrival"] - start, families, limits["device"]).cheapest()
+    return Fraction(total, scale) if objective == "normalized-latency" else -(-total // scale)
+
+
+def priced_row(prices, T):
+    if len(prices) > T:
+        raise Broken("a row has more prices than there are slots")
+    return prices + [0] * (T - len(prices))
+
+
+class Path:
+    """The cheapest path of a request; after slot T all is free but time."""
+
+    def __init__(self, one, machine, rows, T, rate, arrival, families, memory):
+        self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
+        self.arrival, self.families, self.memory = arrival, families, memory
+        self.paid = sums(rows["device"])
+        self.moment = sums(z * price for z, price in enumerate(rows["device"]))
+
+    def device(self, first, last):
+        """The sum of the device's prices over slots first .. last - 1."""
+        return self.paid[max(0, min(self.T, last))] - self.paid[max(0, min(self.T, first))]
+
+    def cheapest(self):
+        A, m, legs, earliest = self.one["prompt"], 0, [], self.arrival
+        P, before = most_prefill(self.machine), None
+        for segment in self.one["segments"]:
+            kept = 0 if before is None or before["handling"] == "discard" else m
+            n = blocks(A - kept, P) if P else 1
+            wait = before["duration"] if before else 0
+            earliest += wait
+            ways = [(kept, before["handling"] if kept else "discard")] if before else [(0, "discard")]
+            if before and before["handling"] == "free":
+                ways.append((0, "discard"))
+            legs.append((A, segment["decode"], wait, earliest, ways))
+            earliest += n + segment["decode"] - 1
+            m, before = A + segment["decode"] - 1, segment["call"]
+            A = m + 1 + (before["returns"] if before else 0)
+        d, h = self.one["segments"][-1]["decode"], blocks(peak(self.one), self.machine["block"])
+        after = [self.end(c - 1, h, d) for c in range(self.T + self.span(h, d) + 1)]
+        for leg in reversed(legs):
+            after = self.leg(*leg, after)
+        return self.at(after, self.arrival)
+
+    def at(self, after, c):
+        """`after` at slot c, also beyond its end, where only time counts."""
+        return after[c] if c < len(after) else after[-1] + self.rate * (c - len(after) + 1)
+
+    def span(self, h, d):
+        """Slots after T from which on no window reaches back before T."""
+        return max([0] + [min(h - family["shift"], d - family["reach"]) for family, _ in self.families]) + 1
+
+    def end(self, e, h, d):
+        """What an end in slot e costs: the flow time, and the windows."""
+        total = self.rate * (e + 1 - self.arrival)
+        for family, paid in self.families:
+            behind = min(family["reach"], blocks(h - self.memory, family["most"]) + family["shift"])
+            ahead = min(h - family["shift"], d - family["reach"])
+            if ahead + behind > 0:
+                total += paid[max(0, min(self.T, e + behind))] - paid[max(0, min(self.T, e - ahead))]
+        return total
+
+    def leg(self, A, d, wait, earliest, ways, after):
+        """For each slot c after the end of the segment before: the least from there on."""
+        P, block, T = most_prefill(self.machine), self.machine["block"], len(after) - 1
+        best = None
+        for m, handling in ways:
+            n = blocks(A - m, P) if P else 1
+            hold = sums(self.holding(z, m, handling) for z in range(T))
+            cost = []  # by f, the slot of the first token: its price, with what is held before, from slot 0 on
+            for f in range(T + n):
+                paid = self.tokens(f, A, d, block) + self.places(f, A - m, n, d, earliest) + self.at(after, f + d)
+                paid += sum(self.device(f - j, f - j + 1) * blocks(A - j * P, block) for j in range(1, n))
+                cost.append(paid + hold[max(0, min(T, f - n + 1))])
+            for f in range(T + n - 2, -1, -1):
+                cost[f] = min(cost[f], cost[f + 1])
+            values = []
+            for c in range(T + 1):
+                f = c + wait + n - 1  # the earliest
+                last = cost[f] if f < T + n else self.at(after, f + d) + hold[T]
+                values.append(last - hold[c])
+            best = values if best is None else [min(pair) for pair in zip(best, values)]
+        return best
+
+    def holding(self, z, m, handling):
+        """What m tokens of KV pay in slot z: on the device, or on the host where that is cheaper and allowed."""
+        if handling == "discard" or z >= self.T:
+            return 0
+        device = self.rows["device"][z] * blocks(m, self.machine["block"])
+        return device if handling == "preserve" else min(device, self.rows["host"][z] * m)
+
+    def tokens(self, f, A, d, block):
+        """What the d tokens of a segment, the first in slot f, pay for the device."""
+        if block == 1:
+            low, high = max(0, min(self.T, f)), max(0, min(self.T, f + d))
+            return (A - f) * (self.paid[high] - self.paid[low]) + self.moment[high] - self.moment[low]
+        steps = range(-A % block + 1, d, block)  # a block more from each of these tokens on
+        return blocks(A, block) * self.device(f, f + d) + sum(self.device(f + i, f + d) for i in steps)
+
+    def places(self, f, prefilled, n, d, earliest):
+        """What its tokens pay for their places in batches: the least price since the segment could begin."""
+        total = 0
+        for row, first in ((self.rows["tokens"], prefilled), (self.rows["requests"], n)):
+            least = self.least_since(row, earliest)
+            total += first * least(f) + sum(least(f + j) for j in range(1, min(d, self.T - f + 1)))
+        return total
+
+    def least_since(self, row, earliest):
+        key = (id(row), earliest)
+        cache = self.__dict__.setdefault("cache", {})
+        if key not in cache:
+            least, lowest = [], None
+            for z, price in enumerate(row):
+                if z >= earliest:
+                    lowest = price if lowest is None else min(lowest, price)
+                least.append(lowest or 0)
+            cache[key] = least
+        least = cache[key]
+        return lambda z: least[z] if 0 <= z < len(least) else 0
