@@ -880,7 +880,7 @@ class Path:
             m, before = A + segment["decode"] - 1, segment["call"]
             A = m + 1 + (before["returns"] if before else 0)
         d, h = self.one["segments"][-1]["decode"], blocks(peak(self.one), self.machine["block"])
-        after = [self.end(c - 1, h, d) for c in range(self.T + self.span(h, d) + 1)]
+        after = [self.end(c - 1, h, d) for c in range(self.T + 2)]
         for leg in reversed(legs):
             after = self.leg(*leg, after)
         return self.at(after, self.arrival)
@@ -889,14 +889,10 @@ class Path:
         """`after` at slot c, also beyond its end, where only time counts."""
         return after[c] if c < len(after) else after[-1] + self.rate * (c - len(after) + 1)
 
-    def span(self, h, d):
-        """Slots after T from which on no window reaches back before T."""
-        return max([0] + [min(h - family["shift"], d - family["reach"]) for family, _ in self.families]) + 1
-
     def end(self, e, h, d):
         """What an end in slot e costs: the flow time, and the windows."""
         total = self.rate * (e + 1 - self.arrival)
-        for family, paid in self.families:
+        for family, paid in self.families if e < self.T else ():
             behind = min(family["reach"], blocks(h - self.memory, family["most"]) + family["shift"])
             ahead = min(h - family["shift"], d - family["reach"])
             if ahead + behind > 0:
@@ -905,23 +901,22 @@ class Path:
 
     def leg(self, A, d, wait, earliest, ways, after):
         """For each slot c after the end of the segment before: the least from there on."""
-        P, block, T = most_prefill(self.machine), self.machine["block"], len(after) - 1
-        best = None
+        P, block, T, best = most_prefill(self.machine), self.machine["block"], self.T, None
         for m, handling in ways:
             n = blocks(A - m, P) if P else 1
             hold = sums(self.holding(z, m, handling) for z in range(T))
-            cost = []  # by f, the slot of the first token: its price, with what is held before, from slot 0 on
-            for f in range(T + n):
+            cost = []  # by f, the slot of the first token (T: any later one): its price, with what is held from slot 0 on
+            for f in range(T):
                 paid = self.tokens(f, A, d, block) + self.places(f, A - m, n, d, earliest) + self.at(after, f + d)
                 paid += sum(self.device(f - j, f - j + 1) * blocks(A - j * P, block) for j in range(1, n))
-                cost.append(paid + hold[max(0, min(T, f - n + 1))])
-            for f in range(T + n - 2, -1, -1):
+                cost.append(paid + hold[max(0, f - n + 1)])
+            cost.append(self.at(after, T + d) + hold[T])
+            for f in range(T - 1, -1, -1):
                 cost[f] = min(cost[f], cost[f + 1])
             values = []
-            for c in range(T + 1):
+            for c in range(T + 2):
                 f = c + wait + n - 1  # the earliest
-                last = cost[f] if f < T + n else self.at(after, f + d) + hold[T]
-                values.append(last - hold[c])
+                values.append(cost[f] - hold[c] if f < T else self.at(after, f + d) + hold[T] - hold[min(T, c)])
             best = values if best is None else [min(pair) for pair in zip(best, values)]
         return best
 
