@@ -159,7 +159,7 @@ schedule_file = record(
 )
 
 
-def load(path):
+def load(path, floats=False):
     """Read a JSON file, refusing what docs/formats.md refuses."""
 
     def unique(pairs):
@@ -172,7 +172,7 @@ def load(path):
 
     try:
         with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:
-            return json.loads(file.read(), object_pairs_hook=unique, parse_float=no_float, parse_constant=no_float)
+            return json.loads(file.read(), object_pairs_hook=unique, parse_float=float if floats else no_float, parse_constant=no_float)
     except (OSError, EOFError, ValueError, RecursionError) as error:
         raise Bad(f"{path}: {error}") from None
 
@@ -955,3 +955,241 @@ class Path:
             cache[key] = least
         least = cache[key]
         return lambda z: least[z] if 0 <= z < len(least) else 0
+
+
+# --- kinds made of others: `parts` (docs/certificates.md) and `coarse` (docs/coarsening.md) ----------------------
+
+SUMS = ("total-flow-time", "weighted-flow-time", "total-ttft", "late-requests", "normalized-latency")
+
+
+def parts(instance, proof, objective):
+    """Kind `parts`: disjoint parts of the requests, each without the others."""
+    if instance["machine"]["evict"]:
+        raise Broken("parts are for machines without evict")
+    ones, listed = instance["requests"], [i for part in proof["parts"] for i in part["requests"]]
+    if len(set(listed)) < len(listed) or max(listed) >= len(ones):
+        raise Broken("the parts share a request, or there is none of such a number")
+    bounds = [prove(dict(instance, requests=[ones[i] for i in part["requests"]]), part["proof"], objective)
+              for part in proof["parts"]]
+    return sum(bounds) if objective in SUMS else max(bounds)
+
+
+def coarse(instance, proof, objective):
+    """Kind `coarse`: a bound of the instance rounded in the schedule's favour gives one of the instance."""
+    if objective not in ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time"):
+        raise Broken("a coarse bound says nothing about this objective")
+    if not always_one_tick(instance["cost"]) or instance["coarsening"] or any(one["slo"] for one in instance["requests"]):
+        raise Broken("coarse is for batches of one tick, without SLOs, of an instance that is not coarse")
+    s = proof["slot_ticks"]
+    rounded, offsets = relax(instance, proof["block_tokens"], s)
+    bound = s * prove(rounded, proof["proof"], objective)
+    ones, small = instance["requests"], rounded["requests"]
+    if objective == "makespan":
+        return bound + min(offsets)
+    flows = [t + s * one["arrival"] - fine["arrival"] for t, one, fine in zip(offsets, small, ones)]
+    if objective == "max-flow-time":
+        return bound + min(flows)
+    return bound + sum(flow * weight for flow, weight in zip(flows, weights(instance, objective)))
+
+
+def relax(instance, b, s):
+    """The coarse instance, and of each request the time t that its completion leaves out."""
+    machine, ones, offsets, n = instance["machine"], [], [], len(instance["requests"])
+    extras, merged = 0, False
+    for fine in instance["requests"]:
+        one, t, extra, dropped = relax_request(fine, b, s, machine["evict"])
+        ones.append(one)
+        offsets.append(t)
+        extras += extra
+        merged = merged or dropped
+    M, H, C, P, B = (machine[name] for name in ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests"))
+    block = machine["block"] // b if machine["block"] % b == 0 else 1
+    free = s > b or merged
+    small = dict(machine, chunked=True, hybrid=True, pause=True, batch_requests=None if B is None or free else B * s)
+    if machine["evict"]:
+        total = M if s == 1 else None if None in (M, H, C) else M + H + C * (s - 1)
+        small.update(block=1, host_memory=0, batch_tokens=None, prefill_tokens=None,
+                     memory=None if total is None else total // b + extras)
+    else:
+        room = None if H is None else 0 if H == 0 else (H + n * (b - 1) * machine["partial"]) // b + extras
+        C = None if C is None or free else (C * s + 3 * n * (b - 1)) // b
+        P = None if P is None or free else (P * s + n * (3 * b - 2)) // b
+        small.update(block=block, host_memory=room, batch_tokens=C, prefill_tokens=P if C is None or P is None else min(C, P),
+                     memory=None if M is None else M // b + extras * block)
+    function = dict.fromkeys(COEFFICIENTS, 0)
+    return dict(instance, machine=small, requests=ones, cost=[dict(function, busy=1, divisor=1, tokens_above=None)]), offsets
+
+
+def relax_request(fine, b, s, evict):
+    """A coarse request, its t, whether it is an extra, and whether any segment was merged."""
+    u, segments = max(b, s), fine["segments"]
+    spans = [segment["call"]["duration"] if segment["call"] else 0 for segment in segments]
+    kept = [k for k, segment in enumerate(segments) if segment["decode"] >= u]
+    if not kept:
+        e = fine["arrival"] + sum(segment["decode"] for segment in segments) + sum(spans)
+        arrival = max(0, e // s - 1)
+        stand_in = dict(fine, arrival=arrival, prompt=1, segments=[{"decode": 1, "call": None}])
+        return stand_in, e - s * (arrival + 1), True, True
+    known, K = [fine["prompt"]], []
+    for segment in segments[:-1]:
+        known.append(known[-1] + segment["decode"] + segment["call"]["returns"])
+    for k in kept:
+        least = K[-1] + segments[kept[len(K) - 1]]["decode"] // u if K else 1
+        K.append(max(known[k] // b, least))
+    result = []
+    for i, k in enumerate(kept):
+        d, call = segments[k]["decode"], None
+        following = kept[i + 1] if i + 1 < len(kept) else len(segments)
+        time = d % u
+        time += sum(spans[k:following]) + sum(segment["decode"] for segment in segments[k + 1 : following])
+        if following < len(segments):
+            handlings = [segment["call"]["handling"] for segment in segments[k:following]]
+            handling = "preserve" if set(handlings) == {"preserve"} else "discard" if handlings[-1] == "discard" else "free"
+            call = dict(duration=time // s, returns=K[i + 1] - K[i] - d // u, handling="free" if evict else handling)
+        result.append({"decode": d // u, "call": call})
+    before = sum(segments[k]["decode"] + spans[k] for k in range(kept[0]))
+    one = dict(fine, arrival=(fine["arrival"] + before) // s, prompt=K[0], segments=result)
+    return one, time, known[kept[0]] < b, len(kept) < len(segments)
+
+
+# --- certificates (docs/certificates.md) -------------------------------------------------------------------------
+
+part = integer(0, 1024)
+price = integer(0, 2**50)
+DIVISION = dict(functions=(list_of(part, 1, 1000),), memory=(part, 0), tokens=(part, 0), prefill_tokens=(part, 0),
+                requests=(part, 0), packing=(part, 0), packs=(integer(1, 1000), 1))
+row = list_of(price, 0, 2**21)
+family = record(most=(integer(1, 10**6),), shift=(integer(-(10**9), 10**9),), reach=(integer(-(10**9), 10**9),), price=(row,))
+
+
+def proof(value, where):
+    """A proof of any kind."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise Bad(f"{where}: there is no proof of kind {kind!r}")
+    return record(kind=(one_of(kind),), **KINDS[kind][1])(value, where)
+
+
+def window(value, where):
+    return list_of(integer(0), 2, 2)(value, where)
+
+
+KINDS = {
+    "alone": (alone, {}),
+    "shares": (shares, dict(DIVISION, alone=(list_of(part, 0, 10**6), []), windows=(list_of(window, 0, 10**5), []))),
+    "prices": (slot_prices, dict(scale=(integer(1, 2**40),), slots=(integer(1, 2**21),), device=(row, []), host=(row, []),
+                                 tokens=(row, []), requests=(row, []), windows=(list_of(family, 0, 100), []))),
+    "parts": (parts, dict(parts=(list_of(record(requests=(list_of(integer(0), 1),), proof=(proof,)), 1),))),
+    "coarse": (coarse, dict(block_tokens=(integer(1, 10**9),), slot_ticks=(integer(1, 10**9),), proof=(proof,))),
+}
+OBJECTIVES = ("makespan", "busy-time", "max-flow-time", *SUMS)
+
+
+def prove(instance, proof, objective):
+    """The lower bound that the numbers of a proof give, whatever they are; Broken where its argument does not hold."""
+    return KINDS[proof["kind"]][0](instance, proof, objective)
+
+
+def claim(value, where):
+    numbers = value.removeprefix("-").split("/") if isinstance(value, str) and len(value) <= 400 else []
+    if not 1 <= len(numbers) <= 2 or not all(part.isascii() and part.isdigit() for part in numbers):
+        raise Bad(f"{where}: give a whole number or a fraction in text")
+    if len(numbers) == 2 and not int(numbers[1]):
+        raise Bad(f"{where}: its denominator is 0")
+    return Fraction(value)
+
+
+words = optional(lambda value, where: value)
+certificate_file = record(
+    format=(one_of("kvbound-certificate"), "kvbound-certificate"), version=(one_of(1), 1), instance_sha256=(words,),
+    objective=(one_of(*OBJECTIVES),), bound=(claim,), why=(words, ""), horizon=(words, ""), made_by=(words, ""), proof=(proof,),
+)
+
+
+def verify_certificate(instance, data):
+    """What a certificate proves; Broken if that is less than it claims."""
+    certificate = certificate_file(data, "certificate")
+    if certificate["instance_sha256"] != sha256(instance):
+        instance = with_free_calls(instance)
+        if certificate["instance_sha256"] != sha256(instance):
+            raise Broken("the certificate is for another instance")
+    bound = prove(instance, certificate["proof"], certificate["objective"])
+    if bound < certificate["bound"]:
+        raise Broken(f"it claims {certificate['bound']}, but proves {bound} only")
+    return certificate["objective"], bound
+
+
+def verify_schedule(instance, data):
+    """The values of a schedule by objective; Broken names the first rule that it breaks."""
+    schedule = schedule_file(data, "schedule")
+    if schedule["instance_sha256"] != sha256(instance):
+        raise Bad("the schedule is for another instance")
+    return objectives(instance, schedule["batches"])
+
+
+# --- the command -------------------------------------------------------------------------------------------------
+
+
+def check_record(path):
+    """Check what a record of the library (docs/library.md) claims; return what was checked, in words."""
+    made = load(path, floats=True)
+    base = path.with_name(path.name.removesuffix(".json"))
+    instance = read_instance(load(f"{base}.instance.json.gz"))
+    if made["instance_sha256"] != sha256(instance):
+        raise Broken("it is of another instance")
+    done = []
+    for objective, claimed in made["objectives"].items():
+        value = bound = None
+        if claimed["value"] is not None:
+            value = verify_schedule(instance, load(f"{base}.{objective}.schedule.json.gz"))[objective]
+            if value != Fraction(claimed["value"]):
+                raise Broken(f"{objective}: the schedule has {value}, the record says {claimed['value']}")
+        if claimed["bound"] is not None:
+            said = load(f"{base}.{objective}.certificate.json.gz")
+            proved, bound = verify_certificate(instance, said)
+            if proved != objective or Fraction(said["bound"]) < Fraction(claimed["bound"]):
+                raise Broken(f"{objective}: the certificate claims {proved} >= {said['bound']}, the record {claimed['bound']}")
+            bound = Fraction(claimed["bound"])
+        if (claimed["status"] == "solved") != (value is not None and value == bound):
+            raise Broken(f"{objective}: it is called {claimed['status']} with value {value} and bound {bound}")
+        done.append(f"{objective} {value} >= {bound}")
+    return ", ".join(done)
+
+
+def check_all(folder):
+    """Check every record below a folder; the exit code."""
+    wrong, records = 0, sorted(path for path in Path(folder).rglob("*.json") if "." not in path.name.removesuffix(".json"))
+    for path in records:
+        try:
+            print(f"{path.stem}: {check_record(path)}", flush=True)
+        except (Bad, Broken, KeyError) as error:
+            wrong += 1
+            print(f"{path.stem}: WRONG: {error}", flush=True)
+    print(f"{len(records)} records, {wrong} of them wrong")
+    return int(wrong > 0)
+
+
+def main(arguments):
+    try:
+        if len(arguments) == 2 and arguments[0] == "--all":
+            return check_all(arguments[1])
+        if len(arguments) != 2:
+            raise Bad(__doc__)
+        instance, data = read_instance(load(arguments[0])), load(arguments[1])
+        if isinstance(data, dict) and ("proof" in data or data.get("format") == "kvbound-certificate"):
+            objective, bound = verify_certificate(instance, data)
+            print(f"valid: {objective} is at least {bound}")
+        else:
+            for objective, value in verify_schedule(instance, data).items():
+                print(f"{objective} {value}")
+    except Broken as error:
+        print(f"invalid: {error}")
+        return 1
+    except Bad as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
