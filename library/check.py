@@ -749,7 +749,7 @@ def shared_sum(instance, proof, objective, works, unit):
                  for release, share in zip(work.release[:count], work.share[:count]) if share]
     for i, moment in moments(jobs).items():
         total += density[i] * Fraction(moment, 2 * unit)
-    return total if objective == "normalized-latency" else ceil(total)
+    return total
 
 
 def shared_batches(instance, division):
@@ -831,18 +831,16 @@ def slot_prices(instance, proof, objective):
               "tokens": machine["batch_tokens"], "requests": machine["batch_requests"]}
     total = 0
     for name, most in limits.items():
-        if most is None and any(proof[name]):
+        if most is None and proof[name]:
             raise Broken(f"{name} has a price and no limit")
         rows[name] = priced_row(proof[name], T)
         total -= (most or 0) * sum(rows[name])
-    if proof["windows"] and machine["memory"] is None:
-        raise Broken("windows have a price, and memory no limit")
     families = [(family, sums(priced_row(family["price"], T))) for family in proof["windows"]]
     total -= sum(family["most"] * paid[-1] for family, paid in families)
     start = min(one["arrival"] for one in instance["requests"])
     for one, weight in zip(instance["requests"], weights(instance, objective)):
         total += Path(one, machine, rows, T, int(weight * scale), one["arrival"] - start, families, limits["device"]).cheapest()
-    return Fraction(total, scale) if objective == "normalized-latency" else -(-total // scale)
+    return Fraction(total, scale)
 
 
 def priced_row(prices, T):
@@ -892,7 +890,7 @@ class Path:
     def end(self, e, h, d):
         """What an end in slot e costs: the flow time, and the windows."""
         total = self.rate * (e + 1 - self.arrival)
-        for family, paid in self.families if e < self.T else ():
+        for family, paid in self.families if e < self.T and self.memory else ():
             behind = min(family["reach"], blocks(h - self.memory, family["most"]) + family["shift"])
             ahead = min(h - family["shift"], d - family["reach"])
             if ahead + behind > 0:
@@ -982,7 +980,7 @@ def coarse(instance, proof, objective):
         raise Broken("coarse is for batches of one tick, without SLOs, of an instance that is not coarse")
     s = proof["slot_ticks"]
     rounded, offsets = relax(instance, proof["block_tokens"], s)
-    bound = s * prove(rounded, proof["proof"], objective)
+    bound = s * whole(prove(rounded, proof["proof"], objective), objective)
     ones, small = instance["requests"], rounded["requests"]
     if objective == "makespan":
         return bound + min(offsets)
@@ -1090,6 +1088,11 @@ def prove(instance, proof, objective):
     return KINDS[proof["kind"]][0](instance, proof, objective)
 
 
+def whole(bound, objective):
+    """The bound rounded up, where every value of the objective is a whole number."""
+    return bound if objective == "normalized-latency" else ceil(bound)
+
+
 def claim(value, where):
     numbers = value.removeprefix("-").split("/") if isinstance(value, str) and len(value) <= 400 else []
     if not 1 <= len(numbers) <= 2 or not all(part.isascii() and part.isdigit() for part in numbers):
@@ -1113,7 +1116,7 @@ def verify_certificate(instance, data):
         instance = with_free_calls(instance)
         if certificate["instance_sha256"] != sha256(instance):
             raise Broken("the certificate is for another instance")
-    bound = prove(instance, certificate["proof"], certificate["objective"])
+    bound = whole(prove(instance, certificate["proof"], certificate["objective"]), certificate["objective"])
     if bound < certificate["bound"]:
         raise Broken(f"it claims {certificate['bound']}, but proves {bound} only")
     return certificate["objective"], bound
