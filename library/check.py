@@ -21,6 +21,7 @@ from math import ceil, lcm
 from pathlib import Path
 
 MOST = 10**15
+SUMS = ("total-flow-time", "weighted-flow-time", "total-ttft", "late-requests", "normalized-latency")
 HANDLINGS = ("preserve", "discard", "swap", "free")
 
 
@@ -802,6 +803,119 @@ def deadline(one):
     return one["arrival"] + int(min(ends)) if ends else None
 
 
+# --- kind `speed` (docs/bounds.md, Speed has a price) ------------------------------------------------------------
+
+
+def speed(instance, proof, objective):
+    """Kind `speed`: while a batch of length D runs, each request in it pays lambda c / (D - f) a tick."""
+    if objective not in SUMS or objective == "late-requests":
+        raise Broken("prices of work are for sums over requests")
+    division, first = Division(instance, proof), objective == "total-ttft"
+    if sorted(set(proof["ratios"])) != proof["ratios"]:
+        raise Broken("the ratios do not increase")
+    line, start, total = division.line, min(one["arrival"] for one in instance["requests"]), 0
+    tariff = division.tariff(line.base, line.prefill, **line.prices)
+    batch = Batches(proof, line.base, line.base * (1 - sum(division.part.values())))
+    for one, weight in zip(instance["requests"], weights(instance, objective)):
+        work = Work(one, instance, tariff)
+        w = [Fraction(share, tariff.unit) for share in work.share]
+        total += batch.least(one["arrival"] - start, weight * proof["scale"], work, w[:1] if first else w)
+    return Fraction(total - proof["slot"] * sum(proof["price"])) / proof["scale"]
+
+
+class Batches:
+    """Of length F at the least, of which f is shared by none, and the prices of work in slots of time."""
+
+    def __init__(self, proof, F, f):
+        self.F, self.f, self.slot, self.price, self.level = F, f, proof["slot"], proof["price"], Fraction(proof["level"], 1024)
+        self.ratios = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof["ratios"])]
+
+    def pieces(self, w):
+        """The tangents of phi: (slope, how many tokens a tick it has room for), for tokens of work w."""
+        most, x, result = 1 / max(1, self.F, self.f + w), 0, []
+        for g, following in zip(self.ratios, [*self.ratios[1:], None]):
+            end = most if following is None or not self.f else min(most, (1 - 2 / (g + following)) / self.f)
+            if end > x:
+                result.append((g * g, end - x))
+            x = max(x, end)
+        return result
+
+    def least(self, r, rate, work, w):
+        """The least of rate times the flow time plus what a request pays; `r` is its arrival."""
+        d, slot, S = work.d[0], self.slot, len(self.price)
+        chain = work.chain if len(w) > 1 else d
+        others = w[1:]
+        level = min(others) + self.level * (max(others) - min(others)) if others else w[0]
+        if others:
+            head = Tokens(self, w[0], 1, r)
+            tail = Tokens(self, level, sum(min(1, each / level) if level else 1 for each in others), r + d)
+        else:
+            head, tail = None, Tokens(self, level, 1, r)
+        beyond, lowest, best = sum(max(0, each - level) for each in others), None, None
+        for s in range(min(S, (r + d * bool(others)) // slot), S + 1):
+            price = self.price[s] if s < S else 0
+            lowest = price if lowest is None else min(lowest, price)
+            time = rate * max(0, s * slot - r)
+            if best is not None and time >= best:
+                break
+            if s == S or (s + 1) * slot >= r + chain:
+                paid = head.by((s + 1) * slot - (chain - d)) if head and s < S else 0
+                if paid is not None:
+                    cost = max(time + tail.ending(s, price, rate), rate * chain + tail.ending(s, price, 0))
+                    cost += paid + beyond * lowest
+                    best = cost if best is None else min(best, cost)
+        return best
+
+
+class Tokens:
+    """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds."""
+
+    def __init__(self, batches, w, count, begin):
+        self.batches, self.w, self.count, self.begin = batches, w, count, begin
+        self.tangents, self.done, self.found = batches.pieces(w), 0, []  # all slots before `done` are in `found`
+
+    def offer(self, s, until=None):
+        """The pieces of slot s, as (price, room), up to a tick in it."""
+        slot = self.batches.slot
+        end = (s + 1) * slot if until is None else until
+        ticks = max(0, end - max(self.begin, s * slot))
+        return [(self.batches.price[s] * self.w * slope, width * ticks) for slope, width in self.tangents] if ticks else []
+
+    def pass_by(self, s):
+        """Take in all slots before s, and forget what is beyond the count."""
+        for each in range(self.done, s):
+            self.found = self.cheapest(self.offer(each))[0]
+        self.done = max(self.done, s)
+
+    def cheapest(self, more):
+        """The cheapest pieces with room for the count, their price, and how much has no room."""
+        taken, paid, left = [], 0, self.count
+        for price, room in heapq.merge(self.found, sorted(more)):
+            if left <= 0:
+                break
+            taken.append((price, room))
+            paid += price * min(room, left)
+            left -= room
+        return taken, paid, max(0, left)
+
+    def by(self, tick):
+        """What they pay if they are done by a tick; None: too early."""
+        s = min(max(0, tick // self.batches.slot), len(self.batches.price))
+        self.pass_by(s)
+        inside = self.offer(s, tick) if s < len(self.batches.price) and tick > s * self.batches.slot else []
+        paid, left = self.cheapest(inside)[1:]
+        return None if left else paid
+
+    def ending(self, s, price, rate):
+        """What they pay if the last is done in slot s, where every tick up to it costs `rate`."""
+        self.pass_by(s)
+        x, paid, best = 0, 0, None
+        for slope, width in self.tangents:
+            x, paid = x + width, paid + slope * width
+            each = (rate + price * self.w * paid) / x
+            best = each if best is None else min(best, each)
+        return self.cheapest([(best, self.count)])[1]
+
 # --- kind `prices` (docs/bounds.md, Prices of slots) -------------------------------------------------------------
 
 
@@ -839,7 +953,7 @@ def slot_prices(instance, proof, objective):
     total -= sum(family["most"] * paid[-1] for family, paid in families)
     start = min(one["arrival"] for one in instance["requests"])
     for one, weight in zip(instance["requests"], weights(instance, objective)):
-        total += Path(one, machine, rows, T, int(weight * scale), one["arrival"] - start, families, limits["device"]).cheapest()
+        total += Course(one, machine, rows, T, int(weight * scale), one["arrival"] - start, families, limits["device"]).cheapest()
     return Fraction(total, scale)
 
 
@@ -849,7 +963,7 @@ def priced_row(prices, T):
     return prices + [0] * (T - len(prices))
 
 
-class Path:
+class Course:
     """The cheapest path of a request; after slot T all is free but time."""
 
     def __init__(self, one, machine, rows, T, rate, arrival, families, memory):
@@ -957,7 +1071,6 @@ class Path:
 
 # --- kinds made of others: `parts` (docs/certificates.md) and `coarse` (docs/coarsening.md) ----------------------
 
-SUMS = ("total-flow-time", "weighted-flow-time", "total-ttft", "late-requests", "normalized-latency")
 
 
 def parts(instance, proof, objective):
@@ -1077,6 +1190,8 @@ KINDS = {
     "shares": (shares, dict(DIVISION, alone=(list_of(part, 0, 10**6), []), windows=(list_of(window, 0, 10**5), []))),
     "prices": (slot_prices, dict(scale=(integer(1, 2**40),), slots=(integer(1, 2**21),), device=(row, []), host=(row, []),
                                  tokens=(row, []), requests=(row, []), windows=(list_of(family, 0, 100), []))),
+    "speed": (speed, dict(DIVISION, slot=(integer(1),), scale=(integer(1, 2**40),), price=(list_of(price, 0, 2**18),),
+                          level=(part, 0), ratios=(list_of(integer(65, 2**20), 0, 64), []))),
     "parts": (parts, dict(parts=(list_of(record(requests=(list_of(integer(0), 1),), proof=(proof,)), 1),))),
     "coarse": (coarse, dict(block_tokens=(integer(1, 10**9),), slot_ticks=(integer(1, 10**9),), proof=(proof,))),
 }
