@@ -860,9 +860,10 @@ class Batches:
                 break
             if s == S or (s + 1) * slot >= r + chain:
                 paid = head.by((s + 1) * slot - (chain - d)) if head and s < S else 0
-                if paid is not None:
-                    cost = max(time + tail.ending(s, price, rate), rate * chain + tail.ending(s, price, 0))
-                    cost += paid + beyond * lowest
+                timed = tail.ending(s, price, rate)
+                inside = tail.by((s + 1) * slot) if s < S else 0
+                if paid is not None and inside is not None:
+                    cost = max(time + timed, rate * chain + inside) + paid + beyond * lowest
                     best = cost if best is None else min(best, cost)
         return best
 
