@@ -855,7 +855,7 @@ class Batches:
         for s in range(min(S, (r + d * bool(others)) // slot), S + 1):
             price = self.price[s] if s < S else 0
             lowest = price if lowest is None else min(lowest, price)
-            time = rate * max(0, s * slot - r)
+            time = rate * (max(s * slot, tail.begin) - r)
             if best is not None and time >= best:
                 break
             if s == S or (s + 1) * slot >= r + chain:
