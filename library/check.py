@@ -862,7 +862,7 @@ class Batches:
                 paid = head.by((s + 1) * slot - (chain - d)) if head and s < S else 0
                 timed = tail.ending(s, price, rate)
                 inside = tail.by((s + 1) * slot) if s < S else 0
-                if paid is not None and inside is not None:
+                if paid is not None and inside is not None and timed is not None:
                     cost = max(time + timed, rate * chain + inside) + paid + beyond * lowest
                     best = cost if best is None else min(best, cost)
         return best
@@ -908,14 +908,21 @@ class Tokens:
         return None if left else paid
 
     def ending(self, s, price, rate):
-        """What they pay if the last is done in slot s, where every tick up to it costs `rate`."""
+        """What they pay if the last is done in slot s, where every tick up to it costs `rate`; None: too little room."""
         self.pass_by(s)
         x, paid, best = 0, 0, None
-        for slope, width in self.tangents:
+        for i, (slope, width) in enumerate(self.tangents):
             x, paid = x + width, paid + slope * width
             each = (rate + price * self.w * paid) / x
-            best = each if best is None else min(best, each)
-        return self.cheapest([(best, self.count)])[1]
+            if best is None or each < best[0]:
+                best = (each, x, i + 1)
+        if s == len(self.batches.price):
+            return self.cheapest([(best[0], self.count)])[1]
+        ticks = (s + 1) * self.batches.slot - max(self.begin, s * self.batches.slot)
+        faster = [(price * self.w * slope, width * ticks) for slope, width in self.tangents[best[2] :]]
+        paid, left = self.cheapest([(best[0], best[1] * ticks), *faster])[1:]
+        return None if left else paid
+
 
 # --- kind `prices` (docs/bounds.md, Prices of slots) -------------------------------------------------------------
 
