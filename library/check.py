@@ -1077,6 +1077,86 @@ class Course:
         return lambda z: least[z] if 0 <= z < len(least) else 0
 
 
+# --- kind `configurations` (docs/start_time.md, The network of configurations) -----------------------------------
+
+
+def configurations(instance, proof, objective):
+    """Kind `configurations`: prices of starts and of memory, in a network of what can run together at a tick."""
+    machine, ones, scale = instance["machine"], instance["requests"], proof["scale"]
+    start, block = min(one["arrival"] for one in ones), machine["block"]
+    late = any(one["arrival"] != start for one in ones)
+    if (not always_one_tick(instance["cost"]) or any(len(one["segments"]) > 1 for one in ones) or not machine["hybrid"]
+            or machine["chunked"] or machine["evict"] or machine["pause"]
+            or objective not in ("total-flow-time", "weighted-flow-time", "total-ttft")
+            or (late and (objective == "total-ttft" or machine["batch_tokens"] or machine["prefill_tokens"]))):
+        raise Broken("its schedules are not start times")
+    if len(proof["starts"]) != len(ones):
+        raise Broken("starts: give a price for each request, or null")
+    kinds = {}
+    for one, weight, y in zip(ones, weights(instance, objective), proof["starts"]):
+        load = tuple(blocks(one["prompt"] + q, block) for q in range(output(one)))
+        key = (load, one["arrival"] - start, weight, 1 if objective == "total-ttft" else output(one), one["prompt"])
+        if kinds.setdefault(key, [y, 0])[0] != y:
+            raise Broken("requests that are alike have different prices")
+        kinds[key][1] += 1
+    M = machine["memory"] // block if machine["memory"] else sum(key[0][-1] * count for key, (_, count) in kinds.items())
+    paid = sums(proof["memory"])
+    total, inside = -M * paid[-1], {}
+    for kind, (y, count) in kinds.items():
+        if y is None:
+            least = min(start_cost(kind, t, scale, proof["memory"]) for t in range(kind[1], max(kind[1], len(proof["memory"])) + 1))
+            total += count * least
+        else:
+            inside[kind] = y
+            total += count * y
+    counts = {kind: kinds[kind][1] for kind in inside}
+    return Fraction(total + cheapest_path(inside, counts, scale, proof["memory"], M), scale)
+
+
+def start_cost(kind, t, scale, memory):
+    """What a start at tick t costs, with the memory that it pays for."""
+    load, release, weight, span, _ = kind
+    return scale * weight * (t - release + span) + sum(p * held for p, held in zip(memory[t : t + len(load)], load))
+
+
+def cheapest_path(prices, counts, scale, memory, M):
+    """The cheapest path from the empty configuration on, less the prices of starts; a start at each tick may cost < 0."""
+    gains, last = [], -1
+    for t in range(len(memory) + 1 + max((y // (scale * kind[2]) + kind[1] for kind, y in prices.items()), default=0)):
+        gains.append({kind: cost - y for kind, y in prices.items()
+                      if t >= kind[1] and (cost := start_cost(kind, t, scale, memory)) < y})
+        last = t if gains[-1] else last
+    alike = {}  # of each last load, how many requests there are with it
+    for kind, count in counts.items():
+        alike[kind[0][-1]] = alike.get(kind[0][-1], 0) + count
+    best = {(): 0}  # by what runs on (the loads to come, sorted): the least paid so far
+    for t in range(last + 1):
+        options, following = [(kind, cost, counts[kind]) for kind, cost in gains[t].items()], {}
+        for running, paid in best.items():
+            for loads, cost in with_starts(running, options, 0, alike, M):
+                later = tuple(sorted(load[1:] for load in loads if len(load) > 1))
+                if paid + cost < following.get(later, paid + cost + 1):
+                    following[later] = paid + cost
+        best = following
+    return min(best.values())
+
+
+def with_starts(running, options, i, alike, M):
+    """Every configuration that starts from options i, i + 1, .. make of what runs, and what they cost."""
+    yield running, 0
+    for each in range(i, len(options)):
+        kind, cost, most = options[each]
+        if most == 0:
+            continue
+        more = (*running, kind[0])
+        same = sum(load[-1] == kind[0][-1] for load in more)
+        if same <= alike[kind[0][-1]] and all(
+            sum(load[q] for load in more if len(load) > q) <= M for q in range(len(kind[0]))
+        ):
+            left = [*options[:each], (kind, cost, most - 1), *options[each + 1 :]]
+            for loads, others in with_starts(more, left, each, alike, M):
+                yield loads, cost + others
+
 # --- kinds made of others: `parts` (docs/certificates.md) and `coarse` (docs/coarsening.md) ----------------------
 
 
@@ -1200,6 +1280,8 @@ KINDS = {
                                  tokens=(row, []), requests=(row, []), windows=(list_of(family, 0, 100), []))),
     "speed": (speed, dict(DIVISION, slot=(integer(1),), scale=(integer(1, 2**40),), price=(list_of(price, 0, 2**18),),
                           level=(part, 0), ratios=(list_of(integer(65, 2**20), 0, 64), []))),
+    "configurations": (configurations, dict(scale=(integer(1, 10**6), 1), memory=(list_of(integer(0), 0, 10**5),),
+                                            starts=(list_of(optional(integer(-MOST)), 1, 10**5),))),
     "parts": (parts, dict(parts=(list_of(record(requests=(list_of(integer(0), 1),), proof=(proof,)), 1),))),
     "coarse": (coarse, dict(block_tokens=(integer(1, 10**9),), slot_ticks=(integer(1, 10**9),), proof=(proof,))),
 }
