@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.unified import first_come
 from heuristics.policies.sarathi import Sarathi
 
 
@@ -21,3 +26,17 @@ class SarathiServe(Sarathi):
     source = "Sarathi-Serve's released code (arXiv 2403.02310)"
     decodes_count = True
     spare_block = True
+
+    def fill_decoding(self, plan: Plan) -> None:
+        """Let every running decode process its token; where no block is free, evict the last comer."""
+        if not self.decoding or (len(self.decoding) <= self.available(plan) and plan.decode_on(self.decoding)):
+            return  # a block is left for each
+        running = sorted([*self.decoding, *self.prefilling], key=first_come)
+        for place, job in enumerate(running):
+            if job.phase == "decode" and job.index not in self._evicted and plan.chunk(job):
+                self._take_or_evict(job, 1, running[place:], plan)
+
+    def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
+        """Whether there is memory once those after it are evicted, or another works if it is."""
+        others = (other for other in self.prefilling if other is not job and other.index not in self._evicted)
+        return super()._would_fit(job, tokens, running, plan) or any(others)
