@@ -14,7 +14,8 @@ class SarathiServe(Sarathi):
     """As `sarathi`, but what all requests process in a batch, decodes included, is at most the chunk of 512 tokens.
 
     Decodes beyond the chunk still run; prefills then wait. A decode needs a free block even where its last block has
-    room, unless it runs alone: else the last of the running requests is evicted.
+    room, unless it runs alone: else the last to arrive of those that run is evicted, itself in the end; cut prefills
+    count, too, if they came after it.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
     Source: Sarathi-Serve's released code (commit 96f9911), and Vidur's copy, with which it agrees batch for batch on
