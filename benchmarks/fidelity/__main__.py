@@ -21,8 +21,8 @@ INTRODUCTION = """# Fidelity
 
 What the papers report of their schedulers, beside what the policies of that name do here, on the referee's clock. The
 papers measured real engines; here a batch lasts what a linear cost says. A claim holds if its order or direction is the
-same. `python -m benchmarks.fidelity` measures every row anew and writes this page; the policies are in
-[policies.md](policies.md), the workloads in [data.md](data.md).
+same. `python -m benchmarks.fidelity` measures every row anew (12 minutes of a core) and writes this page; policies are
+in [policies.md](policies.md), the workloads in [data.md](data.md).
 
 ## Batch for batch
 

@@ -12,7 +12,7 @@ from heuristics import POLICIES, trace_policy
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.instance import Slo
 from tests.heuristics.test_compression import serving
-from tests.support.engines import Engine, SGLang, Slai, TensorRtLlm, VllmV1
+from tests.support.engines import Engine, SarathiServe, SGLang, Slai, TensorRtLlm, VllmV1
 from tests.support.few import few
 from tests.support.naive_executor import World
 
@@ -29,6 +29,7 @@ NAIVE: dict[str, Callable[[Instance], Engine]] = {
     "trtllm-no-evict-cached": lambda instance: TensorRtLlm(instance, utilize=False, cached=True),
     "trtllm-max-utilization": lambda instance: TensorRtLlm(instance, utilize=True),
     "trtllm-max-utilization-cached": lambda instance: TensorRtLlm(instance, utilize=True, cached=True),
+    "sarathi-serve": SarathiServe,
     "slai": Slai,
 }
 

@@ -166,6 +166,18 @@ def test_8_a_released_decode_needs_a_free_block() -> None:
     assert moves(given, "sarathi-serve")[1] == ({"A": 1}, {"B": 2})
 
 
+def test_8_the_last_comer_is_evicted_though_its_prefill_was_cut() -> None:
+    """M = 13, C = 4: B has 8 reserved as A needs its sixth token."""
+    given = serving(13, request("A", 4, 6), request("B", 8, 1, 1), batch_tokens=4)
+    assert moves(given, "sarathi-serve")[1:4] == [({"A": 1, "B": 3}, {}), ({"A": 1}, {"B": 3}), ({"A": 1}, {})]
+
+
+def test_8_a_decode_with_room_in_its_block_needs_a_free_one_once_others_have_grown() -> None:
+    """Blocks of 4, 5 in all: A and B take the two that are free; C, which has room, is the last comer."""
+    given = serving(20, request("A", 4, 3), request("B", 4, 3), request("C", 2, 3), block=4)
+    assert moves(given, "sarathi-serve")[1] == ({"A": 1, "B": 1}, {"C": 2})
+
+
 def test_9_a_last_chunk_of_one_token_is_a_decode_here() -> None:
     """The phase is what the model says (docs/semantics.md): beside A's decode, B's last token takes none of P."""
     given = serving(None, request("A", 1, 4), request("B", 4, 1, 1), prefill_tokens=3)

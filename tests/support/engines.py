@@ -395,17 +395,15 @@ class TensorRtLlm(Engine):
         return members
 
 
-class Slai(Engine):
-    """SLAI: due decodes, the cut prefill, the shortest prompts, other decodes; 512 tokens, blocks for whole prompts."""
+class Whole(Engine):
+    """Blocks for the whole prompt from the first chunk on; a decode needs a free one, unless it is alone."""
 
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
-        self.seconds = instance.tick_seconds
         self.allocated: dict[str, int] = {}
-        self.due: dict[str, Fraction] = {}
-        self.durations: list[int] = []
-        self.began: int | None = None
-        self.worked: dict[str, int] = {}
+
+    def place(self, id: str) -> tuple[int, int]:
+        return self.life(id).request.arrival, list(self.world.lives).index(id)
 
     def free_blocks(self) -> int:
         return self.blocks_in_all - sum(self.allocated[id] for id in self.running)
@@ -413,6 +411,63 @@ class Slai(Engine):
     def decides(self, id: str) -> bool:
         """Whether its next work is a decode (of one token, as the model has it)."""
         return self.owed(id) == 1 and self.computed(id) > 0
+
+    def more(self, id: str) -> int:
+        """Blocks that its next token takes."""
+        return max(0, self.blocks(self.computed(id) + 1) - self.allocated[id])
+
+    def lacks(self, id: str) -> bool:
+        return self.free_blocks() < (self.more(id) if len(self.running) == 1 else 1)
+
+
+class SarathiServe(Whole):
+    """Decodes in order of arrival, cut prefills, then new ones: chunks of what the decodes leave of 512 tokens."""
+
+    def decide(self) -> dict[str, int]:
+        work: dict[str, int] = {}
+        gone: list[str] = []
+        line, cut = sorted(self.running, key=self.place), []
+        while line:
+            id = line.pop(0)
+            if not self.decides(id):
+                cut.append(id)
+                continue
+            while len(work) < min(self.tokens, self.requests) and self.lacks(id):
+                gone.append(line.pop() if line else id)
+                self.free(gone[-1])
+                if gone[-1] == id:
+                    break
+            if id in self.running and len(work) < min(self.tokens, self.requests):
+                self.allocated[id] += self.more(id)
+                work[id] = 1
+        left = min(512, self.tokens) - len(work)
+        self.queue = sorted([*gone, *self.queue], key=self.place)
+        for id in cut:
+            if left > 0 and len(work) < self.requests:
+                work[id] = min(self.owed(id), left)
+                left -= work[id]
+        while self.queue and left > 0 and len(work) < self.requests:
+            id = self.queue[0]
+            if id in gone or self.blocks(self.known(id)) > self.free_blocks():
+                break
+            self.queue.pop(0)
+            self.start(id)
+            self.allocated[id] = self.blocks(self.known(id))
+            work[id] = min(self.owed(id), left)
+            left -= work[id]
+        return work
+
+
+class Slai(Whole):
+    """SLAI: due decodes, the cut prefill, the shortest prompts, other decodes; 512 tokens, blocks for whole prompts."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self.seconds = instance.tick_seconds
+        self.due: dict[str, Fraction] = {}
+        self.durations: list[int] = []
+        self.began: int | None = None
+        self.worked: dict[str, int] = {}
 
     def decide(self) -> dict[str, int]:
         now = self.world.tick
@@ -430,8 +485,7 @@ class Slai(Engine):
         work: dict[str, int] = {}
         gone: list[str] = []
         budget = min(512, self.tokens)
-        line = [id for id in self.world.lives if id in self.running and self.decides(id)]
-        line.sort(key=lambda id: (-(-self.due[id] // 1), self.life(id).request.arrival))
+        line = sorted(filter(self.decides, self.running), key=lambda id: (-(-self.due[id] // 1), self.place(id)))
         budget = self.decode([id for id in line if self.due[id] <= now], budget, work, gone)
         for id in [id for id in self.running if not self.decides(id) and id not in work]:
             if budget:
@@ -456,8 +510,7 @@ class Slai(Engine):
         for id in line:
             if not budget:
                 break
-            more = max(0, self.blocks(self.computed(id) + 1) - self.allocated[id])
-            while self.free_blocks() < (more if len(self.running) == 1 else 1):
+            while self.lacks(id):
                 cut = [other for other in self.running if not self.decides(other) and other not in work]
                 victim = cut[-1] if cut else id
                 self.free(victim)
@@ -466,7 +519,7 @@ class Slai(Engine):
                 if victim == id:
                     break
             else:
-                self.allocated[id] += more
+                self.allocated[id] += self.more(id)
                 work[id] = 1
                 budget -= 1
         return budget
