@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from heuristics.engine.admission import Admission
-from heuristics.engine.banker import Blocks, Holding, is_safe
+from heuristics.engine.banker import Blocks, Holding
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.ranked_rule import RankedRule
@@ -59,8 +59,7 @@ class Ranked(RankedRule):
             super().decide(view, plan)
             return
         self._observe(view)
-        if not self._ask_by_segments(plan):
-            self._ask_in_order(plan)
+        self._ask_in_order(plan)
 
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches all decodes can go on, if all others are blocked and stay so."""
@@ -138,102 +137,6 @@ class Ranked(RankedRule):
             most = min(most, (plan.free_blocks + 1) * plan.machine.block)
         return min(plan.tokens_left, plan.prefill_left) - more >= most and plan.requests_left > more
 
-    # --- by segments ---------------------------------------------------------------------------------------------
-
-    def _ask_by_segments(self, plan: Plan) -> bool:
-        """Take the decodes and newcomers that are admitted, if only their segments decide; return whether this is so.
-
-        Less memory in use makes no state unsafe. So if those whose segments fit leave a safe state together, the
-        banker would have admitted each of them. Their order matters only if what they take could make one not fit.
-        """
-        free, idle, new = plan.free_blocks, self._idle, self._new
-        jobs = [job for i, job in self._holders.items() if i not in idle]
-        tokens = plan.decoding(jobs)
-        if free is None or not plan.hybrid or not all(tokens):
-            return False
-        stepped, went = plan.stepped, len(jobs)
-        skip = self._settled and self._whole(plan, went + sum(job.missing for job in new))
-        if not skip:
-            if len(self._stopped) < len(idle):
-                return False
-            jobs += [self._holders[i] for i in self._stopped]
-            tokens += self._stopped.values()
-        places = [] if skip else self._waiting.fitting(free)
-        if not (jobs or new or places):
-            return False
-        decodes, waits = len(jobs), len(jobs) + len(new)
-        jobs += [*new, *(self._waiting.order[place].job for place in places)]
-        table, held = self._table_of(jobs[:decodes], tokens, plan)
-        rows = np.array([needs_of(job, plan) for job in new], dtype=np.int64).reshape(-1, 5).T
-        table = np.concatenate([table, rows, self._waiting.rows(places)], axis=1)
-        held = np.append(held, np.zeros(len(jobs) - decodes, dtype=np.int64))
-        ends, claims, growths, works, hosts = table
-        lacks = ends - held
-        goes = lacks <= free
-        if plan.machine.host_memory is not None and np.any(goes & (hosts > 0)):
-            return False
-        left, prefill_left, requests_left = plan.tokens_left, plan.prefill_left, plan.requests_left
-        settled = True
-        crowded = goes @ works >= min(left, prefill_left) or np.count_nonzero(goes) > requests_left
-        if crowded or np.any(goes & (lacks > free - goes @ growths + growths)):
-            asked = [
-                (
-                    self._waiting.order[places[k - waits]]
-                    if k >= waits
-                    else self._candidate(jobs[k], worked=stepped and k < went),
-                    k,
-                )
-                for k in np.flatnonzero(goes).tolist()
-            ]
-            lacking, growing, working = lacks.tolist(), growths.tolist(), works.tolist()
-            for _, k in sorted(asked):
-                if min(left, requests_left) < 1:
-                    return False
-                goes[k] = lacking[k] <= free
-                if goes[k]:
-                    if k >= decodes:
-                        if working[k] > min(left, prefill_left):
-                            return False
-                        prefill_left -= working[k]
-                    free -= growing[k]
-                    left -= working[k]
-                    requests_left -= 1
-                    settled &= skip or k < decodes or (k < waits and working[k] == 1) or min(left, prefill_left) > 0
-        grown = held + goes * growths
-        rest = [self._holding(job, plan) for job in self._resting() if job.blocks]
-        rest += idle.values() if skip else []
-        if not is_safe_with(plan.free_blocks - int(goes @ growths), grown[grown > 0], claims[grown > 0], rest):
-            return False
-        if not skip:
-            self._idle, self._longest = {}, self._waiting.longest
-        for k in np.flatnonzero(~goes[:decodes]).tolist():
-            self._idle[jobs[k].index], self._stopped[jobs[k].index] = (int(held[k]), int(claims[k])), tokens[k]
-            self._longest = max(self._longest, 1)
-        going = [jobs[k] for k in np.flatnonzero(goes[:decodes]).tolist()]
-        on = plan.decoding(going)  # a stopped one does not, unless all that decode have stopped
-        plan.decode_on([job for job, decoding in zip(going, on, strict=True) if decoding])
-        for job, decoding in zip(going, on, strict=True):
-            if not decoding:
-                plan.take(job, 1)
-            self._stopped.pop(job.index, None)
-        joined = [decodes + k for k in np.flatnonzero(goes[decodes:]).tolist()]
-        for k in joined:
-            plan.take(jobs[k], int(works[k]))
-            self._holders[jobs[k].index] = jobs[k]
-        self._waiting.remove([places[k - waits] for k in joined if k >= waits])
-        self._settled = settled
-        self._file([self._candidate(job) for job in new], [], plan)
-        return True
-
-    def _table_of(self, jobs: list[Job], tokens: list[int], plan: Plan) -> tuple[Blocks, Blocks]:
-        """Return the columns of decodes that hold so many tokens, and their blocks."""
-        block = plan.machine.block
-        ends, claims = np.array([self._ending(job, plan) for job in jobs], dtype=np.int64).reshape(-1, 2).T
-        kv = np.array(tokens, dtype=np.int64)
-        held = -(-kv // block)
-        ones = np.ones_like(held)
-        return np.array([-(-ends // block), claims, held * block == kv, ones, ones - 1]), held
-
     # --- in order ------------------------------------------------------------------------------------------------
 
     def _ask_in_order(self, plan: Plan) -> None:
@@ -250,10 +153,9 @@ class Ranked(RankedRule):
         skip = self._settled and not back and self._whole(plan, more)
         resting = self._resting()
         holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
-        true_demands, block = plan.true_demands, plan.machine.block
+        block = plan.machine.block
         for job, tokens in held.items():
-            claim = true_demands[job.index].release_blocks[job.segment]
-            holdings[job.index] = -(-tokens // block) if tokens else job.blocks, claim
+            holdings[job.index] = -(-tokens // block) if tokens else job.blocks, self._ending(job, plan)[1]
         if not skip:
             asked += [self._candidate(self._holders[i]) for i in self._idle]
             self._idle, self._longest = {}, self._waiting.longest
@@ -340,7 +242,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.order: list[Candidate] = []
-        self._table = np.zeros((5, 0), dtype=np.int64)  # what `needs_of` says of each
+        self._table = np.zeros((4, 0), dtype=np.int64)  # peak, claim and first growth in blocks; tokens to process
 
     def __len__(self) -> int:
         return len(self.order)
@@ -352,18 +254,12 @@ class Waiting:
 
     def add(self, candidate: Candidate, plan: Plan) -> None:
         """Let one more wait."""
+        job = candidate.job
+        demand, k, missing = plan.true_demands[job.index], job.segment, job.missing
+        row = demand.end_blocks[k], demand.release_blocks[k], plan.machine.blocks(missing), missing
         place = bisect_left(self.order, candidate)
         self.order.insert(place, candidate)
-        self._table = np.insert(self._table, place, needs_of(candidate.job, plan), axis=1)
-
-    def rows(self, places: list[int]) -> Blocks:
-        """Return the columns of those at these places."""
-        return self._table[:, places]
-
-    def fitting(self, free: int) -> list[int]:
-        """Return the places of those whose segment fits into so many blocks."""
-        fits: list[int] = np.flatnonzero(self._table[0] <= free).tolist()
-        return fits
+        self._table = np.insert(self._table, place, [min(LIMIT, value) for value in row], axis=1)
 
     def remove(self, places: list[int]) -> None:
         """Take out those at these places, which ascend."""
@@ -386,49 +282,45 @@ class Waiting:
         if free is None:
             return list(range(start, len(self.order)))
         places = np.flatnonzero(table[0] <= free)
-        _, claims, growths, missing, _ = table[:, places]
+        _, claims, growths, missing = table[:, places]
         growths = np.where(missing <= budget - others, growths, 1)
         passing: list[int] = (start + places[test.may_grow(growths, claims)]).tolist()
         return passing
 
 
-def needs_of(job: Job, plan: Plan) -> list[int]:
-    """Return peak of the segment, claim and growth in blocks; tokens to process; those that its release sends out."""
-    demand, k, missing = plan.true_demands[job.index], job.segment, job.missing
-    row = demand.end_blocks[k], demand.release_blocks[k], plan.machine.blocks(missing), missing, demand.host_next[k]
-    return [min(LIMIT, value) for value in row]
+def safe_batches(capacity: int, block: int, decodes: list[tuple[int, int, int]], others: list[Holding]) -> int:
+    """Return for how many batches the decodes can go on together, beside what others hold, so that it stays safe.
+
+    Of each decode: tokens held now, tokens held at the segment's end, and claim in blocks. Looked for up to the first
+    end; the largest such number with blocks of one token if the segments decide, otherwise at most a factor of two
+    below it.
+    """
+    if not decodes:
+        return LIMIT
+    tokens, ends, claims = np.array(decodes, dtype=np.int64).T
+    kept, their_claims = np.array(others, dtype=np.int64).reshape(-1, 2).T
+    peaks, all_claims = -(-ends // block), np.append(claims, their_claims)
+
+    def is_safe_after(batches: int) -> bool:
+        held = -(-(tokens + batches) // block)
+        free = capacity - int(held.sum() + kept.sum())
+        return int((peaks - held).max()) <= free and all_finish(free, np.append(held, kept), all_claims)
+
+    most = int((ends - tokens).min())
+    lacking = int((ends - tokens).max()) + int(tokens.sum()) + int(kept.sum()) * block
+    if len(decodes) > 1:  # each batch makes one lack a token less, and takes a token of memory for each
+        most = min(most, (capacity * block - lacking) // (len(decodes) - 1))
+    if most <= 0 or is_safe_after(most):
+        return max(0, most)
+    batches = 0
+    while 2 * batches < most and is_safe_after(max(1, 2 * batches)):
+        batches = max(1, 2 * batches)
+    return batches
 
 
-def is_safe_with(free: int, held: Blocks, claims: Blocks, rest: list[Holding]) -> bool:
-    """Whether all that hold blocks, and the rest, can reach their claims one after another."""
-    if rest:
-        more = np.array(rest, dtype=np.int64).T
-        held, claims = np.append(held, more[0]), np.append(claims, more[1])
+def all_finish(free: int, held: Blocks, claims: Blocks) -> bool:
+    """Whether all that hold blocks can reach their claims one after another, with so many blocks free."""
     needs = claims - held
     order = np.argsort(needs)
     before = np.cumsum(held[order]) - held[order]
     return free >= 0 and bool(np.all(needs[order] <= free + before))
-
-
-def safe_batches(capacity: int, block: int, decodes: list[tuple[int, int, int]], others: list[Holding]) -> int:
-    """Return for how many batches the decodes can go on together, beside what others hold, so that it stays safe.
-
-    Of each decode: tokens held now, tokens held at the segment's end, and claim in blocks. At most a factor of two
-    below the largest such number; LIMIT if all can go on to their ends. One that would have ended counts with what it
-    holds then: an end makes no state less safe.
-    """
-
-    def is_safe_after(batches: int) -> bool:
-        held = [-(-min(tokens + batches, end) // block) for tokens, end, _ in decodes]
-        growth = [-(-end // block) - blocks for blocks, (_, end, _) in zip(held, decodes, strict=True)]
-        claims = [claim for _, _, claim in decodes]
-        free = capacity - sum(held) - sum(blocks for blocks, _ in others)
-        return max(growth, default=0) <= free and is_safe(capacity, [*others, *zip(held, claims, strict=True)])
-
-    last = max((end - tokens for tokens, end, _ in decodes), default=0)
-    batches = 0
-    while is_safe_after(following := max(1, 2 * batches)):
-        if following >= last:
-            return LIMIT
-        batches = following
-    return batches
