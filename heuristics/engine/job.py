@@ -196,6 +196,6 @@ class Job:
         now = state.known + decoded, device, host
         if now != self._effort_of:
             self._effort_of = now
-            missing, generated = now[0] - device - host, self.generated
-            self._effort = self.demand.effort(state.segment, device, host, missing, generated)
+            missing = now[0] - device - host
+            self._effort = self.demand.effort(state.segment, device, host, missing, self.generated)
         return self._effort
