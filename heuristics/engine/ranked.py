@@ -309,7 +309,7 @@ def safe_batches(capacity: int, block: int, decodes: list[tuple[int, int, int]],
     most = int((ends - tokens).min())
     lacking = int((ends - tokens).max()) + int(tokens.sum()) + int(kept.sum()) * block
     if len(decodes) > 1:  # each batch makes one lack a token less, and takes a token of memory for each
-        most = min(most, (capacity * block - lacking) // (len(decodes) - 1))
+        most = min(most, (capacity * block - lacking + block - 1) // (len(decodes) - 1))
     if most <= 0 or is_safe_after(most):
         return max(0, most)
     batches = 0
