@@ -251,7 +251,9 @@ class Unified(Policy):
         """Return, from above, the blocks that one more token of each takes beyond what is reserved for it."""
         if not self.reserved:
             return 0  # what is free is all that counts, and the plan looks at that
-        return sum(job.device % self.machine.block == 0 and not self._promise(job) for job in jobs)
+        block = self.machine.block
+        growing = jobs if block == 1 else [job for job in jobs if job.device % block == 0]
+        return sum(job.index not in self.reserved or not self._promise(job) for job in growing)
 
     def _fits(self, job: Job, tokens: int, plan: Plan) -> bool:
         """Whether there is memory for `tokens` more, what is reserved for it included."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import accumulate
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.policies.mc_sf import McSf
 from kvcore.instance import LIMIT
 
+Outputs = NDArray[np.int64]
 MOST = 100
 """Requests among which a set is chosen."""
 
@@ -94,23 +99,43 @@ def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
 
     Request i holds held[i] + q tokens in the q-th of its outputs[i] batches; the longest come first. Memory peaks at
     the ends. At that of i those chosen before it still run, and those chosen after it count only at ends of their own.
-    So what matters of a set is its size and what it holds at first.
+    So what matters of a set is its size and what it holds at first. One that generates too much for any set of which
+    it is the longest part to have the F of the best set of shortest outputs is left out.
     """
+    most, fewest = _target(outputs, held, memory), np.array([0, *accumulate(outputs[::-1])])
     fronts: list[list[ChosenSet]] = [[ChosenSet(0, 0, -1, None)]]
     for i in range(len(outputs)):
         fronts.append([])
         for size in range(len(fronts) - 1, 0, -1):
-            room = memory - size * outputs[i] - held[i]
+            if size >= len(most):
+                continue
+            room, more_to_come = memory - size * outputs[i] - held[i], min(len(outputs) - i, len(most) - size)
+            limit = int((most[size : size + more_to_come] - fewest[:more_to_come]).max()) - outputs[i]
             more = [
-                ChosenSet(c.held + held[i], c.outputs + outputs[i], i, c) for c in fronts[size - 1] if c.held <= room
+                ChosenSet(c.held + held[i], c.outputs + outputs[i], i, c)
+                for c in fronts[size - 1]
+                if c.held <= room and c.outputs <= limit
             ]
             if more:
                 fronts[size] = undominated(fronts[size] + more)
         if not fronts[-1]:
             fronts.pop()
-    sizes = range(len(fronts) - 1, 0, -1)
+    sizes = (size for size in range(len(fronts) - 1, 0, -1) if fronts[size])
     best = min(sizes, key=lambda k: Fraction(fronts[k][-1].outputs, k * k), default=0)
     return list(fronts[best][-1].chosen())
+
+
+def _target(outputs: list[int], held: list[int], memory: int) -> Outputs:
+    """Return, by size, the most that a set generates with the F of the best that has only shortest outputs.
+
+    No set is larger than the last size.
+    """
+    ends, sizes = np.array(outputs), np.arange(1, len(outputs) + 1)
+    largest = np.count_nonzero(np.cumsum(np.sort(held)) + sizes * min(outputs) <= memory)
+    feasible = [k for k in range(1, largest + 1) if np.all(np.cumsum(held[-k:]) + sizes[:k] * ends[-k:] <= memory)]
+    values = [Fraction(sum(outputs[-k:]), k * k) for k in feasible]
+    most = [LIMIT * k if not values else min(LIMIT * k, int(min(values) * k * k)) for k in range(largest + 1)]
+    return np.array(most, dtype=np.int64)
 
 
 def undominated(choices: list[ChosenSet]) -> list[ChosenSet]:
