@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds.shares import corners
-from bounds.speed_kernels import Shape, Work, pay
+from bounds.speed_kernels import Fees, Shape, Work, pay
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.one_machine import Piece, run
@@ -33,8 +33,14 @@ SLOTS = (60, 2000)
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
-STEP, SMALLEST, GROW, SHRINK, MOMENTUM = 0.02, 1e-4, 1.2, 0.8, 0.95
-"""How much prices change in a step where nothing is taken, and how steps go on; below the smallest they begin anew."""
+STEP, SLOWER, MOMENTUM = 0.05, 100, 0.9
+"""How much prices change in the first step where nothing is taken; after so many rounds half as much."""
+STALLED, ENOUGH = 50, 2e-4
+"""It ends after so many rounds in which the bound did not grow by this part of it."""
+FEE, FASTER, WEIGHT = 0.5, 20.0, 2**13
+"""The part of prices that is paid as fees, how much faster than prices their parts move, and what 1 is in weights."""
+REACH, SMOOTH, LEAST = 128, 9, 1e-4
+"""Slots from the arrival on in which there are fees; at first parts are means over so many slots, or a little."""
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
@@ -57,6 +63,7 @@ class _Search:
         self.task, self.needs = task, _Needs(task)
         self.value = -np.inf
         self.price: Floats = np.zeros(0)
+        self.parts: Floats | None = None
 
     def begin(self) -> None:
         """Try the prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
@@ -92,24 +99,32 @@ class _Search:
         return better
 
     def ascend(self) -> None:
-        """Let prices follow what is taken of their slots, smoothed, in steps that grow as long as they gain."""
-        begin = step = STEP
-        drift = np.clip(evaluate(self.work, self.shape, self.price)[1] / self.shape.slot, -1, 1)
-        for _ in range(ROUNDS):
-            if step < SMALLEST:
-                begin = step = begin / 2
-            if begin < SMALLEST or time.monotonic() > self.task.deadline:
-                return
-            price = self.price * np.exp(step * drift)
-            value, usage = evaluate(self.work, self.shape, price)
-            drift = MOMENTUM * drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
-            step *= GROW if value > self.value else SHRINK
+        """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
+        price, rows = self.price, Rows(self.work, self.shape, len(self.price))
+        drift, pull, before, reached = np.zeros(len(price)), np.zeros(len(rows.parts)), -np.inf, -np.inf
+        for k in range(ROUNDS):
+            value, usage = evaluate(self.work, self.shape, price, rows.fees(FEE * (k > 0)))
+            if k == 0:
+                rows.begin()
             if value > self.value:
-                self.value, self.price = value, price
+                self.value, self.price, self.rows, self.parts = value, price, rows, rows.parts
+            if k % STALLED == 0:
+                before, reached = reached, self.value
+            if time.monotonic() > self.task.deadline or reached - before < ENOUGH * abs(reached):
+                return
+            step = STEP / (1 + k / SLOWER)
+            drift = MOMENTUM * drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
+            pull = MOMENTUM * pull + (1 - MOMENTUM) * rows.pull()
+            price = price * np.exp(step * drift)
+            rows.turn(FASTER * step * pull)
 
     def proof(self) -> Speed:
         """Return the best prices as a proof."""
-        return self.division.replace(price=tuple(int(each) for each in np.floor(self.price * SCALE)))
+        price = tuple(int(each) for each in np.floor(self.price * SCALE))
+        if self.parts is None:
+            return self.division.replace(price=price)
+        self.rows.parts = self.parts
+        return self.division.replace(price=price, fee=int(FEE * UNIT), fees=self.rows.whole())
 
 
 def _division(functions: tuple[int, ...], shared: int) -> Speed:
@@ -193,7 +208,47 @@ def first_prices(work: Work, totals: Floats, inflated: float) -> tuple[int, Floa
     return slot, price
 
 
-def evaluate(work: Work, shape: Shape, price: Floats) -> tuple[float, Floats]:
-    """Return the bound at these prices, and a subgradient there."""
-    usage = np.zeros(len(price))
-    return pay(work, shape, price, usage) - shape.slot * price.sum(), usage - shape.slot
+class Rows:
+    """The part of each request in the fixed part of batches, by slot from its arrival on: those of a slot make 1."""
+
+    def __init__(self, work: Work, shape: Shape, slots: int) -> None:
+        self.work, self.shape = work, shape
+        self.start = np.minimum(work.arrival // shape.slot, slots - 1).astype(np.int64)
+        count = np.minimum(REACH, slots - self.start)
+        self.first = np.concatenate(([0], np.cumsum(count)))
+        self.owner = np.repeat(np.arange(len(count)), count)
+        self.slot = np.arange(len(self.owner)) - np.repeat(self.first[:-1] - self.start, count)
+        self.parts, self.taken = np.zeros(len(self.owner)), np.zeros(len(self.owner))
+
+    def fees(self, part: float) -> Fees:
+        """Return the fees of these parts, with nothing taken so far."""
+        self.taken[:] = 0
+        return Fees(part, self.first, self.start, self.shape.fixed * self.parts, self.taken)
+
+    def begin(self) -> None:
+        """Let parts be what is taken, smoothed, and a little for all."""
+        smooth = np.convolve(self.taken, np.ones(SMOOTH) / SMOOTH)[SMOOTH // 2 :][: len(self.taken)]
+        self.parts = smooth + LEAST * self.taken.max(initial=1.0)
+        self.turn(0 * self.parts)
+
+    def turn(self, pull: Floats) -> None:
+        """Let parts grow with their pull, at the cost of others."""
+        self.parts = self.parts * np.exp(pull)
+        self.parts /= np.bincount(self.slot, self.work.requests[self.owner] * self.parts)[self.slot]
+
+    def pull(self) -> Floats:
+        """Return how much each takes, where 1 is the mean."""
+        mean = float((self.parts * self.taken).sum()) / (1 + self.slot.max())
+        return self.taken / self.work.requests[self.owner] / max(mean, 1e-9)
+
+    def whole(self) -> tuple[tuple[int, ...], ...]:
+        """Return the parts as whole weights."""
+        rows = np.split(np.rint(self.parts * WEIGHT).astype(int), self.first[1:-1])
+        return tuple(tuple(np.trim_zeros(row, "b").tolist()) for row in rows)
+
+
+def evaluate(work: Work, shape: Shape, price: Floats, fees: Fees | None = None) -> tuple[float, Floats]:
+    """Return the bound at these prices and fees, and a subgradient for the prices."""
+    usage, none = np.zeros(len(price)), np.zeros(len(work.arrival) + 1, np.int64)
+    fees = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0))
+    return pay(work, shape, fees, price, usage) - shape.slot * price.sum(), usage - shape.slot

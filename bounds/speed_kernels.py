@@ -43,6 +43,20 @@ class Shape(NamedTuple):
     ratios: Any
 
 
+class Fees(NamedTuple):
+    """What is paid otherwise than by speed: this `part` of prices, besides for work for so many `ticks` a token.
+
+    Those of request i are in `first`[i] to `first`[i + 1] - 1, for the slots from `start`[i] on. What it takes in them
+    goes to `taken`.
+    """
+
+    part: float
+    first: Any
+    start: Any
+    ticks: Any
+    taken: Any
+
+
 @njit(cache=True)
 def insert(cost, room, place, n, price, more, where, need, total):
     """Put a piece among the sorted ones, drop those beyond the need; return how many there are, and their room."""
@@ -85,8 +99,9 @@ def speeds(least, shape, room, ticks, means):
 
 
 @njit(cache=True)
-def pay(work, shape, price, usage):
+def pay(work, shape, fees, price, usage):
     """Return what all requests take and pay at the least, and add up in `usage` [slots] the work at these speeds."""
+    part, fast = fees.part, 1 - fees.part
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
     room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)
     size = 4000
@@ -100,6 +115,7 @@ def pay(work, shape, price, usage):
         start, best, chosen = min(last, int(begin // slot)), FAR, -1
         low = min(last, int(arrival // slot))
         goal, later = last, 0.0
+        place0, stop0 = fees.first[i] - fees.start[i], fees.first[i + 1]
         every = work.first[i] + need * each + work.extra[i]
         for turn in range(2):
             n, total, n1, total1, cheap, cheapest, done = 0, 0.0, 0, 0.0, FAR, -1, low
@@ -117,15 +133,18 @@ def pay(work, shape, price, usage):
                         if done == last:
                             each1, more = 0.0, 1.0
                         else:
-                            each1 = price[done] * work.first[i]
+                            fee = part * fees.ticks[place0 + done] if place0 + done < stop0 else 0.0
+                            each1 = price[done] * (work.first[i] + fee)
                             more = (slot if done > low else (low + 1) * slot - arrival) / work.time[i]
                         n1, total1 = insert(cost1, free1, place1, n1, each1, more, done, 1.0, total1)
                         done += 1
+                fee = part * fees.ticks[place0 + s] if s < last and place0 + s < stop0 else 0.0
                 fits = (s == last or (s + 1) * slot >= alone) and (work.first[i] == 0 or total1 >= 1 - 1e-9)
                 if fits:
                     end, piece = FAR, 0
                     for k in range(pieces):
-                        here = rate * ticks[k] + (0.0 if s == last else price[s] * each * means[k])
+                        paid = 0.0 if s == last else price[s] * (each * (part + fast * means[k]) + fee)
+                        here = rate * ticks[k] + paid
                         if here < end:
                             end, piece = here, k
                     span = slot if s * slot >= begin else (s + 1) * slot - begin
@@ -136,14 +155,20 @@ def pay(work, shape, price, usage):
                             amount = min(left, closed)
                             paid += amount * end
                             if turn == 1 and s == goal and s < last:
-                                usage[s] += many * amount * each * means[piece]
+                                usage[s] += many * amount * (each * (part + fast * means[piece]) + fee)
+                                if place0 + s < stop0:
+                                    fees.taken[place0 + s] += many * amount
                             closed = 0.0
                         else:
                             amount = min(left, free[k])
                             paid += amount * cost[k]
                             if turn == 1 and s == goal:
                                 at = place[k] // len(shape.ratios)
-                                usage[at] += many * amount * each * shape.ratios[place[k] % len(shape.ratios)] ** 2
+                                square = part + fast * shape.ratios[place[k] % len(shape.ratios)] ** 2
+                                usage[at] += many * amount * each * square
+                                if place0 + at < stop0:
+                                    usage[at] += many * amount * part * fees.ticks[place0 + at]
+                                    fees.taken[place0 + at] += many * amount
                             k += 1
                         left -= amount
                     if work.first[i] > 0:
@@ -153,7 +178,11 @@ def pay(work, shape, price, usage):
                             paid += amount * cost1[k]
                             rest -= amount
                             if turn == 1 and s == goal and place1[k] < last:
-                                usage[place1[k]] += many * amount * work.first[i]
+                                at = place1[k]
+                                usage[at] += many * amount * work.first[i]
+                                if place0 + at < stop0:
+                                    usage[at] += many * amount * part * fees.ticks[place0 + at]
+                                    fees.taken[place0 + at] += many * amount
                     if turn == 1 and s == goal and cheapest >= 0:
                         usage[cheapest] += many * work.extra[i]
                     if left <= 1e-12 * need and paid < best:
@@ -163,7 +192,7 @@ def pay(work, shape, price, usage):
                 if s < last:
                     span = slot if s * slot >= begin else (s + 1) * slot - begin
                     for k in range(pieces):
-                        here = price[s] * each * shape.ratios[k] ** 2
+                        here = price[s] * (each * (part + fast * shape.ratios[k] ** 2) + fee)
                         mark = s * len(shape.ratios) + k
                         n, total = insert(cost, free, place, n, here, span * room[k], mark, need, total)
             if turn == 0:
