@@ -24,8 +24,6 @@ Floats = npt.NDArray[np.float64]
 
 INFLATE = 1.05
 """By so much more or less than its work a request keeps the one machine busy, as long as that gains."""
-LEVELS = (UNIT // 2, UNIT)
-"""Between the least and the most work of a token, beyond which it pays the least price."""
 RATIOS = (66, 70, 77, 86, 102, 128, 192, 320, 640)
 """64ths of D / (D - f) at which tangents touch."""
 SLOTS = (60, 2000)
@@ -33,11 +31,13 @@ SLOTS = (60, 2000)
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
-STEP, SLOWER, MOMENTUM = 0.05, 100, 0.9
+TRIAL, TRIALS = 60, 6
+"""Rounds in which two divisions are compared, at the most, and how little of the time each takes."""
+STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
 """How much prices change in the first step where nothing is taken; after so many rounds half as much."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
-FEE, FASTER, WEIGHT = 0.5, 20.0, 2**13
+FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
 """The part of prices that is paid as fees, how much faster than prices their parts move, and what 1 is in weights."""
 REACH, SMOOTH, LEAST = 128, 9, 1e-4
 """Slots from the arrival on in which there are fees; at first parts are means over so many slots, or a little."""
@@ -52,18 +52,16 @@ def propose_speed(task: Task) -> Iterator[Proposal]:
         found.begin()
         found.ascend()
     finally:  # on KeyboardInterrupt too
-        if found.value > -np.inf:
-            yield Proposal(found.proof())
+        if found.best is not None:
+            yield Proposal(found.best.proof())
 
 
 class _Search:
-    """The best prices found, and the division of a batch and the slot for which they are."""
+    """The best prices found."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.needs = task, _Needs(task)
-        self.value = -np.inf
-        self.price: Floats = np.zeros(0)
-        self.parts: Floats | None = None
+        self.best: Ascent | None = None
 
     def begin(self) -> None:
         """Try the prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
@@ -73,58 +71,90 @@ class _Search:
         shared = 0 if self.task.instance.machine.memory is None else UNIT // 2
         for line in dict.fromkeys(corner.functions for corner in corners(self.task.instance)):
             self._try(_division(line, shared), 1.0)
-        line = self.division.functions
+        line = self.best.division.functions if self.best else ()
         for step in (UNIT // 8, -UNIT // 8):
             part = shared + step
             while shared and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
                 part += step
-        for level in LEVELS:
-            self._try(self.division.replace(level=level), 1.0)
+        self._inflate()
+
+    def ascend(self) -> None:
+        """Let the best prices rise, those for nothing shared besides if they rise higher in some rounds."""
+        best, end = self.best, self.task.deadline
+        if best is not None and best.division.memory:
+            each = max(0.0, end - time.monotonic()) / TRIALS
+            best.rise(TRIAL, time.monotonic() + each)
+            self.best = None
+            self._try(best.division.replace(memory=0, slot=1), best.inflated)
+            self._inflate()
+            if self.best is not None:
+                self.best.rise(TRIAL, time.monotonic() + each)
+            if self.best is None or self.best.value < best.value:
+                self.best = best
+        if self.best is not None:
+            self.best.rise(ROUNDS, end)
+
+    def _inflate(self) -> None:
+        """Try prices for more work, and for less, as long as they gain."""
         for factor in (INFLATE, 1 / INFLATE):
-            inflated = factor
-            while self._try(self.division, inflated):
-                inflated *= factor
+            while self.best is not None and self._try(self.best.division, self.best.inflated * factor):
+                pass
 
     def _try(self, division: Speed, inflated: float) -> bool:
         """Take these prices if they are better, and say so; nothing after the deadline but for the first."""
-        if self.value > -np.inf and time.monotonic() > self.task.deadline:
+        if self.best is not None and time.monotonic() > self.task.deadline:
             return False
-        work, fixed, totals = self.needs.divided(division)
-        slot, price = first_prices(work, totals, inflated)
-        shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]))
-        value, _ = evaluate(work, shape, price)
-        if better := value > self.value:
-            self.division, self.work, self.shape = division.replace(slot=slot), work, shape
-            self.value, self.price = value, price
+        tried = Ascent(division, self.needs, inflated)
+        if better := self.best is None or tried.value > self.best.value:
+            self.best = tried
         return better
 
-    def ascend(self) -> None:
+
+class Ascent:
+    """Prices and fees for one division of a batch, as they rise, and the best of them."""
+
+    def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
+        self.inflated = inflated
+        self.work, fixed, totals = needs.divided(division)
+        slot, self.price = first_prices(self.work, totals, inflated)
+        self.division = division.replace(slot=slot)
+        self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]))
+        self.rows, self.round = Rows(self.work, self.shape, len(self.price)), 0
+        self.drift, self.pull = np.zeros(len(self.price)), np.zeros(0)
+        self.value, self.best = -np.inf, (self.price, self.rows.parts)
+        self._evaluate()
+
+    def _evaluate(self) -> None:
+        value, usage = evaluate(self.work, self.shape, self.price, self.rows.fees(FEE * (self.round > 0)))
+        self.drift = MOMENTUM * self.drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
+        if value > self.value:
+            self.value, self.best = value, (self.price, self.rows.parts)
+
+    def rise(self, rounds: int, deadline: float) -> None:
         """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
-        price, rows = self.price, Rows(self.work, self.shape, len(self.price))
-        drift, pull, before, reached = np.zeros(len(price)), np.zeros(len(rows.parts)), -np.inf, -np.inf
-        for k in range(ROUNDS):
-            value, usage = evaluate(self.work, self.shape, price, rows.fees(FEE * (k > 0)))
-            if k == 0:
-                rows.begin()
-            if value > self.value:
-                self.value, self.price, self.rows, self.parts = value, price, rows, rows.parts
+        reached = -np.inf
+        for k in range(rounds):
             if k % STALLED == 0:
                 before, reached = reached, self.value
-            if time.monotonic() > self.task.deadline or reached - before < ENOUGH * abs(reached):
+            if time.monotonic() > deadline or reached - before < ENOUGH * abs(reached):
                 return
-            step = STEP / (1 + k / SLOWER)
-            drift = MOMENTUM * drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
-            pull = MOMENTUM * pull + (1 - MOMENTUM) * rows.pull()
-            price = price * np.exp(step * drift)
-            rows.turn(FASTER * step * pull)
+            if self.round == 0:
+                self.rows.begin()
+                self.pull = np.zeros(len(self.rows.parts))
+            step = STEP / (1 + self.round / SLOWER)
+            self.pull = MOMENTUM * self.pull + (1 - MOMENTUM) * self.rows.pull()
+            self.price = self.price * np.exp(step * self.drift)
+            self.rows.turn(FASTER * step * self.pull)
+            self.round += 1
+            self._evaluate()
 
     def proof(self) -> Speed:
         """Return the best prices as a proof."""
-        price = tuple(int(each) for each in np.floor(self.price * SCALE))
-        if self.parts is None:
-            return self.division.replace(price=price)
-        self.rows.parts = self.parts
-        return self.division.replace(price=price, fee=int(FEE * UNIT), fees=self.rows.whole())
+        price, self.rows.parts = self.best
+        whole = tuple(int(each) for each in np.floor(price * SCALE))
+        if not self.rows.parts.any():
+            return self.division.replace(price=whole)
+        return self.division.replace(price=whole, fee=int(FEE * UNIT), fees=self.rows.whole())
 
 
 def _division(functions: tuple[int, ...], shared: int) -> Speed:
@@ -163,6 +193,7 @@ class _Needs:
         level = low + (high - low) * division.level / UNIT
         parts = np.minimum(work, np.repeat(level, np.diff(first)))
         parts = np.add.reduceat(parts, first[:-1]) - parts[first[:-1]]
+        heavy = np.maximum(1, np.add.reduceat(work > np.repeat(level, np.diff(first)), first[:-1])[self.one])
         each, parts = np.where(count > 0, level[self.one], before[self.one]), parts[self.one]
         more, before = count > 0, before[self.one]
         whole = float(steps.mixed[0])
@@ -176,7 +207,7 @@ class _Needs:
             self.requests, self.arrival, alone, self.rate, np.where(more, before, 0.0), fastest(before),
             np.where(more, alone - begun, 0.0), amount,
             self.arrival + np.where(more, begun, 0.0), each, fastest(each),
-            np.where(more, sums - before - parts, 0.0),
+            np.where(more, sums - before - parts, 0.0), heavy.astype(float),
         ), fixed, sums  # fmt: skip
 
 

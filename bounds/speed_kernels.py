@@ -17,7 +17,8 @@ class Work(NamedTuple):
     """Of each request, [n]: arrival, least time alone, what a tick of it costs; and of its groups of tokens.
 
     `first` work for the token that comes before all others, its least `time` and the ticks `after` it (0 work: there
-    is none); `count` others, from `begin` on, of `each` work, that take `least` ticks; `extra` work besides.
+    is none); `count` others, from `begin` on, of `each` work, that take `least` ticks; besides,
+    `extra` work of the `heavy` ones among them, growing evenly.
     `requests` are like this.
     """
 
@@ -33,6 +34,7 @@ class Work(NamedTuple):
     each: Any
     least: Any
     extra: Any
+    heavy: Any
 
 
 class Shape(NamedTuple):
@@ -107,6 +109,7 @@ def pay(work, shape, fees, price, usage):
     size = 4000
     cost, free, place = np.empty(size), np.empty(size), np.empty(size, np.int64)
     cost1, free1, place1 = np.empty(size), np.empty(size), np.empty(size, np.int64)
+    cost2, free2, place2 = np.empty(size), np.empty(size), np.empty(size, np.int64)
     value = 0.0
     for i in range(len(work.arrival)):
         arrival, begin, need, rate, each = work.arrival[i], work.begin[i], work.count[i], work.rate[i], work.each[i]
@@ -118,15 +121,16 @@ def pay(work, shape, fees, price, usage):
         place0, stop0 = fees.first[i] - fees.start[i], fees.first[i + 1]
         every = work.first[i] + need * each + work.extra[i]
         for turn in range(2):
-            n, total, n1, total1, cheap, cheapest, done = 0, 0.0, 0, 0.0, FAR, -1, low
+            n, total, n1, total1, n2, total2, done = 0, 0.0, 0, 0.0, 0, 0.0, low
             for s in range(start, goal + 1):
                 taken = rate * (max(s * slot, begin) - arrival)
                 if turn == 0 and taken + later >= best:
                     break
-                if s == last:
-                    cheap, cheapest = 0.0, -1
-                elif price[s] < cheap:
-                    cheap, cheapest = price[s], s
+                if s < last and work.extra[i] > 0:
+                    span = slot if s * slot >= begin else (s + 1) * slot - begin
+                    for k in range(pieces):
+                        here, mark = price[s] * (part + fast * shape.ratios[k] ** 2), s * len(shape.ratios) + k
+                        n2, total2 = insert(cost2, free2, place2, n2, here, span * room[k], mark, work.heavy[i], total2)
                 if work.first[i] > 0:
                     close = last if s == last else s - int(work.after[i] // slot)
                     while done <= close:
@@ -149,7 +153,7 @@ def pay(work, shape, fees, price, usage):
                             end, piece = here, k
                     span = slot if s * slot >= begin else (s + 1) * slot - begin
                     left, closed = need, need if s == last else min(need, span / work.least[i])
-                    paid, k = taken + work.extra[i] * cheap, 0
+                    paid, k = taken, 0
                     while left > 1e-12 * need and (k < n or closed > 0):
                         if closed > 0 and (k == n or cost[k] >= end):
                             amount = min(left, closed)
@@ -183,8 +187,15 @@ def pay(work, shape, fees, price, usage):
                                 if place0 + at < stop0:
                                     usage[at] += many * amount * part * fees.ticks[place0 + at]
                                     fees.taken[place0 + at] += many * amount
-                    if turn == 1 and s == goal and cheapest >= 0:
-                        usage[cheapest] += many * work.extra[i]
+                    if s < last and work.extra[i] > 0:  # the dearest work in the cheapest pieces
+                        rest = 1.0
+                        for k in range(n2):
+                            after = max(0.0, rest - free2[k] / work.heavy[i])
+                            amount = work.extra[i] * (rest * rest - after * after)
+                            paid, rest = paid + amount * cost2[k], after
+                            if turn == 1 and s == goal:
+                                square = part + fast * shape.ratios[place2[k] % len(shape.ratios)] ** 2
+                                usage[place2[k] // len(shape.ratios)] += many * amount * square
                     if left <= 1e-12 * need and paid < best:
                         best, chosen = paid, s
                         far = min(last, int((arrival + best / rate) // slot) + 1)

@@ -1,10 +1,9 @@
 """Prices of work over time, where a small batch that is fast pays more for its work than a full one that is slow.
 
 While a batch of length D runs, each request in it pays the price of that moment times its share / (D - f), where f is
-the fixed part of a batch that nothing shares: together at most the price. Or it pays (its share + a named part of f) /
-D, or some of both. `docs/bounds.md` ("Speed has a price") has
-the proof. All is in integers without a limit: work and ticks are rounded down to units of 2^-bits, and what there is
-room for is rounded up to `FINE` parts of a token.
+the fixed part of a batch that nothing shares: together at most the price. Or it pays (its share + a part of f that is its
+own) / D, or some of both. `docs/bounds.md` ("Speed has a price") has the proof. All is in integers without a limit: work
+and ticks are rounded down to units of 2^-bits, and what there is room for is rounded up to `FINE` parts of a token.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Speed(Division):
     """A `price` of work for each slot of so many ticks from the first arrival on, in units of 1/`scale`; none later.
 
     All but the first token of a request count as so many with a work at this `level` between their least and their most
-    (in 1024ths); what some have beyond it pays the least price. `ratios` are those D / (D - f) at which tangents bound
+    (in 1024ths); what some have beyond it pays for the cheapest speeds alone. `ratios` are those D / (D - f) at which tangents bound
     what a token pays by its speed, in 64ths and increasing.
 
     The 1024ths `fee` of every price are paid in another way, not by speed: a request pays for its work, and in each
@@ -123,8 +122,8 @@ class PricedWork:
         first, slot, free = int(span[0]), self.proof.slot, len(self.prices) - 1
         last = first if self.objective == "total-ttft" else int(span[1]) - 1
         rate = int(weight(request, self.objective) * self.proof.scale)
-        arrival, alone, begin, extra = request.arrival - self.origin, int(done[last]), 0, 0
-        before = []
+        arrival, alone, begin = request.arrival - self.origin, int(done[last]), 0
+        before, heaviest = [], [0]
         if last == first:
             tokens = Tokens(self, FINE, int(self.work[first]), arrival, fees)
         else:
@@ -132,24 +131,27 @@ class PricedWork:
             low, high = int(decodes.min()), int(decodes.max())
             each = low + (high - low) * self.proof.level // UNIT
             whole = int(np.minimum(decodes, each).sum())
-            extra = (int(decodes.sum()) - whole) * FINE * ONE**2 * UNIT
+            heaviest += np.cumsum(-np.sort(each - decodes[decodes > each])).tolist()
             need = whole * FINE // each if each else (last - first) * FINE
             tokens = Tokens(self, need, each, arrival + begin, fees)
+            beyond = Tokens(self, FINE * (len(heaviest) - 1), each, arrival + begin, {})
             before = [Tokens(self, FINE, int(self.work[first]), arrival, fees)]
         start, rest = arrival + begin, alone - begin
         work = int(self.work[first : last + 1].sum()) * FINE * ONE**2 * UNIT
-        best, cheapest, later = None, max(self.prices), 0
+        best, later = None, 0
         for end in range(min(start // slot, free), free + 1):
             taken = rate * (max(end * slot, start) - arrival) * self.unit
             if best is not None and taken + later >= best:
                 break
             budget.spend("prices of work", STEP + PIECE * tokens.pieces)
-            cheapest = min(cheapest, self.prices[end])
             paid = [tokens.ending(end, rate), *(each.by(end, rest) for each in before)]
             if end == free or (end + 1) * slot >= arrival + alone:
                 amounts = [amount for amount in paid if amount is not None]
                 if len(amounts) == len(paid):
-                    total = taken + sum(amounts) + cheapest * extra
+                    total = taken + sum(amounts)
+                    if heaviest[1:] and (best is None or total < best):
+                        budget.spend("growth of tokens", PIECE * beyond.pieces)
+                        total += beyond.beyond(end, heaviest)
                     if best is None or total < best:
                         best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
                         later = work * min(self.prices[arrival // slot : far + 2], default=0)
@@ -232,6 +234,21 @@ class Tokens:
         least += self.fees.get(end, 0)
         room = self.cheapest.need if end == len(self.slots.prices) - 1 else sum(self._room(self._left(end)))
         return self.cheapest.least([(least, room)])
+
+    def beyond(self, end: int, heaviest: list[int]) -> int:
+        """Return what work beyond `work` pays by the end of a slot: `heaviest` are its sums over the heaviest tokens.
+
+        At the least, the heaviest are in the cheapest pieces.
+        """
+        if end == len(self.slots.prices) - 1 or not self.work:
+            return 0
+        self._pass(end + 1)
+        paid = n = before = 0
+        for price, room in self.cheapest.pieces:
+            n = min(n + room, self.cheapest.need)
+            upto = heaviest[-(-n // FINE)]
+            paid, before = paid + price * (upto - before), upto
+        return paid * FINE // self.work
 
 
 class Cheapest:

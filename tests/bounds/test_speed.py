@@ -3,6 +3,7 @@
 import random
 import sys
 from functools import cache
+from itertools import permutations
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,7 @@ from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Speed, verify_certificate
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.shares import UNIT
+from kvcore.certificates.speed import FINE, PricedWork, Tokens
 from kvcore.errors import BadInput
 from kvcore.metrics import SUMS
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
@@ -117,6 +119,8 @@ SERIAL = alike(2, 3, 1, 3, Cost((CostFunction(tokens=10),)))
 
 TOGETHER = alike(2, 3, 1, 9, Cost((CostFunction(busy=30),)))
 """One batch for both."""
+GROWING = alike(2, 1, 4, None, Cost((CostFunction(decode_kv=10),)))
+"""Two requests with tokens of 1, 10, 20 and 30 ticks."""
 HALVES = Speed(functions=(UNIT, 0), slot=30, scale=1, price=(1,), fee=UNIT, fees=((1,),))
 """Each pays half of the batch."""
 
@@ -132,7 +136,6 @@ MUTANTS = {
     "time in the last slot counts twice": ("rate * ticks + price", "2 * rate * ticks + price"),
     "work in the last slot counts twice": ("+ price * mean", "+ 2 * price * mean"),
     "the dearest token for all": ("= whole * FINE // each if each else", "= FINE * len(decodes) if each else"),
-    "what tokens grow by pays the most": ("+ cheapest * extra", "+ max(self.prices) * extra"),
     "tangents above the curve": ("(UNIT - fee) * ratio**2)", "(UNIT - fee) * ratio**3 // ONE)"),
     "pieces end too early": ("ticks = slots.fixed * (", "ticks = 9 * slots.fixed * ("),
     "too little room": ("ticks * FINE <<", "ticks * FINE // 2 <<"),
@@ -187,6 +190,19 @@ def test_halves_of_a_batch_are_exact():
     """Each pays 15 for it, and ends at 30: 45 + 45 - 30."""
     assert HALVES.value(TOGETHER, FLOW) == 60 == exhaustive_optimum(TOGETHER, FLOW)[0]
     assert HALVES.replace(fees=()).value(TOGETHER, FLOW) == 30
+
+
+def test_the_heaviest_tokens_grow_in_the_cheapest_slots():
+    """One token of 10 ticks fits into each slot: by the end of a slot, the best of all orders of the tokens."""
+    prices, excess = (7, 3, 9, 2, 5), (40, 20, 10)
+    slots = PricedWork(GROWING, Speed(functions=(UNIT, 0), slot=10, scale=1, price=prices), FLOW)
+    heaviest = [sum(excess[:k]) << slots.bits for k in range(4)]
+    for end in range(2, 5):
+        tokens = Tokens(slots, 3 * FINE, 10 << slots.bits, 0, {})
+        orders = permutations(prices[: end + 1], 3)
+        least = min(sum(price * more for price, more in zip(order, excess, strict=True)) for order in orders)
+        assert tokens.beyond(end, heaviest) == least * slots.unit
+    assert tokens.beyond(len(prices), heaviest) == 0
 
 
 def test_a_small_batch_pays_more():
