@@ -1,9 +1,9 @@
 """Prices of work over time, where a small batch that is fast pays more for its work than a full one that is slow.
 
 While a batch of length D runs, each request in it pays the price of that moment times its share / (D - f), where f is
-the fixed part of a batch that nothing shares: together at most the price. Or it pays (its share + a part of f that is its
-own) / D, or some of both. `docs/bounds.md` ("Speed has a price") has the proof. All is in integers without a limit: work
-and ticks are rounded down to units of 2^-bits, and what there is room for is rounded up to `FINE` parts of a token.
+the fixed part of a batch that nothing shares: together at most the price. Or it pays (its share + a part of f that is
+its own) / D, or some of both. `docs/bounds.md` ("Speed has a price") has the proof. All is in integers without a limit:
+work and ticks are rounded down to units of 2^-bits, what there is room for is rounded up to `FINE` parts of a token.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class Speed(Division):
     """A `price` of work for each slot of so many ticks from the first arrival on, in units of 1/`scale`; none later.
 
     All but the first token of a request count as so many with a work at this `level` between their least and their most
-    (in 1024ths); what some have beyond it pays for the cheapest speeds alone. `ratios` are those D / (D - f) at which tangents bound
-    what a token pays by its speed, in 64ths and increasing.
+    (in 1024ths); what some have beyond it pays for the cheapest speeds alone. Where it is `ordered`, they begin after
+    the first token, whenever it comes; otherwise after what it takes at the least. `ratios` are those D / (D - f) at
+    which tangents bound what a token pays by its speed, in 64ths and increasing.
 
     The 1024ths `fee` of every price are paid in another way, not by speed: a request pays for its work, and in each
     batch for its part of the fixed part. `fees` are the weights of these parts in a slot: for each group of requests
@@ -57,6 +58,7 @@ class Speed(Division):
     price: Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=MOST_SLOTS)]
     level: Proportion = 0
     ratios: Annotated[tuple[Annotated[int, Field(gt=ONE, le=2**20)], ...], Field(max_length=64)] = ()
+    ordered: bool = False
     fee: Proportion = 0
     fees: Annotated[tuple[Weights, ...], Field(max_length=1_000_000)] = ()
 
@@ -123,39 +125,46 @@ class PricedWork:
         last = first if self.objective == "total-ttft" else int(span[1]) - 1
         rate = int(weight(request, self.objective) * self.proof.scale)
         arrival, alone, begin = request.arrival - self.origin, int(done[last]), 0
-        before, heaviest = [], [0]
-        if last == first:
-            tokens = Tokens(self, FINE, int(self.work[first]), arrival, fees)
-        else:
+        before, heaviest, need, each = None, [0], FINE, int(self.work[first])
+        if last > first:
+            before = Tokens(self, need, each, arrival, fees)
             begin, decodes = int(done[first]), self.work[first + 1 : last + 1]
             low, high = int(decodes.min()), int(decodes.max())
             each = low + (high - low) * self.proof.level // UNIT
             whole = int(np.minimum(decodes, each).sum())
             heaviest += np.cumsum(-np.sort(each - decodes[decodes > each])).tolist()
             need = whole * FINE // each if each else (last - first) * FINE
-            tokens = Tokens(self, need, each, arrival + begin, fees)
-            beyond = Tokens(self, FINE * (len(heaviest) - 1), each, arrival + begin, {})
-            before = [Tokens(self, FINE, int(self.work[first]), arrival, fees)]
-        start, rest = arrival + begin, alone - begin
-        work = int(self.work[first : last + 1].sum()) * FINE * ONE**2 * UNIT
-        best, later = None, 0
-        for end in range(min(start // slot, free), free + 1):
-            taken = rate * (max(end * slot, start) - arrival) * self.unit
-            if best is not None and taken + later >= best:
+        start, rest, least = arrival + begin, alone - begin, rate * alone * self.unit
+        work = int(self.work[first + self.proof.ordered : last + 1].sum()) * FINE * ONE**2 * UNIT
+        best, later, ordered = None, 0, before is not None and self.proof.ordered
+        for turn in range(min(start // slot, free), (free if ordered else min(start // slot, free)) + 1):
+            ready, sure = max(start, turn * slot) if ordered else start, 0
+            if best is not None and rate * (ready + rest - arrival) * self.unit >= best:
                 break
-            budget.spend("prices of work", STEP + PIECE * tokens.pieces)
-            paid = [tokens.ending(end, rate), *(each.by(end, rest) for each in before)]
-            if end == free or (end + 1) * slot >= arrival + alone:
-                amounts = [amount for amount in paid if amount is not None]
-                if len(amounts) == len(paid):
-                    total = taken + sum(amounts)
-                    if heaviest[1:] and (best is None or total < best):
-                        budget.spend("growth of tokens", PIECE * beyond.pieces)
-                        total += beyond.beyond(end, heaviest)
-                    if best is None or total < best:
-                        best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
-                        later = work * min(self.prices[arrival // slot : far + 2], default=0)
-        return max(best or 0, rate * alone * self.unit)
+            if before is not None and ordered:  # the first token comes in the slot `turn`
+                by = before.by(turn, 0)
+                if by is None:
+                    continue
+                sure = by
+            tokens = Tokens(self, need, each, ready, fees)
+            beyond = Tokens(self, FINE * (len(heaviest) - 1), each, ready, {})
+            for end in range(min(ready // slot, free), free + 1):
+                taken = rate * (max(end * slot, ready) - arrival) * self.unit + sure
+                if best is not None and taken + later >= best:
+                    break
+                budget.spend("prices of work", STEP + PIECE * tokens.pieces)
+                paid = tokens.ending(end, rate)
+                early = 0 if before is None or ordered else before.by(end, rest)
+                if paid is None or early is None or (end < free and (end + 1) * slot < ready + rest):
+                    continue
+                total = taken + paid + early
+                if heaviest[1:] and (best is None or total < best):
+                    budget.spend("growth of tokens", PIECE * beyond.pieces)
+                    total += beyond.beyond(end, heaviest)
+                if best is None or total < best:
+                    best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
+                    later = work * min(self.prices[arrival // slot : far + 2], default=0)
+        return max(best or 0, least)
 
 
 class Tokens:

@@ -129,10 +129,10 @@ SOURCE = Path(checker.__file__).read_text(encoding="utf-8")
 MUTANTS = {
     "the last price goes on for ever": ("(*proof.price, 0)", "(*proof.price, (0, *proof.price)[-1])"),
     "all of the fixed part counts twice": ("whole * (UNIT - proof.shared) / UNIT", "whole"),
-    "the other tokens begin too late": ("need, each, arrival + begin,", "need, each, arrival + alone,"),
+    "the other tokens begin too late": ("each, ready, fees)", "each, ready + rest, fees)"),
     "the first token is early enough by a slot": ("last = end - rest // slot", "last = end - rest // slot - 1"),
     "the slot of the first token ends too early": ("slot - rest % slot", "1"),
-    "the last slot counts whole": ("max(end * slot, start) - arrival", "max(end * slot + slot, start) - arrival"),
+    "the last slot counts whole": ("max(end * slot, ready) - arrival", "max(end * slot + slot, ready) - arrival"),
     "time in the last slot counts twice": ("rate * ticks + price", "2 * rate * ticks + price"),
     "work in the last slot counts twice": ("+ price * mean", "+ 2 * price * mean"),
     "the dearest token for all": ("= whole * FINE // each if each else", "= FINE * len(decodes) if each else"),
@@ -148,7 +148,9 @@ MUTANTS = {
         "Fraction(self.slot * sum",
         "Fraction((self.slot - 1) * sum",
     ),
-    "too early ends are none": ("arrival + alone:", "arrival + 2 * alone:"),
+    "too early ends are none": ("* slot < ready + rest)", "* slot < ready + 2 * rest)"),
+    "the first token comes a slot early": ("before.by(turn, 0)", "before.by(turn - 1, 0)"),
+    "the others begin a slot after the first": ("max(start, turn * slot)", "max(start, turn * slot + slot)"),
     "pieces that are needed are forgotten": ("self.pieces[-1][1] >= self.need", "self.pieces[-1][1] >= self.need // 2"),
     "dear pieces stay where the last slot is cheaper": ("while more and place >= 0 and", "while False and"),
 }
