@@ -37,6 +37,8 @@ TRIAL, TRIALS = 60, 6
 """Rounds in which two divisions are compared, at the most, and how little of the time each takes."""
 STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
 """How much prices change in the first step where nothing is taken; after so many rounds half as much."""
+PATIENCE = 10
+"""Rounds without a better bound before steps become a quarter."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
 FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
@@ -124,13 +126,14 @@ class Ascent:
         self.rows, self.round = Rows(self.work, self.shape, len(self.price)), 0
         self.drift, self.pull = np.zeros(len(self.price)), np.zeros(0)
         self.value, self.best = -np.inf, (self.price, self.rows.parts)
+        self.step, self.gained = STEP, 0
         self._evaluate()
 
     def _evaluate(self) -> None:
         value, usage = evaluate(self.work, self.shape, self.price, self.rows.fees(FEE * (self.round > 0)))
         self.drift = MOMENTUM * self.drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
         if value > self.value:
-            self.value, self.best = value, (self.price, self.rows.parts)
+            self.value, self.best, self.gained = value, (self.price, self.rows.parts), self.round
 
     def rise(self, rounds: int, deadline: float) -> None:
         """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
@@ -143,7 +146,11 @@ class Ascent:
             if self.round == 0:
                 self.rows.begin()
                 self.pull = np.zeros(len(self.rows.parts))
-            step = STEP / (1 + self.round / SLOWER)
+            if self.round > self.gained + PATIENCE and self.best[1].any():  # go back to the best, in smaller steps
+                self.price, self.rows.parts = self.best
+                self.drift, self.pull, self.step, self.gained = 0 * self.drift, 0 * self.pull, self.step / 4, self.round
+                self._evaluate()
+            step = self.step / (1 + self.round / SLOWER)
             self.pull = MOMENTUM * self.pull + (1 - MOMENTUM) * self.rows.pull()
             self.price = self.price * np.exp(step * self.drift)
             self.rows.turn(FASTER * step * self.pull)
