@@ -34,8 +34,8 @@ def workloads() -> Iterator[Instance]:
     """Yield slices of the traces and of a mixture."""
     calls, plain = get_cost("infercept-6b"), get_cost("infermax-7b")
     given = {"tick": calls.tick, "machine": calls.machine, "cost": calls.make()}
-    mixture = read_infercept(trace_file(MIXTURE), take=32, seed=0, rate=Fraction(3), **given)
-    yield mixture.replace(name="InferCept mixture, 32 at 3/s")
+    mixture = read_infercept(trace_file(MIXTURE), take=64, seed=0, rate=Fraction(8), **given)
+    yield mixture.replace(name="InferCept mixture, 64 at 8/s")
     drawn = generate("infermax-mix", n=128, seed=0, mix="siso+lilo").requests
     machine = plain.machine.replace(memory=20_000)
     yield Instance(
@@ -45,8 +45,8 @@ def workloads() -> Iterator[Instance]:
     talks = read_azure(path, take=200, tick=plain.tick, machine=LLAMA_A100, cost=plain.make())
     yield talks.replace(name="Azure conversations, first 200")
     agents = trace("agents")
-    short = [request for request in agents.requests if request.output <= 4000][:12]
-    yield agents.replace(name="agents, 12 sessions", requests=tuple(short))
+    short = [request for request in agents.requests if request.output <= 1500][:6]
+    yield agents.replace(name="agents, 6 sessions", requests=tuple(short))
 
 
 def improved(instance: Instance) -> Iterator[dict[str, Any]]:
