@@ -50,6 +50,8 @@ FINE = 1.05
 """The ratio of two values of R0 that are not worth telling apart."""
 MOVES = 2_000
 """Moves of destroy and repair that count as a round."""
+LONGER = 2.0
+"""So many times the last run of the engine is kept free for the next one."""
 RUNS = 200
 """Compiled runs of the index rule that count as a round."""
 
@@ -121,6 +123,8 @@ class _Search:
     progress: Progress | None
     began: float = field(default_factory=time.monotonic)
     made: int = 0
+    took: float = 0.0
+    """The seconds of the last run of the engine."""
     r0: float | None = None
     """The best R0 of the index rule, in seconds."""
     runs: Runs | None = None
@@ -165,6 +169,7 @@ class _Search:
         while policy is not None:
             self.count()
             value: Value | float = math.inf
+            began = time.monotonic()
             try:
                 trace = trace_policy(self.instance, policy, go_on=self.in_time)
             except (PolicyError, Unsuited):
@@ -173,6 +178,7 @@ class _Search:
                 value = objective_value(trace, self.objective)
                 if value < self.value:
                     self._keep(trace, policy.name if named else None)
+            self.took = time.monotonic() - began
             try:
                 policy = tries.send(value)
             except StopIteration:
@@ -217,10 +223,12 @@ class _Search:
         """Search for steps of the index rule, for half of the seconds that are left."""
         if self.runs is None or self.r0 is None:
             return
-        half = (time.monotonic() - self.began + self.seconds) / 2
+        now = time.monotonic()
+        left = self.began + self.seconds - now
+        end = now + min(left / 2, left - LONGER * self.took)
 
         def go_on(made: int) -> bool:
-            return made < RUNS if self.rounds is not None else time.monotonic() - self.began < half
+            return made < RUNS if self.rounds is not None else time.monotonic() < end
 
         policy = steer(self.runs, self.r0, draw, go_on)
         if (yield policy) <= self.value:

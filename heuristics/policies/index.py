@@ -125,7 +125,7 @@ class Index(Unified):
         try:
             numbers = {key: float(text) for key, text in values.items()}
             if numbers and numbers.keys() <= {"gamma", "r0"} and all(0 <= number < inf for number in numbers.values()):
-                return cls(**numbers)
+                return cls(numbers.get("gamma", 1.0), numbers.get("r0"))
         except ValueError:
             pass
         raise BadInput(f"the index rule is index:gamma=G,r0=SECONDS, with numbers of at least 0, not {name!r}")
