@@ -1,7 +1,8 @@
 """Branch and bound over what the prices leave open: when each segment of each request starts.
 
 Every node is a selection of arcs with prices of its own; its bound is exact. A branch says that a segment starts by
-some slot, or after it; where all starts are settled, that one arc is taken, or not.
+some slot, or after it (on a machine that evicts, also that it ends); where all is settled, that one arc is taken,
+or not.
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ class Tree:
 
 
 def undecided(rows: Array, weight: Array) -> Iterator[tuple[float, int, int]]:
-    """Yield for each segment with an open start: how open it is (times its memory), the segment, a slot to split at."""
+    """Yield for each open start (or end): how open it is (times its memory), its column STARTS, a slot to split at."""
     for segment in np.unique(rows[:, STARTS]):
         which = rows[:, STARTS] == segment
         slots, share = rows[which, SLOT], weight[which]

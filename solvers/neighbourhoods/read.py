@@ -9,7 +9,7 @@ import numpy as np
 from formulations.timing import Event, batches_of, start_early
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
-from kvcore.trace import RequestTrace, Step, Trace
+from kvcore.trace import Move, RequestTrace, Step, Trace
 from solvers.neighbourhoods.kernels import (
     DECODE,
     DISCARD,
@@ -90,7 +90,7 @@ def _pieces(request: RequestTrace, starts: list[int], ends: dict[int, int]) -> l
     for event, *kv in request.levels():
         is_work = isinstance(event, Step)
         handling = ends.get(device + host, PRESERVE)
-        is_early = not is_work and handling != PRESERVE and (handling != SWAP or event.kind != "drop")
+        is_early = isinstance(event, Move) and handling != PRESERVE and (handling != SWAP or event.kind != "drop")
         t = starts[event.batch - 1] + 1 if is_early else starts[event.batch]
         if device + host and t > now:
             rows.append((HOSTED if host else HELD, now, t, device + host, 0))

@@ -6,16 +6,16 @@ import numpy as np
 
 from heuristics.engine.banker import is_safe
 from heuristics.engine.ranked import safe_batches
-from heuristics.policies.mc_sf import Course, Profile
+from heuristics.policies.mc_sf import Occupancy, OccupancyProfile
 from kvcore import Machine
 
 
-def blocks(course: Course, batch: int, block: int) -> int:
+def blocks(course: Occupancy, batch: int, block: int) -> int:
     last, held, kept = course
     return -(-(held + batch) // block) if batch <= last else kept
 
 
-def overflows(machine: Machine, others: list[Course], new: Course, delay: int) -> bool:
+def overflows(machine: Machine, others: list[Occupancy], new: Occupancy, delay: int) -> bool:
     """Batch by batch, up to the new one's end, and beyond it if it keeps memory."""
     latest = max([delay + new.last, *(course.last for course in others)]) + 1
     end = latest if new.kept else delay + new.last
@@ -32,12 +32,12 @@ def test_the_profile_batch_by_batch() -> None:
     for _ in range(200):
         machine = Machine(memory=draw.randint(10, 60), block=draw.choice([1, 1, 4]))
         new, *others = (
-            Course(draw.randint(1, 9), draw.randint(0, 12), draw.choice([0, draw.randint(0, 5)]))
+            Occupancy(draw.randint(1, 9), draw.randint(0, 12), draw.choice([0, draw.randint(0, 5)]))
             for _ in range(draw.randint(1, 5))
         )
-        arrays = Course(*np.array(others, dtype=np.int64).reshape(-1, 3).T)
+        arrays = Occupancy(*np.array(others, dtype=np.int64).reshape(-1, 3).T)
         expected = [not overflows(machine, others, new, delay) for delay in range(12)]
-        assert Profile(machine, arrays).admits(new, 12).tolist() == expected
+        assert OccupancyProfile(machine, arrays).admits(new, 12).tolist() == expected
         seen.add((any(expected), all(expected)))
     assert len(seen) == 3
 
