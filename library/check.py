@@ -558,6 +558,7 @@ class Tariff:
         self.__dict__.update(zip(PRICED, rest))
         self.packs, self.limit, self.size = packs, limit, machine["block"]
         self.P, self.chunked, self.partial = most_prefill(machine), machine["chunked"], machine["partial"]
+        self.known = {}
 
     def packing(self, tokens):
         """The price of so many tokens by the dual feasible function u."""
@@ -566,6 +567,12 @@ class Tariff:
 
     def least(self, token):
         """The least that the work for a token costs, over all ways to generate it: by a decode, or by a prefill."""
+        key = (token.A, token.kept, token.low)
+        if key not in self.known:
+            self.known[key] = self.cheapest(token)
+        return self.known[key]
+
+    def cheapest(self, token):
         A, kept, P, best = token.A, token.kept, self.P, None
         for decodes in (1, 0):
             end = A - decodes  # where the prefills end
@@ -587,20 +594,31 @@ class Tariff:
         return best + (self.packing(A) if self.packed else 0)
 
 
-class Work:
-    """Of a request's tokens: d, the ticks that the batches of each last at least; release and tail; share, by a tariff."""
+class Ticks:
+    """d: how long the batches last, together and at the least, in which a request works for a token."""
 
-    def __init__(self, one, instance, shares, ticks=True):
+    def __init__(self, instance):
         machine = instance["machine"]
-        batch = Tariff(machine, batch=1)
-        lines = [(line.base, Tariff(machine, prefill=line.prefill, **line.prices)) for line in lines_of(instance["cost"])]
-        self.one, self.tokens, self.d = one, tokens_of(one, machine), []
-        for token in self.tokens:
-            batches = batch.least(token)
-            least = [ceil(base * batches + Fraction(tariff.least(token), tariff.unit)) for base, tariff in lines]
-            self.d.append(max(least) if ticks else batches)
+        self.batches, self.known = Tariff(machine, batch=1), {}
+        self.lines = [(line.base, Tariff(machine, prefill=line.prefill, **line.prices)) for line in lines_of(instance["cost"])]
+
+    def least(self, token):
+        key = (token.A, token.kept, token.low)
+        if key not in self.known:
+            batches = self.batches.least(token)
+            least = [ceil(base * batches + Fraction(tariff.least(token), tariff.unit)) for base, tariff in self.lines]
+            self.known[key] = max(least)
+        return self.known[key]
+
+
+class Work:
+    """Of a request's tokens: d, ticks or whatever `ticks` counts; release and tail in them; share, by a tariff."""
+
+    def __init__(self, one, machine, ticks, shares, calls=True):
+        self.one, self.tokens = one, tokens_of(one, machine)
+        self.d = [ticks.least(token) for token in self.tokens]
         self.share = [shares.least(token) for token in self.tokens]
-        self.wait = [token.wait * ticks for token in self.tokens]
+        self.wait = [token.wait * calls for token in self.tokens]
         self.chain = sum(self.d) + sum(self.wait)
         self.release, self.tail, passed = [], [], 0
         for d, wait in zip(self.d, self.wait):
@@ -723,7 +741,8 @@ def shares(instance, proof, objective):
     division = Division(instance, proof)
     line = division.line
     tariff = division.tariff(line.base, line.prefill, **line.prices)
-    unit, works = tariff.unit, [Work(one, instance, tariff) for one in instance["requests"]]
+    unit, ticks = tariff.unit, Ticks(instance)
+    works = [Work(one, instance["machine"], ticks, tariff) for one in instance["requests"]]
     if objective == "late-requests":
         return shared_late(works, proof, unit)
     if objective in ("makespan", "busy-time", "max-flow-time"):
@@ -767,7 +786,7 @@ def shared_batches(instance, division):
     """Busy time: the prices of all work, base for each batch, and prefill for each that the prefill tokens need."""
     machine, line = instance["machine"], division.line
     prices, prefill, parts = Tariff(machine, **line.prices), Tariff(machine, prefill_token=1), division.tariff(1)
-    works = [Work(one, instance, parts, ticks=False) for one in instance["requests"]]
+    works = [Work(one, machine, Tariff(machine, batch=1), parts, calls=False) for one in instance["requests"]]
     jobs = [(parts.unit * release, share, parts.unit * tail)
             for work in works for release, share, tail in zip(work.release, work.share, work.tail)]
     batches = max(-(-largest_tail_first(jobs) // parts.unit), *(work.chain for work in works))
@@ -825,9 +844,9 @@ def speed(instance, proof, objective):
         raise Broken("the ratios do not increase")
     line, start, total = division.line, min(one["arrival"] for one in instance["requests"]), 0
     tariff = division.tariff(line.base, line.prefill, **line.prices)
-    batch = Batches(proof, line.base, line.base * (1 - sum(division.part.values())))
+    ticks, batch = Ticks(instance), Batches(proof, line.base, line.base * (1 - sum(division.part.values())))
     for one, weight in zip(instance["requests"], weights(instance, objective)):
-        work = Work(one, instance, tariff)
+        work = Work(one, instance["machine"], ticks, tariff)
         w = [Fraction(share, tariff.unit) for share in work.share]
         total += batch.least(one["arrival"] - start, int(weight * proof["scale"]), work, w[:1] if first else w)
     return Fraction(total - proof["slot"] * sum(proof["price"])) / proof["scale"]
