@@ -1,4 +1,4 @@
-"""`library/check.py` agrees with the referee and the checker, on random schedules and certificates and on mutated ones."""
+"""`library/check.py` agrees with the referee and the checker, on random schedules and certificates and on mutants."""
 
 import ast
 import gzip
