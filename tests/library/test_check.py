@@ -312,3 +312,8 @@ def test_configurations_are_of_whole_files():
         Certificate(instance_sha256=twice.sha256, objective="total-flow-time", bound=WORTHLESS, proof=proof).to_json()
     )
     assert same_certificate(twice, loaded(twice), file, "configurations") == "refused"
+
+
+def test_what_is_not_checked_is_said():
+    with pytest.raises(check.Bad, match="no proof of kind 'exhaustive' is checked here"):
+        check.proof({"kind": "exhaustive", "states": 5}, "proof")
