@@ -22,6 +22,7 @@ import heapq
 import json
 import sys
 from fractions import Fraction
+from itertools import zip_longest
 from math import ceil, lcm
 from pathlib import Path
 
@@ -1161,7 +1162,8 @@ def cheapest_path(prices, counts, scale, memory, M):
     for t in range(last + 1):
         options, following = [(kind, cost, counts[kind]) for kind, cost in gains[t].items()], {}
         for running, paid in best.items():
-            for loads, cost in with_starts(running, options, 0, alike, M):
+            totals = [sum(held) for held in zip_longest(*running, fillvalue=0)]
+            for loads, cost in with_starts(running, totals, options, 0, alike, M):
                 later = tuple(sorted(load[1:] for load in loads if len(load) > 1))
                 if paid + cost < following.get(later, paid + cost + 1):
                     following[later] = paid + cost
@@ -1169,21 +1171,23 @@ def cheapest_path(prices, counts, scale, memory, M):
     return min(best.values())
 
 
-def with_starts(running, options, i, alike, M):
-    """Every configuration that starts from options i, i + 1, .. make of what runs, and what they cost."""
+def with_starts(running, totals, options, i, alike, M):
+    """Every configuration that starts from options i, i + 1, .. make of what runs, and what they cost.
+
+    `totals` are the blocks that what runs takes, now and at later ticks.
+    """
     yield running, 0
     for each in range(i, len(options)):
         kind, cost, most = options[each]
-        if most == 0:
+        load = kind[0]
+        if most == 0 or sum(other[-1] == load[-1] for other in running) == alike[load[-1]]:
             continue
-        more = (*running, kind[0])
-        same = sum(load[-1] == kind[0][-1] for load in more)
-        if same <= alike[kind[0][-1]] and all(
-            sum(load[q] for load in more if len(load) > q) <= M for q in range(len(kind[0]))
-        ):
+        more = [total + held for total, held in zip_longest(totals, load, fillvalue=0)]
+        if max(more[: len(load)]) <= M:
             left = [*options[:each], (kind, cost, most - 1), *options[each + 1 :]]
-            for loads, others in with_starts(more, left, each, alike, M):
+            for loads, others in with_starts((*running, load), more, left, each, alike, M):
                 yield loads, cost + others
+
 
 # --- kinds made of others: `parts` (docs/certificates.md) and `coarse` (docs/coarsening.md) ----------------------
 
