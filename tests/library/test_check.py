@@ -22,6 +22,7 @@ from kvcore.files import parse
 from tests.kvcore.test_configurations import random_proof as random_configurations
 from tests.solvers.test_start_time import rigid
 from tests.support.coarse_instances import fine_for_relax
+from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
 from tests.support.random_proofs import PRICEABLE, random_prices, random_speed
@@ -249,6 +250,18 @@ def same_certificate(instance, data, file, kind):
         slack = 1 if kind in ROUNDED else 1e-6 * (file["objective"] == "normalized-latency")
         assert expected - (slack and 1e-6) <= found <= expected + slack, json.dumps(file)
     return expected
+
+
+@pytest.mark.parametrize("seed", few(range(24), 6))
+def test_no_numbers_prove_more_than_the_optimum(seed):
+    """Where check.py proves more than kvbound it is not too much."""
+    draw = random.Random(seed)
+    instance = tiny_instance(seed, requests=2, **(PRICEABLE if seed % 2 else {}))
+    objective = SUMS[seed % 4 // 2]
+    optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
+    for draw_proof in [random_speed, random_prices if seed % 2 else random_speed] * 8:
+        proof = json.loads(draw_proof(draw, instance).model_dump_json())
+        assert check.prove(loaded(instance), proof, objective) <= optimum
 
 
 # --- the command -------------------------------------------------------------------------------------------------
