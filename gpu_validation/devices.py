@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 INSTALL = "install it with: pip install 'kvbound[gpu]'"
 SPARE = 1 << 30
 """Bytes of the device that are left for activations and logits."""
+BACKENDS = ("triton", "flashinfer", "sdpa", "torch")
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
 def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool = False) -> Backend:
-    """Return a backend: `device` "cuda" or "cpu", `backend` "triton" or "torch"; `strict`: see `TritonBackend`.
+    """Return a backend: `device` "cuda" or "cpu", `backend` one of BACKENDS; `strict`: see `TritonBackend`.
 
     Raises:
         MissingTool: PyTorch or Triton is not installed, or torch sees no GPU.
@@ -28,10 +29,12 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
     """
     if device not in ("cuda", "cpu"):
         raise BadInput(f"there is no device {device!r}; choose cuda or cpu")
-    if backend not in ("triton", "torch"):
-        raise BadInput(f"there is no backend {backend!r}; choose triton or torch")
-    if strict and backend == "torch":
-        raise BadInput("plain torch has no strict mode: its products depend on the batch; use the triton backend")
+    if backend not in BACKENDS:
+        raise BadInput(f"there is no backend {backend!r}; choose one of {', '.join(BACKENDS)}")
+    if strict and backend != "triton":
+        raise BadInput(f"{backend} has no strict mode: its products depend on the batch; use the triton backend")
+    if (device, backend) == ("cuda", "sdpa"):
+        raise BadInput("the backend sdpa is for a CPU; on a GPU choose triton, flashinfer or torch")
     _need("torch", "PyTorch")
     import torch
 
@@ -41,6 +44,10 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
         from gpu_validation.backend import TorchBackend
 
         return TorchBackend(device)
+    if backend == "sdpa":
+        from gpu_validation.cpu import CpuBackend
+
+        return CpuBackend()
     _need("triton", "Triton")
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise BadInput("the Triton kernels run on a CPU only in the interpreter: set TRITON_INTERPRET=1, or use torch")

@@ -9,9 +9,11 @@ Arrivals and calls are clocks that are not waited for: the order of the batches 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -32,8 +34,8 @@ from kvcore.errors import BadInput
 
 KEPT = 16
 """Plans kept on the device."""
-WARM_UP = 3
-"""Runs of a batch before it is timed."""
+WARM_UP = {"cuda": 3, "cpu": 1}
+"""Runs of a batch before it is timed, by the type of the device."""
 
 Transfers = Literal["overlapped", "sync", "pipelined"]
 """How the transfers of a batch stand to its work: see `Engine.run`."""
@@ -48,6 +50,8 @@ class ReplayResult:
     in_seconds: list[float]
     wall_seconds: float
     """From before the first batch was started to when all was done, by the host's clock."""
+    launch_seconds: list[float]
+    """By the host's clock, what it took to start each batch: one that takes no longer itself is bound by that."""
     graph_batches: int
     """Batches that ran as a captured graph."""
     tokens: dict[str, list[int]]
@@ -200,16 +204,18 @@ class Engine:
         if poison:
             self.cache.poison_all()
         self.clock.synchronize()
-        host = DeviceClock(torch.device("cpu"))
-        begin, marks = host.mark(), [replay.step(step) for step in loaded.steps]
+        marks, moments = [], [time.perf_counter()]
+        for step in loaded.steps:
+            marks.append(replay.step(step))
+            moments.append(time.perf_counter())
         replay.swapper.wait_for_all()
         self.clock.synchronize()
-        wall = host.seconds(begin, host.mark())
+        wall, launches = time.perf_counter() - moments[0], [end - begin for begin, end in pairwise(moments)]
         out, back = replay.swapper.seconds()
         seconds = [self.clock.seconds(*both) for both in marks]
         graph_batches = sum(step.graph is not None for step in loaded.steps)
         tokens, logits = self._tokens(plan), replay.named_logits()
-        return ReplayResult(seconds, out, back, wall, graph_batches, tokens, logits, replay.swapped)
+        return ReplayResult(seconds, out, back, wall, launches, graph_batches, tokens, logits, replay.swapped)
 
     def time_batch(
         self,
@@ -222,7 +228,7 @@ class Engine:
         transfers: Transfers = "overlapped",
         graphs: bool = True,
     ) -> list[float]:
-        """Return the seconds of `repeats` runs of one batch, after WARM_UP others: until its transfers, too, are done.
+        """Return the seconds of `repeats` runs of a batch, after `WARM_UP` others: until its transfers, too, are done.
 
         Each request of `work` = [(c, m), ..] processes c tokens on top of m; its KV is random. Tokens are swapped out
         of one more request, and into another.
@@ -237,9 +243,10 @@ class Engine:
         [step] = self._upload(plan, True, False, graphs and self.captures)
         replay = _Replay(self, plan, transfers)
         self.clock.synchronize()
-        marks = [replay.step(step, alone=True) for _ in range(WARM_UP + repeats)]
+        warm_up = WARM_UP[self.device.type]
+        marks = [replay.step(step, alone=True) for _ in range(warm_up + repeats)]
         self.clock.synchronize()
-        return [self.clock.seconds(*both) for both in marks[WARM_UP:]]
+        return [self.clock.seconds(*both) for both in marks[warm_up:]]
 
     # --- before the clock starts ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from costmodels.models import Model
 from gpu_validation.backend import Backend, Layout
@@ -87,7 +88,7 @@ class Decoder:
     def forward(self, inputs: Inputs, cache: Cache) -> Tensor:
         """Run the rows, store their KV, and return the logits [sampled, vocabulary], fp32 (fp64 for an fp64 model)."""
         backend, residual = self.backend, None
-        x = self.embedding[inputs.tokens]
+        x = functional.embedding(inputs.tokens, self.embedding)  # which takes no -1: a token that was never written
         for number, layer in enumerate(self.layers):
             x, residual = backend.rms_norm(x, layer.attention_norm, EPSILON, residual)
             x = self._attention(x, layer, inputs, cache.pool[:, number])

@@ -29,8 +29,8 @@ def test_policies_and_the_optimum_are_replayed(tmp_path):
     assert all(row["same_tokens"] and row["batches"] >= 12 and row["repeats"] == 2 for row in found["rows"])
     assert (found["device_type"], found["model"], found["backend"], found["dtype"]) == (
         "cpu",
-        "tiny",
-        "torch",
+        "small",
+        "sdpa",
         "float32",
     )
     assert len(found["ranking"]["pairs"]) == 3

@@ -38,7 +38,7 @@ def changed_run(change: Any) -> tuple[tuple[str, ReplayResult], tuple[str, Repla
     """Two runs of one token each: logits (3, 2, 0), and those changed."""
     logits = torch.tensor([3.0, 2.0, 0.0])
     return tuple(
-        (name, ReplayResult([], [], [], 0.0, 0, {"R": [token]}, {("R", 1): row}))
+        (name, ReplayResult([], [], [], 0.0, [], 0, {"R": [token]}, {("R", 1): row}))
         for name, row, token in (("a", logits, 0), ("b", logits + torch.tensor(change), 0))
     )
 
