@@ -121,8 +121,6 @@ def prepared(peer: Peer, data: CaseData) -> tuple[Run, float] | str:
 
     Wrong is a result that differs from the twin's by more than the tolerance of the dtype, or is not a number.
     """
-    if peer.compiles and not data.case.large:
-        return "is compiled for each case, and so left out of the smaller ones"
     try:
         run = peer.prepare(data)
         error = max(data.error(run(layer), layer) for layer in {0, data.layers - 1})

@@ -38,8 +38,12 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
     _need("torch", "PyTorch")
     import torch
 
-    if device == "cuda" and not torch.cuda.is_available():
-        raise MissingTool("torch sees no GPU here; use --device cpu for a dry run without one")
+    if device == "cuda":
+        if not torch.cuda.is_available():
+            raise MissingTool("torch sees no GPU here; use --device cpu for a dry run without one")
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     if backend == "torch":
         from gpu_validation.backend import TorchBackend
 
@@ -48,9 +52,15 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
         from gpu_validation.cpu import CpuBackend
 
         return CpuBackend()
+    if backend == "flashinfer":
+        _need("flashinfer", "FlashInfer", "install it with: pip install flashinfer-python")
     _need("triton", "Triton")
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise BadInput("the Triton kernels run on a CPU only in the interpreter: set TRITON_INTERPRET=1, or use torch")
+    if backend == "flashinfer":
+        from gpu_validation.flashinfer_backend import FlashInferBackend
+
+        return FlashInferBackend(device)
     from gpu_validation.kernels.backend import TritonBackend
 
     return TritonBackend(device, strict=strict)
@@ -92,6 +102,6 @@ def _check(needed: int, free: int, what: str, where: str, instead: str) -> None:
         raise BadInput(f"{what} take {needed / 2**30:.1f} GiB, {where} {max(free, 0) / 2**30:.1f} GiB; use {instead}")
 
 
-def _need(module: str, name: str) -> None:
+def _need(module: str, name: str, install: str = INSTALL) -> None:
     if importlib.util.find_spec(module) is None:
-        raise MissingTool(f"{name} is not installed; {INSTALL}")
+        raise MissingTool(f"{name} is not installed; {install}")

@@ -24,7 +24,7 @@ from gpu_validation.allocator import Piece
 from gpu_validation.backend import Backend, TorchBackend
 from gpu_validation.cache import Cache
 from gpu_validation.devices import check_device_memory, check_host_memory
-from gpu_validation.graphs import BatchGraph
+from gpu_validation.graphs import BatchGraph, Stages
 from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.movers import movers
@@ -32,6 +32,8 @@ from gpu_validation.plan import BatchPlan, Plan, synthetic_plan
 from gpu_validation.swap import Swapper, pick_mover
 from kvcore.errors import BadInput
 
+PARTS = 4
+"""Groups of layers of a batch that reads what it swaps in: but for the first, their KV comes while others work."""
 KEPT = 16
 """Plans kept on the device."""
 WARM_UP = {"cuda": 3, "cpu": 1}
@@ -81,6 +83,8 @@ class _Step:
     """int64 [rows], where the tokens stand in the history; `targets` where those go that it generates."""
     inputs: Inputs
     targets: Tensor
+    parts: int = 1
+    """Groups of layers; more than one where the batch reads what it swaps in, each of which waits for its own KV."""
     graph: BatchGraph | None = None
 
 
@@ -262,27 +266,31 @@ class Engine:
 
     def _upload(self, plan: Plan, writes: bool, keeps: bool, graphs: bool) -> list[_Step]:
         """Put everything that the batches read on the device, and capture them."""
-        steps = []
+        steps, ins = [], -1
         for batch in plan.batches:
+            ins += batch.back is not None
+            reads = batch.back is not None and batch.after_in == ins and self._streams is not None
             places, sampled = batch.places(plan.width), batch.sampled()
             targets = places[sampled] + 1 if writes else 0 * sampled
             lengths = [work.resident + work.tokens for work in batch.work]
             layout = self.backend.layout(batch.starts(), lengths, [work.table for work in batch.work])
             rows = (places, batch.positions(), batch.slots(plan.block), sampled, targets)
             put = [torch.from_numpy(row).to(self.device) for row in rows]
-            steps.append(_Step(batch, put[0], Inputs(put[0], put[1], put[2], put[3], layout), put[4]))
+            parts = min(PARTS, self.model.layers) if reads else 1
+            steps.append(_Step(batch, put[0], Inputs(put[0], put[1], put[2], put[3], layout), put[4], parts))
             if graphs and batch.work:
-                self._last = steps[-1].graph = BatchGraph(partial(self.forward, steps[-1]), self._last, keeps)
+                self._last = steps[-1].graph = BatchGraph(partial(self.forward, steps[-1]), self._last, keeps, parts)
         return steps
 
     # --- while the clock runs ------------------------------------------------------------------------------------
 
-    def forward(self, step: _Step) -> Tensor:
-        """Run the rows of a batch kernel by kernel, and return the logits; generated tokens stay on the device."""
+    def forward(self, step: _Step) -> Stages:
+        """Run the rows of a batch kernel by kernel, and give the logits; generated tokens stay on the device."""
         step.inputs.tokens = self._history[step.places]
-        logits = self.decoder.forward(step.inputs, self.cache)
-        self._history[step.targets] = logits.argmax(-1)
-        return logits
+        for logits in self.decoder.forward(step.inputs, self.cache, step.parts):
+            if logits is not None:
+                self._history[step.targets] = logits.argmax(-1)
+            yield logits
 
     def _tokens(self, plan: Plan) -> dict[str, list[int]]:
         history = self._history[1 : 1 + len(plan.ids) * plan.width].reshape(-1, plan.width).tolist()
@@ -315,20 +323,24 @@ class _Replay:
         `alone`: the next batch, and its transfers, wait for all transfers of this one.
         """
         start = self.engine.clock.mark()
-        self._move(step.batch)
+        parts = 1 if self.transfers == "sync" else step.parts
+        self._move(step.batch, parts)
         if self.transfers == "sync":
             self.swapper.wait_for_all()
         else:
-            self.swapper.wait(step.batch.after_out, step.batch.after_in)
-        if step.batch.work:
-            logits = step.graph.replay() if step.graph is not None else self.engine.forward(step)
+            self.swapper.wait(step.batch.after_out, -1 if parts > 1 else step.batch.after_in)
+        stages = step.graph.replay() if step.graph is not None else self.engine.forward(step)
+        for part in range(step.parts) if step.batch.work else ():
+            if parts > 1:
+                self.swapper.wait_for_part(part)
+            logits = next(stages)
             if self.keep_logits and logits is not None:
                 self._logits.append((step.batch, logits))
         if self.transfers == "overlapped" or alone:
             self.swapper.wait_for_all()
         return start, self.engine.clock.mark()
 
-    def _move(self, batch: BatchPlan) -> None:
+    def _move(self, batch: BatchPlan, parts: int = 1) -> None:
         """Make the moves; if they are checked one after another, what was freed becomes NaN in between."""
         checked = self.poison or self.check
         if checked:
@@ -344,7 +356,7 @@ class _Replay:
         if self.poison:
             self.cache.pool[batch.freed] = float("nan")
         if batch.back is not None:
-            self.swapper.start(batch.back, 1)
+            self.swapper.start(batch.back, 1, parts)
             if checked:
                 self.engine.clock.synchronize()
                 self._compare(batch.back.pieces)

@@ -97,7 +97,8 @@ def execute(
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
     The prediction is by the cost, at a tick of so many seconds; with `timings`, points of a grid that are timed in turn
-    with the schedules, by the fit to these: what slows the machine down meanwhile slows both.
+    with the schedules, by the fit to these: what slows the machine down meanwhile slows both. Ctrl-C ends it with the
+    rounds that are whole.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())
@@ -108,7 +109,7 @@ def execute(
         return runs[name].batch_seconds
 
     turns: dict[str, Callable[[], Sequence[float] | None]] = {name: partial(run, name) for name in plans}
-    taken: Any = in_turns(turns if timings is None else {"": timings.visit, **turns}, repeats, warm_up)
+    taken: Any = in_turns(turns if timings is None else {"": timings.visit, **turns}, repeats, warm_up, partly=True)
     found = None if timings is None else fitted(timings.measured(), engine.device.type)
     replays = []
     for name, trace in traces.items():

@@ -15,9 +15,9 @@ from functools import partial
 import torch
 
 from gpu_validation.allocator import Piece
-from gpu_validation.cache import Cache
+from gpu_validation.cache import Cache, layer_groups
 from gpu_validation.measure import REPEATS, DeviceClock, Mark, cuda, interleaved
-from gpu_validation.movers import Mover, movers
+from gpu_validation.movers import ALL, Mover, movers
 from gpu_validation.plan import Transfer
 
 MOST_BLOCKS = 64
@@ -35,14 +35,19 @@ class Swapper:
     """Those for transfers out and in; None on the CPU."""
     marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
     """Start and end of every transfer out, and of every transfer in."""
+    parts: list[Mark] = field(default_factory=list)
+    """The ends of the groups of layers of the last transfer in."""
 
-    def start(self, transfer: Transfer, direction: int) -> None:
-        """Start a transfer to the host (direction 0), or to the device (1)."""
+    def start(self, transfer: Transfer, direction: int, parts: int = 1) -> None:
+        """Start a transfer to the host (direction 0), or to the device (1), in so many groups of layers."""
         with self._on_stream(direction):
             self.wait(transfer.after_out, transfer.after_in)
             start = self.clock.mark()
-            self.mover(self.cache, transfer.pieces, direction == 0)
-            self.marks[direction].append((start, self.clock.mark()))
+            self.parts = []
+            for layers in layer_groups(self.cache.pool.shape[1], parts) if parts > 1 else [ALL]:
+                self.mover(self.cache, transfer.pieces, direction == 0, layers)
+                self.parts.append(self.clock.mark())
+            self.marks[direction].append((start, self.parts[-1]))
 
     def _on_stream(self, direction: int) -> AbstractContextManager[object]:
         """Make the stream of the direction the current one, behind all the work that was started so far."""
@@ -56,6 +61,11 @@ class Swapper:
         for number, marks in zip(numbers, self.marks, strict=True):
             if number >= 0 and self.streams is not None:
                 torch.cuda.current_stream().wait_event(marks[number][1])
+
+    def wait_for_part(self, part: int) -> None:
+        """Let the work wait for a group of layers of the last transfer in."""
+        if self.streams is not None:
+            torch.cuda.current_stream().wait_event(self.parts[part])
 
     def wait_for_all(self) -> None:
         """Let the work wait for all transfers started so far: synchronous swapping."""
@@ -88,5 +98,5 @@ def pick_mover(cache: Cache) -> str:
 
 
 def _there_and_back(cache: Cache, mover: Mover, pieces: list[Piece]) -> None:
-    mover(cache, pieces, True)
-    mover(cache, pieces, False)
+    mover(cache, pieces, True, ALL)
+    mover(cache, pieces, False, ALL)

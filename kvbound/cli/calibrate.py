@@ -62,7 +62,7 @@ def calibrate(
     from gpu_validation.calibration import fitted, measure
     from gpu_validation.engine import Engine
     from gpu_validation.floors import floor_of, swap_rows
-    from gpu_validation.measure import facts
+    from gpu_validation.measure import facts, watched
 
     engine = Engine(shape, opened, dtype=numbers, seed=seed)
     capacity = capacity_of(engine, memory, block)
@@ -71,8 +71,9 @@ def calibrate(
     with LiveLine("bandwidths"):
         rates = bandwidths(opened.device)
     with LiveLine("calibrating") as line:
-        measured, interrupted = measure(engine, points, repeats, seed, time_limit, block=block, told=line.part)
-        about["mover"] = engine.mover
+        with watched(opened.device) as clocks:
+            measured, interrupted = measure(engine, points, repeats, seed, time_limit, block=block, told=line.part)
+        about |= {"mover": engine.mover, **clocks}
     try:
         found = fitted(measured, opened.device.type, seed)
     except BadInput:  # too few

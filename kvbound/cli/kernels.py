@@ -33,7 +33,7 @@ def kernels(
     model: Annotated[str | None, typer.Option(metavar="NAME", help=f"whose heads ({', '.join(SHAPES)})")] = None,
     backend: BackendOption = None,
     dtype: DtypeOption = None,
-    peers: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all|none", help="sdpa, flex, flashinfer, ..")] = "all",
+    peers: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all|none", help="sdpa, varlen, flashinfer, ..")] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="the large shapes only")] = False,
     time_limit: Annotated[
         float | None, typer.Option(min=1, metavar="S", help="start no case after so many seconds")
@@ -94,11 +94,11 @@ def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Case]:
 
 def choose_peers(names: str) -> list[Peer]:
     """Return the peers named, or raise BadInput."""
-    from gpu_validation.library_peers import CuDNN, FlashInfer
-    from gpu_validation.peers import Dense, Flex
+    from gpu_validation.library_peers import CuDNN, FlashInfer, Varlen
+    from gpu_validation.peers import Dense
 
     known: dict[str, Peer] = {
-        "sdpa": Dense(), "flex": Flex(), "flashinfer": FlashInfer("fa2"), "flashinfer-fa3": FlashInfer("fa3"),
+        "sdpa": Dense(), "varlen": Varlen(), "flashinfer": FlashInfer("fa2"), "flashinfer-fa3": FlashInfer("fa3"),
         "cudnn": CuDNN(),
     }  # fmt: skip
     if names in ("all", "none"):

@@ -14,7 +14,7 @@ from costmodels import get_cost
 from costmodels.files import read_cost
 from costmodels.models import Model, get_model
 from costmodels.recost import with_cost
-from kvbound.cli import EXIT_FAILED
+from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
 from kvbound.cli.calibrate import capacity_of, choose_points
 from kvbound.cli.common import (
     HandlingOption,
@@ -83,7 +83,7 @@ def replay(
         raise BadInput(f"replay measures times, not {objective}; choose one of {', '.join(TIMES)}")
     shape = shape_of(model, cost, device)
     opened, kernels = get_backend(device, backend)
-    from gpu_validation.measure import facts
+    from gpu_validation.measure import facts, watched
 
     given = load_instance(instance)
     loaded = given
@@ -114,10 +114,11 @@ def replay(
         rounds = (repeats or ROUNDS[device][0], ROUNDS[device][1] if warm_up is None else warm_up)
         counted(engine, line, len(traces) * sum(rounds))
         timings = timed_beside(engine, loaded.machine.block, seed) if calibrate else None
-        replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, *rounds, timings)
+        with watched(opened.device) as clocks:
+            replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, *rounds, timings)
     payload = {
         "instance": loaded.name, "model": shape.name, "backend": kernels,
-        "dtype": str(engine.dtype).removeprefix("torch."), **where,
+        "dtype": str(engine.dtype).removeprefix("torch."), **where, **clocks,
         **report(replays, objective, runs),
     }  # fmt: skip
     if plot is not None:
@@ -126,7 +127,7 @@ def replay(
         batches = {r.name: ([float(p) for p in r.predicted], r.measured.tolist()) for r in replays}
         plot_replay(payload, batches, path=plot)
     emit(json, payload, lambda console: show(console, payload))
-    return 0
+    return EXIT_INTERRUPTED if len(replays[0].rounds) < rounds[0] else 0
 
 
 def shape_of(model: str | None, cost: str | None, device: str) -> Model:

@@ -76,13 +76,19 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Streams]:
     engine, streams = Engine(TINY, TorchBackend(), dtype=torch.float64), Streams(monkeypatch)
     engine.clock.on_gpu, engine._streams = True, (streams.out, streams.back)
 
-    def mover(cache: Any, pieces: Any, out: bool) -> None:
+    def mover(cache: Any, pieces: Any, out: bool, layers: slice) -> None:
         streams.note("copies")
-        movers.by_run(cache, pieces, out)
+        movers.by_run(cache, pieces, out, layers)
 
     monkeypatch.setattr("gpu_validation.engine.movers", lambda device: {"runs": mover})
     forward = engine.decoder.forward
-    monkeypatch.setattr(engine.decoder, "forward", lambda *a: (streams.note("works"), forward(*a))[1])
+
+    def noted(*arguments: Any) -> Iterator[Any]:
+        for part in forward(*arguments):
+            streams.note("works")
+            yield part
+
+    monkeypatch.setattr(engine.decoder, "forward", noted)
     return engine, streams
 
 
@@ -95,9 +101,11 @@ def test_transfers_and_work_wait_as_the_plan_says(monkeypatch: pytest.MonkeyPatc
         ("in", "waits for all on work"), ("in", "waits for out 0"), ("in", "copies"), ("work", "works"),
         ("out", "waits for all on work"), ("out", "waits for out 0"), ("out", "waits for in 0"), ("out", "copies"),
         ("in", "waits for all on work"), ("in", "waits for out 1"), ("in", "waits for in 0"), ("in", "copies"),
+        ("in", "copies"),  # half of the layers each, as this batch reads what comes in
         ("work", "waits for out 1"), ("work", "waits for in 1"), ("work", "works"),
+        ("work", "waits for in 2"), ("work", "works"),
         ("work", "works"),
-        ("work", "waits for out 1"), ("work", "waits for in 1"),
+        ("work", "waits for out 1"), ("work", "waits for in 2"),
     ]  # fmt: skip
     assert run.out_seconds == run.in_seconds == [0.002, 0.002]
     assert run.batch_seconds == [0.002] * 6
@@ -161,9 +169,63 @@ class Graph:
         return "the pool"
 
     def replay(self) -> None:
-        logits = self.run()
+        *_, logits = self.run()
         if self.logits is not None:
             self.logits.copy_(logits)
+
+
+def test_a_batch_in_parts_is_a_graph_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, captured = list[Any](), list[str]()
+
+    class Part(Graph):
+        def __init__(self) -> None:
+            self.number = len(captured)
+
+        def pool(self) -> str:
+            return f"of graph {self.number}"
+
+        def replay(self) -> None:
+            captured.append(f"replays {self.number}")
+
+    @contextmanager
+    def capture(graph: Part, pool: Any) -> Iterator[None]:
+        pools.append(pool)
+        captured.append("captures")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Part)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    logits = torch.ones(2)
+    made = gpu_validation.graphs.BatchGraph(lambda: iter([None, None, logits]), None, True, 3)
+    assert pools == [None, "of graph 0", "of graph 1"]
+    stages = made.replay()
+    assert next(stages) is None
+    assert captured[3:] == ["replays 0"]
+    assert next(stages) is None
+    last = next(stages)
+    assert captured[3:] == ["replays 0", "replays 1", "replays 2"]
+    assert last is not logits
+    assert torch.equal(last, logits)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "extra"),
+    [(("cuMemcpyBatchAsync_v2", "cuMemcpyBatchAsync"), 0), (("cuMemcpyBatchAsync",), 1), ((), None)],
+)
+def test_the_driver_s_newest_batch_copy_is_taken(
+    symbols: tuple[str, ...], extra: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older one is given a place for the index of the copy that fails, before the stream."""
+    asked = list[int]()
+    functions = {name: lambda *arguments: asked.append(len(arguments)) or 0 for name in symbols}
+    monkeypatch.setattr(movers.ctypes, "CDLL", lambda name: SimpleNamespace(**functions))
+    movers._batch_copy.cache_clear()
+    found = movers._batch_copy()
+    movers._batch_copy.cache_clear()
+    assert (found is None) == (extra is None)
+    if found is not None:
+        assert found(*range(8)) == 0
+        assert asked == [8 + extra]
 
 
 @pytest.mark.parametrize("way", ["recompute", "swap-part"])
@@ -180,8 +242,12 @@ def test_every_batch_is_warmed_up_and_captured_once_in_one_pool(monkeypatch: pyt
 
     class Recorded(gpu_validation.graphs.BatchGraph):
         def __init__(self, run: Any, *rest: Any) -> None:
-            super().__init__(lambda: (streams.note("works"), run())[1], *rest)
-            self._graph.run, self._graph.logits = run, self._logits
+            def noted() -> Iterator[Any]:
+                streams.note("works")
+                yield from run()
+
+            super().__init__(noted, *rest)
+            self._graphs[0].run, self._graphs[0].logits = run, self._logits
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", capture)

@@ -17,7 +17,7 @@ from costmodels.models import MODELS, TINY
 from gpu_validation import devices, movers
 from gpu_validation.allocator import Allocator, Piece
 from gpu_validation.backend import TorchBackend
-from gpu_validation.cache import Cache
+from gpu_validation.cache import Cache, layer_groups
 from gpu_validation.engine import Engine, ReplayResult, Transfers
 from gpu_validation.model import Decoder, parameters
 from gpu_validation.plan import BatchPlan, Plan, make_plan
@@ -105,18 +105,18 @@ def test_an_untied_and_a_tied_model_decode(engine: Engine) -> None:
 # --- mutants -----------------------------------------------------------------------------------------------------
 
 
-def _forgets_a_block(cache: Cache, pieces: list[Piece], out: bool) -> None:
+def _forgets_a_block(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
     movers.by_run(cache, pieces if out else pieces[:-1], out)
 
 
-def _copies_the_wrong_block(cache: Cache, pieces: list[Piece], out: bool) -> None:
+def _copies_the_wrong_block(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
     hosts = [piece.host for piece in pieces]
     turned = [Piece(p.request, p.index, p.device, h, p.first, p.last, p.whole)
               for p, h in zip(pieces, hosts[1:] + hosts[:1], strict=True)]  # fmt: skip
     movers.by_run(cache, pieces if out else turned, out)
 
 
-def _copies_parts_whole(cache: Cache, pieces: list[Piece], out: bool) -> None:
+def _copies_parts_whole(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
     movers.by_run(cache, [Piece(p.request, p.index, p.device, p.host, p.first, p.last, True) for p in pieces], out)
 
 
@@ -237,7 +237,7 @@ def test_a_forgotten_wait_is_caught(engine: Engine, forgotten: str, monkeypatch:
 def test_who_waits_for_transfers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the work of a batch, for all or for those it reads; after it, for all, or only at the end of the run."""
     waits: list[str] = []
-    monkeypatch.setattr(gpu_validation.swap.Swapper, "start", lambda self, *transfer: None)
+    monkeypatch.setattr(gpu_validation.swap.Swapper, "start", lambda self, *transfer, **parts: None)
     monkeypatch.setattr(gpu_validation.swap.Swapper, "wait", lambda self, *numbers: waits.append("some"))
     monkeypatch.setattr(gpu_validation.swap.Swapper, "wait_for_all", lambda self: waits.append("all"))
     plan = workload_plan("swap")
@@ -254,9 +254,13 @@ def test_who_waits_for_transfers(engine: Engine, monkeypatch: pytest.MonkeyPatch
 def test_every_copy_is_of_contiguous_numbers() -> None:
     cache = Cache(TINY, 4, 4, 4, torch.float32, torch.device("cpu"))
     pieces = [Piece(0, 0, 1, 0, 0, 4, True), Piece(0, 1, 2, 1, 1, 3, False)]
-    pairs = list(movers.copies(cache, pieces))
+    pairs = list(movers.copies(cache, pieces, movers.ALL))
     assert len(pairs) == 1 + TINY.layers * 2 * TINY.kv_heads
     assert all(a.is_contiguous() and b.is_contiguous() and a.shape == b.shape for a, b in pairs)
+    halves = [list(movers.copies(cache, pieces, layers)) for layers in layer_groups(TINY.layers, 2)]
+    assert all(a.is_contiguous() and b.is_contiguous() and a.shape == b.shape for half in halves for a, b in half)
+    together = [sum(a.numel() for a, _ in part) for part in (pairs, halves[0] + halves[1])]
+    assert together[0] == together[1]
 
 
 def test_one_changed_bit_changes_the_checksum() -> None:
@@ -272,7 +276,7 @@ def test_one_changed_bit_changes_the_checksum() -> None:
 def test_the_batch_mover_says_what_is_missing_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(movers, "_batch_copy", lambda: None)
     assert list(movers.movers(torch.device("cuda"))) == ["runs"]
-    with pytest.raises(RuntimeError, match="cuMemcpyBatchAsync_v2"):
+    with pytest.raises(RuntimeError, match="cuMemcpyBatchAsync"):
         movers.by_batch(Cache(TINY, 1, 1, 1, torch.float32, torch.device("cpu")), [], True)
 
 
