@@ -28,14 +28,15 @@ from kvbound.cli.gpu import get_backend, get_dtype
 from kvcore.cost import Cost
 from kvcore.files import write_text
 from kvcore.trace import Trace
-from solvers import simulate_policy, solve
+from solvers import simulate_policy
+from solvers.improve import improve
 from workloads.builtin import load_instance
 
 RECORD = Path(__file__).parent / "records" / "20-replays-on-a-cpu.toml"
 POLICIES = ("vllm", "sarathi", "infercept", "mars", "augserve", "preserve", "swap")
 SLICES = {3: POLICIES, 4: ("vllm", "infercept", "mars", "preserve", "swap")}
-"""Requests of `infercept-ve:k=..,chunked=1`, and the policies; beside them the best schedule with whole prefills. The
-grid was chosen with the first one in mind."""
+"""Requests of `infercept-ve:k=..,chunked=1`, and the policies; beside them the best schedule that `kvbound improve`
+finds. The grid was chosen with the first one in mind."""
 OBJECTIVE, BLOCK, MEMORY = "total-flow-time", 64, 12_288
 TICK = Fraction(1, 1_000_000)
 MAKESPAN, GAP, PAIRS = 0.10, 0.03, 3
@@ -63,9 +64,9 @@ def measured(rounds: int = 5, seconds: float = 30) -> dict[str, Report]:
 
 def schedules(k: int, cost: Cost, seconds: float) -> dict[str, Trace]:
     """Return the schedules of a slice at a cost."""
-    chunked, whole = (with_cost(load_instance(f"infercept-ve:k={k}{way}"), cost, TICK) for way in (",chunked=1", ""))
-    traces = {name: simulate_policy(chunked, name, OBJECTIVE, handling="free").trace for name in SLICES[k]}
-    best = solve(whole, OBJECTIVE, handling="free", time_limit=seconds)
+    instance = with_cost(load_instance(f"infercept-ve:k={k},chunked=1"), cost, TICK)
+    traces = {name: simulate_policy(instance, name, OBJECTIVE, handling="free").trace for name in SLICES[k]}
+    best = improve(instance, OBJECTIVE, handling="free", seconds=seconds)
     traces["optimum" if best.status == "optimal" else "best found"] = best.trace
     return {name: trace for name, trace in traces.items() if trace is not None}
 

@@ -158,23 +158,6 @@ class Measured:
         """Seconds between the two quantiles."""
         return float(self.spread["seconds_p90"] - self.spread["seconds_p10"])
 
-    def row(self, predicted: float, floor: float) -> dict[str, Any]:
-        """Return a flat record: what it was, how long it took, what the fit says, and the least it could take.
-
-        `error` is (predicted - measured) / measured.
-        """
-        return {
-            "label": self.point.label, "batch": self.point.name,
-            **{name: getattr(self.point.features, name) for name in COUNTS}, **self.spread,
-            "predicted": predicted, "error": predicted / self.seconds - 1, "floor": floor,
-            "over_floor": self.seconds / floor,
-        }  # fmt: skip
-
-
-COUNTS = ("tokens", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "swap_out_tokens",
-          "swap_in_tokens")  # fmt: skip
-"""The features that a row holds."""
-
 
 class Timings:
     """Points of a grid and their times so far, taken a visit at a time.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.movers import movers
 from gpu_validation.plan import BatchPlan, Plan, synthetic_plan
-from gpu_validation.swap import Swapper, pick_mover
+from gpu_validation.swap import Swapper
 from kvcore.errors import BadInput
 
 PARTS = 4
@@ -38,9 +38,6 @@ KEPT = 16
 """Plans kept on the device."""
 WARM_UP = {"cuda": 3, "cpu": 1}
 """Runs of a batch before it is timed, by the type of the device."""
-
-Transfers = Literal["overlapped", "sync", "pipelined"]
-"""How the transfers of a batch stand to its work: see `Engine.run`."""
 
 
 @dataclass
@@ -99,24 +96,19 @@ class _Loaded(NamedTuple):
 class Engine:
     """A model on a device with its caches, which grow to what the plans need.
 
-    `mover` copies blocks: "runs", "batch" (a GPU with CUDA 13) or "auto" (measured at the first plan that swaps).
-    BadInput for a model that does not fit on the device, or a mover that is not there.
+    Blocks are copied by the last of `movers` that the device has. BadInput for a model that does not fit on it.
     """
 
-    def __init__(
-        self, model: Model, backend: Backend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0, mover: str = "auto"
-    ) -> None:
+    def __init__(self, model: Model, backend: Backend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> None:
         if not model.gated:
             raise BadInput(f"{model.name} has no gate in its feed-forward part, and the engine's decoder has one")
         self.model, self.backend, self.dtype, self.seed = model, backend, dtype, seed
         self.device = backend.device
-        if mover not in ("auto", *movers(self.device)):
-            raise BadInput(f"no mover {mover!r} here; choose auto or one of {', '.join(movers(self.device))}")
         check_device_memory(self.device, parameters(model) * dtype.itemsize, f"the weights of {model.name}")
         backend.prepare(model.heads, model.kv_heads, model.head_width, dtype)
         self.decoder = Decoder(model, backend, dtype, seed)
         self.clock = DeviceClock(self.device)
-        self.mover = mover
+        self.mover = list(movers(self.device))[-1]
         on_gpu = self.device.type == "cuda"
         self.captures = on_gpu and not isinstance(backend, TorchBackend)
         """Whether batches run as graphs; plain torch attention synchronizes, and cannot be captured."""
@@ -165,8 +157,6 @@ class Engine:
         check_host_memory(host_blocks * size, f"{host_blocks} swapped {what}", pinned=self.device.type == "cuda")
         self.cache = Cache(self.model, blocks, host_blocks, block, self.dtype, self.device)
         self._random = False
-        if host_blocks and self.mover == "auto":
-            self.mover = pick_mover(self.cache)
 
     def _forget(self) -> None:
         """Give up plans on the device, and their graphs: what they point to is about to move."""
@@ -176,23 +166,14 @@ class Engine:
     # --- a replay ------------------------------------------------------------------------------------------------
 
     def run(
-        self,
-        plan: Plan,
-        *,
-        graphs: bool = True,
-        transfers: Transfers = "overlapped",
-        keep_logits: bool = False,
-        teacher: Tensor | None = None,
-        poison: bool = False,
-        check: bool = False,
-    ) -> ReplayResult:
+        self, plan: Plan, *, pipelined: bool = False, keep_logits: bool = False, teacher: Tensor | None = None,
+        poison: bool = False, check: bool = False,
+    ) -> ReplayResult:  # fmt: skip
         """Replay a plan.
 
         Args:
             plan: from `make_plan`.
-            graphs: run batches as captured graphs, where the device and the backend can.
-            transfers: "overlapped": beside the work that does not read them, and the batch ends when both are done;
-                "sync": before the work; "pipelined": they may go on beside the batches after their own.
+            pipelined: transfers may go on beside later batches; otherwise a batch ends when its own are done, too.
             keep_logits: keep those of every generated token.
             teacher: int64 [1 + requests * width], the history to be forced (`Plan.history`'s places); what is generated
                 is not written then.
@@ -200,8 +181,8 @@ class Engine:
             check: compare the checksums of what is swapped (slow, synchronous).
         """
         self.reserve([plan])
-        replay = _Replay(self, plan, transfers, keep_logits, poison, check)
-        loaded = self._load(plan, teacher is None, keep_logits, graphs and self.captures)
+        replay = _Replay(self, plan, pipelined, keep_logits, poison, check)
+        loaded = self._load(plan, teacher is None, keep_logits, self.captures)
         known = loaded.known if teacher is None else teacher
         self._history[: len(known)].copy_(known)
         self._random = False
@@ -222,16 +203,9 @@ class Engine:
         return ReplayResult(seconds, out, back, wall, launches, graph_batches, tokens, logits, replay.swapped)
 
     def time_batch(
-        self,
-        work: Sequence[tuple[int, int]],
-        swap_out_tokens: int = 0,
-        swap_in_tokens: int = 0,
-        repeats: int = 7,
-        *,
+        self, work: Sequence[tuple[int, int]], swap_out_tokens: int = 0, swap_in_tokens: int = 0, repeats: int = 7, *,
         block: int = 16,
-        transfers: Transfers = "overlapped",
-        graphs: bool = True,
-    ) -> list[float]:
+    ) -> list[float]:  # fmt: skip
         """Return the seconds of `repeats` runs of a batch, after `WARM_UP` others: until its transfers, too, are done.
 
         Each request of `work` = [(c, m), ..] processes c tokens on top of m; its KV is random. Tokens are swapped out
@@ -244,8 +218,8 @@ class Engine:
             self._random = True
         known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed))
         self._history[: len(known)].copy_(known)
-        [step] = self._upload(plan, True, False, graphs and self.captures)
-        replay = _Replay(self, plan, transfers)
+        [step] = self._upload(plan, True, False, self.captures)
+        replay = _Replay(self, plan)
         self.clock.synchronize()
         warm_up = WARM_UP[self.device.type]
         marks = [replay.step(step, alone=True) for _ in range(warm_up + repeats)]
@@ -304,15 +278,12 @@ class _Replay:
     """One replay under way: makes the moves of each batch, and runs its work."""
 
     def __init__(
-        self, engine: Engine, plan: Plan, transfers: Transfers, keep_logits: bool = False, poison: bool = False,
+        self, engine: Engine, plan: Plan, pipelined: bool = False, keep_logits: bool = False, poison: bool = False,
         check: bool = False,
     ) -> None:  # fmt: skip
-        if transfers not in get_args(Transfers):
-            raise BadInput(f"no transfers {transfers!r}; choose one of {', '.join(get_args(Transfers))}")
-        self.engine, self.plan, self.cache, self.transfers = engine, plan, engine.cache, transfers
+        self.engine, self.plan, self.cache, self.pipelined = engine, plan, engine.cache, pipelined
         self.keep_logits, self.poison, self.check = keep_logits, poison, check
-        mover = movers(engine.device)["runs" if engine.mover == "auto" else engine.mover]
-        self.swapper = Swapper(engine.cache, mover, engine.clock, engine._streams)
+        self.swapper = Swapper(engine.cache, movers(engine.device)[engine.mover], engine.clock, engine._streams)
         self.swapped: list[Swapped] = []
         self._sums: dict[tuple[int, int], int] = {}  # (request, position): checksum when it went out
         self._logits: list[tuple[BatchPlan, Tensor]] = []
@@ -323,20 +294,16 @@ class _Replay:
         `alone`: the next batch, and its transfers, wait for all transfers of this one.
         """
         start = self.engine.clock.mark()
-        parts = 1 if self.transfers == "sync" else step.parts
-        self._move(step.batch, parts)
-        if self.transfers == "sync":
-            self.swapper.wait_for_all()
-        else:
-            self.swapper.wait(step.batch.after_out, -1 if parts > 1 else step.batch.after_in)
+        self._move(step.batch, step.parts)
+        self.swapper.wait(step.batch.after_out, -1 if step.parts > 1 else step.batch.after_in)
         stages = step.graph.replay() if step.graph is not None else self.engine.forward(step)
         for part in range(step.parts) if step.batch.work else ():
-            if parts > 1:
+            if step.parts > 1:
                 self.swapper.wait_for_part(part)
             logits = next(stages)
             if self.keep_logits and logits is not None:
                 self._logits.append((step.batch, logits))
-        if self.transfers == "overlapped" or alone:
+        if alone or not self.pipelined:
             self.swapper.wait_for_all()
         return start, self.engine.clock.mark()
 

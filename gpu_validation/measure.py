@@ -160,15 +160,9 @@ def _version(package: str) -> str | None:
 
 def _asked(device: torch.device, wanted: Mapping[str, str], *more: str) -> list[str]:
     """Return the command that asks nvidia-smi about this GPU, whichever number it has there."""
+    about = f"--query-gpu={','.join(wanted.values())}"
     uuid = cuda.get_device_properties(device).uuid
-    return [
-        "nvidia-smi",
-        "-i",
-        f"GPU-{uuid}",
-        f"--query-gpu={','.join(wanted.values())}",
-        "--format=csv,noheader,nounits",
-        *more,
-    ]
+    return ["nvidia-smi", "-i", f"GPU-{uuid}", about, "--format=csv,noheader,nounits", *more]
 
 
 def _gpu(device: torch.device) -> dict[str, str | None]:
@@ -203,8 +197,5 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
         rows = [row for row in rows if len(row) == len(WATCHED) and row[0].isdigit() and row[1].isdigit()]
         if rows:
             sm, memory, reasons = zip(*rows, strict=True)
-            found |= {
-                "sm_clock_mhz": statistics.median(map(float, sm)),
-                "memory_clock_mhz": statistics.median(map(float, memory)),
-            }
+            found["sm_clock_mhz"], found["memory_clock_mhz"] = (statistics.median(map(int, x)) for x in (sm, memory))
             found["throttled"] = any(int(reason, 16) & THROTTLED for reason in reasons)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache as once
 
 import torch
 from torch import Tensor
 
+from costmodels.models import TINY
 from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache
 
@@ -105,7 +107,17 @@ def by_batch(cache: Cache, pieces: list[Piece], out: bool, layers: slice = ALL) 
         raise RuntimeError(f"cuMemcpyBatchAsync failed with CUresult {code} for {n} copies")
 
 
+@once
 def movers(device: torch.device) -> dict[str, Mover]:
-    """Return the movers that this device can try, by name."""
-    batch = device.type == "cuda" and _batch_copy() is not None
-    return {"runs": by_run, "batch": by_batch} if batch else {"runs": by_run}
+    """Return the movers of this device by name; one that cannot copy a block there and back is none."""
+    found: dict[str, Mover] = {"runs": by_run}
+    if device.type == "cuda" and _batch_copy() is not None:
+        cache = Cache(TINY, 2, 2, 2, torch.float32, device)
+        cache.randomize(0)
+        with suppress(RuntimeError), torch.cuda.stream(torch.cuda.Stream()):
+            by_batch(cache, [Piece(0, 0, 0, 1, 0, 2, True)], True)
+            by_batch(cache, [Piece(0, 0, 1, 1, 0, 2, True)], False)
+            torch.cuda.synchronize()
+            if torch.equal(cache.pool[0], cache.pool[1]):
+                found["batch"] = by_batch
+    return found

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.retime import retimed
 from gpu_validation.calibration import Timings, fitted
 from gpu_validation.measure import in_turns
 from gpu_validation.plan import make_plan
-from gpu_validation.retime import retimed
 from kvcore.cost import Cost, Features
 from kvcore.metrics import objective_value
 from kvcore.trace import Trace

@@ -7,21 +7,15 @@ that have to leave a block before it is written again. On the CPU everything hap
 
 from __future__ import annotations
 
-import statistics
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 
-from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache, layer_groups
-from gpu_validation.measure import REPEATS, DeviceClock, Mark, cuda, interleaved
-from gpu_validation.movers import ALL, Mover, movers
+from gpu_validation.measure import DeviceClock, Mark
+from gpu_validation.movers import ALL, Mover
 from gpu_validation.plan import Transfer
-
-MOST_BLOCKS = 64
-"""Blocks that a mover is measured on, at most."""
 
 
 @dataclass
@@ -75,28 +69,3 @@ class Swapper:
         """Return the seconds of every transfer out and of every transfer in; only when all have happened."""
         out, back = ([self.clock.seconds(start, end) for start, end in marks] for marks in self.marks)
         return out, back
-
-
-def pick_mover(cache: Cache) -> str:
-    """Measure every mover on every other block, there and back, and return the fastest.
-
-    What the pools hold is overwritten. "auto", for the next time, with fewer than two blocks on a side and on a CPU.
-    """
-    count = min(MOST_BLOCKS, cache.pool.shape[0] // 2, cache.host.shape[0])
-    if not cache.pool.is_cuda or count == 0:
-        return "auto"
-    pieces = [Piece(0, k, 2 * k, k, 0, cache.block, True) for k in range(count)]
-    seconds: dict[str, float] = {}
-    stream = cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for name, mover in movers(cache.pool.device).items():
-            with suppress(RuntimeError):  # a driver that refuses a way is no reason not to go the others
-                run = partial(_there_and_back, cache, mover, pieces)
-                seconds[name] = statistics.median(interleaved({name: run}, cache.pool.device, REPEATS)[name])
-    return min(seconds, key=lambda name: seconds[name], default="auto")
-
-
-def _there_and_back(cache: Cache, mover: Mover, pieces: list[Piece]) -> None:
-    mover(cache, pieces, True, ALL)
-    mover(cache, pieces, False, ALL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 CPU_MEMORY = 12_288
 """Tokens of KV on a CPU, unless given."""
 VERSIONS = ("kvbound", "python", "torch", "triton", "cuda", "driver")
+COUNTS = ("tokens", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "swap_out_tokens",
+          "swap_in_tokens")  # fmt: skip
+"""The features that a row holds."""
 Floor = Callable[[Any], float]
 
 
@@ -153,8 +157,20 @@ def file_of(
 
 
 def point_rows(measured: Sequence[Measured], found: Fit, floor: Floor) -> list[dict[str, Any]]:
-    """Return a row for each batch: measured, predicted, and the floor."""
-    return [one.row(found.predict(one.point.features), floor(one.point.features)) for one in measured]
+    """Return a flat record for each batch: what it was, how long it took, what the fit says, and the least possible.
+
+    `error` is (predicted - measured) / measured.
+    """
+    rows = []
+    for one in measured:
+        features = one.point.features
+        predicted, least = found.predict(features), floor(features)
+        rows.append({
+            "label": one.point.label, "batch": one.point.name, **{name: getattr(features, name) for name in COUNTS},
+            **one.spread, "predicted": predicted, "error": predicted / one.seconds - 1, "floor": least,
+            "over_floor": one.seconds / least,
+        })  # fmt: skip
+    return rows
 
 
 def show(
@@ -180,8 +196,6 @@ def show(
     console.print(table(heads, cells, right=range(2, 7)))
     console.print("floor: the roofline at the bandwidths and the matrix product measured here")
     if swaps:
-        from gpu_validation.floors import knees
-
         console.print()
         console.print(table(SWAPS, [_swap_cells(row) for row in swaps], right=range(1, 10)))
         most = ", ".join(f"{tokens} {direction}" for direction, tokens in knees(swaps).items())
@@ -204,3 +218,13 @@ def told(rows: Sequence[Mapping[str, Any]], most: int = 24) -> list[Mapping[str,
     work = [row for row in rows if row["label"] != "swap beside work"]
     step = -(-len(work) // most)
     return work[::step]
+
+
+def knees(rows: Sequence[Mapping[str, Any]], most: float = 0.03) -> dict[str, int]:
+    """Return by direction the most tokens up to which every swap measured slows its batch by at most `most`."""
+    found: dict[str, int] = {}
+    for direction in dict.fromkeys(row["direction"] for row in rows):
+        ways = sorted((row for row in rows if row["direction"] == direction), key=lambda row: int(row["tokens"]))
+        within = takewhile(lambda row: float(row["slowed"]) <= most, ways)
+        found[direction] = max((int(row["tokens"]) for row in within), default=0)
+    return found

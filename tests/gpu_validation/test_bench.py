@@ -13,13 +13,14 @@ from torch import Tensor
 
 from costmodels.models import LLAMA_1B, TINY, Model
 from gpu_validation import library_peers, measure
-from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for, summary
+from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for
 from gpu_validation.attention_case import TOLERANCE, Case, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
 from gpu_validation.library_peers import CuDNN, FlashInfer, Varlen
 from gpu_validation.peers import Dense, Ours, Run, Unsupported
+from kvbound.cli.kernels import summary
 from tests.support.commands import kvbound
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

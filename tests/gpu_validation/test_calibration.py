@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,7 +26,8 @@ from gpu_validation.calibration import (
     measure,
 )
 from gpu_validation.engine import Engine
-from gpu_validation.floors import floor_of, knees, swap_rows
+from gpu_validation.floors import floor_of, swap_rows
+from kvbound.cli.calibrate import knees, point_rows
 from kvcore import verify_schedule
 from kvcore.cost import Features
 from tests.support.commands import kvbound
@@ -196,7 +198,8 @@ def test_the_floor_of_fp32_reads_twice_as_much() -> None:
 
 
 def test_a_row_holds_what_it_is_made_of() -> None:
-    row = at(((1, 10),), 0, 0, 2.0, noise=0.5).row(predicted=3.0, floor=1.0)
+    told = SimpleNamespace(predict=lambda features: 3.0)
+    [row] = point_rows([at(((1, 10),), 0, 0, 2.0, noise=0.5)], told, lambda features: 1.0)
     assert (row["seconds_median"], row["error"], row["over_floor"]) == (2.0, 0.5, 2.0)
     assert (row["seconds_p10"], row["seconds_p90"]) == (pytest.approx(1.6), pytest.approx(2.4))
     assert (row["tokens"], row["decode_kv"], row["batch"]) == (1, 10, "1 x 1 at 10")

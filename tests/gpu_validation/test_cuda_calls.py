@@ -17,7 +17,7 @@ from gpu_validation import movers
 from gpu_validation.allocator import Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache
-from gpu_validation.engine import Engine, Transfers
+from gpu_validation.engine import Engine
 from tests.gpu_validation.test_engine import workload_plan
 from tests.gpu_validation.test_plan import in_and_out_again
 
@@ -94,7 +94,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Streams]:
 
 def test_transfers_and_work_wait_as_the_plan_says(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, streams = recorded(monkeypatch)
-    run = engine.run(in_and_out_again(), transfers="pipelined")
+    run = engine.run(in_and_out_again(), pipelined=True)
     assert streams.log == [
         ("work", "works"),
         ("out", "waits for all on work"), ("out", "copies"), ("work", "waits for out 0"), ("work", "works"),
@@ -112,18 +112,14 @@ def test_transfers_and_work_wait_as_the_plan_says(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("transfers", "after_the_copies"),
-    [
-        ("overlapped", ["waits for out 0", "works", "waits for out 0"]),
-        ("sync", ["waits for out 0", "works"]),
-        ("pipelined", ["waits for out 0", "works"]),
-    ],
+    ("pipelined", "after_the_copies"),
+    [(False, ["waits for out 0", "works", "waits for out 0"]), (True, ["waits for out 0", "works"])],
 )
 def test_a_batch_ends_with_its_transfers_only_where_they_are_overlapped(
-    transfers: Transfers, after_the_copies: list[str], monkeypatch: pytest.MonkeyPatch
+    pipelined: bool, after_the_copies: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, streams = recorded(monkeypatch)
-    engine.run(in_and_out_again(), transfers=transfers)
+    engine.run(in_and_out_again(), pipelined=pipelined)
     first, second = streams.log.index(("out", "copies")), streams.log.index(("in", "waits for all on work"))
     assert [what for name, what in streams.log[first:second] if name == "work"] == after_the_copies
 
@@ -265,4 +261,5 @@ def test_every_batch_is_warmed_up_and_captured_once_in_one_pool(monkeypatch: pyt
             assert all(torch.equal(row, expected.logits[key]) for key, row in run.logits.items())
     assert pools == [None] + ["the pool"] * (2 * working - 1)
     assert streams.log == [("work", what) for what in ("works", "captures", "works")] * 2 * working
-    assert engine.run(plan, graphs=False).graph_batches == 0
+    engine.captures = False
+    assert engine.run(plan).graph_batches == 0

@@ -18,7 +18,7 @@ from gpu_validation import devices, movers
 from gpu_validation.allocator import Allocator, Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache, layer_groups
-from gpu_validation.engine import Engine, ReplayResult, Transfers
+from gpu_validation.engine import Engine, ReplayResult
 from gpu_validation.model import Decoder, parameters
 from gpu_validation.plan import BatchPlan, Plan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
@@ -199,7 +199,7 @@ def lazy_run(
     engine.reserve([plan])
     engine.cache.poison_all()
     monkeypatch.setattr(gpu_validation.engine, "Swapper", make)
-    return engine.run(plan, keep_logits=True, transfers="pipelined"), made[0]
+    return engine.run(plan, keep_logits=True, pipelined=True), made[0]
 
 
 @pytest.mark.parametrize("way", ["swap", "swap-part"])
@@ -241,10 +241,9 @@ def test_who_waits_for_transfers(engine: Engine, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gpu_validation.swap.Swapper, "wait", lambda self, *numbers: waits.append("some"))
     monkeypatch.setattr(gpu_validation.swap.Swapper, "wait_for_all", lambda self: waits.append("all"))
     plan = workload_plan("swap")
-    expected: dict[Transfers, list[str]] = {"overlapped": ["some", "all"], "sync": ["all"], "pipelined": ["some"]}
-    for transfers, of_a_batch in expected.items():
+    for pipelined, of_a_batch in ((False, ["some", "all"]), (True, ["some"])):
         waits.clear()
-        engine.run(plan, transfers=transfers)
+        engine.run(plan, pipelined=pipelined)
         assert waits == of_a_batch * len(plan.batches) + ["all"]
 
 
@@ -278,11 +277,6 @@ def test_the_batch_mover_says_what_is_missing_without_a_driver(monkeypatch: pyte
     assert list(movers.movers(torch.device("cuda"))) == ["runs"]
     with pytest.raises(RuntimeError, match="cuMemcpyBatchAsync"):
         movers.by_batch(Cache(TINY, 1, 1, 1, torch.float32, torch.device("cpu")), [], True)
-
-
-def test_unknown_transfers_are_refused(engine: Engine) -> None:
-    with pytest.raises(BadInput, match="no transfers 'lazy'; choose one of overlapped, sync, pipelined"):
-        engine.run(workload_plan("preserve"), transfers="lazy")
 
 
 # --- times -------------------------------------------------------------------------------------------------------
@@ -397,9 +391,7 @@ def test_devices_and_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch
         devices.open_backend("cpu", "torch")
 
 
-def test_a_mover_or_a_model_that_the_engine_has_not() -> None:
-    with pytest.raises(BadInput, match="no mover 'warp' here; choose auto or one of runs"):
-        Engine(TINY, TorchBackend(), mover="warp")
+def test_a_model_that_the_engine_has_not() -> None:
     plain = TINY.__class__(**{**vars(TINY), "gated": False})
     with pytest.raises(BadInput, match="tiny has no gate in its feed-forward part"):
         Engine(plain, TorchBackend())

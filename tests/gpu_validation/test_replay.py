@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from costmodels.retime import retimed
 from gpu_validation.replay import Replayed, beyond, gains, ranking, report
-from gpu_validation.retime import retimed
 from heuristics import get_policy, trace_policy
 from kvbound.plots import plot_replay
 from kvcore import Cost, CostFunction, Schedule, verify_schedule
