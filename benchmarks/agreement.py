@@ -104,14 +104,14 @@ def record(found: Mapping[str, Report], seen: list[list[str]], date: str) -> str
     tries = f"Attempt {len(seen)}" + "".join(f"; attempt {k}: {', '.join(bad)}" for k, bad in enumerate(seen, 1) if bad)
     about = (
         f"{cpu_name()}, {os.cpu_count()} cores, one thread, its processor time ({min(shares):.0%} to {max(shares):.0%} "
-        "of the wall clock: the rest went to others). Model small, float32, blocks of 64 tokens. Makespans and total "
-        "flow times in seconds, calls included; a batch: median and 95th percentile of its error; over best: flow time "
-        f"over that of the schedule predicted to be best. {tries}."
+        "of the wall clock: the rest went to others). Model small, float32, blocks of 64 tokens. Total flow times, "
+        "calls included; a batch: median and 95th percentile of its error; / best: flow time over that of the schedule "
+        f"predicted to be best. {tries}."
     )
     lines = ['title = "Replays on a CPU"', f"date = {date}", 'command = "python -m benchmarks.agreement"']
     lines += [f"about = {dumps(about + chr(10))}"]
-    columns = ["schedule", "batches", "makespan predicted", "measured", "error", "flow time predicted", "measured",
-               "error", "a batch", "over best predicted", "measured"]  # fmt: skip
+    columns = ["schedule", "batches", "makespan predicted, s", "makespan measured, s", "makespan error", "predicted, s",
+               "measured, s", "error", "a batch", "predicted / best", "measured / best"]  # fmt: skip
     for name, told in found.items():
         ranking = told["ranking"]
         sure = [pair for pair in ranking["pairs"] if pair["gap"] > GAP]
