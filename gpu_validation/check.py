@@ -94,11 +94,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     open_backend(given.device, "torch")
     device = torch.device(given.device)
-    if given.preflight:
-        rows = list(preflight(device))
-    else:
-        on_gpu = given.device == "cuda"
-        rows = check_all(LLAMA_1B, HELD, chunk=300) if on_gpu else check_all(TINY, workload(), "cpu", "torch")
+    all_levels = partial(check_all, LLAMA_1B, HELD, chunk=300)
+    if given.device == "cpu":
+        all_levels = partial(check_all, TINY, workload(), "cpu", "torch")
+    rows = list(preflight(device)) if given.preflight else all_levels()
     for row in rows:
         held = "holds" if row["holds"] else row.get("error") or "DOES NOT HOLD"
         print(f"{row['level']} {row.get('dtype', '')}: {row.get('check', row.get('schedule'))} {held}")

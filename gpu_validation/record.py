@@ -24,10 +24,8 @@ RECORDS = Path(__file__).parent / "records"
 CLI = ("-m", "kvbound")
 POLICIES = ("vllm", "sarathi", "infercept", "mars", "augserve", "preserve", "swap")
 SEEDS = (1, 2, 3)
-STOPPED, GRACE = 130, 30
-"""The exit code of a command that was told to stop and wrote what it had; seconds that it has for that."""
-LEAST = 15
-"""Seconds below which no step is begun."""
+STOPPED, GRACE, LEAST = 130, 30, 15
+"""The exit code of a command that was told to stop and wrote what it had; its seconds for that; least to begin with."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def steps(device: str, folder: Path) -> list[Step]:
     dry = device == "cpu"
     check = ("-m", "gpu_validation.check", "--device", device)
     small = ("--model", "tiny", "--quick") if dry else ()
-    calibrate = (*CLI, "calibrate", "--device", device, *small, "--block", "64", "--out", cost(folder))
+    calibrate = (*CLI, "calibrate", "--device", device, *small, "--block", "64", "--out", str(folder / "cost.json"))
     slice_ = ("infercept-ve:k=3,chunked=1", *POLICIES, "optimum@infercept-ve:k=3")
     kernels = (*CLI, "kernels", "--device", device, "--quick", *shown(folder, "kernels"))
     return [
@@ -69,15 +67,10 @@ def shown(folder: Path, name: str) -> tuple[str, ...]:
     return ("--json", str(folder / f"{name}.json"), "--plot", str(folder / f"{name}.svg"))
 
 
-def cost(folder: Path) -> str:
-    """Return the file of the calibrated cost model."""
-    return str(folder / "cost.json")
-
-
 def replay(device: str, folder: Path, name: str, seconds: int, instance: str, *schedules: str) -> Step:
     """Return the step that replays schedules of an instance at the calibrated cost."""
     rounds = ("--repeats", "2", "--warm-up", "1", "--time-limit", "5") if device == "cpu" else ("--time-limit", "30")
-    asked = ("--handling", "free", "--cost", cost(folder), "--device", device, *rounds)
+    asked = ("--handling", "free", "--cost", str(folder / "cost.json"), "--device", device, *rounds)
     name = f"replay-{name}"
     return Step(name, (*CLI, "replay", instance, *schedules, *asked, *shown(folder, name)), seconds, ("calibration",))
 
@@ -86,7 +79,7 @@ def mixture(device: str, folder: Path, seed: int) -> list[Step]:
     """Return the steps that draw requests of InferCept's mixture and replay what the policies make of them."""
     dry, made = device == "cpu", str(folder / f"mixture-{seed}.instance.json")
     drawn = ("--n", "2" if dry else "10", "--rate", "4", "--seed", str(seed), "--handling", "free")
-    size = ("--memory", "6144", "--host-memory", "16384", "--batch-tokens", "2048", "--cost", cost(folder))
+    size = ("--memory", "6144", "--host-memory", "16384", "--batch-tokens", "2048", "--cost", str(folder / "cost.json"))
     generate = (*CLI, "generate", "infercept", *drawn, *size, "--out", made)
     return [
         Step(f"mixture-{seed}", generate, 20, ("calibration",)),

@@ -13,8 +13,6 @@ from gpu_validation.attention_bench import LARGE
 from gpu_validation.floors import LINK
 
 NOT_YET = "not yet measured"
-WIDTHS = (64, 128)
-"""Widths of a head that have targets of their own."""
 
 
 class Target(NamedTuple):
@@ -66,7 +64,7 @@ def targets(folder: Path) -> list[Target]:
         *(Target(f"{what} attention, D {width}: best peer's time over ours, worst", limit, True,
                  _least(rows, width), False)
           for what, rows, limit in (("paged decode", decodes, 1.0), ("causal prefill", prompts, 0.8))
-          for width in WIDTHS),
+          for width in (64, 128)),
         Target("1B, 64 decodes at context 2,048, over the roofline", 1.35, False, min(floors, default=None), False),
         Target("swaps, of the measured copy, slower direction", 0.95, True, min(rates, default=None)),
         Target("swaps hidden within the time of their batch, worst", 0.9, True, min(hidden, default=None)),

@@ -85,6 +85,8 @@ def calibrate(
             raise KeyboardInterrupt from None
         raise
     swaps = swap_rows(measured, shape, peaks(rates), numbers.itemsize)
+    if opened.device.type == "cpu":  # where a swap is a copy in memory, and goes over no link
+        swaps = [row | {"of_link": None} for row in swaps]
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
     if out is not None:
         machine = machine_of(engine, capacity, points, block)

@@ -217,6 +217,7 @@ def test_calibrating_this_cpu(tmp_path: Path) -> None:
     assert {row["label"] for row in rows} == {"decode", "prefill", "mixed", "swap", "swap beside work"}
     assert all(row["seconds_median"] > 0 and row["floor"] > 0 and row["repeats"] == 6 for row in rows)
     assert len(everything["swaps"]) == 6
+    assert {row["of_link"] for row in everything["swaps"]} == {None}
     assert (file.model, file.tick_seconds) == ("small", Fraction(1, 10**9))
     assert file.machine is not None
     assert (file.machine.memory, file.machine.block, file.machine.batch_tokens) == (4096, 16, 128)
