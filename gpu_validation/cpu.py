@@ -49,7 +49,7 @@ class CpuBackend(TorchBackend):
             for first in range(start, end, ROWS):
                 last = min(first + ROWS, end)
                 seen = length - (end - last)
-                rows = query[first:last].unflatten(1, (-1, group)).movedim(0, 2)
+                rows = query[first:last].reshape(last - first, -1, group, query.shape[2]).movedim(0, 2)
                 mask = None if last - first == 1 else self._mask(last - first, seen, query.dtype)
                 found = functional.scaled_dot_product_attention(
                     rows, keys[:, :, :seen], values[:, :, :seen], attn_mask=mask, scale=scale

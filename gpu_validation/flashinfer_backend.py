@@ -29,6 +29,7 @@ class FlashInferBackend(TritonBackend):
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
         """Return attention by the wrapper of the layout."""
         if layout.variant is None:
-            layout.variant = planned(self.workspace, *layout.work, query, kv, scale)
+            starts, lengths, tables = layout.work
+            layout.variant = planned(self.workspace, starts, lengths, tables, query, kv, scale)
         out: Tensor = layout.variant.run(query, (kv[:, 0], kv[:, 1]))
         return out

@@ -17,6 +17,7 @@ from torch import Tensor
 from costmodels.models import TINY
 from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache
+from gpu_validation.measure import cuda
 
 ALL = slice(None)
 Mover = Callable[[Cache, list[Piece], bool, slice], None]
@@ -114,10 +115,10 @@ def movers(device: torch.device) -> dict[str, Mover]:
     if device.type == "cuda" and _batch_copy() is not None:
         cache = Cache(TINY, 2, 2, 2, torch.float32, device)
         cache.randomize(0)
-        with suppress(RuntimeError), torch.cuda.stream(torch.cuda.Stream()):
+        with suppress(RuntimeError), cuda.stream(cuda.Stream()):
             by_batch(cache, [Piece(0, 0, 0, 1, 0, 2, True)], True)
             by_batch(cache, [Piece(0, 0, 1, 1, 0, 2, True)], False)
-            torch.cuda.synchronize()
+            cuda.synchronize()
             if torch.equal(cache.pool[0], cache.pool[1]):
                 found["batch"] = by_batch
     return found

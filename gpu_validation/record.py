@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from kvcore.files import write_text
 
@@ -120,8 +121,8 @@ def record(
     """
     folder.mkdir(parents=True, exist_ok=True)
     file, started = folder / "steps.json", time.monotonic()
-    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"device": device, "steps": []}
-    rows = {row["step"]: row for row in before["steps"] if before["device"] == device}
+    before: Any = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"device": device, "steps": []}
+    rows: dict[str, Any] = {row["step"]: row for row in before["steps"] if before["device"] == device}
     for step in steps(device, folder):
         if step.name in (only or ()) or (not only and not rows.get(step.name, {}).get("ok")):
             left = None if budget is None else budget - (time.monotonic() - started)
