@@ -123,8 +123,6 @@ class Engine:
         """Return the bytes of a block of so many tokens over all layers."""
         return self.model.kv_bytes(self.dtype.itemsize) * block
 
-    # --- room ----------------------------------------------------------------------------------------------------
-
     def reserve(self, plans: Iterable[Plan]) -> None:
         """Make room for all of the plans at once: the pools, the history, the angles.
 

@@ -35,7 +35,6 @@ class Peer:
 
         Raises:
             Unsupported: it cannot do such a case, or does not run on such a device.
-            Exception: whatever a library raises that is not installed, or broken.
         """
         raise NotImplementedError
 

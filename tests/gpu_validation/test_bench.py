@@ -18,6 +18,7 @@ from gpu_validation.attention_case import TOLERANCE, Case, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
+from gpu_validation.flashinfer_backend import FlashInferBackend
 from gpu_validation.library_peers import CuDNN, FlashInfer, Varlen
 from gpu_validation.peers import Dense, Ours, Run, Unsupported
 from kvbound.cli.kernels import summary
@@ -386,6 +387,24 @@ def test_flashinfer_is_given_what_it_documents(case: Case, monkeypatch: pytest.M
     if case.decodes:
         with pytest.raises(Unsupported, match="no decode kernels of its own"):
             FlashInfer("fa3").prepare(data)
+
+
+def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[FakeFlashInfer]()
+
+    def wrapper(*arguments: Any, **options: Any) -> FakeFlashInfer:
+        made.append(FakeFlashInfer(*arguments, **options))
+        return made[-1]
+
+    fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=wrapper)
+    monkeypatch.setattr(library_peers, "_library", lambda name, device: fake)
+    monkeypatch.setattr("gpu_validation.flashinfer_backend.WORKSPACE", 1)
+    backend, data = FlashInferBackend("cpu"), CaseData.make(MIXED, CPU, torch.float32, layers=2)
+    backend.prepare(TINY.heads, TINY.kv_heads, TINY.head_width, torch.float32)
+    layout = backend.layout(data.starts, data.case.lengths, data.tables)
+    for layer in (0, 1):
+        assert data.error(backend.attention(data.query, data.kv[:, layer], layout, data.scale), layer) < 1e-6
+    assert len(made) == 1
 
 
 class FakeTensor(SimpleNamespace):

@@ -104,19 +104,19 @@ def test_calibrating_in_turn_replaces_the_prediction(monkeypatch):
         assert row["batch_error"]["median"] <= row["batch_error"]["p95"]
 
 
-def test_ctrl_c_reports_the_rounds_that_are_whole(monkeypatch):
+@pytest.mark.parametrize(("runs", "whole"), [(5, 2), (1, 0)])
+def test_ctrl_c_reports_the_rounds_that_are_whole(runs, whole, monkeypatch):
     run, begun = Engine.run, count()
 
     def interrupted(self, *arguments, **options):
-        if next(begun) == 5:
+        if next(begun) == runs:
             raise KeyboardInterrupt
         return run(self, *arguments, **options)
 
     monkeypatch.setattr(Engine, "run", interrupted)
-    asked = ("replay", "mars-figure1", "fcfs", "sjf", "--device", "cpu", "--warm-up", 0, "--json", "-")
-    found = json.loads(kvbound(*asked, "--repeats", 9, code=130).stdout)
-    assert [row["repeats"] for row in found["rows"]] == [2, 2]
-    kvbound(*asked, "--warm-up", 5, code=130)
+    asked = ("--device", "cpu", "--model", "tiny", "--warm-up", 0, "--repeats", 9, "--json", "-")
+    said = kvbound("replay", "mars-figure1", "fcfs", "sjf", *asked, code=130).stdout
+    assert [row["repeats"] for row in json.loads(said)["rows"]] == [2, 2] if whole else said == ""
 
 
 def test_a_schedule_of_another_instance():
