@@ -79,7 +79,7 @@ def plot_record(record: Mapping[str, Any], path: str | Path | None = None) -> Fi
                 ratios = "\n".join(f"{float(row[f'{key} / best']):.2f}" for key in PAIR)
                 top = max(values[k][key] for key in PAIR)
                 ax.annotate(ratios, (k, top), (0, 2), textcoords="offset points", ha="center", fontsize=style.SMALL)
-            ax.margins(y=0.15)
+            ax.set_ylim(top=1.18 * max(value[key] for value in values for key in PAIR))
     return figure
 
 
