@@ -55,7 +55,8 @@ def preflight(device: torch.device) -> Iterator[Row]:
     for (name, size), _ in VARIANTS.items() if on_gpu and has["triton"] else ():
         for dtype in (dtype for dtype in (torch.bfloat16, torch.float32) if dtype.itemsize == size):
             for model in (LLAMA_1B, LLAMA_3_8B):
-                yield _row(f"{name}, {dtype}, D {model.head_width}", _attention(name, model, dtype, device))
+                wrong = _attention(name, model, dtype, device)
+                yield _row(f"{name}, {dtype}, D {model.head_width}", wrong, size == 2 and model is LLAMA_1B)
     yield _row("a driver that copies in batches", "" if len(movers(device)) > 1 else "is not here", needed=False)
 
 
@@ -67,7 +68,7 @@ def _has_varlen() -> bool:
         return False
 
 
-def _row(what: str, wrong: str, needed: bool = True) -> Row:
+def _row(what: str, wrong: str, needed: bool) -> Row:
     return {"level": "preflight", "check": what, "holds": not wrong, "needed": needed, "error": wrong}
 
 

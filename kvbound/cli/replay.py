@@ -166,10 +166,11 @@ def notes(cost: str | None, traces: Mapping[str, Trace]) -> Iterator[str]:
 
 
 def timed_beside(engine: Engine, block: int, seed: int) -> Timings:
-    """Return the grid of the device, to be timed in turn with schedules in blocks of that size."""
+    """Return the grid of the device (on a GPU the coarser one), to be timed in turn with schedules in such blocks."""
     from gpu_validation.calibration import Timings
 
-    return Timings(engine, choose_points(engine, capacity_of(engine, None, block), False, block), 1, seed, block)
+    quick = engine.device.type == "cuda"
+    return Timings(engine, choose_points(engine, capacity_of(engine, None, block), quick, block), 1, seed, block)
 
 
 def counted(engine: Engine, line: LiveLine, total: int) -> None:
