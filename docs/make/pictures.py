@@ -5,13 +5,15 @@ The bytes depend on matplotlib's version: `MATPLOTLIB` is the one that drew thos
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from typing import Any
 
 import solvers
 from docs.make.house import draw_house
+from docs.make.measured import RECORDS
 from heuristics import get_policy, run_policy
-from kvbound.plots import compare_schedules, ladder, render
+from kvbound.plots import compare_schedules, ladder, plot_record, render
 from kvcore import Instance, Trace, verify_schedule
 from workloads.builtin import builtin_instance
 
@@ -55,6 +57,11 @@ def draw_bound() -> bytes:
     return render(ladder([*rows, {**best.to_json(), "label": "the best there is"}]).figure.figure)
 
 
+def draw_replays() -> bytes:
+    """The record of replays on a CPU."""
+    return render(plot_record(tomllib.loads(next(RECORDS.glob("*-replays-on-a-cpu.toml")).read_text(encoding="utf-8"))))
+
+
 def policy_row(instance: Instance, name: str) -> dict[str, Any]:
     """Return what simulating a policy says."""
     return solvers.simulate_policy(instance, name, "total-flow-time").to_json()
@@ -66,5 +73,6 @@ PICTURES: dict[str, Callable[[], bytes]] = {
     "eviction.svg": draw_eviction,
     "bound.svg": draw_bound,
     "house.svg": draw_house,
+    "replays-on-a-cpu.svg": draw_replays,
 }
 """How to draw each picture in docs/images."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from threading import Timer
 from types import TracebackType
@@ -19,7 +20,7 @@ class LiveLine:
     """A context manager that shows one line while something is being done, after the first second."""
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.what, self.started = what, time.perf_counter()
         console = progress_console()
         self.status = None if console is None else Status(Text(printable(f"{what} ..")), console=console)
 
@@ -33,6 +34,12 @@ class LiveLine:
         """Show another text."""
         if self.status is not None:
             self.status.update(Text(printable(text)))
+
+    def part(self, done: int, total: int) -> None:
+        """Show how much is done, and how long the rest will take at that speed."""
+        passed = time.perf_counter() - self.started
+        left = f", about {passed / done * (total - done):.0f} s left" if done else ""
+        self.show(f"{self.what}: {done} of {total}{left} (Ctrl-C ends it)")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

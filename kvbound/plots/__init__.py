@@ -10,7 +10,7 @@ from kvbound.plots.gantt import gantt
 from kvbound.plots.kernels import plot_kernels
 from kvbound.plots.ladder import ladder
 from kvbound.plots.load import plot_load
-from kvbound.plots.measured import plot_calibration, plot_replay
+from kvbound.plots.measured import plot_calibration, plot_record, plot_replay
 from kvbound.plots.memory import memory
 from kvbound.plots.style import render, save
 
@@ -22,6 +22,7 @@ __all__ = [
     "plot_calibration",
     "plot_kernels",
     "plot_load",
+    "plot_record",
     "plot_replay",
     "render",
     "save",

@@ -1,6 +1,6 @@
 """What the compiler makes of the kernels for a Hopper GPU (sm_90): registers, spills, shared memory, instructions.
 
-No GPU is needed. `python -m gpu_validation.kernels.compile [--all]` prints the table, a line for each shipped variant.
+No GPU is needed. `python -m benchmarks.compiled [--all]` prints the table, a line for each shipped variant.
 """
 
 from __future__ import annotations
