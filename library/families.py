@@ -62,8 +62,8 @@ def _mars() -> Iterator[Case]:
 
 def _infercept() -> Iterator[Case]:
     for (cost, option), take, seed in product(REAL.items(), (3, 5, 10, 20), (0, 1)):
-        memory = " --memory 4096 --host-memory 2048 --block-size 16"
-        yield Case(f"infercept-{take}-s{seed}-{cost}", f"{INFERCEPT} --take {take} --seed {seed}{memory}{option}")
+        given = " --memory 4096 --host-memory 2048 --block-size 16"
+        yield Case(f"infercept-{take}-s{seed}-{cost}", f"{INFERCEPT} --take {take} --seed {seed}{given}{option}")
     for take, rate, memory, (cost, option) in product((50, 397), (1, 2, 3, 4), (15_360, 57_856), REAL.items()):
         if take == 50 or (rate in (2, 4) and memory == 57_856):
             given = f" --rate {rate} --memory {memory} --host-memory {memory} --block-size 64 --batch-tokens 384"

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bounds import METHODS
 from kvcore.errors import BadInput, MissingTool
 from kvcore.metrics import Value
 from kvcore.result import Result
@@ -20,8 +22,8 @@ from solvers.ways import WAYS as SOLVING
 from sweeps.cell import Cell
 from sweeps.store import Store
 
-WAYS = ("improve", "auto", "bound", *(f"{formulation} on {solver}" for formulation, solver in SOLVING))
-"""Policies with destroy and repair, what `solve` chooses, the ladder of bounds, and then every way to solve alone."""
+WAYS = ("improve", "auto", "bound", *METHODS, *(f"{formulation} on {solver}" for formulation, solver in SOLVING))
+"""Policies with destroy and repair, what `solve` chooses, the ladder of bounds; then each bound, each way to solve."""
 
 Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 
@@ -43,14 +45,16 @@ def fill(
     seed: int = 0,
     watch: Watch = lambda done, of: nullcontext(lambda: None),
 ) -> Filled:
-    """Try each way on each open instance for so many seconds, but what the database has, and keep what is better.
+    """Try each way on each open instance, the smallest first, for so many seconds, and keep what is better.
 
-    It may be ended at any time, and goes on where it was. BadInput for a way or a name that is none.
+    What the database has is not tried again: it may be ended at any time, and goes on where it was. BadInput for a way
+    or a name that is none.
     """
     ways = tuple(ways)
     for way in set(ways) - set(WAYS):
         raise BadInput(f"no way is called {way!r}; there are {', '.join(WAYS)}")
     records = [library.record(name) for name in (library.names if names is None else names)]
+    records.sort(key=lambda record: record.requests + record.calls)
     instances = [(record, library.instance(record)) for record in records]
     cells = [
         Cell(record.family, record.name, instance, objective, "as-given", "solver", way,
@@ -83,9 +87,9 @@ def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
             how = cell.run if by in (None, cell.run) else f"{cell.run}: {by}"
             found = origin(OURS, how, time.monotonic() - began)
             improved += library.keep(library.record(cell.name), result.instance, offer, found)
-    store.add(cell, cell.row(result.to_json()))
-    if result.stopped == "interrupted":
+    if result.stopped == "interrupted":  # what it had found is kept, and it is tried again
         raise KeyboardInterrupt
+    store.add(cell, cell.row(result.to_json()))
     return improved
 
 
@@ -97,9 +101,10 @@ def _result(library: Library, cell: Cell) -> Result:
     if cell.run == "improve":
         start = library.schedule(record, objective)
         return improve(instance, objective, start=start, seconds=seconds, seed=seed)
-    if cell.run == "bound":
+    if cell.run in ("bound", *METHODS):
         upper: Value | None = None if value is None else Fraction(value)
-        return climb(instance, objective, time_limit=seconds, upper=upper)
+        method = "auto" if cell.run == "bound" else cell.run
+        return climb(instance, objective, method=method, time_limit=seconds, upper=upper)
     formulation, _, solver = cell.run.partition(" on ")
-    way = {"formulation": formulation, "solver": solver or "auto"}
-    return solve(instance, objective, **way, time_limit=seconds, seed=seed)
+    way = partial(solve, formulation=formulation, solver=solver or "auto")
+    return way(instance, objective, time_limit=seconds, seed=seed)

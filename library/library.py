@@ -44,10 +44,10 @@ class Improved(NamedTuple):
 
 
 class Library:
-    """The records of a folder (that of the package, unless another is given)."""
+    """The records of a folder; that of the package, unless another is given."""
 
-    def __init__(self, folder: str | Path = RECORDS) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = Path(folder or RECORDS)
         if not self.folder.is_dir():
             raise BadInput(f"{folder}: there is no folder of records")
 
@@ -73,6 +73,13 @@ class Library:
     def records(self) -> list[Record]:
         """Return all records."""
         return [self.record(name) for name in self._paths]
+
+    def of(self, sha256: str) -> Record:
+        """Return the record of the instance that has this hash; BadInput if there is none."""
+        found = next((record for record in self.records() if record.instance_sha256 == sha256), None)
+        if found is None:
+            raise BadInput(f"it is for an instance {sha256[:12]}.., which the library does not have")
+        return found
 
     def path(self, record: Record, kind: str, objective: str | None = None) -> Path:
         """Return the path of the instance, or of a schedule or certificate for an objective."""
@@ -117,9 +124,7 @@ class Library:
             BadInput: it is for no instance of the library, or an objective that does not count there.
             InvalidSchedule, InvalidCertificate: it does not verify.
         """
-        record = next((r for r in self.records() if r.instance_sha256 == offer.instance_sha256), None)
-        if record is None:
-            raise BadInput(f"it is for an instance {offer.instance_sha256[:12]}.., which the library does not have")
+        record = self.of(offer.instance_sha256)
         return self.keep(record, self.instance(record), offer, origin(by, how, seconds))
 
     def keep(self, record: Record, instance: Instance, offer: Schedule | Certificate, origin: Origin) -> list[Improved]:

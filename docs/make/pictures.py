@@ -11,8 +11,10 @@ from typing import Any
 import solvers
 from docs.make.house import draw_house
 from heuristics import get_policy, run_policy
-from kvbound.plots import compare_schedules, ladder, render
+from kvbound.plots import compare_schedules, ladder, plot_profile, render
 from kvcore import Instance, Trace, verify_schedule
+from library import Library
+from library.policies import known_rows, profile
 from workloads.builtin import builtin_instance
 
 MATPLOTLIB = "3.11"
@@ -60,11 +62,17 @@ def policy_row(instance: Instance, name: str) -> dict[str, Any]:
     return solvers.simulate_policy(instance, name, "total-flow-time").to_json()
 
 
+def draw_library() -> bytes:
+    """How far policies are from the best known of the library."""
+    return render(plot_profile(profile(known_rows(Library()))))
+
+
 PICTURES: dict[str, Callable[[], bytes]] = {
     "batches.svg": draw_batches,
     "handlings.svg": draw_handlings,
     "eviction.svg": draw_eviction,
     "bound.svg": draw_bound,
     "house.svg": draw_house,
+    "library.svg": draw_library,
 }
 """How to draw each picture in docs/images."""
