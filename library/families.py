@@ -116,6 +116,8 @@ def _azure() -> Iterator[Case]:
     ):
         command = f"{AZURE}_{trace}.csv --skip {skip} --take {take} --cost infermax-{model} --drop-too-long"
         yield Case(f"azure-{trace}-{model}-{skip}-{take}", command)
+    for model in ("7b", "70b"):
+        yield Case(f"azure-conv-{model}-hour", f"{AZURE}_conv.csv --cost infermax-{model} --drop-too-long")
 
 
 def _agents() -> Iterator[Case]:
@@ -159,7 +161,7 @@ FAMILIES: dict[str, Family] = {
         [*_theory()],
     ),
     "azure": Family(
-        "windows of 100 and 1,000 requests of the hours of conversation and code",
+        "windows of 100 and 1,000 requests of the hours of conversation and code, and the hour",
         "Azure LLM inference traces 2023 (Azure/AzurePublicDataset), Splitwise, ISCA 2024", [*_azure()], "CC-BY-4.0",
     ),
     "agents": Family(

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any
 
@@ -212,7 +213,14 @@ def run(
         from kvbound.plots import plot_profile
 
         plot_profile(lines, path=plot)
-    emit(json, {"rows": rows}, lambda console: console.print(_profile_table(lines)))
+    better = sum(bool(row["over_best"]) and Fraction(row["over_best"]) < 1 for row in rows)
+
+    def people(console: Console) -> None:
+        console.print(_profile_table(lines))
+        if better:
+            console.print(f"{better} values are better than the best known: submit their schedules")
+
+    emit(json, {"rows": rows}, people)
 
 
 def _profile_table(lines: Sequence[dict[str, Any]]) -> Any:

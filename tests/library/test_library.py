@@ -264,6 +264,15 @@ def test_run(small: Library, tmp_path: Path) -> None:
     assert "give --policies, --schedule, or both" in said
 
 
+def test_run_says_what_would_be_better(small: Library) -> None:
+    file = without(small, "schedule")
+    fcfs = small.folder / "fcfs.json"
+    kvbound("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", fcfs)
+    kvbound("library", "submit", fcfs, "--by", "a test", "--library", small.folder)
+    said = kvbound("library", "run", "--schedule", file, "--library", small.folder).stdout
+    assert said.endswith("1 values are better than the best known: submit their schedules\n")
+
+
 def test_a_policy_that_is_too_slow_has_no_value(small: Library) -> None:
     (row,) = policy_rows(small, "mars-figure1", ["fcfs"], seconds=-1.0)
     assert (row["value"], row["over_best"], row["error"]) == (None, None, "not done after -1 s")
