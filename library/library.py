@@ -130,7 +130,7 @@ class Library:
     def keep(self, record: Record, instance: Instance, offer: Schedule | Certificate, origin: Origin) -> list[Improved]:
         """Verify it and keep it where it is better than the record; what it improved is returned."""
         kind, values = _values(record, instance, offer)
-        improved = []
+        record, improved = self.record(record.name), []  # another process may have found something meanwhile
         for objective, value in values.items():
             before = record.objectives[objective]
             best = before.better(kind, exact(value, objective), origin)
