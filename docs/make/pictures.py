@@ -13,8 +13,10 @@ import solvers
 from docs.make.house import draw_house
 from docs.make.measured import RECORDS
 from heuristics import get_policy, run_policy
-from kvbound.plots import compare_schedules, ladder, plot_record, render
+from kvbound.plots import compare_schedules, ladder, plot_profile, plot_record, render
 from kvcore import Instance, Trace, verify_schedule
+from library import Library
+from library.policies import known_rows, profile
 from workloads.builtin import builtin_instance
 
 MATPLOTLIB = "3.11"
@@ -67,6 +69,11 @@ def policy_row(instance: Instance, name: str) -> dict[str, Any]:
     return solvers.simulate_policy(instance, name, "total-flow-time").to_json()
 
 
+def draw_library() -> bytes:
+    """How far policies are from the best known of the library."""
+    return render(plot_profile(profile(known_rows(Library()))))
+
+
 PICTURES: dict[str, Callable[[], bytes]] = {
     "batches.svg": draw_batches,
     "handlings.svg": draw_handlings,
@@ -74,5 +81,6 @@ PICTURES: dict[str, Callable[[], bytes]] = {
     "bound.svg": draw_bound,
     "house.svg": draw_house,
     "replays-on-a-cpu.svg": draw_replays,
+    "library.svg": draw_library,
 }
 """How to draw each picture in docs/images."""

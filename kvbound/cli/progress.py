@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Timer
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.status import Status
 from rich.text import Text
@@ -64,3 +65,18 @@ class SolveProgress(LiveLine):
 
     def _text(self, value: Value | None) -> str:
         return "none yet" if value is None else self.write(value)
+
+
+@contextmanager
+def counted(what: str, done: int, total: int) -> Iterator[Callable[[], Any]]:
+    """Show on a terminal how many things are done and how long the rest may take; gives what to call for each."""
+    console = progress_console()
+    if console is None:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (what, BarColumn(), MofNCompleteColumn(), "took", TimeElapsedColumn(), "left", TimeRemainingColumn())
+    with Progress(*columns, console=console, speed_estimate_period=600) as shown:
+        task = shown.add_task(what, total=total, completed=done)
+        yield lambda: shown.advance(task)

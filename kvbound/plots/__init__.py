@@ -12,6 +12,7 @@ from kvbound.plots.ladder import ladder
 from kvbound.plots.load import plot_load
 from kvbound.plots.measured import plot_calibration, plot_record, plot_replay
 from kvbound.plots.memory import memory
+from kvbound.plots.profile import plot_profile
 from kvbound.plots.style import render, save
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "plot_calibration",
     "plot_kernels",
     "plot_load",
+    "plot_profile",
     "plot_record",
     "plot_replay",
     "render",
