@@ -118,7 +118,7 @@ def record(found: Mapping[str, Report], seen: list[list[str]], date: str) -> str
         notes = (
             f"`{name}`: {sum(pair['right'] for pair in sure)} of {len(sure)} pairs predicted to differ by more "
             f"than {GAP:.0%} are in that order, Kendall's tau of all {ranking['distinct']} distinct schedules is "
-            f"{ranking['kendall_tau']:.2f}, the regret {ranking['regret']:.1%}.\n"
+            f"{told['kendall_tau']:.2f}, the regret {told['regret']:.1%}.\n"
         )
         rows = [cells(row, gain) for row, gain in zip(told["rows"], told["gains"], strict=True)]
         lines += ["", "[[tables]]", f"columns = {dumps(columns)}", "rows = ["]

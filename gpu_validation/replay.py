@@ -125,8 +125,8 @@ def report(
 ) -> dict[str, Any]:
     """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one.
 
-    With the last run of each, a row also says whether its tokens are those of the first, and which part of the wall
-    clock its batches had: the rest is what the host did between them, or others on a CPU.
+    With the last run of each, a row also has whether its tokens are those of the first, and the share of the wall clock
+    that its batches had (the rest is the host's, or on a CPU others').
     """
     rows = [replayed.row(objective) for replayed in replays]
     if runs is not None:
@@ -134,8 +134,9 @@ def report(
         for row, run in zip(rows, [runs[replayed.name] for replayed in replays], strict=True):
             share = sum(run.batch_seconds) / run.wall_seconds
             row |= {"of_wall": share, "graph_batches": run.graph_batches, "same_tokens": run.tokens == first.tokens}
-    found = {"ranking": ranking(replays, objective), "gains": gains(replays, objective)}
-    return {"objective": objective, "rows": rows, **found}
+    order = ranking(replays, objective)
+    once = {"kendall_tau": order.pop("kendall_tau"), "regret": order.pop("regret"), "ranking": order}
+    return {"objective": objective, "rows": rows, **once, "gains": gains(replays, objective)}
 
 
 def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:

@@ -245,8 +245,8 @@ def show(console: Console, payload: Mapping[str, Any]) -> None:
     if ranking["pairs"]:
         console.print(
             f"the order is the predicted one in {ranking['right']} of {len(ranking['pairs'])} pairs of the "
-            f"{ranking['distinct']} distinct schedules (Kendall's tau {ranking['kendall_tau']:.2f}); the one predicted "
-            f"to be best takes {percent(ranking['regret'])} more than the best"
+            f"{ranking['distinct']} distinct schedules (Kendall's tau {payload['kendall_tau']:.2f}); the one predicted "
+            f"to be best takes {percent(payload['regret'])} more than the best"
         )
     for gain in payload["gains"]:
         if gain["schedule"] != gain["over"]:

@@ -55,7 +55,7 @@ def calibration():
 
 def replay(median, p95, makespan_error, tau, regret, bound, throttled):
     row = {"batch_error": {"median": median, "p95": p95}, "makespan_error": makespan_error, "launch_bound": bound}
-    return {**GPU, "rows": [row], "ranking": {"kendall_tau": tau, "regret": regret}, "throttled": throttled}
+    return {**GPU, "rows": [row], "kendall_tau": tau, "regret": regret, "throttled": throttled}
 
 
 def all_records(folder: Path) -> Path:
