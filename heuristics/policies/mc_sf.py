@@ -51,9 +51,11 @@ class OccupancyProfile:
         """Return the device blocks held in these batches. O(log n) each with blocks of one token, otherwise O(n)."""
         first = np.searchsorted(self._lasts, batches)  # those before it have ended
         if self._machine.block == 1:
-            return self._rest[first] + (len(self._lasts) - first) * batches + self._kept[first]
+            even: Array = self._rest[first] + (len(self._lasts) - first) * batches + self._kept[first]
+            return even
         growing = -(-(self._held + batches[:, None]) // self._machine.block)
-        return np.where(batches[:, None] <= self._lasts, growing, 0).sum(axis=1) + self._kept[first]
+        held: Array = np.where(batches[:, None] <= self._lasts, growing, 0).sum(axis=1) + self._kept[first]
+        return held
 
     def admits(self, course: Occupancy, delays: int = 1) -> Flags:
         """Return whether one more course never lets memory overflow, if it starts after 0, 1, .. batches."""
@@ -150,10 +152,10 @@ class McSf(Unified):
         known = [held + 1 if held else job.known for job, held in zip(running, tokens, strict=True)]
         endings = [self._endings.get(job.index) or self._ending(job) for job in running]
         courses = _course(np.array(known, dtype=np.int64), *np.array(endings, dtype=np.int64).reshape(-1, 2).T)
-        paused = [self._keeps(job)[job.segment - 1] for job in self.paused.values() if job.device]
-        more = np.zeros_like(paused), np.zeros_like(paused), paused
-        both = zip(courses, more, strict=True)
-        return OccupancyProfile(self.machine, Occupancy(*map(np.concatenate, both)) if paused else courses)
+        kept = [self._keeps(job)[job.segment - 1] for job in self.paused.values() if job.device]
+        none = np.zeros_like(kept)
+        more = zip(courses, Occupancy(none, none, np.array(kept, dtype=np.int64)), strict=True)
+        return OccupancyProfile(self.machine, Occupancy(*(np.append(*both) for both in more)) if kept else courses)
 
     def _ending(self, job: Job) -> tuple[int, int]:
         """Return the tokens that it holds at the end of its segment, and the blocks that it keeps then."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.view import View
 from heuristics.policies.mc_sf import McSf
 from kvcore.instance import LIMIT
 
@@ -58,8 +61,14 @@ class SortedF(McSf):
     rule = "sets of the least outputs / size^2 first, each by output, started as in mc-sf; running ones go on"
     source = "Wang, Ye, Zhou (arXiv 2508.06133): Sorted-F; started as in MC-SF"
 
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        self._outputs: dict[int, int] = {}  # that those waiting have left
+
     def key(self, job: Job) -> int:
         """Return the last place: a request that has come is given its own when the next ones start."""
+        self._outputs[job.index] = job.remaining + sum(job.demand.decode[job.segment + 1 :])
         return LIMIT
 
     def fill_waiting(self, plan: Plan) -> None:
@@ -67,9 +76,9 @@ class SortedF(McSf):
         while self.waiting:
             if self.waiting[0].key == LIMIT:
                 self.choose()
-            chosen = [entry for entry in self.waiting if entry.key < LIMIT]
-            others = self.waiting[len(chosen) :]
-            self.waiting = chosen
+            chosen = bisect_left(self.waiting, LIMIT, key=attrgetter("key"))
+            others = self.waiting[chosen:]
+            del self.waiting[chosen:]
             super().fill_waiting(plan)
             blocked = bool(self.waiting)
             self.waiting += others
@@ -78,7 +87,7 @@ class SortedF(McSf):
 
     def choose(self) -> None:
         """Choose the next set, and put it before the others."""
-        sizes = [(_outputs(entry.job), place) for place, entry in enumerate(self.waiting)]
+        sizes = [(self._outputs[entry.position], place) for place, entry in enumerate(self.waiting)]
         longest_first = sorted(sizes)[:MOST][::-1]
         blocks, block = self.machine.block_limit, self.machine.block
         held = [self.waiting[place].job.known + block - 2 for _, place in longest_first]
@@ -86,12 +95,9 @@ class SortedF(McSf):
         best = least_f([outputs for outputs, _ in longest_first], held, memory) or [len(held) - 1]
         chosen = [longest_first[i][1] for i in best]
         first = [self.waiting[place]._replace(key=k) for k, place in enumerate(chosen)]
-        others = [entry for place, entry in enumerate(self.waiting) if place not in set(chosen)]
+        places = set(chosen)
+        others = [entry for place, entry in enumerate(self.waiting) if place not in places]
         self.waiting = first + others
-
-
-def _outputs(job: Job) -> int:
-    return job.remaining + sum(job.demand.decode[job.segment + 1 :])
 
 
 def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
