@@ -25,6 +25,8 @@ HOPE, MARGIN = 0.1, 0.02
 """Steps aim at so much above the first bound where no value is known, and always at so much above the bound there."""
 STRIDES = 3
 """So many first slots are looked at in each piece."""
+MOST_CELLS = 2**26
+"""Tokens of a request times slots, on a machine that evicts: 16 bytes are kept for each."""
 MOST_SLOTS = 400_000
 """Slots beyond which arrays of prices for every request would take too long: coarsen first."""
 
@@ -65,6 +67,9 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
     first, slots = first_prices(pricing, MOST_SLOTS)
     if slots > MOST_SLOTS:
         raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
+    cells = slots * max(request.output for request in task.instance.requests)
+    if task.instance.machine.evict and cells > MOST_CELLS:
+        raise BadInput(f"prices of slots take at most {MOST_CELLS} tokens times slots, not {cells}; coarsen first")
     spend(count := Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
     task.begin(count)
     calls = any(request.calls for request in task.instance.requests)

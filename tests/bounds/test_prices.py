@@ -241,6 +241,12 @@ def test_every_call_of_numpy_counts_however_small_its_arrays(count, decode, slot
         Prices(scale=1, slots=slots).value(instance, "total-flow-time")
 
 
+def test_tables_of_evictions_that_would_not_fit_are_not_made(monkeypatch):
+    monkeypatch.setattr("bounds.slots.MOST_CELLS", 100)
+    with pytest.raises(bounds.ladder.BadInput, match="at most 100 tokens times slots, not"):
+        bounds.bound(MARS.replace(machine=MARS.machine.replace(evict=True)), method="prices")
+
+
 def test_prices_that_would_be_declined_are_not_proposed(monkeypatch):
     began = []
     monkeypatch.setattr("bounds.slots.Oracle", lambda *_: began.append(1))

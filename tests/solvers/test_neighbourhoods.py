@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from formulations.timing import batches_of
 from heuristics import best_schedule, get_policy, trace_policy
 from kvcore import BadInput, Machine, objective_value, verify_schedule
 from solvers.neighbourhoods import OBJECTIVES, improve, why_not
@@ -182,6 +183,25 @@ def exceed(seed):
     found = improve(instance, "weighted-flow-time", start, seconds=NEVER, seed=seed, rounds=20_000)
     assert value(instance, found, "weighted-flow-time") <= objective_value(trace, "weighted-flow-time")
     return over.max()
+
+
+def test_evicts_where_that_pays():
+    """B comes when A holds half of the memory: A is evicted in slot 1, and goes on after B (11 without evictions)."""
+    pair = make(request("A", 3, 6), request("B", 5, 2, arrival=1), memory=8, host_memory=0, evict=True)
+    start = trace_policy(pair, get_policy("serial"))
+    found = verify_schedule(pair, improve(pair, FLOW, start.schedule, seconds=NEVER, seed=0, rounds=300))
+    assert objective_value(found, FLOW) == exhaustive_optimum(pair, FLOW)[0] == 10
+    assert [move.kind for move in found.requests[0].moves] == ["drop"]
+    again = read_schedule(pair, tables := Tables(pair, FLOW), *read_pieces(found, tables))
+    assert value(pair, again) == 10
+
+
+def test_an_eviction_between_two_batches_is_none():
+    """The slot of the drop is no batch, and in the next one the request works: its KV stays."""
+    batches = batches_of([("A", [(0, "work", 3), (1, "evict", 3), (2, "work", 4), (3, "work", 1)])])[1]
+    assert [(batch.work, batch.drop) for batch in batches] == [({"A": 3}, {}), ({"A": 1}, {}), ({"A": 1}, {})]
+    there = batches_of([("A", [(0, "work", 3), (1, "evict", 3), (2, "work", 4)]), ("B", [(1, "work", 2)])])[1]
+    assert [(batch.work, batch.drop) for batch in there] == [({"A": 3}, {}), ({"B": 2}, {"A": 3}), ({"A": 4}, {})]
 
 
 # --- scope -----------------------------------------------------------------------------------------------------------
