@@ -247,5 +247,5 @@ def test_a_list_is_followed() -> None:
 
 def test_a_cost_without_marginals() -> None:
     instance = by_tokens(1, simple(2, 2)).replace(cost=OwnCost(lambda features: 2))
-    with pytest.raises(Unsuited, match="^policy index cannot run on .*: it needs what a request adds to a batch"):
+    with pytest.raises(Unsuited, match=r"^policy index cannot run on .*: it needs what a request adds to a batch"):
         run_policy(instance, get_policy("index"))
