@@ -68,7 +68,7 @@ def as_released(seed: int, *, whole: bool) -> Instance:
     instance = with_limits(seed)
     machine, longest = instance.machine, max(request.peak for request in instance.requests)
     block = 1 if machine.block == 1 else 16
-    machine = machine.replace(block=block, memory=-(-machine.memory // block) * block)
+    machine = machine.replace(block=block, memory=-(-(machine.memory or 0) // block) * block)
     if whole:
         tokens = machine.batch_tokens and max(machine.batch_tokens, longest)
         machine = machine.replace(batch_tokens=tokens, batch_requests=None)

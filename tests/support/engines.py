@@ -410,10 +410,11 @@ class Whole(Engine):
         self.allocated: dict[str, int] = {}
 
     def at_first(self, id: str) -> int:
-        """Blocks that it needs to start: for all that is known; without eviction for all that will be, less one."""
+        """Blocks that it needs to start: for all that it knows; with `ef` for all but the last that it ever will."""
         request = self.life(id).request
-        all = request.prompt + sum(part.decode + (part.call.returns if part.call else 0) for part in request.segments)
-        return self.blocks(all - 1 if self.ef else self.known(id))
+        returned = sum(segment.call.returns for segment in request.segments if segment.call)
+        in_all = request.prompt + returned + sum(segment.decode for segment in request.segments)
+        return self.blocks(in_all - 1 if self.ef else self.known(id))
 
     def place(self, id: str) -> tuple[int, int]:
         return self.life(id).request.arrival, list(self.world.lives).index(id)
