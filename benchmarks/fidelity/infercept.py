@@ -112,7 +112,7 @@ def steps() -> list[Claim]:
 
 
 WHY = {
-    ("improved-discard", False): "no request waits long at this rate (0.04 s on average after a call, 5.4 s at 3 a "
+    ("improved-discard", False): "no request waits long at this rate (0.04 s on average after a call, 7.0 s at 3 a "
     "second), so the place in the queue hardly matters",
     (
         "infercept",

@@ -180,8 +180,10 @@ class Unified(Policy):
             self.fill_running(plan)
             return
         jobs = self.decoding if plan.takes("decode") else []
-        room = self.available(plan) - self.spare_block
-        if not jobs or (self._unreserved_growth(jobs) <= room and plan.decode_on(jobs)):
+        needed = self._unreserved_growth(jobs)
+        if self.spare_block:  # a block is left for each, or one after all
+            needed = min(len(jobs), 1 + sum(job.growth(1) for job in jobs))
+        if not jobs or (needed <= self.available(plan) and plan.decode_on(jobs)):
             return  # all of them decode, so their order does not matter
         jobs = self.order(jobs)
         for job in list(jobs):

@@ -10,6 +10,7 @@ import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.run import Unsuited
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.mc_sf import least_waste_handling
@@ -134,7 +135,7 @@ class Index(Unified):
         """Begin with empty queues."""
         super().start(view)
         if isinstance(view.cost, OwnCost):
-            raise BadInput(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
+            raise Unsuited(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
         self.marginal = Marginal(view.cost)
         self.tick = float(view.tick_seconds)
         self.began: int | None = None

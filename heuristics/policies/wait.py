@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.run import Unsuited
 from heuristics.engine.serving import ServingEngine
 from heuristics.engine.view import View
 from kvcore.errors import BadInput
@@ -19,8 +20,8 @@ class Wait(ServingEngine):
 
     A request of a type that is not in the batch sits out and keeps its KV; if no type is, the machine waits. With whole
     prefills a type holds at most N at each of its o stages, so that the tokens of KV never exceed N o (s + (o-1)/2),
-    summed over the types. That must fit in the memory, and a batch of it in the budgets; if it does not, the run ends
-    with an error. Blocks count as blocks. The paper has a threshold for each type: here it is one for all.
+    summed over the types. That must fit in the memory, and a batch of it in the budgets; if it does not, WAIT cannot
+    run. Blocks count as blocks. The paper has a threshold for each type: here it is one for all.
 
     The paper's arrivals have no end, and what waits at the end is never done; the released code deletes it. Here WAIT
     is told the number of requests, as that code is: when the last has come, every type is in every batch. Nor does the
@@ -97,7 +98,7 @@ class Wait(ServingEngine):
             ("batch_requests", n * sum(output for _, output in self.seen), machine.batch_requests),
         ):
             if limit is not None and needed > limit:
-                raise BadInput(
+                raise Unsuited(
                     f"{n} of each of {len(self.seen)} types at every stage need {needed} of {what}, and the machine "
                     f"has {limit}; take a smaller threshold, or fewer types"
                 )

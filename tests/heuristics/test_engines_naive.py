@@ -12,7 +12,7 @@ from heuristics import POLICIES, trace_policy
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.instance import Slo
 from tests.heuristics.test_compression import serving
-from tests.support.engines import Engine, SarathiServe, SGLang, Slai, TensorRtLlm, VllmV1
+from tests.support.engines import Engine, SarathiServe, SGLang, Slai, TensorRtLlm, Vllm, VllmV1
 from tests.support.few import few
 from tests.support.naive_executor import World
 
@@ -32,6 +32,13 @@ NAIVE: dict[str, Callable[[Instance], Engine]] = {
     "sarathi-serve": SarathiServe,
     "slai": Slai,
 }
+RELEASED: dict[str, Callable[[Instance], Engine]] = {
+    "vllm": Vllm,
+    "vllm-ef": lambda instance: Vllm(instance, ef=True),
+    "vllm-vidur": lambda instance: Vllm(instance, padded=True),
+    "sarathi-serve-ef": lambda instance: SarathiServe(instance, ef=True),
+}
+"""As INFERMAX's and Vidur's simulators have them."""
 
 
 def with_limits(seed: int) -> Instance:
@@ -54,6 +61,30 @@ def test_batch_for_batch(name: str) -> None:
         instance = with_limits(seed)
         batches = trace_policy(instance, POLICIES[name]).expanded().batches
         assert [(batch.start, batch.work, batch.drop) for batch in batches] == NAIVE[name](instance).run(), seed
+
+
+def as_released(seed: int, *, whole: bool) -> Instance:
+    """Blocks of 1 or 16; where prefills are `whole`, a batch takes the longest context, and any number of requests."""
+    instance = with_limits(seed)
+    machine, longest = instance.machine, max(request.peak for request in instance.requests)
+    block = 1 if machine.block == 1 else 16
+    machine = machine.replace(block=block, memory=-(-(machine.memory or 0) // block) * block)
+    if whole:
+        tokens = machine.batch_tokens and max(machine.batch_tokens, longest)
+        machine = machine.replace(batch_tokens=tokens, batch_requests=None)
+    return instance.replace(machine=machine)
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_as_released_batch_for_batch(name: str) -> None:
+    """The schedulers of test_released.py on other requests: tight memory, evictions, arrivals, calls."""
+    evictions = 0
+    for seed in few(range(1200), 12):
+        instance = as_released(seed, whole=name.startswith("vllm"))
+        engine, batches = RELEASED[name](instance), trace_policy(instance, POLICIES[name]).expanded().batches
+        assert [(batch.start, batch.work, batch.drop) for batch in batches] == engine.run(), seed
+        evictions += engine.preemptions
+    assert evictions == 0 if name.endswith("-ef") else evictions > 200
 
 
 # --- KV that stays ------------------------------------------------------------------------------------------------

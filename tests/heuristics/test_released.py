@@ -159,11 +159,12 @@ def test_7_a_full_host_preserves(name: str) -> None:
     assert executed.calls[0].handling == "preserve"
 
 
-def test_8_a_released_decode_needs_a_free_block() -> None:
+@pytest.mark.parametrize("name", ["sarathi-serve", "vllm", "vllm-vidur"])
+def test_8_a_released_decode_needs_a_free_block(name: str) -> None:
     """Blocks of 4, 8 in all: A holds one, with room for its next token, and B the other: the last comer goes."""
     given = serving(8, request("A", 2, 3), request("B", 2, 3), block=4)
     assert moves(given, "sarathi")[1] == ({"A": 1, "B": 1}, {})
-    assert moves(given, "sarathi-serve")[1] == ({"A": 1}, {"B": 2})
+    assert moves(given, name)[1] == ({"A": 1}, {"B": 2})
 
 
 def test_8_the_last_comer_is_evicted_though_its_prefill_was_cut() -> None:
@@ -172,10 +173,11 @@ def test_8_the_last_comer_is_evicted_though_its_prefill_was_cut() -> None:
     assert moves(given, "sarathi-serve")[1:4] == [({"A": 1, "B": 3}, {}), ({"A": 1}, {"B": 3}), ({"A": 1}, {})]
 
 
-def test_8_a_decode_with_room_in_its_block_needs_a_free_one_once_others_have_grown() -> None:
+@pytest.mark.parametrize("name", ["sarathi-serve", "vllm", "vllm-vidur"])
+def test_8_a_decode_with_room_in_its_block_needs_a_free_one_once_others_have_grown(name: str) -> None:
     """Blocks of 4, 5 in all: A and B take the two that are free; C, which has room, is the last comer."""
     given = serving(20, request("A", 4, 3), request("B", 4, 3), request("C", 2, 3), block=4)
-    assert moves(given, "sarathi-serve")[1] == ({"A": 1, "B": 1}, {"C": 2})
+    assert moves(given, name)[1] == ({"A": 1, "B": 1}, {"C": 2})
 
 
 def test_9_a_last_chunk_of_one_token_is_a_decode_here() -> None:

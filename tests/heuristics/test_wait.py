@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heuristics import PolicyError, get_policy, run_policy
+from heuristics import Unsuited, get_policy, run_policy
 from kvcore.errors import BadInput
 from tests.heuristics.test_policies_today import moves, request, serving
 
@@ -34,7 +34,7 @@ def test_what_a_full_batch_needs_must_be_there(limit: dict[str, int], message: s
     pair = request("A", 2, 3), request("B", 2, 3)
     given = serving(18, *pair, batch_tokens=8, prefill_tokens=4, batch_requests=6, evict=False)
     assert len(moves(given, "wait:2,2")) == 3
-    with pytest.raises(PolicyError, match=message):
+    with pytest.raises(Unsuited, match=f"^policy wait:2,2 cannot run on .*: .*{message}"):
         run_policy(given.replace(machine=given.machine.replace(**limit)), get_policy("wait:2,2"))
 
 

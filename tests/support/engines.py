@@ -67,8 +67,11 @@ class Engine:
         """Those that have come or come back, in order of time; of one tick, the new ones first."""
         self.world.idle_until(self.world.tick)
         here = [id for id in self.away if self.life(id).status(self.world.tick) == "ready"]
-        for id in sorted(here, key=lambda id: (self.came(id), len(self.life(id).calls) > 0)):
+        for id in sorted(here, key=self.turn):
             self.join(id)
+
+    def turn(self, id: str) -> tuple[int, bool]:
+        return self.came(id), len(self.life(id).calls) > 0
 
     def came(self, id: str) -> int:
         """When it arrives, or comes back."""
@@ -396,11 +399,22 @@ class TensorRtLlm(Engine):
 
 
 class Whole(Engine):
-    """Blocks for the whole prompt from the first chunk on; a decode needs a free one, unless it is alone."""
+    """Blocks for the whole prompt from the first chunk on; a decode needs a free one, unless it is alone.
 
-    def __init__(self, instance: Instance) -> None:
+    Without eviction (`ef`) a request has its blocks up to its end from its start on.
+    """
+
+    def __init__(self, instance: Instance, *, ef: bool = False) -> None:
         super().__init__(instance)
+        self.ef = ef
         self.allocated: dict[str, int] = {}
+
+    def at_first(self, id: str) -> int:
+        """Blocks that it needs to start: for all that it knows; with `ef` for all but the last that it ever will."""
+        request = self.life(id).request
+        returned = sum(segment.call.returns for segment in request.segments if segment.call)
+        in_all = request.prompt + returned + sum(segment.decode for segment in request.segments)
+        return self.blocks(in_all - 1 if self.ef else self.known(id))
 
     def place(self, id: str) -> tuple[int, int]:
         return self.life(id).request.arrival, list(self.world.lives).index(id)
@@ -417,7 +431,49 @@ class Whole(Engine):
         return max(0, self.blocks(self.computed(id) + 1) - self.allocated[id])
 
     def lacks(self, id: str) -> bool:
-        return self.free_blocks() < (self.more(id) if len(self.running) == 1 else 1)
+        return not self.ef and self.free_blocks() < (self.more(id) if len(self.running) == 1 else 1)
+
+
+class Vllm(Whole):
+    """New prompts, whole and alone, while they fit; else decodes in order of arrival, and the last comer is preempted.
+
+    What is preempted goes to the front of the queue. The prompts of a batch are at most C tokens together, with
+    `padded` (Vidur) each as long as the longest.
+    """
+
+    def __init__(self, instance: Instance, *, ef: bool = False, padded: bool = False) -> None:
+        super().__init__(instance, ef=ef)
+        self.padded = padded
+
+    def turn(self, id: str) -> tuple[int, bool]:
+        """What has come back is seen at the next step."""
+        life = self.life(id)
+        return self.world.tick if life.calls else life.request.arrival, False
+
+    def decide(self) -> dict[str, int]:
+        work: dict[str, int] = {}
+        while self.queue:
+            id = self.queue[0]
+            prompts = [*work.values(), self.known(id)]
+            tokens = len(prompts) * max(prompts) if self.padded else sum(prompts)
+            if self.at_first(id) > self.free_blocks() or tokens > self.tokens:
+                break
+            self.start(self.queue.pop(0))
+            self.allocated[id] = self.at_first(id)
+            work[id] = self.known(id)
+        line = [] if work else sorted(self.running, key=self.place)
+        while line:
+            id = line.pop(0)
+            while self.lacks(id):
+                victim = line.pop() if line else id
+                self.free(victim)
+                self.queue.insert(0, victim)
+                if victim == id:
+                    break
+            else:
+                self.allocated[id] += self.more(id)
+                work[id] = 1
+        return work
 
 
 class SarathiServe(Whole):
@@ -448,11 +504,11 @@ class SarathiServe(Whole):
                 left -= work[id]
         while self.queue and left > 0 and len(work) < self.requests:
             id = self.queue[0]
-            if id in gone or self.blocks(self.known(id)) > self.free_blocks():
+            if id in gone or self.at_first(id) > self.free_blocks():
                 break
             self.queue.pop(0)
             self.start(id)
-            self.allocated[id] = self.blocks(self.known(id))
+            self.allocated[id] = self.at_first(id)
             work[id] = min(self.owed(id), left)
             left -= work[id]
         return work
