@@ -280,7 +280,8 @@ class Rows:
     def pull(self) -> Floats:
         """Return how much each takes, where 1 is the mean."""
         mean = float((self.parts * self.taken).sum()) / (1 + self.slot.max())
-        return self.taken / self.work.requests[self.owner] / max(mean, 1e-9)
+        each: Floats = self.taken / self.work.requests[self.owner] / max(mean, 1e-9)
+        return each
 
     def whole(self) -> tuple[tuple[int, ...], ...]:
         """Return the parts as whole weights."""
