@@ -31,8 +31,8 @@ SLOTS = (60, 2000)
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
-ORDERED = 3000
-"""So many different requests have their first tokens before the others; the check takes ten times as long."""
+ORDERED = 2 * 10**6
+"""First tokens come before the others where so many pairs of slots take the check, about 10 s a million."""
 TRIAL, TRIALS = 60, 6
 """Rounds in which two divisions are compared, at the most, and how little of the time each takes."""
 STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
@@ -161,7 +161,9 @@ class Ascent:
         """Return the best prices as a proof."""
         price, self.rows.parts = self.best
         whole = tuple(int(each) for each in np.floor(price * SCALE))
-        proof = self.division.replace(price=whole, ordered=len(self.work.arrival) <= ORDERED)
+        paid = self.value + self.shape.slot * price.sum()
+        slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
+        proof = self.division.replace(price=whole, ordered=bool(len(self.work.arrival) * slots**2 / 2 <= ORDERED))
         if not self.rows.parts.any():
             return proof
         return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())
@@ -280,7 +282,8 @@ class Rows:
     def pull(self) -> Floats:
         """Return how much each takes, where 1 is the mean."""
         mean = float((self.parts * self.taken).sum()) / (1 + self.slot.max())
-        return self.taken / self.work.requests[self.owner] / max(mean, 1e-9)
+        each: Floats = self.taken / self.work.requests[self.owner] / max(mean, 1e-9)
+        return each
 
     def whole(self) -> tuple[tuple[int, ...], ...]:
         """Return the parts as whole weights."""
