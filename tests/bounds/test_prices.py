@@ -68,7 +68,7 @@ def test_no_schedule_is_below_a_bound_thousands_of_times():
 @pytest.mark.parametrize("profile", NAMES)
 def test_no_prices_prove_more_than_the_optimum(profile):
     met = 0
-    for seed, instance, objective, optimum in optima(profile, few(range(12)), FLOWS, max_states=1500, **PRICEABLE):
+    for seed, instance, objective, optimum in optima(profile, few(range(12)), FLOWS, max_states=800, **PRICEABLE):
         draw = random.Random(seed)
         for _ in range(40):
             assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
