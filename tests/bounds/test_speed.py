@@ -260,7 +260,7 @@ def test_crowds_are_bounded_better_than_by_shares():
     assert speed > 1.1 * shares
 
 
-@pytest.mark.parametrize("n", [1, 7, 40])
+@pytest.mark.parametrize("n", [1, 12])
 def test_prices_rise_with_the_order_that_is_checked(n):
     """What is followed in floating point is what the checker proves, but for the speed of first tokens."""
     cost = Cost((CostFunction(busy=40, tokens=8),))
