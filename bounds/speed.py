@@ -100,8 +100,8 @@ class _Search:
         if self.best is not None:
             now = time.monotonic()
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
-            if self.best.order():
-                self.best.rise(ROUNDS, end)
+            self.best.order()
+            self.best.rise(ROUNDS, end)
 
     def _inflate(self) -> None:
         """Try prices for more work, and for less, as long as they gain."""
@@ -140,15 +140,16 @@ class Ascent:
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
 
-    def order(self) -> bool:
-        """Let first tokens come before the others, if the check stays short; say so."""
+    def order(self) -> None:
+        """Let first tokens come before the others, if the check stays short."""
+        if self._short():
+            self.shape = self.shape._replace(ordered=True)
+            self._begin()
+
+    def _short(self) -> bool:
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
-        if len(self.work.arrival) * slots**2 / 2 > ORDERED:
-            return False
-        self.shape = self.shape._replace(ordered=True)
-        self._begin()
-        return True
+        return bool(len(self.work.arrival) * slots**2 / 2 <= ORDERED)
 
     def _evaluate(self) -> None:
         value, usage = evaluate(self.work, self.shape, self.price, self.rows.fees(FEE * (self.round > 0)))
@@ -182,7 +183,7 @@ class Ascent:
         """Return the best prices as a proof."""
         price, self.rows.parts = self.best
         whole = tuple(int(each) for each in np.floor(price * SCALE))
-        proof = self.division.replace(price=whole, ordered=self.shape.ordered)
+        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short())
         if not self.rows.parts.any():
             return proof
         return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())
