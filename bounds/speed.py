@@ -33,6 +33,8 @@ ROUNDS = 2000
 """Steps, at the most."""
 ORDERED = 2 * 10**6
 """First tokens come before the others where so many pairs of slots take the check, about 10 s a million."""
+LATE = 2 / 3
+"""The part of the time in which prices rise without that order: a round with it takes some four times as long."""
 TRIAL, TRIALS = 60, 6
 """Rounds in which two divisions are compared, at the most, and how little of the time each takes."""
 STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
@@ -96,6 +98,9 @@ class _Search:
             if self.best is None or self.best.value < best.value:
                 self.best = best
         if self.best is not None:
+            now = time.monotonic()
+            self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
+            self.best.order()
             self.best.rise(ROUNDS, end)
 
     def _inflate(self) -> None:
@@ -122,12 +127,29 @@ class Ascent:
         self.work, fixed, totals = needs.divided(division)
         slot, self.price = first_prices(self.work, totals, inflated)
         self.division = division.replace(slot=slot)
-        self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]))
-        self.rows, self.round = Rows(self.work, self.shape, len(self.price)), 0
-        self.drift, self.pull = np.zeros(len(self.price)), np.zeros(0)
-        self.value, self.best = -np.inf, (self.price, self.rows.parts)
-        self.step, self.gained = STEP, 0
+        self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]), False)
+        self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
+        self.best = self.price, self.rows.parts
+        self._begin()
+
+    def _begin(self) -> None:
+        """Go on from the best prices as if they were the first."""
+        self.price, self.rows.parts = self.best
+        self.drift, self.pull, self.step = np.zeros(len(self.price)), 0 * self.pull, STEP
+        self.round *= int(self.rows.parts.any())  # without parts there are none to turn
+        self.value, self.gained = -np.inf, self.round
         self._evaluate()
+
+    def order(self) -> None:
+        """Let first tokens come before the others, if the check stays short."""
+        if self._short():
+            self.shape = self.shape._replace(ordered=True)
+            self._begin()
+
+    def _short(self) -> bool:
+        paid = self.value + self.shape.slot * self.best[0].sum()
+        slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
+        return bool(len(self.work.arrival) * slots**2 / 2 <= ORDERED)
 
     def _evaluate(self) -> None:
         value, usage = evaluate(self.work, self.shape, self.price, self.rows.fees(FEE * (self.round > 0)))
@@ -161,9 +183,7 @@ class Ascent:
         """Return the best prices as a proof."""
         price, self.rows.parts = self.best
         whole = tuple(int(each) for each in np.floor(price * SCALE))
-        paid = self.value + self.shape.slot * price.sum()
-        slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
-        proof = self.division.replace(price=whole, ordered=bool(len(self.work.arrival) * slots**2 / 2 <= ORDERED))
+        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short())
         if not self.rows.parts.any():
             return proof
         return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())

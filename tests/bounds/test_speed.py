@@ -11,7 +11,7 @@ import pytest
 
 import bounds
 import kvcore.certificates.speed as checker
-from bounds.speed import propose_speed
+from bounds.speed import Ascent, _division, _Needs, propose_speed
 from bounds.task import Task
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Speed, verify_certificate
@@ -258,3 +258,19 @@ def test_crowds_are_bounded_better_than_by_shares():
     late = crowd.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(crowd.requests)))
     speed, shares = (bounds.bound(late, FLOW, method=method, time_limit=NEVER).bound for method in ("speed", "shares"))
     assert speed > 1.1 * shares
+
+
+@pytest.mark.parametrize("n", [1, 12])
+def test_prices_rise_with_the_order_that_is_checked(n):
+    """What is followed in floating point is what the checker proves, but for the speed of first tokens."""
+    cost = Cost((CostFunction(busy=40, tokens=8),))
+    crowd = alike(n, 1, 7, 99, cost)
+    late = crowd.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(crowd.requests)))
+    prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
+    prices.rise(20, NEVER)
+    before = prices.value
+    prices.order()
+    assert prices.value >= before
+    prices.rise(20, NEVER)
+    assert prices.proof().ordered
+    assert 0.97 < prices.value / float(prices.proof().value(late, FLOW)) < 1 + 1e-4
