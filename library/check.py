@@ -7,9 +7,9 @@
 Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or the claim is not proved; 2: no such file, or bad input.
 
 It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, start_time.md,
-coarsening.md), whose symbols it uses, and from none of kvbound's code, so that an error in one is no error in the
-other. It is slow, sets no limit on time and memory, and rounds nothing before the end: it may prove more than kvbound,
-which rounds on the way, never less. Kind `exhaustive` is left out.
+coarsening.md, the head of kvcore/certificates/evictions.py), whose symbols it uses, and shares no code with kvbound, so
+that an error in one is no error in the other. It is slow, sets no limit on time and memory, and rounds nothing before the
+end: it may prove more than kvbound, which rounds on the way; less only by its rounding of shares. Kind `exhaustive` is left out.
 """
 
 # mypy: ignore-errors
@@ -837,7 +837,7 @@ def deadline(one):
 
 
 def speed(instance, proof, objective):
-    """Kind `speed`: while a batch of length D runs, each request in it pays lambda c / (D - f) a tick."""
+    """Kind `speed`: while a batch of length D runs, each request in it pays for its work by its speed, and fees."""
     if objective not in SUMS or objective == "late-requests":
         raise Broken("prices of work are for sums over requests")
     division, first = Division(instance, proof), objective == "total-ttft"
@@ -846,11 +846,26 @@ def speed(instance, proof, objective):
     line, start, total = division.line, min(one["arrival"] for one in instance["requests"]), 0
     tariff = division.tariff(line.base, line.prefill, **line.prices)
     ticks, batch = Ticks(instance), Batches(proof, line.base, line.base * (1 - sum(division.part.values())))
-    for one, weight in zip(instance["requests"], weights(instance, objective)):
+    for one, weight, a in zip(instance["requests"], weights(instance, objective), parts_of_fixed(instance, proof, start)):
         work = Work(one, instance["machine"], ticks, tariff)
         w = [Fraction(share, tariff.unit) for share in work.share]
-        total += batch.least(one["arrival"] - start, int(weight * proof["scale"]), work, w[:1] if first else w)
+        total += batch.least(one["arrival"] - start, int(weight * proof["scale"]), work, w[:1] if first else w, a)
     return Fraction(total - proof["slot"] * sum(proof["price"])) / proof["scale"]
+
+
+def parts_of_fixed(instance, proof, start):
+    """a: by request and slot its part of what is fixed in a batch. `fees` are weights, the same for all that are alike."""
+    kinds = [json.dumps(dict(one, id=""), default=str) for one in instance["requests"]]
+    first = {kind: one["arrival"] - start for kind, one in zip(kinds, instance["requests"])}  # in the order of the first
+    if proof["fees"] and len(proof["fees"]) != len(first):
+        raise Broken("fees: give a list for each group of requests that differ in their ids only, or none")
+    rows, together = {}, {}
+    for (kind, arrival), row in zip(first.items(), proof["fees"] or [[] for _ in first]):
+        rows[kind] = {arrival // proof["slot"] + k: weight for k, weight in enumerate(row) if weight}
+        for s, weight in rows[kind].items():
+            together[s] = together.get(s, 0) + weight * kinds.count(kind)
+    parts = {kind: {s: Fraction(weight, together[s]) for s, weight in row.items()} for kind, row in rows.items()}
+    return [parts[kind] for kind in kinds]
 
 
 class Batches:
@@ -859,57 +874,66 @@ class Batches:
     def __init__(self, proof, F, f):
         self.F, self.f, self.slot, self.price, self.level = F, f, proof["slot"], proof["price"], Fraction(proof["level"], 1024)
         self.ratios = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof["ratios"])]
+        self.ordered, self.fee = proof["ordered"], Fraction(proof["fee"], 1024)
 
     def pieces(self, w):
-        """The tangents of phi: (slope, how many tokens a tick it has room for), for tokens of work w."""
+        """What pieces of speed cost: (for a token of work w where the price is 1, how many tokens a tick have room)."""
         most, x, result = 1 / max(1, self.F, self.f + w), 0, []
         for g, following in zip(self.ratios, [*self.ratios[1:], None]):
             end = most if following is None or not self.f else min(most, (1 - 2 / (g + following)) / self.f)
             if end > x:
-                result.append((g * g, end - x))
+                result.append((w * ((1 - self.fee) * g * g + self.fee), end - x))
             x = max(x, end)
         return result
 
-    def least(self, r, rate, work, w):
-        """The least of rate times the flow time plus what a request pays; `r` is its arrival."""
-        d, slot, S = work.d[0], self.slot, len(self.price)
-        chain = work.chain if len(w) > 1 else d
-        others = w[1:]
+    def least(self, r, rate, work, w, a):
+        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f."""
+        d, slot, S, others, best = work.d[0], self.slot, len(self.price), w[1:], None
+        chain = work.chain if others else d
+        rest = chain - d if others else chain  # what is left at the least when `others` may begin
         level = min(others) + self.level * (max(others) - min(others)) if others else w[0]
-        if others:
-            head = Tokens(self, w[0], 1, r)
-            tail = Tokens(self, level, sum(min(1, each / level) if level else 1 for each in others), r + d)
-        else:
-            head, tail = None, Tokens(self, level, 1, r)
-        beyond, lowest, best = sum(max(0, each - level) for each in others), None, None
-        for s in range(min(S, (r + d * bool(others)) // slot), S + 1):
-            price = self.price[s] if s < S else 0
-            lowest = price if lowest is None else min(lowest, price)
-            time = rate * (max(s * slot, tail.begin) - r)
-            if best is not None and time >= best:
+        count = sum(min(1, each / level) if level else 1 for each in others) if others else 1
+        more = sorted((each - level for each in others if each > level), reverse=True) if level else []
+        head, begin, ordered = Tokens(self, w[0], 1, r, a), r + chain - rest, self.ordered and bool(others)
+        for T in range(min(begin // slot, S), S + 1) if ordered else [0]:
+            ready = max(begin, T * slot)
+            if best is not None and rate * (ready + rest - r) >= best:
                 break
-            if s == S or (s + 1) * slot >= r + chain:
-                paid = head.by((s + 1) * slot - (chain - d)) if head and s < S else 0
-                timed = tail.ending(s, price, rate)
-                if paid is not None and timed is not None:
-                    cost = max(time + timed + paid + beyond * lowest, rate * chain)
+            fixed = head.by((T + 1) * slot) if ordered and T < S else 0
+            if fixed is None:
+                continue
+            tail, growth = Tokens(self, level, count, ready, a), Tokens(self, level, len(more), ready, {})
+            for s in range(min(ready // slot, S), S + 1):
+                time = rate * (max(s * slot, ready) - r) + fixed
+                if best is not None and time >= best:
+                    break
+                if s < S and (s + 1) * slot < ready + rest:
+                    continue
+                early = head.by((s + 1) * slot - rest) if others and not ordered and s < S else 0
+                timed = tail.ending(s, self.price[s] if s < S else 0, rate)
+                if early is not None and timed is not None:
+                    cost = time + timed + early + (growth.heaviest(s, more) if more and s < S else 0)
                     best = cost if best is None else min(best, cost)
-        return best
+        return max(best, rate * chain)
 
 
 class Tokens:
     """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds."""
 
-    def __init__(self, batches, w, count, begin):
-        self.batches, self.w, self.count, self.begin = batches, w, count, begin
+    def __init__(self, batches, w, count, begin, a):
+        self.batches, self.w, self.count, self.begin, self.a = batches, w, count, begin, a
         self.tangents, self.done, self.found = batches.pieces(w), 0, []  # all slots before `done` are in `found`
+
+    def fee(self, s):
+        """What a token pays in slot s for the part of f that is its own, where the price is 1."""
+        return self.batches.fee * self.batches.f * self.a.get(s, 0)
 
     def offer(self, s, until=None):
         """The pieces of slot s, as (price, room), up to a tick in it."""
         slot = self.batches.slot
         end = (s + 1) * slot if until is None else until
         ticks = max(0, end - max(self.begin, s * slot))
-        return [(self.batches.price[s] * self.w * slope, width * ticks) for slope, width in self.tangents] if ticks else []
+        return [(self.batches.price[s] * (cost + self.fee(s)), width * ticks) for cost, width in self.tangents] if ticks else []
 
     def pass_by(self, s):
         """Take in all slots before s, and forget what is beyond the count."""
@@ -940,17 +964,23 @@ class Tokens:
         """What they pay if the last is done in slot s, where every tick up to it costs `rate`; None: too little room."""
         self.pass_by(s)
         x, paid, best = 0, 0, None
-        for i, (slope, width) in enumerate(self.tangents):
-            x, paid = x + width, paid + slope * width
-            each = (rate + price * self.w * paid) / x
-            if best is None or each < best[0]:
-                best = (each, x, i + 1)
-        if s == len(self.batches.price):
-            return self.cheapest([(best[0], self.count)])[1]
+        for cost, width in self.tangents:
+            x, paid = x + width, paid + cost * width
+            each = (rate + price * paid) / x + price * self.fee(s)
+            best = each if best is None else min(best, each)
         ticks = (s + 1) * self.batches.slot - max(self.begin, s * self.batches.slot)
-        faster = [(price * self.w * slope, width * ticks) for slope, width in self.tangents[best[2] :]]
-        paid, left = self.cheapest([(best[0], best[1] * ticks), *faster])[1:]
+        paid, left = self.cheapest([(best, x * ticks if s < len(self.batches.price) else self.count)])[1:]
         return None if left else paid
+
+    def heaviest(self, s, more):
+        """What work beyond w pays by the end of slot s: one after the other, at the least price that has room left."""
+        self.pass_by(s + 1)
+        paid = room = k = 0
+        for price, width in self.found:
+            room += width
+            while k < min(room, len(more)):
+                paid, k = paid + price * more[k], k + 1
+        return paid / self.w
 
 
 # --- kind `prices` (docs/bounds.md, Prices of slots) -------------------------------------------------------------
@@ -975,16 +1005,20 @@ def slot_prices(instance, proof, objective):
     machine, calls = instance["machine"], any(len(one["segments"]) > 1 for one in instance["requests"])
     if objective not in ("total-flow-time", "weighted-flow-time", "normalized-latency"):
         raise Broken("prices of slots are for sums of flow times")
-    if not always_one_tick(instance["cost"]) or machine["evict"] or (machine["partial"] and calls):
-        raise Broken("prices of slots are for batches of one tick, without evict, and without partial where there are calls")
+    if not always_one_tick(instance["cost"]) or (machine["partial"] and (calls or machine["evict"])):
+        raise Broken("prices of slots are for batches of one tick, without partial where there are calls or evict")
+    if proof["windows"] and machine["evict"]:
+        raise Broken("prices of windows are for machines without evict")
     T, scale, rows = proof["slots"], proof["scale"], {}
     limits = {"device": machine["memory"] and machine["memory"] // machine["block"], "host": machine["host_memory"],
               "tokens": machine["batch_tokens"], "requests": machine["batch_requests"]}
     total = 0
     for name, most in limits.items():
-        if most is None and proof[name]:
+        if most is None and proof[name] and name != "host":
             raise Broken(f"{name} has a price and no limit")
         rows[name] = priced_row(proof[name], T)
+        if most is None:  # a host without a limit is free
+            rows[name] = [0] * T
         total -= (most or 0) * sum(rows[name])
     families = [(family, sums(priced_row(family["price"], T))) for family in proof["windows"]]
     total -= sum(family["most"] * paid[-1] for family, paid in families)
@@ -1031,7 +1065,7 @@ class Course:
         d, h = self.one["segments"][-1]["decode"], blocks(peak(self.one), self.machine["block"])
         after = [self.end(c - 1, h, d) for c in range(self.T + 2)]
         for leg in reversed(legs):
-            after = self.leg(*leg, after)
+            after = (self.evicting if self.machine["evict"] else self.leg)(*leg, after)
         return self.at(after, self.arrival)
 
     def at(self, after, c):
@@ -1069,12 +1103,53 @@ class Course:
             best = values if best is None else [min(pair) for pair in zip(best, values)]
         return best
 
+    def evicting(self, A, d, wait, earliest, ways, after):
+        """The same where KV may leave after any token: token by token, with its KV kept or dropped before each."""
+        slots, best = range(self.T + 2), None
+        for i in range(d - 1, 0, -1):
+            kept, dropped = self.token(A + i, A + i - 1, earliest + i, after), self.token(A + i, 0, earliest + i, after)
+            after = [min(kept(c), dropped(c + 1)) for c in slots]
+        dropped = self.token(A, 0, earliest, after)
+        for m, handling in ways:
+            if handling == "discard":
+                values = [dropped(c + wait) for c in slots]
+            else:
+                kept, hold = self.token(A, m, earliest, after), sums(self.holding(z, m, handling) for z in range(self.T))
+                values = [min(kept(c + wait), dropped(c + wait + 1)) + hold[min(self.T, c + wait)] - hold[min(self.T, c)]
+                          for c in slots]
+            best = values if best is None else [min(pair) for pair in zip(best, values)]
+        return best
+
+    def token(self, n, kept, earliest, after):
+        """The least from slot c on, a function of c, if then the work for a token with n resident may begin."""
+        T, P, rows, size = self.T, most_prefill(self.machine), self.rows, self.machine["block"]
+        count = blocks(n - kept, P) if P else 1
+        now = 1 if self.machine["chunked"] else n - kept  # processed in the last batch at the least
+        hold = sums(self.holding(z, kept, "swap") for z in range(T))
+        tokens, requests = self.least_since(rows["tokens"], earliest), self.least_since(rows["requests"], earliest)
+        cost = []  # by f, the slot of the token (T: any later one), with what is held from slot 0 on
+        for f in range(T):
+            paid = hold[max(0, f - count + 1)] + rows["device"][f] * blocks(n, size) + self.at(after, f + 1)
+            paid += sum(self.holding(f - j, max(kept, n - j * P), "swap") for j in range(1, min(count, f + 1)))
+            paid += now * rows["tokens"][f] + (n - kept - now) * tokens(f) + rows["requests"][f] + (count - 1) * requests(f)
+            cost.append(paid)
+        cost.append(hold[max(0, T - count + 1)] + self.at(after, T + 1))
+        for f in range(T - 1, -1, -1):
+            cost[f] = min(cost[f], cost[f + 1])
+
+        def since(c):
+            f = c + count - 1
+            return (cost[f] if f <= T else hold[T] + self.at(after, f + 1)) - hold[min(T, c)]
+
+        return since
+
     def holding(self, z, m, handling):
         """What m tokens of KV pay in slot z: on the device, or on the host where that is cheaper and allowed."""
         if handling == "discard" or z >= self.T:
             return 0
         device = self.rows["device"][z] * blocks(m, self.machine["block"])
-        return device if handling == "preserve" else min(device, self.rows["host"][z] * m)
+        stays = handling == "preserve" or (self.machine["evict"] and self.machine["host_memory"] == 0)
+        return device if stays else min(device, self.rows["host"][z] * m)
 
     def tokens(self, f, A, d, block):
         """What the d tokens of a segment, the first in slot f, pay for the device."""
@@ -1311,7 +1386,8 @@ KINDS = {
     "prices": (slot_prices, dict(scale=(integer(1, 2**40),), slots=(integer(1, 2**21),), device=(row, []), host=(row, []),
                                  tokens=(row, []), requests=(row, []), windows=(list_of(family, 0, 100), []))),
     "speed": (speed, dict(DIVISION, slot=(integer(1),), scale=(integer(1, 2**40),), price=(list_of(price, 0, 2**18),),
-                          level=(part, 0), ratios=(list_of(integer(65, 2**20), 0, 64), []))),
+                          level=(part, 0), ratios=(list_of(integer(65, 2**20), 0, 64), []), ordered=(switch, False), fee=(part, 0),
+                          fees=(list_of(list_of(integer(0, 2**20), 0, 2**18), 0, 10**6), []))),
     "configurations": (configurations, dict(scale=(integer(1, 10**6), 1), memory=(list_of(integer(0), 0, 10**5),),
                                             starts=(list_of(optional(integer(-MOST)), 1, 10**5),))),
     "parts": (parts, dict(parts=(list_of(record(requests=(list_of(integer(0), 1),), proof=(proof,)), 1),))),

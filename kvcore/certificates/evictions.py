@@ -19,7 +19,8 @@ and two tokens of a segment that come one after the other, in slots s < f, the l
   can have generated what it has, each at the least price since then.
 
 So the least cost is found backwards over (tokens done, KV kept or not, slot). Swaps need no state of their own: KV on
-the host is kept. After the last slot all prices are 0, and only time is counted.
+the host is kept, unless it has no room at all. After the last slot all prices are 0, and only time is counted: a token
+that comes there pays for no prefill.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ class Tokens:
         if last < self.begin // slot:
             return None
         self._pass(last)
-        return self.cheapest.least(self._offer(last, min(self._left(last), slot - rest % slot)))
+        return self.cheapest.least(self._offer(last, max(0, self._left(last) - rest % slot)))
 
     def ending(self, end: int, rate: int) -> int | None:
         """Return what they pay if the last is done in slot `end`, and each tick in it before that costs `rate`."""

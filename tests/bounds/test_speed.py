@@ -131,7 +131,7 @@ MUTANTS = {
     "all of the fixed part counts twice": ("whole * (UNIT - proof.shared) / UNIT", "whole"),
     "the other tokens begin too late": ("each, ready, fees)", "each, ready + rest, fees)"),
     "the first token is early enough by a slot": ("last = end - rest // slot", "last = end - rest // slot - 1"),
-    "the slot of the first token ends too early": ("slot - rest % slot", "1"),
+    "the slot of the first token ends too early": ("self._left(last) - rest % slot", "1"),
     "the last slot counts whole": ("max(end * slot, ready) - arrival", "max(end * slot + slot, ready) - arrival"),
     "time in the last slot counts twice": ("rate * ticks + price", "2 * rate * ticks + price"),
     "work in the last slot counts twice": ("+ price * mean", "+ 2 * price * mean"),
