@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import bounds, hour, referee, simulate
+from benchmarks import bounds, hour, improving, library, referee, simulate
 from benchmarks.record import save
 from benchmarks.slices import slices
 from benchmarks.solving import exact, identical, rows, start_time
@@ -16,7 +16,9 @@ BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "referee": referee.run,
     "bounds": bounds.run,
     "hour": hour.run,
+    "library": library.run,
     "simulate": simulate.run,
+    "improving": improving.run,
     **{kind.__name__: lambda kind=kind: rows(kind()) for kind in (exact, identical, slices, start_time)},
 }
 """Every benchmark by name."""

@@ -86,7 +86,10 @@ def _infermax(name: str, requests: Any) -> Experiment:
         name=name, tick_seconds=cost.tick, machine=cost.machine, cost=cost.make(), requests=tuple(requests)
     )
     return Experiment(
-        instance, ("vllm", "sarathi", "infermax", "sarathi-ef", "sarathi-c-ef"), "busy-time", improve_seconds=0.0
+        instance,
+        ("vllm", "sarathi", "infermax", "sarathi-ef", "sarathi-c-ef", "staggered"),
+        "busy-time",
+        improve_seconds=0.0,
     )
 
 

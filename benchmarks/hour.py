@@ -1,4 +1,7 @@
-"""The hour of Azure conversations on Llama-2-7B: CPU seconds of the policies, beside those of other simulators.
+"""The hour of Azure conversations on Llama-2-7B: CPU seconds and memory of every policy, beside other simulators.
+
+Seconds grow with the requests present; `ms_per_batch_first` and `.._last`, of the first and the last quarter of the
+decisions, say how much.
 
 `KVBOUND_SIMULATORS` names a TOML file with a command for each, such as
 
@@ -17,9 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.simulate import measured
-
-OURS = ("vllm", "vllm-v1", "sarathi-serve", "infermax", "infercept", "mars", "augserve", "fcfs")
+from benchmarks.simulate import GROWTH, measured
+from heuristics import POLICIES
 
 
 def run() -> list[dict[str, Any]]:
@@ -31,10 +33,12 @@ def run() -> list[dict[str, Any]]:
 
 def ours() -> Iterator[dict[str, Any]]:
     """Yield the times of our policies, each in a process of its own, the referee's rules included."""
-    for policy in OURS:
-        row = measured("hour", policy) or {}
-        seconds = round(row["seconds"] - row["seconds_referee"], 2) if "seconds" in row else row.get("error")
-        yield {"simulator": f"kvbound {policy}", "cpu_seconds": seconds, "peak_mib": row.get("peak_mib")}
+    for policy in POLICIES:
+        row = measured("hour", policy)
+        if row is not None:
+            seconds = round(row["seconds"] - row["seconds_referee"], 2) if "seconds" in row else row["error"]
+            kept = {key: row.get(key) for key in ("peak_mib", "batches", *GROWTH)}
+            yield {"simulator": f"kvbound {policy}", "cpu_seconds": seconds, **kept}
 
 
 def others() -> Iterator[dict[str, Any]]:

@@ -22,6 +22,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import total_flow_time
 from kvcore.referee import verify_schedule
+from kvcore.trace import Trace
 from workloads.importers import read_agent_traces, read_azure, read_infercept
 
 SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1))
@@ -33,6 +34,7 @@ CALLS = ("vllm", "sarathi", "preserve", "infercept", "mars", "augserve", "mc-sf"
 AGENTS = ("vllm", "preserve", "infercept", "mars", "augserve")
 """Those measured on the agents' sessions; one that discards in chunks makes millions of batches there."""
 AGENT_MEMORY = 1_000_000
+GROWTH = ("ms_per_batch_first", "ms_per_batch_last")
 
 
 def run() -> list[dict[str, Any]]:
@@ -79,14 +81,16 @@ def measured(name: str, policy: str) -> dict[str, Any] | None:
 
 def _measure(name: str, policy: str) -> dict[str, Any] | None:
     instance = trace(name)
-    started = time.process_time()
+    clock = [time.process_time()]
+    started = clock[0]
     try:
-        made = trace_policy(instance, get_policy(policy))
+        made = trace_policy(instance, get_policy(policy), go_on=lambda: clock.append(time.process_time()) is None)
     except Unsuited:
         return None
     except BadInput as error:
         return {"trace": name, "policy": policy, "error": str(error)}
     simulated = time.process_time() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     verify_schedule(instance, made.schedule)
     seconds = time.process_time() - started
     batches = sum(len(run.ends) for run in made.runs)
@@ -97,6 +101,21 @@ def _measure(name: str, policy: str) -> dict[str, Any] | None:
         "request_batches": sum(span.length for request in made.requests for span in request.spans),
         "seconds": round(seconds, 2), "seconds_referee": round(seconds - simulated, 2),
         "batches_per_second": round(batches / seconds),
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_mib": peak,
+        **growth(clock, made),
         "mean_latency_seconds": round(latency, 3),
     }  # fmt: skip
+
+
+def growth(clock: list[float], made: Trace) -> dict[str, float]:
+    """Return the milliseconds a batch in the first and in the last quarter of the decisions.
+
+    Each decision makes one entry of the schedule (or waits for an event), which may stand for many batches.
+    """
+    quarter = len(made.schedule.batches) // 4
+    if not quarter:
+        return {}
+    batches = [batch.repeat for batch in made.schedule.batches]
+    first, last = clock[quarter] - clock[0], clock[-1] - clock[-1 - quarter]
+    each = first / sum(batches[:quarter]), last / sum(batches[-quarter:])
+    return dict(zip(GROWTH, (round(1000 * seconds, 4) for seconds in each), strict=True))

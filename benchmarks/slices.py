@@ -27,26 +27,28 @@ SEEDS = (0, 1, 2)
 
 
 def slices() -> Iterator[Solve]:
-    """Every case by `auto` and, up to 16 requests, by the arc flow on HiGHS."""
+    """Every case by `auto`, with evictions too up to 32 requests and, up to 16, by the arc flow on HiGHS."""
     for k, rate, limit in CASES:
         for seed in SEEDS:
             instance = infercept_slots(k, seed, rate)
             yield Solve(instance, limit)
+            if k <= 32:
+                yield Solve(infercept_slots(k, seed, rate, evict=True), limit)
             if k <= 16 and seed == 0:
                 yield Solve(instance, limit, formulation="arc-flow", solver="highs")
 
 
-def infercept_slots(k: int, seed: int, rate: str | None) -> Instance:
-    """Return `k` drawn requests in blocks and slots, each length rounded up."""
+def infercept_slots(k: int, seed: int, rate: str | None, *, evict: bool = False) -> Instance:
+    """Return `k` drawn requests in blocks and slots, each length rounded up, on a machine that evicts or not."""
     arrivals = {} if rate is None else {"rate": Fraction(rate)}
     roomy = Machine(memory=None, batch_tokens=BLOCK)
     fine = read_infercept(trace_file(MIXTURE), take=k, seed=seed, machine=roomy, **arrivals)
     requests = tuple(_coarse(request) for request in fine.requests)
     memory = 2 * max(request.peak for request in requests)
     return Instance(
-        name=f"infercept-slots:k={k},seed={seed},rate={rate or 'at once'}",
+        name=f"infercept-slots:k={k},seed={seed},rate={rate or 'at once'}{',evict' * evict}",
         tick_seconds=SLOT * fine.tick_seconds,
-        machine=Machine(memory=memory, host_memory=memory, batch_tokens=BLOCK),
+        machine=Machine(memory=memory, host_memory=memory, batch_tokens=BLOCK, evict=evict),
         requests=requests,
     )
 

@@ -57,17 +57,20 @@ METHODS: dict[str, Method] = {
                _later("shares", "propose_shares")),
         Method("exhaustive", "nothing, but schedules are looked at only as far as the time allows",
                _later("exhaustive", "propose_exhaustive")),
-        Method("speed", "that a batch holds whole requests; a fast batch pays more for its work",
-               _later("speed", "propose_speed")),
         Method("windows", "the same as prices, but that ends of large requests are apart",
                _later("slots", "propose_windows")),
         Method("configurations", "that each request runs once, and how small ones pack",
                _later("configurations", "propose_configurations")),
         Method("prices", "that paths of requests are whole, and breaks within segments",
                _later("slots", "propose_prices")),
+        Method("speed", "that a batch holds whole requests; a fast batch pays more for its work",
+               _later("speed", "propose_speed")),
     )
 }  # fmt: skip
-"""Every method: cheap ones, those that refuse most instances, and last the one that can use all time that is left."""
+"""Every method: cheap ones, those that refuse most instances, and last two that can use all time that is left.
+
+Of these one refuses all batches but those of one tick, for which `climb` leaves the other out.
+"""
 
 TIME_LIMIT = 60.0
 """Seconds, unless told otherwise."""

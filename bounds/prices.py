@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds import kernels
+from bounds.eviction_kernels import walk_with_evictions
 from kvcore.certificates import Prices, Windows
 from kvcore.certificates.paths import Course
 from kvcore.certificates.prices import FLOWS, kinds, why_not
@@ -132,10 +133,13 @@ class Oracle:
     def _path(self, kind: PricedKind, sides: Sides, prices: kernels.PriceArrays) -> tuple[float, Floats]:
         path = np.zeros((len(kind.legs), 3), np.int64)
         pricing = self.pricing
-        route = kernels.Route(kind.legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
-        total = kernels.walk(route, prices, self.stride, path)
         use = np.zeros((len(self.pricing.limits), self.slots))
-        end = kernels.add_use(route, path, prices.rows, use[: len(ROWS)])
+        route = kernels.Route(kind.legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
+        if pricing.machine.evict:
+            total, end = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use[: len(ROWS)])
+        else:
+            total = kernels.walk(route, prices, self.stride, path)
+            end = kernels.add_use(route, path, prices.rows, use[: len(ROWS)])
         use[self.pricing.limits == 0] = 0
         for row, reach in zip(use[len(ROWS) :], sides, strict=True):
             if reach is not None and end < self.slots:
@@ -215,7 +219,7 @@ def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:
     """Return prices per slot [rows, slots] as whole numbers, as fine as the checker's sums allow."""
     slots, total = prices.shape[1], float(prices.sum()) + 1e-9
     largest = max((k.request.peak + slots + k.least) * len(k.legs) for k in pricing.kinds)
-    rate = max(k.rate * (slots + k.least + k.request.arrival) for k in pricing.kinds)
+    rate = max(k.rate * (slots + k.least + k.request.arrival + k.request.peak) for k in pricing.kinds)
     scale = 2 ** int(np.clip(np.log2(SIZE / (8 * largest * total + rate + 1)), 0, 30))
     device, host, tokens, requests = (_whole(row * scale) for row in prices[: len(ROWS)])
     if pricing.machine.host_memory == 0:

@@ -25,6 +25,8 @@ HOPE, MARGIN = 0.1, 0.02
 """Steps aim at so much above the first bound where no value is known, and always at so much above the bound there."""
 STRIDES = 3
 """So many first slots are looked at in each piece."""
+MOST_CELLS = 2**26
+"""Tokens of a request times slots, on a machine that evicts: 16 bytes are kept for each."""
 MOST_SLOTS = 400_000
 """Slots beyond which arrays of prices for every request would take too long: coarsen first."""
 
@@ -41,14 +43,17 @@ def propose_windows(task: Task) -> Iterator[Proposal]:
     """
     windows = large_ends(task.instance)
     if windows is None:
-        raise BadInput("windows of ends need requests whose last tokens take more than half of the memory")
+        raise BadInput(
+            "windows of ends need requests whose last tokens take more than half of the memory, and never leave it "
+            "(no `evict`)"
+        )
     return _propose(task, (windows,))
 
 
 def large_ends(instance: Instance) -> Windows | None:
     """Return the windows for requests above half of the memory, shifted so that no prompt shortens them."""
     limit = instance.machine.block_limit
-    if limit is None or why_not(instance, "total-flow-time") is not None:
+    if limit is None or instance.machine.evict or why_not(instance, "total-flow-time") is not None:
         return None
     before = max(instance.machine.blocks(request.peak) - request.segments[-1].decode for request in instance.requests)
     shift = limit // 2
@@ -62,6 +67,9 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
     first, slots = first_prices(pricing, MOST_SLOTS)
     if slots > MOST_SLOTS:
         raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
+    cells = slots * max(request.output for request in task.instance.requests)
+    if task.instance.machine.evict and cells > MOST_CELLS:
+        raise BadInput(f"prices of slots take at most {MOST_CELLS} tokens times slots, not {cells}; coarsen first")
     spend(count := Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
     task.begin(count)
     calls = any(request.calls for request in task.instance.requests)

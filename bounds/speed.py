@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds.shares import corners
-from bounds.speed_kernels import Shape, Work, pay
+from bounds.speed_kernels import Fees, Shape, Work, pay
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.one_machine import Piece, run
+from kvcore.certificates.one_machine import WorkPiece, run
 from kvcore.certificates.shares import UNIT, PricedSteps
 from kvcore.certificates.speed import ONE, Speed
 from kvcore.certificates.steps import lines
@@ -24,8 +24,6 @@ Floats = npt.NDArray[np.float64]
 
 INFLATE = 1.05
 """By so much more or less than its work a request keeps the one machine busy, as long as that gains."""
-LEVELS = (UNIT // 2, UNIT)
-"""Between the least and the most work of a token, beyond which it pays the least price."""
 RATIOS = (66, 70, 77, 86, 102, 128, 192, 320, 640)
 """64ths of D / (D - f) at which tangents touch."""
 SLOTS = (60, 2000)
@@ -33,8 +31,22 @@ SLOTS = (60, 2000)
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
-STEP, SMALLEST, GROW, SHRINK, MOMENTUM = 0.02, 1e-4, 1.2, 0.8, 0.95
-"""How much prices change in a step where nothing is taken, and how steps go on; below the smallest they begin anew."""
+ORDERED = 2 * 10**6
+"""First tokens come before the others where so many pairs of slots take the check, about 10 s a million."""
+LATE = 2 / 3
+"""The part of the time in which prices rise without that order: a round with it takes some four times as long."""
+TRIAL, TRIALS = 60, 6
+"""Rounds in which two divisions are compared, at the most, and how little of the time each takes."""
+STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
+"""How much prices change in the first step where nothing is taken; after so many rounds half as much."""
+PATIENCE = 10
+"""Rounds without a better bound before steps become a quarter."""
+STALLED, ENOUGH = 50, 2e-4
+"""It ends after so many rounds in which the bound did not grow by this part of it."""
+FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
+"""The part of prices that is paid as fees, how much faster than prices their parts move, and what 1 is in weights."""
+REACH, SMOOTH, LEAST = 128, 9, 1e-4
+"""Slots from the arrival on in which there are fees; at first parts are means over so many slots, or a little."""
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
@@ -46,17 +58,16 @@ def propose_speed(task: Task) -> Iterator[Proposal]:
         found.begin()
         found.ascend()
     finally:  # on KeyboardInterrupt too
-        if found.value > -np.inf:
-            yield Proposal(found.proof())
+        if found.best is not None:
+            yield Proposal(found.best.proof())
 
 
 class _Search:
-    """The best prices found, and the division of a batch and the slot for which they are."""
+    """The best prices found."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.needs = task, _Needs(task)
-        self.value = -np.inf
-        self.price: Floats = np.zeros(0)
+        self.best: Ascent | None = None
 
     def begin(self) -> None:
         """Try the prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
@@ -66,50 +77,116 @@ class _Search:
         shared = 0 if self.task.instance.machine.memory is None else UNIT // 2
         for line in dict.fromkeys(corner.functions for corner in corners(self.task.instance)):
             self._try(_division(line, shared), 1.0)
-        line = self.division.functions
+        line = self.best.division.functions if self.best else ()
         for step in (UNIT // 8, -UNIT // 8):
             part = shared + step
             while shared and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
                 part += step
-        for level in LEVELS:
-            self._try(self.division.replace(level=level), 1.0)
+        self._inflate()
+
+    def ascend(self) -> None:
+        """Let the best prices rise, those for nothing shared besides if they rise higher in some rounds."""
+        best, end = self.best, self.task.deadline
+        if best is not None and best.division.memory:
+            each = max(0.0, end - time.monotonic()) / TRIALS
+            best.rise(TRIAL, time.monotonic() + each)
+            self.best = None
+            self._try(best.division.replace(memory=0, slot=1), best.inflated)
+            self._inflate()
+            if self.best is not None:
+                self.best.rise(TRIAL, time.monotonic() + each)
+            if self.best is None or self.best.value < best.value:
+                self.best = best
+        if self.best is not None:
+            now = time.monotonic()
+            self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
+            self.best.order()
+            self.best.rise(ROUNDS, end)
+
+    def _inflate(self) -> None:
+        """Try prices for more work, and for less, as long as they gain."""
         for factor in (INFLATE, 1 / INFLATE):
-            inflated = factor
-            while self._try(self.division, inflated):
-                inflated *= factor
+            while self.best is not None and self._try(self.best.division, self.best.inflated * factor):
+                pass
 
     def _try(self, division: Speed, inflated: float) -> bool:
         """Take these prices if they are better, and say so; nothing after the deadline but for the first."""
-        if self.value > -np.inf and time.monotonic() > self.task.deadline:
+        if self.best is not None and time.monotonic() > self.task.deadline:
             return False
-        work, fixed, totals = self.needs.divided(division)
-        slot, price = first_prices(work, totals, inflated)
-        shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]))
-        value, _ = evaluate(work, shape, price)
-        if better := value > self.value:
-            self.division, self.work, self.shape = division.replace(slot=slot), work, shape
-            self.value, self.price = value, price
+        tried = Ascent(division, self.needs, inflated)
+        if better := self.best is None or tried.value > self.best.value:
+            self.best = tried
         return better
 
-    def ascend(self) -> None:
-        """Let prices follow what is taken of their slots, smoothed, in steps that grow as long as they gain."""
-        begin = step = STEP
-        drift = np.clip(evaluate(self.work, self.shape, self.price)[1] / self.shape.slot, -1, 1)
-        for _ in range(ROUNDS):
-            if step < SMALLEST:
-                begin = step = begin / 2
-            if begin < SMALLEST or time.monotonic() > self.task.deadline:
+
+class Ascent:
+    """Prices and fees for one division of a batch, as they rise, and the best of them."""
+
+    def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
+        self.inflated = inflated
+        self.work, fixed, totals = needs.divided(division)
+        slot, self.price = first_prices(self.work, totals, inflated)
+        self.division = division.replace(slot=slot)
+        self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]), False)
+        self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
+        self.best = self.price, self.rows.parts
+        self._begin()
+
+    def _begin(self) -> None:
+        """Go on from the best prices as if they were the first."""
+        self.price, self.rows.parts = self.best
+        self.drift, self.pull, self.step = np.zeros(len(self.price)), 0 * self.pull, STEP
+        self.round *= int(self.rows.parts.any())  # without parts there are none to turn
+        self.value, self.gained = -np.inf, self.round
+        self._evaluate()
+
+    def order(self) -> None:
+        """Let first tokens come before the others, if the check stays short."""
+        if self._short():
+            self.shape = self.shape._replace(ordered=True)
+            self._begin()
+
+    def _short(self) -> bool:
+        paid = self.value + self.shape.slot * self.best[0].sum()
+        slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
+        return bool(len(self.work.arrival) * slots**2 / 2 <= ORDERED)
+
+    def _evaluate(self) -> None:
+        value, usage = evaluate(self.work, self.shape, self.price, self.rows.fees(FEE * (self.round > 0)))
+        self.drift = MOMENTUM * self.drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
+        if value > self.value:
+            self.value, self.best, self.gained = value, (self.price, self.rows.parts), self.round
+
+    def rise(self, rounds: int, deadline: float) -> None:
+        """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
+        reached = -np.inf
+        for k in range(rounds):
+            if k % STALLED == 0:
+                before, reached = reached, self.value
+            if time.monotonic() > deadline or reached - before < ENOUGH * abs(reached):
                 return
-            price = self.price * np.exp(step * drift)
-            value, usage = evaluate(self.work, self.shape, price)
-            drift = MOMENTUM * drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
-            step *= GROW if value > self.value else SHRINK
-            if value > self.value:
-                self.value, self.price = value, price
+            if self.round == 0:
+                self.rows.begin()
+                self.pull = np.zeros(len(self.rows.parts))
+            if self.round > self.gained + PATIENCE and self.best[1].any():  # go back to the best, in smaller steps
+                self.price, self.rows.parts = self.best
+                self.drift, self.pull, self.step, self.gained = 0 * self.drift, 0 * self.pull, self.step / 4, self.round
+                self._evaluate()
+            step = self.step / (1 + self.round / SLOWER)
+            self.pull = MOMENTUM * self.pull + (1 - MOMENTUM) * self.rows.pull()
+            self.price = self.price * np.exp(step * self.drift)
+            self.rows.turn(FASTER * step * self.pull)
+            self.round += 1
+            self._evaluate()
 
     def proof(self) -> Speed:
         """Return the best prices as a proof."""
-        return self.division.replace(price=tuple(int(each) for each in np.floor(self.price * SCALE)))
+        price, self.rows.parts = self.best
+        whole = tuple(int(each) for each in np.floor(price * SCALE))
+        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short())
+        if not self.rows.parts.any():
+            return proof
+        return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())
 
 
 def _division(functions: tuple[int, ...], shared: int) -> Speed:
@@ -148,6 +225,7 @@ class _Needs:
         level = low + (high - low) * division.level / UNIT
         parts = np.minimum(work, np.repeat(level, np.diff(first)))
         parts = np.add.reduceat(parts, first[:-1]) - parts[first[:-1]]
+        heavy = np.maximum(1, np.add.reduceat(work > np.repeat(level, np.diff(first)), first[:-1])[self.one])
         each, parts = np.where(count > 0, level[self.one], before[self.one]), parts[self.one]
         more, before = count > 0, before[self.one]
         whole = float(steps.mixed[0])
@@ -161,7 +239,7 @@ class _Needs:
             self.requests, self.arrival, alone, self.rate, np.where(more, before, 0.0), fastest(before),
             np.where(more, alone - begun, 0.0), amount,
             self.arrival + np.where(more, begun, 0.0), each, fastest(each),
-            np.where(more, sums - before - parts, 0.0),
+            np.where(more, sums - before - parts, 0.0), heavy.astype(float),
         ), fixed, sums  # fmt: skip
 
 
@@ -175,10 +253,10 @@ def first_prices(work: Work, totals: Floats, inflated: float) -> tuple[int, Floa
     falls = work.rate / size
     rank = np.argsort(np.argsort(-falls, kind="stable"))
     columns = (work.arrival * unit, rank, size * work.requests * unit, range(len(size)))
-    served = list(run([Piece(int(a), int(r), max(1, int(w)), i) for a, r, w, i in zip(*columns, strict=True)]))
+    served = list(run([WorkPiece(int(a), int(r), max(1, int(w)), i) for a, r, w, i in zip(*columns, strict=True)]))
     slot = 1 + max(end for *_, end in served) // (unit * int(np.clip(work.requests.sum() / 2, *SLOTS)))
     price, tops = np.zeros(max(end for *_, end in served) // (unit * slot) + 1), dict[int, float]()
-    after: tuple[Piece, int] | None = None
+    after: tuple[WorkPiece, int] | None = None
     for piece, start, end in reversed(served):
         begin, stop, fall = start / unit, end / unit, falls[piece.owner]
         if piece.owner not in tops:  # `tops` are the prices that their lines have at tick 0
@@ -193,7 +271,48 @@ def first_prices(work: Work, totals: Floats, inflated: float) -> tuple[int, Floa
     return slot, price
 
 
-def evaluate(work: Work, shape: Shape, price: Floats) -> tuple[float, Floats]:
-    """Return the bound at these prices, and a subgradient there."""
-    usage = np.zeros(len(price))
-    return pay(work, shape, price, usage) - shape.slot * price.sum(), usage - shape.slot
+class Rows:
+    """The part of each request in the fixed part of batches, by slot from its arrival on: those of a slot make 1."""
+
+    def __init__(self, work: Work, shape: Shape, slots: int) -> None:
+        self.work, self.shape = work, shape
+        self.start = np.minimum(work.arrival // shape.slot, slots - 1).astype(np.int64)
+        count = np.minimum(REACH, slots - self.start)
+        self.first = np.concatenate(([0], np.cumsum(count)))
+        self.owner = np.repeat(np.arange(len(count)), count)
+        self.slot = np.arange(len(self.owner)) - np.repeat(self.first[:-1] - self.start, count)
+        self.parts, self.taken = np.zeros(len(self.owner)), np.zeros(len(self.owner))
+
+    def fees(self, part: float) -> Fees:
+        """Return the fees of these parts, with nothing taken so far."""
+        self.taken[:] = 0
+        return Fees(part, self.first, self.start, self.shape.fixed * self.parts, self.taken)
+
+    def begin(self) -> None:
+        """Let parts be what is taken, smoothed, and a little for all."""
+        smooth = np.convolve(self.taken, np.ones(SMOOTH) / SMOOTH)[SMOOTH // 2 :][: len(self.taken)]
+        self.parts = smooth + LEAST * self.taken.max(initial=1.0)
+        self.turn(0 * self.parts)
+
+    def turn(self, pull: Floats) -> None:
+        """Let parts grow with their pull, at the cost of others."""
+        self.parts = self.parts * np.exp(pull)
+        self.parts /= np.bincount(self.slot, self.work.requests[self.owner] * self.parts)[self.slot]
+
+    def pull(self) -> Floats:
+        """Return how much each takes, where 1 is the mean."""
+        mean = float((self.parts * self.taken).sum()) / (1 + self.slot.max())
+        each: Floats = self.taken / self.work.requests[self.owner] / max(mean, 1e-9)
+        return each
+
+    def whole(self) -> tuple[tuple[int, ...], ...]:
+        """Return the parts as whole weights."""
+        rows = np.split(np.rint(self.parts * WEIGHT).astype(int), self.first[1:-1])
+        return tuple(tuple(np.trim_zeros(row, "b").tolist()) for row in rows)
+
+
+def evaluate(work: Work, shape: Shape, price: Floats, fees: Fees | None = None) -> tuple[float, Floats]:
+    """Return the bound at these prices and fees, and a subgradient for the prices."""
+    usage, none = np.zeros(len(price)), np.zeros(len(work.arrival) + 1, np.int64)
+    fees = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0))
+    return pay(work, shape, fees, price, usage) - shape.slot * price.sum(), usage - shape.slot

@@ -1,6 +1,7 @@
 """Compiled: the cheapest speeds of requests under prices of work, in floating point: they only propose prices.
 
-What `kvcore/certificates/speed.py` does exactly, but for the slot in which a first token comes, which counts as whole.
+What `kvcore/certificates/speed.py` does exactly; but first tokens pay no more for speed, and the slot in which one
+comes counts as whole.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ class Work(NamedTuple):
     """Of each request, [n]: arrival, least time alone, what a tick of it costs; and of its groups of tokens.
 
     `first` work for the token that comes before all others, its least `time` and the ticks `after` it (0 work: there
-    is none); `count` others, from `begin` on, of `each` work, that take `least` ticks; `extra` work besides.
+    is none); `count` others, from `begin` on, of `each` work, that take `least` ticks; besides,
+    `extra` work of the `heavy` ones among them, growing evenly.
     `requests` are like this.
     """
 
@@ -33,14 +35,33 @@ class Work(NamedTuple):
     each: Any
     least: Any
     extra: Any
+    heavy: Any
 
 
 class Shape(NamedTuple):
-    """What slots are like: their length, the fixed part of a batch, and the ratios at which tangents touch, 1 first."""
+    """What slots are like: their length, the fixed part of a batch, and the ratios at which tangents touch, 1 first.
+
+    Where it is `ordered`, the other tokens begin after the first.
+    """
 
     slot: float
     fixed: float
     ratios: Any
+    ordered: bool
+
+
+class Fees(NamedTuple):
+    """What is paid otherwise than by speed: this `part` of prices, besides for work for so many `ticks` a token.
+
+    Those of request i are in `first`[i] to `first`[i + 1] - 1, for the slots from `start`[i] on. What it takes in them
+    goes to `taken`.
+    """
+
+    part: float
+    first: Any
+    start: Any
+    ticks: Any
+    taken: Any
 
 
 @njit(cache=True)
@@ -85,91 +106,135 @@ def speeds(least, shape, room, ticks, means):
 
 
 @njit(cache=True)
-def pay(work, shape, price, usage):
+def pay(work, shape, fees, price, usage):
     """Return what all requests take and pay at the least, and add up in `usage` [slots] the work at these speeds."""
+    part, fast = fees.part, 1 - fees.part
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
     room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)
     size = 4000
     cost, free, place = np.empty(size), np.empty(size), np.empty(size, np.int64)
     cost1, free1, place1 = np.empty(size), np.empty(size), np.empty(size, np.int64)
-    value = 0.0
+    cost2, free2, place2 = np.empty(size), np.empty(size), np.empty(size, np.int64)
+    value, known = 0.0, np.zeros(last + 1)
     for i in range(len(work.arrival)):
         arrival, begin, need, rate, each = work.arrival[i], work.begin[i], work.count[i], work.rate[i], work.each[i]
         many, alone = work.requests[i], arrival + work.alone[i]
         pieces = speeds(work.least[i], shape, room, ticks, means)
         start, best, chosen = min(last, int(begin // slot)), FAR, -1
-        low = min(last, int(arrival // slot))
-        goal, later = last, 0.0
-        every = work.first[i] + need * each + work.extra[i]
+        low, since, begun = min(last, int(arrival // slot)), start, start
+        goal, later, rest, ordered = last, 0.0, alone - begin, shape.ordered and work.first[i] > 0
+        place0, stop0 = fees.first[i] - fees.start[i], fees.first[i + 1]
+        every = need * each + work.extra[i] + (0 if ordered else work.first[i])
+        known[start:] = 0.0
         for turn in range(2):
-            n, total, n1, total1, cheap, cheapest, done = 0, 0.0, 0, 0.0, FAR, -1, low
-            for s in range(start, goal + 1):
-                taken = rate * (max(s * slot, begin) - arrival)
-                if turn == 0 and taken + later >= best:
+            n1, total1, done = 0, 0.0, low
+            for first in range(since, (last if ordered and turn == 0 else since) + 1):  # the slot of the first token
+                ready = max(begin, first * slot)
+                if turn == 0 and rate * (ready + rest - arrival) + later >= best:
                     break
-                if s == last:
-                    cheap, cheapest = 0.0, -1
-                elif price[s] < cheap:
-                    cheap, cheapest = price[s], s
-                if work.first[i] > 0:
-                    close = last if s == last else s - int(work.after[i] // slot)
-                    while done <= close:
-                        if done == last:
-                            each1, more = 0.0, 1.0
-                        else:
-                            each1 = price[done] * work.first[i]
-                            more = (slot if done > low else (low + 1) * slot - arrival) / work.time[i]
-                        n1, total1 = insert(cost1, free1, place1, n1, each1, more, done, 1.0, total1)
-                        done += 1
-                fits = (s == last or (s + 1) * slot >= alone) and (work.first[i] == 0 or total1 >= 1 - 1e-9)
-                if fits:
-                    end, piece = FAR, 0
-                    for k in range(pieces):
-                        here = rate * ticks[k] + (0.0 if s == last else price[s] * each * means[k])
-                        if here < end:
-                            end, piece = here, k
-                    span = slot if s * slot >= begin else (s + 1) * slot - begin
-                    left, closed = need, need if s == last else min(need, span / work.least[i])
-                    paid, k = taken + work.extra[i] * cheap, 0
-                    while left > 1e-12 * need and (k < n or closed > 0):
-                        if closed > 0 and (k == n or cost[k] >= end):
-                            amount = min(left, closed)
-                            paid += amount * end
-                            if turn == 1 and s == goal and s < last:
-                                usage[s] += many * amount * each * means[piece]
-                            closed = 0.0
-                        else:
-                            amount = min(left, free[k])
-                            paid += amount * cost[k]
-                            if turn == 1 and s == goal:
-                                at = place[k] // len(shape.ratios)
-                                usage[at] += many * amount * each * shape.ratios[place[k] % len(shape.ratios)] ** 2
-                            k += 1
-                        left -= amount
-                    if work.first[i] > 0:
-                        rest = 1.0
+                n, total, n2, total2, sure, until = 0, 0.0, 0, 0.0, 0.0, goal
+                for s in range(first, goal + 1):
+                    span = slot if s * slot >= ready else (s + 1) * slot - ready
+                    if work.first[i] > 0 and (s == first or not ordered):
+                        close = last if s == last else s - (0 if ordered else int(work.after[i] // slot))
+                        while done <= close:
+                            if done == last:
+                                each1, more = 0.0, 1.0
+                            else:
+                                fee = part * fees.ticks[place0 + done] if place0 + done < stop0 else 0.0
+                                each1 = price[done] * (work.first[i] + fee)
+                                more = (slot if done > low else (low + 1) * slot - arrival) / work.time[i]
+                            n1, total1 = insert(cost1, free1, place1, n1, each1, more, done, 1.0, total1)
+                            done += 1
+                        sure, left = 0.0, 1.0
                         for k in range(n1):
-                            amount = min(rest, free1[k])
-                            paid += amount * cost1[k]
-                            rest -= amount
-                            if turn == 1 and s == goal and place1[k] < last:
-                                usage[place1[k]] += many * amount * work.first[i]
-                    if turn == 1 and s == goal and cheapest >= 0:
-                        usage[cheapest] += many * work.extra[i]
-                    if left <= 1e-12 * need and paid < best:
-                        best, chosen = paid, s
-                        far = min(last, int((arrival + best / rate) // slot) + 1)
-                        later = 0.0 if far == last else every * price[low : far + 1].min()
-                if s < last:
-                    span = slot if s * slot >= begin else (s + 1) * slot - begin
-                    for k in range(pieces):
-                        here = price[s] * each * shape.ratios[k] ** 2
-                        mark = s * len(shape.ratios) + k
-                        n, total = insert(cost, free, place, n, here, span * room[k], mark, need, total)
+                            sure += min(left, free1[k]) * cost1[k]
+                            left -= min(left, free1[k])
+                        if ordered and turn == 0:
+                            if left > 1e-9:
+                                break
+                            until = first - 1
+                            for k in range(first, last + 1):  # the last end that may be better
+                                if rate * (max(k * slot, ready) - arrival) + later + sure >= best:
+                                    break
+                                if known[k] + sure < best:
+                                    until = k
+                    if s > until:
+                        break
+                    taken = rate * (max(s * slot, ready) - arrival)
+                    if turn == 0 and taken + later + (sure if ordered else 0.0) >= best:
+                        break
+                    if s < last and work.extra[i] > 0:
+                        for k in range(pieces):
+                            here, mark = price[s] * (part + fast * shape.ratios[k] ** 2), s * len(shape.ratios) + k
+                            n2, total2 = insert(
+                                cost2, free2, place2, n2, here, span * room[k], mark, work.heavy[i], total2
+                            )
+                    fee = part * fees.ticks[place0 + s] if s < last and place0 + s < stop0 else 0.0
+                    fits = (s == last or (s + 1) * slot >= ready + rest) and (work.first[i] == 0 or total1 >= 1 - 1e-9)
+                    if fits and (s == goal if turn == 1 else sure + known[s] < best):
+                        end, piece = FAR, 0
+                        for k in range(pieces):
+                            paid = 0.0 if s == last else price[s] * (each * (part + fast * means[k]) + fee)
+                            here = rate * ticks[k] + paid
+                            if here < end:
+                                end, piece = here, k
+                        left, closed = need, need if s == last else min(need, span / work.least[i])
+                        paid, k = taken + sure, 0
+                        while left > 1e-12 * need and (k < n or closed > 0):
+                            if closed > 0 and (k == n or cost[k] >= end):
+                                amount = min(left, closed)
+                                paid += amount * end
+                                if turn == 1 and s < last:
+                                    usage[s] += many * amount * (each * (part + fast * means[piece]) + fee)
+                                    if place0 + s < stop0:
+                                        fees.taken[place0 + s] += many * amount
+                                closed = 0.0
+                            else:
+                                amount = min(left, free[k])
+                                paid += amount * cost[k]
+                                if turn == 1:
+                                    at = place[k] // len(shape.ratios)
+                                    square = part + fast * shape.ratios[place[k] % len(shape.ratios)] ** 2
+                                    usage[at] += many * amount * each * square
+                                    if place0 + at < stop0:
+                                        usage[at] += many * amount * part * fees.ticks[place0 + at]
+                                        fees.taken[place0 + at] += many * amount
+                                k += 1
+                            left -= amount
+                        more = 1.0
+                        for k in range(n1 if turn == 1 else 0):
+                            amount, at = min(more, free1[k]), place1[k]
+                            more -= amount
+                            if at < last:
+                                usage[at] += many * amount * work.first[i]
+                                if place0 + at < stop0:
+                                    usage[at] += many * amount * part * fees.ticks[place0 + at]
+                                    fees.taken[place0 + at] += many * amount
+                        if s < last and work.extra[i] > 0:  # the dearest work in the cheapest pieces
+                            more = 1.0
+                            for k in range(n2):
+                                after = max(0.0, more - free2[k] / work.heavy[i])
+                                amount = work.extra[i] * (more * more - after * after)
+                                paid, more = paid + amount * cost2[k], after
+                                if turn == 1:
+                                    square = part + fast * shape.ratios[place2[k] % len(shape.ratios)] ** 2
+                                    usage[place2[k] // len(shape.ratios)] += many * amount * square
+                        if turn == 0:
+                            known[s] = paid - sure
+                        if left <= 1e-12 * need and paid < best:
+                            best, chosen, begun = paid, s, first
+                            far = min(last, int((arrival + best / rate) // slot) + 1)
+                            later = 0.0 if far == last else every * price[low : far + 1].min()
+                    if s < last:
+                        for k in range(pieces):
+                            here = price[s] * (each * (part + fast * shape.ratios[k] ** 2) + fee)
+                            mark = s * len(shape.ratios) + k
+                            n, total = insert(cost, free, place, n, here, span * room[k], mark, need, total)
             if turn == 0:
                 if chosen < 0 or best <= rate * work.alone[i]:
                     best = rate * work.alone[i]
                     break
-                goal = chosen
+                goal, since = chosen, begun
         value += many * best
     return value

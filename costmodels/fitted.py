@@ -32,7 +32,7 @@ from costmodels.observations import Floats, errors, split, table_of
 from costmodels.rounding import Function, Rounded, longest, rounded
 from costmodels.transfers import IN, OUT, Transfers, fit_transfers, joined
 from kvcore.cost import Features
-from kvcore.cost_file import Candidate, Errors, FitReport, Observation
+from kvcore.cost_file import Errors, FitReport, Observation, ShapeFit
 from kvcore.errors import BadInput
 
 __all__ = ["Errors", "Fit", "FitReport", "Observation", "Shape", "fit"]
@@ -191,14 +191,14 @@ def _errors(functions: Sequence[Function], observations: Sequence[Observation]) 
     return errors(longest_of(functions, features), seconds)
 
 
-def _candidate(functions: Sequence[Function], train: Sequence[Observation], held: Sequence[Observation]) -> Candidate:
+def _candidate(functions: Sequence[Function], train: Sequence[Observation], held: Sequence[Observation]) -> ShapeFit:
     fitted = _errors(functions, train)
     assert fitted is not None  # there is something to fit to
     knees = tuple(function.knee for function in functions if "tokens_above" in function.seconds)
-    return Candidate(fitted=fitted, held_out=_errors(functions, held), knees=knees)
+    return ShapeFit(fitted=fitted, held_out=_errors(functions, held), knees=knees)
 
 
-def _best(shapes: dict[str, Candidate]) -> Literal["linear", "hinge", "max"]:
+def _best(shapes: dict[str, ShapeFit]) -> Literal["linear", "hinge", "max"]:
     """Return the shape with the least mean error held out (fitted, if nothing is)."""
 
     def mean(shape: Literal["linear", "hinge", "max"]) -> float:

@@ -71,6 +71,7 @@ class Model:
 
 
 TINY = Model("tiny", 2, 64, 4, 2, 16, 128, 256, source="no model: for tests")
+SMALL = Model("small", 2, 256, 4, 2, 64, 768, 1024, source="no model: for replays on a CPU")
 LLAMA_1B = Model("llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128_256, tied=True, source="Llama-3.2-1B")
 LLAMA_2_7B = Model("llama-2-7b", 32, 4096, 32, 32, 128, 11_008, 32_000, source="Llama-2-7b")
 LLAMA_2_70B = Model("llama-2-70b", 80, 8192, 64, 8, 128, 28_672, 32_000, source="Llama-2-70b")
@@ -89,7 +90,7 @@ OPT_13B = Model(
 MODELS = {
     model.name: model
     for model in (
-        TINY, LLAMA_1B, GPT_J_6B, LLAMA_2_7B, LLAMA_3_8B, OPT_13B, VICUNA_13B, LLAMA_2_70B, LLAMA_3_70B,
+        TINY, SMALL, LLAMA_1B, GPT_J_6B, LLAMA_2_7B, LLAMA_3_8B, OPT_13B, VICUNA_13B, LLAMA_2_70B, LLAMA_3_70B,
     )
 }  # fmt: skip
 """By name; the shapes are those of the configuration files of the published weights (`source`)."""

@@ -28,7 +28,7 @@ TOKENS, DEVICES = "num_tokens", "num_tensor_parallel_workers"
 
 
 @dataclass(frozen=True)
-class Profile:
+class LayerTimes:
     """A layer's times on one device, or on several that share it."""
 
     shape: tuple[int, int, int, int]
@@ -50,7 +50,7 @@ class Profile:
         ]
 
 
-def read_vidur(source: str | Path, devices: int = 1) -> Profile:
+def read_vidur(source: str | Path, devices: int = 1) -> LayerTimes:
     """Return the profile of layers that so many devices share. BadInput says what is wrong with the file."""
     rows = list(read_csv(source, (*TIMES, *SHAPE, TOKENS, DEVICES)).rows)
     shapes = {tuple(row.whole(column, 1) for column in SHAPE) for row in rows}
@@ -61,7 +61,7 @@ def read_vidur(source: str | Path, devices: int = 1) -> Profile:
         raise BadInput(f"{source}: no layer is shared by {devices} devices; there are {', '.join(map(str, known))}")
     layer = tuple((row.whole(TOKENS, 1), _seconds(row)) for row in rows if row.whole(DEVICES, 1) == devices)
     heads, kv_heads, width, hidden = shapes.pop()
-    return Profile((heads, kv_heads, width, hidden), devices, layer)
+    return LayerTimes((heads, kv_heads, width, hidden), devices, layer)
 
 
 def _seconds(row: Row) -> Fraction:

@@ -17,7 +17,7 @@ from kvcore.trace import Trace
 
 MOVES = ("drop", "swap_out", "swap_in")
 Event = tuple[int, str, int]
-"""A slot, `work` or the kind of a move, and tokens."""
+"""A slot, `work` or the kind of a move (or `evict`: a drop that rule R9 neither allows nor orders), and tokens."""
 ORDERED = {"discard": "drop", "swap": "swap_out"}
 """The move that a handling orders in the batch after the one that starts the call."""
 
@@ -46,7 +46,7 @@ def objective_bound(dual_bound: float, units: int, denominator: int) -> Value:
 def batches_of(done: Iterable[tuple[str, Iterable[Event]]]) -> tuple[list[int], list[Batch]]:
     """Return the slots that are batches, and these, from each request's id and what it does; starts are not set.
 
-    Drops in a slot that is no batch join the next one.
+    Drops in a slot that is no batch join the next one. An eviction that would so join work is none: its KV stays.
     """
     slots: dict[int, dict[str, dict[str, int]]] = {}
     for id, events in done:
@@ -54,11 +54,16 @@ def batches_of(done: Iterable[tuple[str, Iterable[Event]]]) -> tuple[list[int], 
             slots.setdefault(t, {}).setdefault(kind, {})[id] = tokens
     batches: dict[int, Batch] = {}
     dropped: Counter[str] = Counter()
+    evicted: Counter[str] = Counter()
     for t in sorted(slots):
         dropped += Counter(slots[t].pop("drop", {}))
+        evicted += Counter(slots[t].pop("evict", {}))
         if slots[t]:
-            batches[t] = Batch.model_validate({"start": 0, **slots[t], "drop": dict(dropped)})
-            dropped = Counter()
+            work = slots[t].get("work", {})
+            for id in [id for id, tokens in work.items() if tokens > evicted[id] > 0]:
+                work[id] -= evicted.pop(id)
+            batches[t] = Batch.model_validate({"start": 0, **slots[t], "drop": dict(dropped + evicted)})
+            dropped, evicted = Counter(), Counter()
     return list(batches), list(batches.values())
 
 

@@ -7,7 +7,6 @@ of what is read. Peers take turns (A B B A). A peer that cannot do a case, fails
 from __future__ import annotations
 
 import gc
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -121,8 +120,6 @@ def prepared(peer: Peer, data: CaseData) -> tuple[Run, float] | str:
 
     Wrong is a result that differs from the twin's by more than the tolerance of the dtype, or is not a number.
     """
-    if peer.compiles and not data.case.large:
-        return "is compiled for each case, and so left out of the smaller ones"
     try:
         run = peer.prepare(data)
         error = max(data.error(run(layer), layer) for layer in {0, data.layers - 1})
@@ -173,24 +170,3 @@ def compared(rows: Sequence[dict[str, Any]], limits: Mapping[str, float]) -> lis
             row["best_peer"] = best["peer"]
             row["over_best_peer"] = best["seconds_median"] / row["seconds_median"]
     return list(rows)
-
-
-def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the rows say of ours in a few numbers; None where nothing was timed.
-
-    `large_decodes` are those that read at least LARGE bytes a launch, with the least, median and greatest share of the
-    measured reading rate; `compared` counts the cases in which a peer was timed, `won` those in which no peer was
-    faster, and `least_over_best_peer` is the worst of them.
-    """
-    ours = [row for row in rows if row["ours"] and "seconds_median" in row]
-    shares = sorted(
-        row["of_read"] for row in ours if row["kind"] == "decode" and row["kv_bytes"] >= LARGE and row["of_read"]
-    )
-    over = [row["over_best_peer"] for row in ours if "over_best_peer" in row]
-    rates = [row["flop_per_second"] for row in ours if row["kind"] == "prefill"]
-    return {
-        "timed": len(ours), "large_decodes": len(shares),
-        "of_read": [shares[0], statistics.median(shares), shares[-1]] if shares else None,
-        "prefill_flop_per_second": max(rates, default=None), "compared": len(over),
-        "won": sum(share >= 1 for share in over), "least_over_best_peer": min(over, default=None),
-    }  # fmt: skip

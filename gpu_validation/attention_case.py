@@ -33,7 +33,7 @@ class Case:
     """(c, m) for each request."""
     block: int = 16
     large: bool = True
-    """One of those that every peer is compiled for; those that compile for each case leave the others out."""
+    """One of those that are timed first, and alone with `--quick`."""
 
     @property
     def name(self) -> str:

@@ -30,10 +30,10 @@ class Layout:
     """int32 [requests]."""
     tables: Tensor
     """int32 [requests, width], -1 where there is no block."""
-    work: Tensor | None = None
-    """int32 [programs, 2], what a kernel's programs do: (request, first row of it)."""
+    work: Any = None
+    """What the backend notes for attention; the kernels: int32 [programs, 2], (request, first row of it)."""
     variant: Any = None
-    """The kernel that `work` is for, a `kernels.variants.Variant`."""
+    """The kernel that `work` is for, a `kernels.variants.Variant`, or what FlashInfer planned."""
     splits: int = 1
     """How many programs share the KV of a row, where the kernel splits it: enough for the longest request."""
     rest: Layout | None = None

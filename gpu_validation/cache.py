@@ -16,6 +16,11 @@ from gpu_validation.allocator import Piece
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
+def layer_groups(layers: int, parts: int) -> list[slice]:
+    """Return so many groups of neighbouring layers."""
+    return [slice(k * layers // parts, (k + 1) * layers // parts) for k in range(parts)]
+
+
 class Cache:
     """The two pools; the host's is pinned where the device is a GPU."""
 

@@ -2,7 +2,7 @@
 
     points = grid(SIZES["cuda", False], memory, block)
     measured, interrupted = measure(engine, points, repeats)
-    found = fit([Observation(one.point.features, one.seconds, one.point.label) for one in measured])
+    found = fitted(measured, "cuda")
 
 A point is a batch whose requests each process all their pending tokens, so each generates one. Swaps are timed alone
 and beside work; the fit sees them alone, and is tested on those beside work.
@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from costmodels.fitted import Fit, Observation, fit
 from gpu_validation.measure import spread
 from kvcore.cost import Features
 
@@ -102,14 +104,16 @@ SIZES = {
         (256, 1024, 2048, 4096), ((8, 1024, 256), (64, 2048, 64), (64, 2048, 512)), (64, 2048),
     ),
     ("cpu", False): Sizes(
-        (1, 2, 4, 8, 16), (16, 64, 128, 256), (4, 8, 16, 32, 64, 128), (0, 64, 128), ((2, 8), (4, 16), (8, 16)),
-        (64, 256, 1024), ((2, 64, 16), (4, 64, 32), (4, 128, 64), (8, 64, 16), (8, 128, 64)), (8, 64),
+        (1, 2, 3, 4, 8), (64, 512, 1024, 1536, 2048), (2, 16, 32, 64, 128, 256, 512, 1024, 1536, 2048),
+        (0, 512, 1024, 1920), ((2, 64), (4, 128), (2, 512), (2, 1024), (2, 1500)), (64, 512, 1024, 2048, 4096),
+        ((1, 2048, 8), (2, 2048, 8), (1, 1024, 32), (2, 2048, 64), (1, 512, 256), (2, 1024, 512), (1, 2048, 2048),
+         (2, 1500, 2000), (4, 512, 128)), (2, 1024),
     ),
     ("cpu", True): Sizes(
         (1, 4, 8), (16, 128), (8, 32, 128), (0, 64), ((4, 16),), (64, 512), ((2, 64, 16), (8, 64, 32)), (8, 64)
     ),
 }  # fmt: skip
-"""By the type of the device, and whether it has to be quick; those of the CPU are for the tiny model."""
+"""By the type of the device, and whether it has to be quick; those of a CPU are for the models small and tiny."""
 
 
 def grid(sizes: Sizes, memory: int, block: int) -> list[Point]:
@@ -145,50 +149,71 @@ class Measured:
         return float(self.spread["seconds_median"])
 
     @property
+    def observation(self) -> Observation:
+        """What a cost is fitted to."""
+        return Observation(self.point.features, self.seconds, self.point.label)
+
+    @property
     def noise(self) -> float:
         """Seconds between the two quantiles."""
         return float(self.spread["seconds_p90"] - self.spread["seconds_p10"])
 
-    def row(self, predicted: float, floor: float) -> dict[str, Any]:
-        """Return a flat record: what it was, how long it took, what the fit says, and the least it could take.
 
-        `error` is (predicted - measured) / measured.
-        """
-        return {
-            "label": self.point.label, "batch": self.point.name,
-            **{name: getattr(self.point.features, name) for name in COUNTS}, **self.spread,
-            "predicted": predicted, "error": predicted / self.seconds - 1, "floor": floor,
-            "over_floor": self.seconds / floor,
-        }  # fmt: skip
+class Timings:
+    """Points of a grid and their times so far, taken a visit at a time.
 
+    The order is random but seeded, and turned round from visit to visit: a drift of the clocks or a burst of other work
+    falls on all kinds alike. The points that need most on the device and on the host go first, untimed, to make the
+    engine reserve its memory once.
+    """
 
-COUNTS = ("tokens", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "swap_out_tokens",
-          "swap_in_tokens")  # fmt: skip
-"""The features that a row holds."""
+    def __init__(self, engine: Engine, points: Sequence[Point], runs: int = 2, seed: int = 0, block: int = 16) -> None:
+        self.engine, self.points, self.runs, self.block = engine, points, runs, block
+        self.samples: list[list[float]] = [[] for _ in points]
+        self.order = random.Random(seed).sample(range(len(points)), len(points))
+        for size in (lambda point: point.memory(1), lambda point: point.swap_out + point.swap_in):
+            self._time(max(points, key=size), 1)
+
+    def _time(self, point: Point, runs: int) -> list[float]:
+        return self.engine.time_batch(point.work, point.swap_out, point.swap_in, runs, block=self.block)
+
+    def visit(self, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Time every point, as long as `go_on()` says so."""
+        for k in self.order:
+            if go_on():
+                self.samples[k] += self._time(self.points[k], self.runs)
+        self.order.reverse()
+
+    def measured(self) -> list[Measured]:
+        """Return the points that were timed."""
+        return [Measured(p, tuple(found)) for p, found in zip(self.points, self.samples, strict=True) if found]
 
 
 def measure(
     engine: Engine, points: Sequence[Point], repeats: int, seed: int = 0, time_limit: float = math.inf,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.monotonic, block: int = 16, told: Callable[[int, int], None] = lambda k, n: None,
 ) -> tuple[list[Measured], bool]:  # fmt: skip
     """Time the points on an engine, until Ctrl-C or SIGTERM: return what was timed, and whether that came.
 
-    Each is timed in VISITS visits of repeats / VISITS runs (rounded up, at least 2). The order is random but seeded,
-    and turned round from visit to visit: a drift of the clocks or a burst of other work falls on all kinds alike. The
-    points that need most on the device and on the host go first, untimed, to make the engine reserve its memory once.
-    After `time_limit` seconds nothing is timed; points without a time are left out.
+    Each is timed in VISITS visits of repeats / VISITS runs (rounded up, at least 2). After `time_limit` seconds nothing
+    is timed; points without a time are left out. `told` hears how many batches are behind, of how many.
     """
-    started, runs = clock(), max(2, -(-repeats // VISITS))
-    for size in (lambda point: point.memory(1), lambda point: point.swap_out + point.swap_in):
-        most = max(points, key=size)
-        engine.time_batch(most.work, most.swap_out, most.swap_in, 1)
-    order = random.Random(seed).sample(range(len(points)), len(points))
-    samples: list[list[float]] = [[] for _ in points]
-    interrupted = False
+    started, behind = clock(), count()
+    timings = Timings(engine, points, max(2, -(-repeats // VISITS)), seed, block)
+
+    def go_on() -> bool:
+        told(next(behind), VISITS * len(points))
+        return clock() - started < time_limit
+
     try:
-        for k in (k for visit in range(VISITS) for k in order[:: 1 if visit % 2 == 0 else -1]):
-            if clock() - started < time_limit:
-                samples[k] += engine.time_batch(points[k].work, points[k].swap_out, points[k].swap_in, runs)
+        for _ in range(VISITS):
+            timings.visit(go_on)
     except KeyboardInterrupt:
-        interrupted = True
-    return [Measured(point, tuple(found)) for point, found in zip(points, samples, strict=True) if found], interrupted
+        return timings.measured(), True
+    return timings.measured(), False
+
+
+def fitted(measured: Sequence[Measured], device: str, seed: int = 0) -> Fit:
+    """Return the fit to the medians: transfers are beside the work on a GPU, and before it on a CPU."""
+    seen = [one.observation for one in measured]
+    return fit(seen, transfers="overlapped" if device == "cuda" else "sync", seed=seed)

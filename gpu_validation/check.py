@@ -1,70 +1,111 @@
-"""Runs the four levels of `gpu_validation.truth` on a device: `python -m gpu_validation.check --device cuda`."""
+"""Whether a machine can measure, and whether its KV is true: `python -m gpu_validation.check --device cuda`.
+
+`--preflight` compiles every variant of attention and compares it with plain torch, and lists what is missing
+(20 s); without it the four levels of `gpu_validation.truth` run.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import inspect
 import json
+import shutil
 import sys
+import sysconfig
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from costmodels.models import MODELS, Model
-from gpu_validation import truth
+from costmodels.models import LLAMA_1B, LLAMA_3_8B, TINY
+from gpu_validation.attention_bench import prepared
+from gpu_validation.attention_case import Case, CaseData
 from gpu_validation.devices import open_backend
-from gpu_validation.engine import Engine
+from gpu_validation.kernels.variants import VARIANTS
 from gpu_validation.measure import facts
+from gpu_validation.movers import movers
+from gpu_validation.peers import Ours
 from gpu_validation.scenarios import workload
+from gpu_validation.truth import check_all
 from kvcore.files import write_text
-from kvcore.instance import Instance
+
+Row = dict[str, Any]
+HELD = workload(requests=24, prompt=1000, step=40, block=16)
+"""On a GPU: contexts of 1,000 to 2,000, enough of them for every variant."""
 
 
-def check_all(model: Model, instance: Instance, device: str = "cuda", backend: str = "triton") -> list[truth.Record]:
-    """Return the records of all levels on a device: L0, L3 and the strict L2 in bf16, L1 in fp32 (fp64 on a CPU).
+def preflight(device: torch.device) -> Iterator[Row]:
+    """Yield a row for each thing that is needed, or that would be good to have (`needed` false)."""
+    on_gpu = device.type == "cuda"
+    has = {
+        "a C compiler": any(map(shutil.which, ("cc", "gcc", "clang"))),
+        "Python.h": Path(sysconfig.get_paths()["include"], "Python.h").exists(),
+        "nvidia-smi": shutil.which("nvidia-smi") is not None,
+        **{name: importlib.util.find_spec(name) is not None for name in ("triton", "flashinfer", "cudnn")},
+        "nvcc (for flashinfer)": shutil.which("nvcc") is not None,
+        "varlen_attn with pages": _has_varlen(),
+    }
+    needed = ("a C compiler", "Python.h", "triton") if on_gpu else ()
+    for what, there in has.items():
+        yield _row(what, "" if there else "is not here", what in needed)
+    for (name, size), _ in VARIANTS.items() if on_gpu and has["triton"] else ():
+        for dtype in (dtype for dtype in (torch.bfloat16, torch.float32) if dtype.itemsize == size):
+            for model in (LLAMA_1B, LLAMA_3_8B):
+                wrong = _attention(name, model, dtype, device)
+                yield _row(f"{name}, {dtype}, D {model.head_width}", wrong, size == 2 and model is LLAMA_1B)
+    yield _row("a driver that copies in batches", "" if len(movers(device)) > 1 else "is not here", needed=False)
 
-    On a CPU the strict kernels run in the interpreter, and in fp64; plain torch has none, and no L2.
-    """
-    exact = torch.float32 if device == "cuda" else torch.float64
-    plans = truth.truth_plans(instance)
 
-    def engine(dtype: torch.dtype, strict: bool = False) -> Engine:
-        return Engine(model, open_backend(device, backend, strict=strict), dtype=dtype)
+def _has_varlen() -> bool:
+    try:
+        varlen = importlib.import_module("torch.nn.attention.varlen").varlen_attn
+        return "block_table" in inspect.signature(varlen).parameters
+    except (ImportError, AttributeError):
+        return False
 
-    fast = engine(torch.bfloat16)
-    records = [
-        truth.swaps_are_exact(fast, plans["preserve"], plans["swap"]),
-        *truth.forced_logits_are_close(fast, plans),
-    ]
-    del fast  # the GPU holds one model at a time
-    records += truth.tokens_are_equal(engine(exact), plans)
-    if backend == "triton":
-        strict_dtype = torch.bfloat16 if device == "cuda" else torch.float64
-        records += truth.logits_are_bitwise_equal(engine(strict_dtype, strict=True), plans)
-    return sorted(records, key=lambda record: str(record["level"]))
+
+def _row(what: str, wrong: str, needed: bool) -> Row:
+    return {"level": "preflight", "check": what, "holds": not wrong, "needed": needed, "error": wrong}
+
+
+def _attention(name: str, model: Any, dtype: torch.dtype, device: torch.device) -> str:
+    """Return what is wrong with a variant of attention on a small batch, or nothing."""
+    from gpu_validation.kernels.backend import TritonBackend
+
+    variant = VARIANTS[name, dtype.itemsize]
+    work = ((1, 1200), (1, 77)) if variant.split else ((130, 1000), (1, 77))
+    data = CaseData.make(Case("mixed", model, work), device, dtype, layers=1)
+    found = prepared(Ours(partial(TritonBackend, device, variant=variant), name), data)
+    return found if isinstance(found, str) else ""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Check the 1B model and the Triton kernels on a GPU, the tiny one and plain torch on a CPU.
 
-    Print and write the records; return 0 if every claim holds, else 1.
+    Print and write the records; return 0 if every claim holds and all that is needed is there, else 1.
     """
     parser = argparse.ArgumentParser(prog="python -m gpu_validation.check", description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--preflight", action="store_true")
     parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args(arguments)
-    where = facts(torch.device(given.device), datetime.now(UTC).strftime("%Y-%m-%d"))
-    if given.device == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = False
-        rows = check_all(MODELS["llama-3.2-1b"], workload(block=16))
-    else:
-        rows = check_all(MODELS["tiny"], workload(), "cpu", "torch")
+    open_backend(given.device, "torch")
+    device = torch.device(given.device)
+    all_levels = partial(check_all, LLAMA_1B, HELD, chunk=300)
+    if given.device == "cpu":
+        all_levels = partial(check_all, TINY, workload(), "cpu", "torch")
+    rows = list(preflight(device)) if given.preflight else all_levels()
     for row in rows:
-        held = "holds" if row["holds"] else "DOES NOT HOLD"
-        print(f"{row['level']} {row['dtype']} {row['backend']}: {row['schedule']} {held}")
+        held = "holds" if row["holds"] else row.get("error") or "DOES NOT HOLD"
+        print(f"{row['level']} {row.get('dtype', '')}: {row.get('check', row.get('schedule'))} {held}")
     if given.json is not None:
+        where = facts(device, datetime.now(UTC).strftime("%Y-%m-%d"))
         write_text(given.json, json.dumps({"rows": [row | where for row in rows]}, indent=1))
-    return 0 if all(row["holds"] for row in rows) else 1
+    return 0 if all(row["holds"] or not row.get("needed", True) for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 INSTALL = "install it with: pip install 'kvbound[gpu]'"
 SPARE = 1 << 30
 """Bytes of the device that are left for activations and logits."""
+BACKENDS = ("triton", "flashinfer", "sdpa", "torch")
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
 def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool = False) -> Backend:
-    """Return a backend: `device` "cuda" or "cpu", `backend` "triton" or "torch"; `strict`: see `TritonBackend`.
+    """Return a backend: `device` "cuda" or "cpu", `backend` one of BACKENDS; `strict`: see `TritonBackend`.
 
     Raises:
         MissingTool: PyTorch or Triton is not installed, or torch sees no GPU.
@@ -28,22 +29,38 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
     """
     if device not in ("cuda", "cpu"):
         raise BadInput(f"there is no device {device!r}; choose cuda or cpu")
-    if backend not in ("triton", "torch"):
-        raise BadInput(f"there is no backend {backend!r}; choose triton or torch")
-    if strict and backend == "torch":
-        raise BadInput("plain torch has no strict mode: its products depend on the batch; use the triton backend")
+    if backend not in BACKENDS:
+        raise BadInput(f"there is no backend {backend!r}; choose one of {', '.join(BACKENDS)}")
+    if strict and backend != "triton":
+        raise BadInput(f"{backend} has no strict mode: its products depend on the batch; use the triton backend")
+    if (device, backend) == ("cuda", "sdpa"):
+        raise BadInput("the backend sdpa is for a CPU; on a GPU choose triton, flashinfer or torch")
     _need("torch", "PyTorch")
     import torch
 
-    if device == "cuda" and not torch.cuda.is_available():
-        raise MissingTool("torch sees no GPU here; use --device cpu for a dry run without one")
+    if device == "cuda":
+        if not torch.cuda.is_available():
+            raise MissingTool("torch sees no GPU here; use --device cpu for a dry run without one")
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     if backend == "torch":
         from gpu_validation.backend import TorchBackend
 
         return TorchBackend(device)
+    if backend == "sdpa":
+        from gpu_validation.cpu import CpuBackend
+
+        return CpuBackend()
+    if backend == "flashinfer":
+        _need("flashinfer", "FlashInfer", "install it with: pip install flashinfer-python")
     _need("triton", "Triton")
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise BadInput("the Triton kernels run on a CPU only in the interpreter: set TRITON_INTERPRET=1, or use torch")
+    if backend == "flashinfer":
+        from gpu_validation.flashinfer_backend import FlashInferBackend
+
+        return FlashInferBackend(device)
     from gpu_validation.kernels.backend import TritonBackend
 
     return TritonBackend(device, strict=strict)
@@ -85,6 +102,6 @@ def _check(needed: int, free: int, what: str, where: str, instead: str) -> None:
         raise BadInput(f"{what} take {needed / 2**30:.1f} GiB, {where} {max(free, 0) / 2**30:.1f} GiB; use {instead}")
 
 
-def _need(module: str, name: str) -> None:
+def _need(module: str, name: str, install: str = INSTALL) -> None:
     if importlib.util.find_spec(module) is None:
-        raise MissingTool(f"{name} is not installed; {INSTALL}")
+        raise MissingTool(f"{name} is not installed; {install}")

@@ -9,10 +9,12 @@ Arrivals and calls are clocks that are not waited for: the order of the batches 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,21 +24,20 @@ from gpu_validation.allocator import Piece
 from gpu_validation.backend import Backend, TorchBackend
 from gpu_validation.cache import Cache
 from gpu_validation.devices import check_device_memory, check_host_memory
-from gpu_validation.graphs import BatchGraph
+from gpu_validation.graphs import BatchGraph, Stages
 from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.movers import movers
 from gpu_validation.plan import BatchPlan, Plan, synthetic_plan
-from gpu_validation.swap import Swapper, pick_mover
+from gpu_validation.swap import Swapper
 from kvcore.errors import BadInput
 
+PARTS = 4
+"""Groups of layers of a batch that reads what it swaps in: but for the first, their KV comes while others work."""
 KEPT = 16
 """Plans kept on the device."""
-WARM_UP = 3
-"""Runs of a batch before it is timed."""
-
-Transfers = Literal["overlapped", "sync", "pipelined"]
-"""How the transfers of a batch stand to its work: see `Engine.run`."""
+WARM_UP = {"cuda": 3, "cpu": 1}
+"""Runs of a batch before it is timed, by the type of the device."""
 
 
 @dataclass
@@ -48,6 +49,8 @@ class ReplayResult:
     in_seconds: list[float]
     wall_seconds: float
     """From before the first batch was started to when all was done, by the host's clock."""
+    launch_seconds: list[float]
+    """By the host's clock, what it took to start each batch: one that takes no longer itself is bound by that."""
     graph_batches: int
     """Batches that ran as a captured graph."""
     tokens: dict[str, list[int]]
@@ -77,6 +80,8 @@ class _Step:
     """int64 [rows], where the tokens stand in the history; `targets` where those go that it generates."""
     inputs: Inputs
     targets: Tensor
+    parts: int = 1
+    """Groups of layers; more than one where the batch reads what it swaps in, each of which waits for its own KV."""
     graph: BatchGraph | None = None
 
 
@@ -91,24 +96,19 @@ class _Loaded(NamedTuple):
 class Engine:
     """A model on a device with its caches, which grow to what the plans need.
 
-    `mover` copies blocks: "runs", "batch" (a GPU with CUDA 13) or "auto" (measured at the first plan that swaps).
-    BadInput for a model that does not fit on the device, or a mover that is not there.
+    Blocks are copied by the last of `movers` that the device has. BadInput for a model that does not fit on it.
     """
 
-    def __init__(
-        self, model: Model, backend: Backend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0, mover: str = "auto"
-    ) -> None:
+    def __init__(self, model: Model, backend: Backend, *, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> None:
         if not model.gated:
             raise BadInput(f"{model.name} has no gate in its feed-forward part, and the engine's decoder has one")
         self.model, self.backend, self.dtype, self.seed = model, backend, dtype, seed
         self.device = backend.device
-        if mover not in ("auto", *movers(self.device)):
-            raise BadInput(f"no mover {mover!r} here; choose auto or one of {', '.join(movers(self.device))}")
         check_device_memory(self.device, parameters(model) * dtype.itemsize, f"the weights of {model.name}")
         backend.prepare(model.heads, model.kv_heads, model.head_width, dtype)
         self.decoder = Decoder(model, backend, dtype, seed)
         self.clock = DeviceClock(self.device)
-        self.mover = mover
+        self.mover = list(movers(self.device))[-1]
         on_gpu = self.device.type == "cuda"
         self.captures = on_gpu and not isinstance(backend, TorchBackend)
         """Whether batches run as graphs; plain torch attention synchronizes, and cannot be captured."""
@@ -122,8 +122,6 @@ class Engine:
     def block_bytes(self, block: int) -> int:
         """Return the bytes of a block of so many tokens over all layers."""
         return self.model.kv_bytes(self.dtype.itemsize) * block
-
-    # --- room ----------------------------------------------------------------------------------------------------
 
     def reserve(self, plans: Iterable[Plan]) -> None:
         """Make room for all of the plans at once: the pools, the history, the angles.
@@ -157,8 +155,6 @@ class Engine:
         check_host_memory(host_blocks * size, f"{host_blocks} swapped {what}", pinned=self.device.type == "cuda")
         self.cache = Cache(self.model, blocks, host_blocks, block, self.dtype, self.device)
         self._random = False
-        if host_blocks and self.mover == "auto":
-            self.mover = pick_mover(self.cache)
 
     def _forget(self) -> None:
         """Give up plans on the device, and their graphs: what they point to is about to move."""
@@ -168,23 +164,14 @@ class Engine:
     # --- a replay ------------------------------------------------------------------------------------------------
 
     def run(
-        self,
-        plan: Plan,
-        *,
-        graphs: bool = True,
-        transfers: Transfers = "overlapped",
-        keep_logits: bool = False,
-        teacher: Tensor | None = None,
-        poison: bool = False,
-        check: bool = False,
-    ) -> ReplayResult:
+        self, plan: Plan, *, pipelined: bool = False, keep_logits: bool = False, teacher: Tensor | None = None,
+        poison: bool = False, check: bool = False,
+    ) -> ReplayResult:  # fmt: skip
         """Replay a plan.
 
         Args:
             plan: from `make_plan`.
-            graphs: run batches as captured graphs, where the device and the backend can.
-            transfers: "overlapped": beside the work that does not read them, and the batch ends when both are done;
-                "sync": before the work; "pipelined": they may go on beside the batches after their own.
+            pipelined: transfers may go on beside later batches; otherwise a batch ends when its own are done, too.
             keep_logits: keep those of every generated token.
             teacher: int64 [1 + requests * width], the history to be forced (`Plan.history`'s places); what is generated
                 is not written then.
@@ -192,37 +179,32 @@ class Engine:
             check: compare the checksums of what is swapped (slow, synchronous).
         """
         self.reserve([plan])
-        replay = _Replay(self, plan, transfers, keep_logits, poison, check)
-        loaded = self._load(plan, teacher is None, keep_logits, graphs and self.captures)
+        replay = _Replay(self, plan, pipelined, keep_logits, poison, check)
+        loaded = self._load(plan, teacher is None, keep_logits, self.captures)
         known = loaded.known if teacher is None else teacher
         self._history[: len(known)].copy_(known)
         self._random = False
         if poison:
             self.cache.poison_all()
         self.clock.synchronize()
-        host = DeviceClock(torch.device("cpu"))
-        begin, marks = host.mark(), [replay.step(step) for step in loaded.steps]
+        marks, moments = [], [time.perf_counter()]
+        for step in loaded.steps:
+            marks.append(replay.step(step))
+            moments.append(time.perf_counter())
         replay.swapper.wait_for_all()
         self.clock.synchronize()
-        wall = host.seconds(begin, host.mark())
+        wall, launches = time.perf_counter() - moments[0], [end - begin for begin, end in pairwise(moments)]
         out, back = replay.swapper.seconds()
         seconds = [self.clock.seconds(*both) for both in marks]
         graph_batches = sum(step.graph is not None for step in loaded.steps)
         tokens, logits = self._tokens(plan), replay.named_logits()
-        return ReplayResult(seconds, out, back, wall, graph_batches, tokens, logits, replay.swapped)
+        return ReplayResult(seconds, out, back, wall, launches, graph_batches, tokens, logits, replay.swapped)
 
     def time_batch(
-        self,
-        work: Sequence[tuple[int, int]],
-        swap_out_tokens: int = 0,
-        swap_in_tokens: int = 0,
-        repeats: int = 7,
-        *,
+        self, work: Sequence[tuple[int, int]], swap_out_tokens: int = 0, swap_in_tokens: int = 0, repeats: int = 7, *,
         block: int = 16,
-        transfers: Transfers = "overlapped",
-        graphs: bool = True,
-    ) -> list[float]:
-        """Return the seconds of `repeats` runs of one batch, after WARM_UP others: until its transfers, too, are done.
+    ) -> list[float]:  # fmt: skip
+        """Return the seconds of `repeats` runs of a batch, after `WARM_UP` others: until its transfers, too, are done.
 
         Each request of `work` = [(c, m), ..] processes c tokens on top of m; its KV is random. Tokens are swapped out
         of one more request, and into another.
@@ -234,12 +216,13 @@ class Engine:
             self._random = True
         known = torch.from_numpy(plan.history(self.model.vocabulary, self.seed))
         self._history[: len(known)].copy_(known)
-        [step] = self._upload(plan, True, False, graphs and self.captures)
-        replay = _Replay(self, plan, transfers)
+        [step] = self._upload(plan, True, False, self.captures)
+        replay = _Replay(self, plan)
         self.clock.synchronize()
-        marks = [replay.step(step, alone=True) for _ in range(WARM_UP + repeats)]
+        warm_up = WARM_UP[self.device.type]
+        marks = [replay.step(step, alone=True) for _ in range(warm_up + repeats)]
         self.clock.synchronize()
-        return [self.clock.seconds(*both) for both in marks[WARM_UP:]]
+        return [self.clock.seconds(*both) for both in marks[warm_up:]]
 
     # --- before the clock starts ---------------------------------------------------------------------------------
 
@@ -255,27 +238,31 @@ class Engine:
 
     def _upload(self, plan: Plan, writes: bool, keeps: bool, graphs: bool) -> list[_Step]:
         """Put everything that the batches read on the device, and capture them."""
-        steps = []
+        steps, ins = [], -1
         for batch in plan.batches:
+            ins += batch.back is not None
+            reads = batch.back is not None and batch.after_in == ins and self._streams is not None
             places, sampled = batch.places(plan.width), batch.sampled()
             targets = places[sampled] + 1 if writes else 0 * sampled
             lengths = [work.resident + work.tokens for work in batch.work]
             layout = self.backend.layout(batch.starts(), lengths, [work.table for work in batch.work])
             rows = (places, batch.positions(), batch.slots(plan.block), sampled, targets)
             put = [torch.from_numpy(row).to(self.device) for row in rows]
-            steps.append(_Step(batch, put[0], Inputs(put[0], put[1], put[2], put[3], layout), put[4]))
+            parts = min(PARTS, self.model.layers) if reads else 1
+            steps.append(_Step(batch, put[0], Inputs(put[0], put[1], put[2], put[3], layout), put[4], parts))
             if graphs and batch.work:
-                self._last = steps[-1].graph = BatchGraph(partial(self.forward, steps[-1]), self._last, keeps)
+                self._last = steps[-1].graph = BatchGraph(partial(self.forward, steps[-1]), self._last, keeps, parts)
         return steps
 
     # --- while the clock runs ------------------------------------------------------------------------------------
 
-    def forward(self, step: _Step) -> Tensor:
-        """Run the rows of a batch kernel by kernel, and return the logits; generated tokens stay on the device."""
+    def forward(self, step: _Step) -> Stages:
+        """Run the rows of a batch kernel by kernel, and give the logits; generated tokens stay on the device."""
         step.inputs.tokens = self._history[step.places]
-        logits = self.decoder.forward(step.inputs, self.cache)
-        self._history[step.targets] = logits.argmax(-1)
-        return logits
+        for logits in self.decoder.forward(step.inputs, self.cache, step.parts):
+            if logits is not None:
+                self._history[step.targets] = logits.argmax(-1)
+            yield logits
 
     def _tokens(self, plan: Plan) -> dict[str, list[int]]:
         history = self._history[1 : 1 + len(plan.ids) * plan.width].reshape(-1, plan.width).tolist()
@@ -289,15 +276,12 @@ class _Replay:
     """One replay under way: makes the moves of each batch, and runs its work."""
 
     def __init__(
-        self, engine: Engine, plan: Plan, transfers: Transfers, keep_logits: bool = False, poison: bool = False,
+        self, engine: Engine, plan: Plan, pipelined: bool = False, keep_logits: bool = False, poison: bool = False,
         check: bool = False,
     ) -> None:  # fmt: skip
-        if transfers not in get_args(Transfers):
-            raise BadInput(f"no transfers {transfers!r}; choose one of {', '.join(get_args(Transfers))}")
-        self.engine, self.plan, self.cache, self.transfers = engine, plan, engine.cache, transfers
+        self.engine, self.plan, self.cache, self.pipelined = engine, plan, engine.cache, pipelined
         self.keep_logits, self.poison, self.check = keep_logits, poison, check
-        mover = movers(engine.device)["runs" if engine.mover == "auto" else engine.mover]
-        self.swapper = Swapper(engine.cache, mover, engine.clock, engine._streams)
+        self.swapper = Swapper(engine.cache, movers(engine.device)[engine.mover], engine.clock, engine._streams)
         self.swapped: list[Swapped] = []
         self._sums: dict[tuple[int, int], int] = {}  # (request, position): checksum when it went out
         self._logits: list[tuple[BatchPlan, Tensor]] = []
@@ -308,20 +292,20 @@ class _Replay:
         `alone`: the next batch, and its transfers, wait for all transfers of this one.
         """
         start = self.engine.clock.mark()
-        self._move(step.batch)
-        if self.transfers == "sync":
-            self.swapper.wait_for_all()
-        else:
-            self.swapper.wait(step.batch.after_out, step.batch.after_in)
-        if step.batch.work:
-            logits = step.graph.replay() if step.graph is not None else self.engine.forward(step)
+        self._move(step.batch, step.parts)
+        self.swapper.wait(step.batch.after_out, -1 if step.parts > 1 else step.batch.after_in)
+        stages = step.graph.replay() if step.graph is not None else self.engine.forward(step)
+        for part in range(step.parts) if step.batch.work else ():
+            if step.parts > 1:
+                self.swapper.wait_for_part(part)
+            logits = next(stages)
             if self.keep_logits and logits is not None:
                 self._logits.append((step.batch, logits))
-        if self.transfers == "overlapped" or alone:
+        if alone or not self.pipelined:
             self.swapper.wait_for_all()
         return start, self.engine.clock.mark()
 
-    def _move(self, batch: BatchPlan) -> None:
+    def _move(self, batch: BatchPlan, parts: int = 1) -> None:
         """Make the moves; if they are checked one after another, what was freed becomes NaN in between."""
         checked = self.poison or self.check
         if checked:
@@ -337,7 +321,7 @@ class _Replay:
         if self.poison:
             self.cache.pool[batch.freed] = float("nan")
         if batch.back is not None:
-            self.swapper.start(batch.back, 1)
+            self.swapper.start(batch.back, 1, parts)
             if checked:
                 self.engine.clock.synchronize()
                 self._compare(batch.back.pieces)

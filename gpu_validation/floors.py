@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import takewhile
 from typing import Any
 
 from costmodels.models import Model
@@ -17,8 +16,6 @@ from costmodels.transfers import bandwidth_functions
 from gpu_validation.calibration import Measured, Point
 from kvcore.cost import Features
 
-SLOWED = 0.03
-"""A batch that a swap slows by at most this hides it."""
 LINK = {"out": "device to host", "in": "host to device", "both": "both directions"}
 """The quantity of `bandwidth` that a swap's rate is measured against, by its direction."""
 
@@ -66,13 +63,3 @@ def swap_rows(
             "slowed": found.seconds / without.seconds - 1,
         })  # fmt: skip
     return rows
-
-
-def knees(rows: Sequence[Mapping[str, Any]], most: float = SLOWED) -> dict[str, int]:
-    """Return by direction the most tokens up to which every swap measured slows its batch by at most `most`."""
-    found: dict[str, int] = {}
-    for direction in dict.fromkeys(row["direction"] for row in rows):
-        ways = sorted((row for row in rows if row["direction"] == direction), key=lambda row: int(row["tokens"]))
-        within = takewhile(lambda row: float(row["slowed"]) <= most, ways)
-        found[direction] = max((int(row["tokens"]) for row in within), default=0)
-    return found

@@ -1,28 +1,40 @@
-"""A batch as a captured CUDA graph: one launch for all of its kernels, the next tokens included."""
+"""A batch as captured CUDA graphs: one launch for all of its kernels, the next tokens included."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
+Stages = Iterator[Tensor | None]
+"""What runs a part of a batch at each step; the last step gives the logits, the others nothing."""
+
 
 class BatchGraph:
-    """What `run` launches, captured exactly; it has to read and write tensors that stay where they are.
+    """What `run` launches, captured exactly, a graph for each part; it has to read and write tensors that stay.
 
     It shares its memory with the graphs captured before, so only one of them may run at a time: `last` is one that is
-    still there. `keeps`: the logits that `run` returns stay until the next replay.
+    still there. `keeps`: the logits that `run` gives stay until the next replay.
     """
 
-    def __init__(self, run: Callable[[], Tensor], last: BatchGraph | None, keeps: bool) -> None:
-        run()  # compiles what was not compiled yet, and takes the room that it needs
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=None if last is None else last._graph.pool()):
-            logits = run()
+    def __init__(self, run: Callable[[], Stages], last: BatchGraph | None, keeps: bool, parts: int = 1) -> None:
+        for _ in run():  # compiles what was not compiled yet, and takes the room that it needs
+            pass
+        stages, logits = run(), None
+        self._graphs: list[torch.cuda.CUDAGraph] = []
+        for _ in range(parts):
+            before = self if self._graphs else last
+            graph, pool = torch.cuda.CUDAGraph(), None if before is None else before._graphs[-1].pool()
+            with torch.cuda.graph(graph, pool=pool):
+                logits = next(stages)
+            self._graphs.append(graph)
         self._logits = logits if keeps else None
 
-    def replay(self) -> Tensor | None:
-        """Run the batch; return the logits, a copy, if they are kept."""
-        self._graph.replay()
-        return None if self._logits is None else self._logits.clone()
+    def replay(self) -> Stages:
+        """Run the batch part by part; the last gives the logits, a copy, if they are kept."""
+        for graph in self._graphs[:-1]:
+            graph.replay()
+            yield None
+        self._graphs[-1].replay()
+        yield None if self._logits is None else self._logits.clone()

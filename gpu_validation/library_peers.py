@@ -1,4 +1,4 @@
-"""Attention kernels of libraries that are compared where they are installed: FlashInfer, and NVIDIA's cuDNN.
+"""Attention kernels of libraries that are compared where they are: FlashInfer, NVIDIA's cuDNN, and torch's varlen.
 
 Both read our cache as it is: the keys of a layer are [blocks, KV, BS, D] with strides, which FlashInfer calls HND.
 Written for FlashInfer 0.5.3 (which compiles its kernels at the first use, some minutes for each head width) and for
@@ -8,6 +8,8 @@ nvidia-cudnn-frontend 1.18. None of these has a CPU version.
 from __future__ import annotations
 
 import importlib
+import inspect
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from types import ModuleType
@@ -40,19 +42,11 @@ class FlashInfer(Peer):
 
     def prepare(self, data: CaseData) -> Run:
         """Plan once; each run reads another layer."""
-        flashinfer = _library("flashinfer", data.kv.device)
+        if data.case.decodes and self.kernels != "fa2":
+            raise Unsupported("has no decode kernels of its own")
         workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=data.kv.device)
-        model = data.case.model
-        shape = (model.heads, model.kv_heads, model.head_width, data.case.block)
-        types = {"q_data_type": data.query.dtype, "kv_data_type": data.kv.dtype, "sm_scale": data.scale}
-        if data.case.decodes:
-            if self.kernels != "fa2":
-                raise Unsupported("has no decode kernels of its own")
-            wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
-            wrapper.plan(*_pages(data), *shape, **types)
-        else:
-            wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND", backend=self.kernels)
-            wrapper.plan(data.ints(data.starts), *_pages(data), *shape, causal=True, **types)
+        batch = (data.starts, data.case.lengths, data.tables)
+        wrapper = planned(workspace, *batch, data.query, data.kv[:, 0], data.scale, self.kernels)
 
         def run(layer: int) -> Tensor:
             out: Tensor = wrapper.run(data.query, (data.kv[:, layer, 0], data.kv[:, layer, 1]))
@@ -61,11 +55,30 @@ class FlashInfer(Peer):
         return run
 
 
-def _pages(data: CaseData) -> tuple[Tensor, Tensor, Tensor]:
-    """Return FlashInfer's page table: where each request's pages start, the pages, tokens in each last page."""
-    starts = [0, *accumulate(len(table) for table in data.tables)]
-    last = [(length - 1) % data.case.block + 1 for length in data.case.lengths]
-    return data.ints(starts), data.ints([page for table in data.tables for page in table]), data.ints(last)
+def planned(
+    workspace: Tensor, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]], query: Tensor,
+    kv: Tensor, scale: float, kernels: str = "fa2",
+) -> Any:  # fmt: skip
+    """Return FlashInfer's wrapper for a batch, planned.
+
+    Its page table is where each request's pages start, the pages, and the tokens in each last page.
+    """
+    flashinfer, block = _library("flashinfer", kv.device), kv.shape[3]
+
+    def ints(numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.int32, device=kv.device)
+
+    ends, last = accumulate(len(table) for table in tables), [(length - 1) % block + 1 for length in lengths]
+    pages = (ints([0, *ends]), ints([page for table in tables for page in table]), ints(last))
+    shape = (query.shape[1], kv.shape[2], kv.shape[4], block)
+    types = {"q_data_type": query.dtype, "kv_data_type": kv.dtype, "sm_scale": scale}
+    if starts[-1] == len(lengths):
+        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
+        wrapper.plan(*pages, *shape, **types)
+    else:
+        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND", backend=kernels)
+        wrapper.plan(ints(starts), *pages, *shape, causal=True, **types)
+    return wrapper
 
 
 class CuDNN(Peer):
@@ -115,6 +128,32 @@ class CuDNN(Peer):
         def run(layer: int) -> Tensor:
             given = {**buffers, "k": data.kv[:, layer, 0], "v": data.kv[:, layer, 1]}
             graph.execute({**{tensors[name]: x for name, x in given.items()}, result: out}, workspace, handle=handle)
+            return out
+
+        return run
+
+
+class Varlen(Peer):
+    """Torch's varlen_attn with a block table (torch 2.13; FlashAttention 3): our pages, its rows as they are."""
+
+    name = "torch varlen, paged"
+
+    def prepare(self, data: CaseData) -> Run:
+        """Note the tables once; pages are [blocks, BS, KV, D], a view of ours."""
+        varlen = _library("torch.nn.attention.varlen", data.kv.device)
+        if "block_table" not in inspect.signature(varlen.varlen_attn).parameters:
+            raise Unsupported(f"torch {torch.__version__} has no varlen_attn with a block table")
+        width = max(len(table) for table in data.tables)
+        tables = data.ints([[*table, *[0] * (width - len(table))] for table in data.tables])
+        starts, lengths = data.ints(data.starts), data.ints(data.case.lengths)
+        rows, longest = max(c for c, _ in data.case.work), max(data.case.lengths)
+
+        def run(layer: int) -> Tensor:
+            keys, values = (data.kv[:, layer, side].transpose(1, 2) for side in (0, 1))
+            out: Tensor = varlen.varlen_attn(
+                data.query, keys, values, starts, None, rows, longest, scale=data.scale, window_size=(-1, 0),
+                enable_gqa=True, seqused_k=lengths, block_table=tables,
+            )  # fmt: skip
             return out
 
         return run

@@ -1,7 +1,8 @@
 """How a device is timed, and what a time depends on besides the code.
 
 On a GPU a sample is the time between two events. The GPU first sleeps while the host queues the work, so that short
-kernels are timed and not the host that launches them. On a CPU it is `perf_counter`.
+kernels are timed and not the host that launches them. On a CPU it is the processor time of this thread, which others
+on the machine do not lengthen by waiting; torch has one thread there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -20,24 +22,22 @@ import torch
 
 T = TypeVar("T")
 Mark = Any
-"""What a clock notes: a CUDA event on the current stream, or seconds of the host's clock."""
+"""What a clock notes: a CUDA event on the current stream, or seconds of this thread's processor time."""
 cuda: Any = torch.cuda
 """Its events and streams have no types."""
 WARMUP, REPEATS = 3, 7
 HOLD, MOST_HOLD = 2_000_000, 128_000_000
 """Cycles that the GPU sleeps before a sample: about 1 ms at first, about 65 ms where the host needs longer."""
-CLOCKS = {
-    "driver": "driver_version",
-    "sm_clock_mhz": "clocks.sm",
-    "memory_clock_mhz": "clocks.mem",
-    "sm_clock_max_mhz": "clocks.max.sm",
-    "power_limit_w": "power.limit",
-}
-"""What is asked of nvidia-smi, by the key in a record."""
+GPU = {"driver": "driver_version", "sm_clock_max_mhz": "clocks.max.sm", "power_limit_w": "power.limit"}
+WATCHED = {"sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem", "reasons": "clocks_throttle_reasons.active"}
+"""What nvidia-smi is asked, by the key in a record: once, and every WATCH ms while something is measured."""
+WATCH = 200
+THROTTLED = 0xEC
+"""Reasons for a lower clock that are none of ours: power, heat, the hardware (not idleness, not a set clock)."""
 
 
 class DeviceClock:
-    """Marks in time: events on a GPU, read after everything has run; on a CPU the host's clock."""
+    """Marks in time: events on a GPU, read after everything has run; on a CPU the processor time of this thread."""
 
     def __init__(self, device: torch.device) -> None:
         self.on_gpu = device.type == "cuda"
@@ -45,7 +45,7 @@ class DeviceClock:
     def mark(self) -> Mark:
         """Note that everything before this, on the current stream, is done."""
         if not self.on_gpu:
-            return time.perf_counter()
+            return time.thread_time()
         event = cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -90,14 +90,25 @@ def _on_gpu(run: Callable[[], object]) -> float:
         hold *= 4
 
 
-def in_turns(executions: Mapping[str, Callable[[], T]], repeats: int, warmup: int) -> dict[str, list[T]]:
-    """Run each `repeats` times after `warmup` rounds, in the order A B C, C B A, ..; return what each gave."""
+def in_turns(
+    executions: Mapping[str, Callable[[], T]], repeats: int, warmup: int, partly: bool = False
+) -> dict[str, list[T]]:
+    """Run each `repeats` times after `warmup` rounds, in the order A B C, C B A, ..; return what each gave.
+
+    `partly`: Ctrl-C or SIGTERM ends it with the rounds that are whole, if there is one.
+    """
     taken: dict[str, list[T]] = {name: [] for name in executions}
-    for k in range(warmup + repeats):
-        for name in executions if k % 2 == 0 else reversed(list(executions)):
-            given = executions[name]()
-            if k >= warmup:
-                taken[name].append(given)
+    try:
+        for k in range(warmup + repeats):
+            for name in executions if k % 2 == 0 else reversed(list(executions)):
+                given = executions[name]()
+                if k >= warmup:
+                    taken[name].append(given)
+    except KeyboardInterrupt:
+        whole = min(map(len, taken.values()))
+        if not (partly and whole):
+            raise
+        return {name: given[:whole] for name, given in taken.items()}
     return taken
 
 
@@ -109,8 +120,8 @@ def interleaved(
 
 
 def spread(samples: Sequence[float]) -> dict[str, Any]:
-    """Return the median and the 10 and 90 % quantiles of two or more samples, in seconds, and their number."""
-    tenths = statistics.quantiles(samples, n=10, method="inclusive")
+    """Return the median and the 10 and 90 % quantiles of samples, in seconds, and their number."""
+    tenths = statistics.quantiles(samples, n=10, method="inclusive") if len(samples) > 1 else samples
     median = statistics.median(samples)
     return {
         "seconds_median": median, "seconds_p10": tenths[0], "seconds_p90": tenths[-1], "repeats": len(samples)
@@ -128,7 +139,7 @@ def facts(device: torch.device, date: str) -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "cpu_threads": torch.get_num_threads(),
     }
-    return known | (_clocks() if device.type == "cuda" else {})
+    return known | (_gpu(device) if device.type == "cuda" else {})
 
 
 def cpu_name() -> str:
@@ -147,12 +158,44 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _clocks() -> dict[str, str | None]:
-    """Return the driver and the clocks of the first GPU as nvidia-smi says them; None where it does not."""
-    command = ["nvidia-smi", "-i", "0", f"--query-gpu={','.join(CLOCKS.values())}", "--format=csv,noheader,nounits"]
+def _asked(device: torch.device, wanted: Mapping[str, str], *more: str) -> list[str]:
+    """Return the command that asks nvidia-smi about this GPU, whichever number it has there."""
+    about = f"--query-gpu={','.join(wanted.values())}"
+    uuid = cuda.get_device_properties(device).uuid
+    return ["nvidia-smi", "-i", f"GPU-{uuid}", about, "--format=csv,noheader,nounits", *more]
+
+
+def _gpu(device: torch.device) -> dict[str, str | None]:
+    """Return the driver and the limits of a GPU as nvidia-smi says them; None where it does not."""
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-        values = [value.strip() for value in said.splitlines()[0].split(",")]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        values = []
-    return dict(zip(CLOCKS, values if len(values) == len(CLOCKS) else [None] * len(CLOCKS), strict=True))
+        said = subprocess.run(_asked(device, GPU), capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        said = ""
+    values = [value.strip() for value in said.split(",")]
+    return dict(zip(GPU, values if len(values) == len(GPU) else [None] * len(GPU), strict=True))
+
+
+@contextmanager
+def watched(device: torch.device) -> Iterator[dict[str, Any]]:
+    """Give what will be known at the end of the clocks during it: medians, and whether the GPU was throttled.
+
+    Nothing on a CPU, and where there is no nvidia-smi.
+    """
+    found: dict[str, Any] = {}
+    try:
+        if device.type != "cuda":
+            raise FileNotFoundError
+        process = subprocess.Popen(_asked(device, WATCHED, "-lms", str(WATCH)), stdout=subprocess.PIPE, text=True)
+    except OSError:
+        yield found
+        return
+    try:
+        yield found
+    finally:
+        process.terminate()
+        rows = [line.split(", ") for line in process.communicate()[0].splitlines()]
+        rows = [row for row in rows if len(row) == len(WATCHED) and row[0].isdigit() and row[1].isdigit()]
+        if rows:
+            sm, memory, reasons = zip(*rows, strict=True)
+            found["sm_clock_mhz"], found["memory_clock_mhz"] = (statistics.median(map(int, x)) for x in (sm, memory))
+            found["throttled"] = any(int(reason, 16) & THROTTLED for reason in reasons)

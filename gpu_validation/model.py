@@ -6,14 +6,16 @@ so that the logits have a standard deviation of about 1, and greedy decoding doe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from costmodels.models import Model
 from gpu_validation.backend import Backend, Layout
-from gpu_validation.cache import Cache
+from gpu_validation.cache import Cache, layer_groups
 
 EPSILON = 1e-5
 ROTARY_BASE = 500_000.0
@@ -84,11 +86,16 @@ class Decoder:
         """Make the table of angles reach so many positions."""
         self.angles = rotary_angles(positions, self.model.head_width, self.backend.device)
 
-    def forward(self, inputs: Inputs, cache: Cache) -> Tensor:
-        """Run the rows, store their KV, and return the logits [sampled, vocabulary], fp32 (fp64 for an fp64 model)."""
-        backend, residual = self.backend, None
-        x = self.embedding[inputs.tokens]
+    def forward(self, inputs: Inputs, cache: Cache, parts: int = 1) -> Iterator[Tensor | None]:
+        """Run the rows, store their KV, and give the logits [sampled, vocabulary], fp32 (fp64 for an fp64 model).
+
+        It is done in so many groups of layers, and gives None after each but the last.
+        """
+        backend, residual, groups = self.backend, None, layer_groups(len(self.layers), parts)
+        x = functional.embedding(inputs.tokens, self.embedding)  # which takes no -1: a token that was never written
         for number, layer in enumerate(self.layers):
+            if number and any(group.start == number for group in groups):
+                yield None
             x, residual = backend.rms_norm(x, layer.attention_norm, EPSILON, residual)
             x = self._attention(x, layer, inputs, cache.pool[:, number])
             x, residual = backend.rms_norm(x, layer.hidden_norm, EPSILON, residual)
@@ -96,7 +103,7 @@ class Decoder:
         if inputs.sampled is not None:
             x, residual = x[inputs.sampled], None if residual is None else residual[inputs.sampled]
         x, _ = backend.rms_norm(x, self.norm, EPSILON, residual)
-        return self._logits(x)
+        yield self._logits(x)
 
     def _attention(self, x: Tensor, layer: _Layer, inputs: Inputs, kv: Tensor) -> Tensor:
         model = self.model

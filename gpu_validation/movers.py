@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache as once
 
 import torch
 from torch import Tensor
 
+from costmodels.models import TINY
 from gpu_validation.allocator import Piece
 from gpu_validation.cache import Cache
+from gpu_validation.measure import cuda
 
-Mover = Callable[[Cache, list[Piece], bool], None]
+ALL = slice(None)
+Mover = Callable[[Cache, list[Piece], bool, slice], None]
+"""The last is which layers."""
 
 
 def runs(pieces: list[Piece]) -> list[tuple[int, int, int]]:
@@ -31,20 +36,23 @@ def runs(pieces: list[Piece]) -> list[tuple[int, int, int]]:
     return found
 
 
-def copies(cache: Cache, pieces: list[Piece]) -> Iterator[tuple[Tensor, Tensor]]:
+def copies(cache: Cache, pieces: list[Piece], layers: slice) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (device side, host side) of every copy, contiguous tensors of one shape."""
     for device, host, blocks in runs(pieces):
-        yield cache.pool[device : device + blocks], cache.host[host : host + blocks]
+        if layers == ALL:
+            yield cache.pool[device : device + blocks], cache.host[host : host + blocks]
+        else:
+            yield from ((cache.pool[device + k, layers], cache.host[host + k, layers]) for k in range(blocks))
     for piece in pieces:
         if not piece.whole:
             tokens = slice(piece.first, piece.last)
-            sides = (cache.pool[piece.device].flatten(0, 2), cache.host[piece.host].flatten(0, 2))
+            sides = (cache.pool[piece.device, layers].flatten(0, 2), cache.host[piece.host, layers].flatten(0, 2))
             yield from zip(*(side[:, tokens].unbind() for side in sides), strict=True)
 
 
-def by_run(cache: Cache, pieces: list[Piece], out: bool) -> None:
+def by_run(cache: Cache, pieces: list[Piece], out: bool, layers: slice = ALL) -> None:
     """One asynchronous copy a run; what the CPU does too."""
-    for device, host in copies(cache, pieces):
+    for device, host in copies(cache, pieces, layers):
         source, target = (device, host) if out else (host, device)
         target.copy_(source, non_blocking=True)
 
@@ -65,23 +73,29 @@ _IN_STREAM_ORDER = 1
 
 @once
 def _batch_copy() -> Callable[..., int] | None:
-    """Return cuMemcpyBatchAsync of the driver as CUDA 13 has it (no index of failure), None where it is not there."""
+    """Return cuMemcpyBatchAsync of the driver, None where it is not there: that of CUDA 13, or the one of 12.8.
+
+    The older one has one argument more, before the stream: where the index of a copy that fails goes.
+    """
     try:
-        function = ctypes.CDLL("libcuda.so.1").cuMemcpyBatchAsync_v2
-    except (OSError, AttributeError):
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
         return None
-    function.restype = ctypes.c_int
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
-    function.argtypes = [pointer, pointer, pointer, size, pointer, pointer, size, pointer]
-    return function
+    given = [pointer, pointer, pointer, size, pointer, pointer, size]
+    for name, extra in (("cuMemcpyBatchAsync_v2", []), ("cuMemcpyBatchAsync", [ctypes.byref(size())])):
+        if (function := getattr(driver, name, None)) is not None:
+            function.restype, function.argtypes = ctypes.c_int, [*given, *[pointer] * len(extra), pointer]
+            return lambda *arguments: int(function(*arguments[:-1], *extra, arguments[-1]))
+    return None
 
 
-def by_batch(cache: Cache, pieces: list[Piece], out: bool) -> None:
+def by_batch(cache: Cache, pieces: list[Piece], out: bool, layers: slice = ALL) -> None:
     """All copies in one call of the driver; needs a stream that is not the default one."""
     function = _batch_copy()
     if function is None:
-        raise RuntimeError("the driver has no cuMemcpyBatchAsync_v2")
-    pairs = list(copies(cache, pieces))
+        raise RuntimeError("the driver has no cuMemcpyBatchAsync")
+    pairs = list(copies(cache, pieces, layers))
     n = len(pairs)
     pointers, sizes = ctypes.c_uint64 * n, ctypes.c_size_t * n
     device, host = pointers(*(a.data_ptr() for a, _ in pairs)), pointers(*(b.data_ptr() for _, b in pairs))
@@ -94,7 +108,17 @@ def by_batch(cache: Cache, pieces: list[Piece], out: bool) -> None:
         raise RuntimeError(f"cuMemcpyBatchAsync failed with CUresult {code} for {n} copies")
 
 
+@once
 def movers(device: torch.device) -> dict[str, Mover]:
-    """Return the movers that this device can try, by name."""
-    batch = device.type == "cuda" and _batch_copy() is not None
-    return {"runs": by_run, "batch": by_batch} if batch else {"runs": by_run}
+    """Return the movers of this device by name; one that cannot copy a block there and back is none."""
+    found: dict[str, Mover] = {"runs": by_run}
+    if device.type == "cuda" and _batch_copy() is not None:
+        cache = Cache(TINY, 2, 2, 2, torch.float32, device)
+        cache.randomize(0)
+        with suppress(RuntimeError), cuda.stream(cuda.Stream()):
+            by_batch(cache, [Piece(0, 0, 0, 1, 0, 2, True)], True)
+            by_batch(cache, [Piece(0, 0, 1, 1, 0, 2, True)], False)
+            cuda.synchronize()
+            if torch.equal(cache.pool[0], cache.pool[1]):
+                found["batch"] = by_batch
+    return found

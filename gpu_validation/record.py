@@ -1,36 +1,37 @@
-"""Measures everything on one GPU, in under 20 minutes, and writes the records: `python -m gpu_validation.record`.
+"""Measures everything on one GPU within a budget, and writes the records: `python -m gpu_validation.record`.
 
-Each step is a process of its own, so that one that fails, hangs or breaks the device leaves the others whole; what a
-step writes is there as soon as it has ended. `--device cpu` is a dry run of all steps at tiny sizes, into a folder of
-one's own. A step is a command that a reader can type, where there is one.
+Each step is a process of its own, so that one that fails, hangs or breaks the device leaves the others whole. Steps go
+by worth: what the machine lacks, then whether the model is right, then how fast the kernels are. One that runs out of
+time is told to stop, and writes what it has; called again, only what is missing is measured. At the end stand the table
+of targets and a file to send back. `--device cpu` is a dry run of all steps at tiny sizes, into a folder of one's own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from kvcore.files import write_text
 
 RECORDS = Path(__file__).parent / "records"
 CLI = ("-m", "kvbound")
 POLICIES = ("vllm", "sarathi", "infercept", "mars", "augserve", "preserve", "swap")
-SLICE = ("vllm", "infercept", "mars", "preserve", "swap")
 SEEDS = (1, 2, 3)
+STOPPED, GRACE, LEAST = 130, 30, 15
+"""The exit code of a command that was told to stop and wrote what it had; its seconds for that; least to begin with."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step: its name, what Python is called with, its limit in seconds on a GPU, and the steps that it builds on.
-
-    A dry run has no limits: how long a CPU takes says nothing.
-    """
+    """A step: its name, what Python is called with, its limit in seconds on a GPU, and the steps that it builds on."""
 
     name: str
     arguments: tuple[str, ...]
@@ -39,20 +40,26 @@ class Step:
 
 
 def steps(device: str, folder: Path) -> list[Step]:
-    """Return the steps in order; together they may take 20 minutes on a GPU."""
+    """Return the steps in order of worth; together they may take 25 minutes on a GPU."""
     dry = device == "cpu"
-
-    def limited(seconds: int) -> tuple[str, ...]:
-        return ("--device", device, *(("--quick",) if dry else ("--time-limit", str(seconds))))
-
-    best = "optimum@infercept-ve:k=3"  # proved among schedules with whole prefills
-    measure = (*CLI, "calibrate", *limited(110), "--out", cost(folder), *shown(folder, "calibration"))
+    check = ("-m", "gpu_validation.check", "--device", device)
+    small = ("--model", "tiny", "--quick") if dry else ()
+    calibrate = (*CLI, "calibrate", "--device", device, *small, "--block", "64", "--out", str(folder / "cost.json"))
+    slice_ = ("infercept-ve:k=3,chunked=1", *POLICIES, "optimum@infercept-ve:k=3")
+    kernels = (*CLI, "kernels", "--device", device, "--quick", *shown(folder, "kernels"))
     return [
-        Step("truth", ("-m", "gpu_validation.check", "--device", device, "--json", str(folder / "truth.json")), 90),
-        Step("kernels", (*CLI, "kernels", *limited(200), *shown(folder, "kernels")), 240),
-        Step("calibration", measure, 150),
-        replay(device, folder, "slice", "infercept-ve:k=3,chunked=1", *SLICE, best),
-        *(step for seed in SEEDS[: 1 if dry else None] for step in mixture(device, folder, seed)),
+        Step("preflight", (*check, "--preflight", "--json", str(folder / "preflight.json")), 120),
+        Step("calibration", (*calibrate, *shown(folder, "calibration")), 240, ("preflight",)),
+        replay(device, folder, "slice", 150, *slice_),
+        Step("truth", (*check, "--json", str(folder / "truth.json")), 180, ("preflight",)),
+        *mixture(device, folder, SEEDS[0]),
+        Step("kernels", kernels, 240, ("preflight",)),
+        *(
+            []
+            if dry
+            else [replay(device, folder, "flashinfer", 150, *slice_, "--backend", "flashinfer", "--calibrate")]
+        ),
+        *(step for seed in SEEDS[1:] for step in ([] if dry else mixture(device, folder, seed))),
     ]
 
 
@@ -61,63 +68,77 @@ def shown(folder: Path, name: str) -> tuple[str, ...]:
     return ("--json", str(folder / f"{name}.json"), "--plot", str(folder / f"{name}.svg"))
 
 
-def cost(folder: Path) -> str:
-    """Return the file of the calibrated cost model."""
-    return str(folder / "cost.json")
-
-
-def replay(device: str, folder: Path, name: str, instance: str, *schedules: str) -> Step:
+def replay(device: str, folder: Path, name: str, seconds: int, instance: str, *schedules: str) -> Step:
     """Return the step that replays schedules of an instance at the calibrated cost."""
-    rounds = ("--repeats", "2", "--warm-up", "1") if device == "cpu" else ("--repeats", "7", "--warm-up", "3")
-    asked = ("--handling", "free", "--cost", cost(folder), "--device", device, *rounds)
+    rounds = ("--repeats", "2", "--warm-up", "1", "--time-limit", "5") if device == "cpu" else ("--time-limit", "30")
+    asked = ("--handling", "free", "--cost", str(folder / "cost.json"), "--device", device, *rounds)
     name = f"replay-{name}"
-    return Step(name, (*CLI, "replay", instance, *schedules, *asked, *shown(folder, name)), 110, ("calibration",))
+    return Step(name, (*CLI, "replay", instance, *schedules, *asked, *shown(folder, name)), seconds, ("calibration",))
 
 
 def mixture(device: str, folder: Path, seed: int) -> list[Step]:
     """Return the steps that draw requests of InferCept's mixture and replay what the policies make of them."""
     dry, made = device == "cpu", str(folder / f"mixture-{seed}.instance.json")
     drawn = ("--n", "2" if dry else "10", "--rate", "4", "--seed", str(seed), "--handling", "free")
-    size = ("--memory", "6144", "--host-memory", "16384", "--batch-tokens", "2048", "--cost", cost(folder))
+    size = ("--memory", "6144", "--host-memory", "16384", "--batch-tokens", "2048", "--cost", str(folder / "cost.json"))
     generate = (*CLI, "generate", "infercept", *drawn, *size, "--out", made)
     return [
-        Step(f"mixture-{seed}", generate, 10, ("calibration",)),
-        replay(device, folder, f"mixture-{seed}", made, *(POLICIES[:2] if dry else POLICIES)),
+        Step(f"mixture-{seed}", generate, 20, ("calibration",)),
+        replay(device, folder, f"mixture-{seed}", 180, made, *(POLICIES[:2] if dry else POLICIES)),
     ]
 
 
-def run(step: Step, folder: Path, limit: int | None) -> dict[str, object]:
+def run(step: Step, folder: Path, limit: float | None) -> dict[str, object]:
     """Run a step, what it says in a log as it says it; return how it ended, in a row of `steps.json`."""
     started, log = time.monotonic(), folder / f"{step.name}.log"
     with log.open("w", encoding="utf-8") as said:
+        process = subprocess.Popen([sys.executable, *step.arguments], stdout=said, stderr=said)
         try:
-            code = subprocess.run([sys.executable, *step.arguments], stdout=said, stderr=said, timeout=limit).returncode
+            code = process.wait(limit)
         except subprocess.TimeoutExpired:
-            code, _ = 124, said.write(f"stopped after {limit} s")
+            said.write(f"stopped after {limit:.0f} s\n")
+            said.flush()
+            process.terminate()
+            try:
+                code = process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                code = process.wait()
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     row: dict[str, object] = {
-        "step": step.name, "ok": code == 0, "exit_code": code, "seconds": round(time.monotonic() - started, 1),
-        "command": " ".join(["python", *step.arguments]),
+        "step": step.name, "ok": code in (0, STOPPED), "exit_code": code,
+        "seconds": round(time.monotonic() - started, 1), "command": " ".join(["python", *step.arguments]),
     }  # fmt: skip
-    return row if code == 0 else row | {"error": lines[-1][:300] if lines else ""}
+    return row if row["ok"] else row | {"error": lines[-1][:300] if lines else ""}
 
 
-def record(device: str, folder: Path, only: list[str] | None = None) -> list[dict[str, object]]:
-    """Run the steps (or only some), and write `steps.json` after each; return its rows."""
+def record(
+    device: str, folder: Path, only: list[str] | None = None, budget: float | None = None
+) -> list[dict[str, object]]:
+    """Run the steps (or only some) that are not done yet, and write `steps.json` after each; return its rows.
+
+    In a dry run without a budget nothing is stopped: how long a CPU takes says nothing.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, object]] = []
+    file, started = folder / "steps.json", time.monotonic()
+    before: Any = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"device": device, "steps": []}
+    rows: dict[str, Any] = {row["step"]: row for row in before["steps"] if before["device"] == device}
     for step in steps(device, folder):
-        if only and step.name not in only:
-            continue
-        missing = [name for name in step.after if any(row["step"] == name and not row["ok"] for row in rows)]
-        if missing:
-            rows.append({"step": step.name, "ok": False, "error": f"{missing[0]} failed"})
-        else:
-            rows.append(run(step, folder, step.seconds if device == "cuda" else None))
-        print(f"{step.name}: {'done' if rows[-1]['ok'] else rows[-1]['error']}", flush=True)
-        facts = {"device": device, "date": datetime.now(UTC).strftime("%Y-%m-%d"), "steps": rows}
-        write_text(folder / "steps.json", json.dumps(facts, indent=1))
-    return rows
+        if step.name in (only or ()) or (not only and not rows.get(step.name, {}).get("ok")):
+            left = None if budget is None else budget - (time.monotonic() - started)
+            missing = [name for name in step.after if not rows.get(name, {}).get("ok")]
+            if missing:
+                rows[step.name] = {"step": step.name, "ok": False, "error": f"{missing[0]} failed"}
+            elif left is not None and left < LEAST:
+                rows[step.name] = {"step": step.name, "ok": False, "error": "no time was left; run the same again"}
+            else:
+                limits = [seconds for seconds in (step.seconds if device == "cuda" else None, left) if seconds]
+                rows[step.name] = run(step, folder, min(limits, default=None))
+            told = rows[step.name]
+            print(f"{step.name}: {'done' if told['ok'] else told['error']}", flush=True)
+            facts = {"device": device, "date": datetime.now(UTC).strftime("%Y-%m-%d"), "steps": list(rows.values())}
+            write_text(file, json.dumps(facts, indent=1))
+    return list(rows.values())
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -127,7 +148,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpu_validation.record", description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
     parser.add_argument("--out", type=Path, default=None, help="the folder of the records")
-    parser.add_argument("--steps", nargs="+", default=None, help="only these")
+    parser.add_argument("--budget", type=float, default=None, metavar="SECONDS", help="of all steps together")
+    parser.add_argument("--steps", nargs="+", default=None, help="only these, and anew")
     given = parser.parse_args(arguments)
     if given.out is None and given.device == "cpu":
         parser.error("a dry run is no record of a GPU: say with --out where it may write")
@@ -136,8 +158,11 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [name for name in given.steps or [] if name not in names]
     if unknown:
         parser.error(f"there is no step {unknown[0]!r}; there are {', '.join(names)}")
-    rows = record(given.device, folder, given.steps)
+    rows = record(given.device, folder, given.steps, given.budget)
     write_text(folder / "README.md", table(folder))
+    print(table(folder))
+    sent = shutil.make_archive(str(folder.resolve().parent / f"{folder.name}-of-kvbound"), "zip", folder)
+    print(f"the file to send back: {sent}")
     return 0 if all(row["ok"] for row in rows) else 1
 
 

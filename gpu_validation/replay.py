@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.retime import retimed
+from gpu_validation.calibration import Timings, fitted
 from gpu_validation.measure import in_turns
 from gpu_validation.plan import make_plan
-from gpu_validation.retime import retimed
-from kvcore.cost import Cost
+from kvcore.cost import Cost, Features
 from kvcore.metrics import objective_value
 from kvcore.trace import Trace
 
@@ -35,6 +36,8 @@ class Replayed:
     """Seconds [batches]."""
     rounds: Floats
     """Seconds [repeats, batches]."""
+    launches: Floats | None = None
+    """On a GPU, the host's seconds to start each batch, in the last round."""
 
     @cached_property
     def measured(self) -> Floats:
@@ -65,16 +68,21 @@ class Replayed:
         """Return all that is reported about it, JSON-ready; times in seconds."""
         worst, sizes, totals = int(np.argmax(np.abs(self.errors))), np.abs(self.errors), self.rounds.sum(axis=1)
         predicted, measured = self.values(objective)
+        makespans = self.values("makespan")
+        bound = None if self.launches is None else float((self.launches >= self.measured).mean())
         late = sum(bool(batch.swap_in.keys() & batch.work.keys()) for batch in self.trace.expanded().batches)
         return {
             "schedule": self.name, "batches": len(self.measured), "batches_that_read_what_they_swap_in": late,
             "repeats": len(self.rounds), "predicted": predicted, "measured": measured,
-            "error": predicted / measured - 1, "makespan_error": self.error("makespan"),
+            "error": predicted / measured - 1, "predicted_makespan_seconds": makespans[0],
+            "measured_makespan_seconds": makespans[1], "makespan_error": makespans[0] / makespans[1] - 1,
             "batch_seconds": {
                 "predicted": float(sum(self.predicted)), "measured": float(self.measured.sum()),
                 "p10": float(np.quantile(totals, 0.1)), "p90": float(np.quantile(totals, 0.9)),
             },
-            "mape": float(sizes.mean()), "p95": float(np.quantile(sizes, 0.95)), "bias": float(self.errors.mean()),
+            "batch_error": {"median": float(np.median(sizes)), "p95": float(np.quantile(sizes, 0.95))},
+            "launch_bound": bound, "mape": float(sizes.mean()), "p95": float(np.quantile(sizes, 0.95)),
+            "bias": float(self.errors.mean()),
             "worst": {
                 "batch": worst, "predicted": float(self.predicted[worst]), "measured": float(self.measured[worst]),
                 "error": float(self.errors[worst]),
@@ -83,11 +91,14 @@ class Replayed:
 
 
 def execute(
-    engine: Engine, traces: Mapping[str, Trace], cost: Cost, tick: Fraction, repeats: int, warm_up: int
-) -> tuple[list[Replayed], dict[str, ReplayResult]]:
+    engine: Engine, traces: Mapping[str, Trace], cost: Cost, tick: Fraction, repeats: int, warm_up: int,
+    timings: Timings | None = None,
+) -> tuple[list[Replayed], dict[str, ReplayResult]]:  # fmt: skip
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
-    The prediction is by the cost, at a tick of so many seconds.
+    The prediction is by the cost, at a tick of so many seconds; with `timings`, points of a grid that are timed in turn
+    with the schedules, by the fit to these: what slows the machine down meanwhile slows both. Ctrl-C ends it with the
+    rounds that are whole.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())
@@ -97,9 +108,16 @@ def execute(
         runs[name] = engine.run(plans[name])
         return runs[name].batch_seconds
 
-    taken = in_turns({name: partial(run, name) for name in plans}, repeats, warm_up)
-    predicted = {name: [cost.duration(b.features) * tick for b in trace.batches] for name, trace in traces.items()}
-    return [Replayed(name, traces[name], predicted[name], np.array(taken[name])) for name in traces], runs
+    turns: dict[str, Callable[[], Sequence[float] | None]] = {name: partial(run, name) for name in plans}
+    taken: Any = in_turns(turns if timings is None else {"": timings.visit, **turns}, repeats, warm_up, partly=True)
+    found = None if timings is None else fitted(timings.measured(), engine.device.type)
+    replays = []
+    for name, trace in traces.items():
+        features = [batch.features for batch in trace.batches]
+        predicted = [cost.duration(x) * tick if found is None else found.predict(x) for x in features]
+        launches = None if engine.device.type == "cpu" else np.array(runs[name].launch_seconds)
+        replays.append(Replayed(name, trace, predicted, np.array(taken[name]), launches))
+    return replays, runs
 
 
 def report(
@@ -107,36 +125,55 @@ def report(
 ) -> dict[str, Any]:
     """Return the rows, whether the ranking is the model's, and the gain of the best schedule over each other one.
 
-    With the last run of each, a row also says whether its tokens are those of the first, and the bubble: the share of
-    the wall clock in which no batch ran.
+    With the last run of each, a row also has whether its tokens are those of the first, and the share of the wall clock
+    that its batches had (the rest is the host's, or on a CPU others').
     """
     rows = [replayed.row(objective) for replayed in replays]
     if runs is not None:
         first = runs[replays[0].name]
         for row, run in zip(rows, [runs[replayed.name] for replayed in replays], strict=True):
-            bubble = 1 - sum(run.batch_seconds) / run.wall_seconds
-            row |= {"bubble": bubble, "graph_batches": run.graph_batches, "same_tokens": run.tokens == first.tokens}
-    found = {"ranking": ranking(replays, objective), "gains": gains(replays, objective)}
-    return {"objective": objective, "rows": rows, **found}
+            share = sum(run.batch_seconds) / run.wall_seconds
+            row |= {"of_wall": share, "graph_batches": run.graph_batches, "same_tokens": run.tokens == first.tokens}
+    order = ranking(replays, objective)
+    once = {"kendall_tau": order.pop("kendall_tau"), "regret": order.pop("regret"), "ranking": order}
+    return {"objective": objective, "rows": rows, **once, "gains": gains(replays, objective)}
 
 
 def ranking(replays: Sequence[Replayed], objective: str) -> dict[str, Any]:
-    """Count the pairs whose order was predicted rightly, and those that the error cannot confuse.
+    """Compare the order of the schedules as predicted with that as measured; those with the same batches count once.
 
-    The error is the largest relative one of any of these schedules. A pair is `clear` if the predicted values differ by
-    more than that, relative to the larger.
+    `gap` of a pair is the difference of the predicted values over the larger one. `kendall_tau` is the part of the
+    pairs in the predicted order minus the part in the other one (None: there is no pair); `regret` how much more the
+    schedule that was predicted to be best took than the one that was.
     """
-    error = max(abs(replayed.error(objective)) for replayed in replays)
-    pairs = []
-    for a, b in combinations(replays, 2):
+    distinct: dict[object, Replayed] = {}
+    for replayed in replays:
+        distinct.setdefault(_done(replayed.trace), replayed)
+    pairs, signs = list[dict[str, Any]](), list[int]()
+    for a, b in combinations(distinct.values(), 2):
         (p, m), (q, n) = a.values(objective), b.values(objective)
-        clear = abs(p - q) > error * max(p, q)
-        pairs.append({"pair": [a.name, b.name], "clear": clear, "right": (p < q) == (m < n) and (p > q) == (m > n)})
+        signs.append(int(np.sign(p - q) * np.sign(m - n)))
+        pairs.append({"pair": [a.name, b.name], "gap": abs(p - q) / max(p, q), "right": signs[-1] > 0})
+    values = [replayed.values(objective) for replayed in distinct.values()]
     return {
-        "error": error, "pairs": pairs, "right": sum(pair["right"] for pair in pairs),
-        "clear": sum(pair["clear"] for pair in pairs),
-        "clear_and_right": sum(pair["clear"] and pair["right"] for pair in pairs),
+        "distinct": len(distinct), "pairs": pairs, "right": sum(pair["right"] for pair in pairs),
+        "kendall_tau": sum(signs) / len(signs) if signs else None,
+        "regret": min(values)[1] / min(measured for _, measured in values) - 1,
     }  # fmt: skip
+
+
+def _done(trace: Trace) -> tuple[Any, ...]:
+    """Return what a schedule does, without when."""
+    return tuple(
+        tuple(tuple(sorted(part.items())) for part in (batch.work, batch.drop, batch.swap_out, batch.swap_in))
+        for batch in trace.expanded().batches
+    )
+
+
+def beyond(trace: Trace, seen: Sequence[Features]) -> int:
+    """Return how many batches have more of something than any batch that a cost was fitted to."""
+    most = [max(column) for column in zip(*seen, strict=True)]
+    return sum(any(x > m for x, m in zip(batch.features, most, strict=True)) for batch in trace.batches)
 
 
 def gains(replays: Sequence[Replayed], objective: str) -> list[dict[str, Any]]:

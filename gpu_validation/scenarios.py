@@ -16,8 +16,13 @@ WAYS = ("preserve", "swap", "recompute", "swap-part", "recompute-part")
 """What happens to the KV in a pause: nothing, all or half of it swapped out and in, all or half dropped."""
 
 
-def workload(requests: int = 4, prompt: int = 12, decode: int = 5, returns: int = 3, block: int = 4) -> Instance:
-    """Return requests of different lengths with two calls each, on a machine that allows every move."""
+def workload(
+    requests: int = 4, prompt: int = 12, decode: int = 5, returns: int = 3, block: int = 4, step: int = 3
+) -> Instance:
+    """Return requests of different lengths with two calls each, on a machine that allows every move.
+
+    A prompt is `step` tokens longer than the one before.
+    """
     calls = [Call(duration=duration, returns=returns * k, handling="free") for k, duration in enumerate((2, 0))]
     return Instance(
         name="truth",
@@ -25,7 +30,7 @@ def workload(requests: int = 4, prompt: int = 12, decode: int = 5, returns: int 
         requests=tuple(
             Request(
                 id=f"T{i}",
-                prompt=prompt + 3 * i,
+                prompt=prompt + step * i,
                 segments=(
                     *(Segment(decode=decode + i % 2, call=call) for call in calls),
                     Segment(decode=decode),

@@ -7,21 +7,15 @@ that have to leave a block before it is written again. On the CPU everything hap
 
 from __future__ import annotations
 
-import statistics
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 
-from gpu_validation.allocator import Piece
-from gpu_validation.cache import Cache
-from gpu_validation.measure import REPEATS, DeviceClock, Mark, cuda, interleaved
-from gpu_validation.movers import Mover, movers
+from gpu_validation.cache import Cache, layer_groups
+from gpu_validation.measure import DeviceClock, Mark
+from gpu_validation.movers import ALL, Mover
 from gpu_validation.plan import Transfer
-
-MOST_BLOCKS = 64
-"""Blocks that a mover is measured on, at most."""
 
 
 @dataclass
@@ -35,14 +29,19 @@ class Swapper:
     """Those for transfers out and in; None on the CPU."""
     marks: tuple[list[tuple[Mark, Mark]], list[tuple[Mark, Mark]]] = field(default_factory=lambda: ([], []))
     """Start and end of every transfer out, and of every transfer in."""
+    parts: list[Mark] = field(default_factory=list)
+    """The ends of the groups of layers of the last transfer in."""
 
-    def start(self, transfer: Transfer, direction: int) -> None:
-        """Start a transfer to the host (direction 0), or to the device (1)."""
+    def start(self, transfer: Transfer, direction: int, parts: int = 1) -> None:
+        """Start a transfer to the host (direction 0), or to the device (1), in so many groups of layers."""
         with self._on_stream(direction):
             self.wait(transfer.after_out, transfer.after_in)
             start = self.clock.mark()
-            self.mover(self.cache, transfer.pieces, direction == 0)
-            self.marks[direction].append((start, self.clock.mark()))
+            self.parts = []
+            for layers in layer_groups(self.cache.pool.shape[1], parts) if parts > 1 else [ALL]:
+                self.mover(self.cache, transfer.pieces, direction == 0, layers)
+                self.parts.append(self.clock.mark())
+            self.marks[direction].append((start, self.parts[-1]))
 
     def _on_stream(self, direction: int) -> AbstractContextManager[object]:
         """Make the stream of the direction the current one, behind all the work that was started so far."""
@@ -57,6 +56,11 @@ class Swapper:
             if number >= 0 and self.streams is not None:
                 torch.cuda.current_stream().wait_event(marks[number][1])
 
+    def wait_for_part(self, part: int) -> None:
+        """Let the work wait for a group of layers of the last transfer in."""
+        if self.streams is not None:
+            torch.cuda.current_stream().wait_event(self.parts[part])
+
     def wait_for_all(self) -> None:
         """Let the work wait for all transfers started so far: synchronous swapping."""
         self.wait(*(len(marks) - 1 for marks in self.marks))
@@ -65,28 +69,3 @@ class Swapper:
         """Return the seconds of every transfer out and of every transfer in; only when all have happened."""
         out, back = ([self.clock.seconds(start, end) for start, end in marks] for marks in self.marks)
         return out, back
-
-
-def pick_mover(cache: Cache) -> str:
-    """Measure every mover on every other block, there and back, and return the fastest.
-
-    What the pools hold is overwritten. "auto", for the next time, with fewer than two blocks on a side and on a CPU.
-    """
-    count = min(MOST_BLOCKS, cache.pool.shape[0] // 2, cache.host.shape[0])
-    if not cache.pool.is_cuda or count == 0:
-        return "auto"
-    pieces = [Piece(0, k, 2 * k, k, 0, cache.block, True) for k in range(count)]
-    seconds: dict[str, float] = {}
-    stream = cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for name, mover in movers(cache.pool.device).items():
-            with suppress(RuntimeError):  # a driver that refuses a way is no reason not to go the others
-                run = partial(_there_and_back, cache, mover, pieces)
-                seconds[name] = statistics.median(interleaved({name: run}, cache.pool.device, REPEATS)[name])
-    return min(seconds, key=lambda name: seconds[name], default="auto")
-
-
-def _there_and_back(cache: Cache, mover: Mover, pieces: list[Piece]) -> None:
-    mover(cache, pieces, True)
-    mover(cache, pieces, False)

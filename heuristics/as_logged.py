@@ -36,7 +36,7 @@ TOLERATED = {
 
 
 @dataclass
-class Difference:
+class LoggedDifference:
     """How often something differs, in which batch of the log first, and the most ticks or tokens of one."""
 
     count: int
@@ -52,7 +52,7 @@ class LoggedRun:
     trace: Trace
     restarts: int
     """Evictions that the log does not name, read from requests that start again from their whole context."""
-    differences: dict[str, Difference] = field(default_factory=dict)
+    differences: dict[str, LoggedDifference] = field(default_factory=dict)
     start_differences: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
     """By how many seconds the starts of log and schedule differ, counted from the first batch: at most, and the last
     of the log minus its own in the schedule."""
@@ -178,11 +178,11 @@ class AsLogged(Policy):
         self.next = 0
         self.places: dict[int, int] = {}
         """The batch of the schedule that each batch of the log became."""
-        self.differences: dict[str, Difference] = {}
+        self.differences: dict[str, LoggedDifference] = {}
 
     def differ(self, kind: str, batch: int, size: int = 0, count: int = 1) -> None:
         """Count a difference."""
-        found = self.differences.setdefault(kind, Difference(0, batch))
+        found = self.differences.setdefault(kind, LoggedDifference(0, batch))
         found.count += count
         found.largest = max(found.largest, size)
 

@@ -45,6 +45,7 @@ from heuristics.policies.serial import Serial
 from heuristics.policies.sglang import SGLang
 from heuristics.policies.sjf import Sjf
 from heuristics.policies.sjf_api import SjfApi
+from heuristics.policies.slai import Slai
 from heuristics.policies.sorted_f import SortedF
 from heuristics.policies.srpt import Srpt
 from heuristics.policies.staggered import Staggered
@@ -54,6 +55,7 @@ from heuristics.policies.trtllm import TensorRtLlm
 from heuristics.policies.vllm import Vllm
 from heuristics.policies.vllm_v1 import VllmV1
 from heuristics.policies.vllm_vidur import VllmVidur
+from heuristics.policies.wait import Wait
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
@@ -86,12 +88,15 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
     "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
-    "references": (Srpt(), Index(), McSf(), SortedF(), MemoryArea(), RandomOrder()),
+    "references": (Srpt(), Index(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(), RandomOrder()),
 }  # fmt: skip
 """Every policy, by what it is from."""
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 """Every policy, by the name that commands use."""
+
+NAMED: dict[str, type[Index | Staggered | Wait]] = {"index": Index, "staggered": Staggered, "wait": Wait}
+"""Policies with parameters, by the word before the colon."""
 
 BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstance(p, Ranked), p.knows != "online"))
 """Every policy, roughly the fastest first: those that test what they admit take up to three times as long."""
@@ -100,14 +105,14 @@ BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstanc
 def get_policy(name: str) -> Policy:
     """Return the policy of that name, or one of a user's file (`FILE.py`, `FILE.py:CLASS`). BadInput if there is none.
 
-    Some take parameters: `random:SEED`, `index:gamma=G,r0=SECONDS` (either may be left out), `staggered:B,G`.
+    Some take parameters: `random:SEED`, `index:gamma=G,r0=SECONDS` (either may be left out), `staggered:B,G`,
+    `wait:N,COUNT`.
     """
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))
-    if name.startswith("index:"):
-        return Index.named(name)
-    if name.startswith("staggered:"):
-        return Staggered.named(name)
+    kind, colon, _ = name.partition(":")
+    if colon and kind in NAMED:
+        return NAMED[kind].named(name)
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:

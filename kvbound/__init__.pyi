@@ -37,6 +37,7 @@ from kvcore.result import Horizon as Horizon
 from workloads.builtin import load_instance as load_instance
 from workloads.builtin import builtin_instance as builtin_instance
 from workloads.generators import generate as generate
+from library import Library as Library
 from workloads.importers import read_agent_traces as read_agent_traces
 from workloads.importers import read_azure as read_azure
 from workloads.importers import read_infercept as read_infercept

@@ -67,7 +67,7 @@ class Errors(Noun):
     """The mean of the relative errors with their signs; above 0: the model is too slow."""
 
 
-class Candidate(Noun):
+class ShapeFit(Noun):
     """One shape: its errors on the batches that it was fitted to and on those held out, and its knees in tokens."""
 
     fitted: Errors
@@ -82,9 +82,9 @@ class FitReport(Noun):
     transfers: Literal["overlapped", "sync"]
     seed: int
     share_held_out: float
-    shapes: dict[str, Candidate]
+    shapes: dict[str, ShapeFit]
     """Of the work alone, by shape."""
-    moves: Candidate | None
+    moves: ShapeFit | None
     """Of the batches that only move KV."""
     mixed: Errors | None
     """Of the batches that work and move KV, none of which was fitted to."""

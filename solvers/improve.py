@@ -1,5 +1,6 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
+The index rule is tuned first: one R0, then one for each window of time (`solvers.steering`).
 Each run is one of the engine, so the referee has passed whatever is kept. Where destroy and repair applies
 (`solvers.neighbourhoods`), it goes on from the best of the policies.
 """
@@ -18,7 +19,7 @@ import numpy as np
 
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
-from heuristics.policies.index import MEANS, Index, mean_work
+from heuristics.policies.index import MEANS, Index, Steps, mean_work
 from heuristics.policies.listed import Listed
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
@@ -31,6 +32,7 @@ from kvcore.trace import Trace
 from solvers.driver import Progress, free_calls
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
+from solvers.steering import Runs, applies, steer
 
 FIRST = ("index", "sjf", "serial")
 """What is run for a start, where none is given: the first that the machine suits."""
@@ -48,6 +50,10 @@ FINE = 1.05
 """The ratio of two values of R0 that are not worth telling apart."""
 MOVES = 2_000
 """Moves of destroy and repair that count as a round."""
+LONGER = 2.0
+"""So many times the last run of the engine is kept free for the next one."""
+RUNS = 200
+"""Compiled runs of the index rule that count as a round."""
 
 Tries = Generator[Policy, Value | float, None]
 """Yields policies, and is sent the value of each (infinite: it could not run)."""
@@ -81,11 +87,14 @@ def improve(
     search.start(start)
     first, stopped = search.value, "time limit" if rounds is None else "rounds"
     try:
-        for tries in (_staggered(instance), search.tuned(), _others()):
+        for tries in (_staggered(instance), search.tuned()):
             search.follow(tries)
+        draw = random.Random(seed)
+        search.follow(search.steered(draw), named=False)
+        search.follow(_others())
         if why_not(instance, objective) is None:
             search.repair(seed)
-        search.follow(search.perturbed(random.Random(seed)), named=False)
+        search.follow(search.perturbed(draw), named=False)
     except KeyboardInterrupt:
         stopped = "interrupted"
     except _OverError:
@@ -114,8 +123,14 @@ class _Search:
     progress: Progress | None
     began: float = field(default_factory=time.monotonic)
     made: int = 0
+    took: float = 0.0
+    """The seconds of the last run of the engine."""
     r0: float | None = None
     """The best R0 of the index rule, in seconds."""
+    runs: Runs | None = None
+    """Compiled runs of it, where they apply."""
+    steps: Steps | None = None
+    """Its best steps."""
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)
     name: str | None = field(init=False)
@@ -154,6 +169,7 @@ class _Search:
         while policy is not None:
             self.count()
             value: Value | float = math.inf
+            began = time.monotonic()
             try:
                 trace = trace_policy(self.instance, policy, go_on=self.in_time)
             except (PolicyError, Unsuited):
@@ -162,6 +178,7 @@ class _Search:
                 value = objective_value(trace, self.objective)
                 if value < self.value:
                     self._keep(trace, policy.name if named else None)
+            self.took = time.monotonic() - began
             try:
                 policy = tries.send(value)
             except StopIteration:
@@ -184,15 +201,38 @@ class _Search:
         if isinstance(self.instance.cost, OwnCost):
             return  # its marginal costs are not known
         best = self.r0 = rounded(MEANS * mean_work(self.instance))
-        value, step = (yield Index(r0=best)), 4.0
-        while step > FINE:
+        if applies(self.instance, self.objective):
+            self.runs = Runs(self.instance, self.objective)
+        value, step = (yield from self._worth(best)), 4.0
+        while step > FINE and self.in_time():
             for r0 in (rounded(best * step), rounded(best / step)):
-                other = yield Index(r0=r0)
+                other = yield from self._worth(r0)
                 if other < value:
                     self.r0, best, value = r0, r0, other
                     break
             else:
                 step = math.sqrt(step)
+        if self.runs is not None:
+            yield Index(r0=best)
+
+    def _worth(self, r0: float) -> Generator[Policy, Value | float, Value | float]:
+        """Return the value with an R0: by a compiled run, or else by the engine."""
+        return (yield Index(r0=r0)) if self.runs is None else self.runs.once(r0)[0]
+
+    def steered(self, draw: random.Random) -> Tries:
+        """Search for steps of the index rule, for half of the seconds that are left."""
+        if self.runs is None or self.r0 is None:
+            return
+        now = time.monotonic()
+        left = self.began + self.seconds - now
+        end = now + min(left / 2, left - LONGER * self.took)
+
+        def go_on(made: int) -> bool:
+            return made < RUNS if self.rounds is not None else time.monotonic() < end
+
+        policy = steer(self.runs, self.r0, draw, go_on)
+        if (yield policy) <= self.value:
+            self.steps = policy.steps
 
     def perturbed(self, draw: random.Random) -> Tries:
         """Change priorities in a window of requests, without end: of the index rule, or of a list if that is better."""
@@ -207,7 +247,7 @@ class _Search:
             return Listed(keys.tolist())
 
         def indexed(logs: Any) -> Policy:
-            return Index(r0=self.r0, factors=np.exp(logs))
+            return Index(r0=self.r0, factors=np.exp(logs), steps=self.steps)
 
         make: Callable[[Any], Policy] = listed
         logs = places
@@ -238,6 +278,7 @@ def _staggered(instance: Instance) -> Tries:
     requests, memory = instance.requests, instance.machine.memory
     if memory is None or len({(r.arrival, r.prompt, r.segments) for r in requests}) > 1:
         return
+    yield Staggered()
     size = max(1, math.isqrt(len(requests)) // 4)
     held = (requests[0].prompt + requests[0].peak) / 2
     best = size, math.ceil(size * requests[0].output * held / memory)

@@ -17,7 +17,7 @@ from solvers.task import GRACE, Done, Failed, Message, Stop, Task
 
 
 @dataclass
-class Worker:
+class SolveWorker:
     """One worker process and how it ended; `done` is None while it runs."""
 
     task: Task
@@ -55,9 +55,9 @@ def race(
     all workers are told whenever it changes. Returns how each that started ended. KeyboardInterrupt stops the workers
     and is answered by their end "interrupted", even if none had started: nothing that was reported is lost.
     """
-    inbox: Queue[tuple[Worker, Message | None]] = Queue()
+    inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
     started = time.monotonic()
-    waiting, workers = list(tasks), list[Worker]()
+    waiting, workers = list(tasks), list[SolveWorker]()
     try:
         while True:
             reason = finished()
@@ -90,15 +90,15 @@ def race(
     return [worker.done for worker in workers if worker.done is not None] or [Done("interrupted", "")]
 
 
-def _start(task: Task, inbox: Queue[tuple[Worker, Message | None]], ends: float) -> Worker:
-    worker = Worker(task, Process("solvers.worker", task.threads), ends)
+def _start(task: Task, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
+    worker = SolveWorker(task, Process("solvers.worker", task.threads), ends)
     with contextlib.suppress(BrokenPipeError):  # it ended at once; the reader says so
         worker.process.send(task)
     threading.Thread(target=_read, args=(worker, inbox), daemon=True).start()
     return worker
 
 
-def _read(worker: Worker, inbox: Queue[tuple[Worker, Message | None]]) -> None:
+def _read(worker: SolveWorker, inbox: Queue[tuple[SolveWorker, Message | None]]) -> None:
     """Pass on messages until the pipe closes; then None."""
     while True:
         try:
@@ -108,7 +108,7 @@ def _read(worker: Worker, inbox: Queue[tuple[Worker, Message | None]]) -> None:
             return
 
 
-def _receive(inbox: Queue[tuple[Worker, Message | None]], on_message: Callable[[Task, Message], None]) -> None:
+def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Callable[[Task, Message], None]) -> None:
     try:
         worker, message = inbox.get(timeout=0.1)
     except Empty:
@@ -121,14 +121,14 @@ def _receive(inbox: Queue[tuple[Worker, Message | None]], on_message: Callable[[
         worker.done = _unexpected(worker)
 
 
-def _unexpected(worker: Worker) -> Done | Failed:
+def _unexpected(worker: SolveWorker) -> Done | Failed:
     code, how = worker.process.death()
     if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
         return Done("time limit", "")
     return Failed(f"{worker.task.label}: {how}")
 
 
-def _limit(worker: Worker, elapsed: float, reason: Stop | None) -> None:
+def _limit(worker: SolveWorker, elapsed: float, reason: Stop | None) -> None:
     if reason is not None:
         worker.end(reason)
     elif elapsed > worker.ends:

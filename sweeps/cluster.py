@@ -11,7 +11,7 @@ from typing import Any
 import kvcore
 from kvcore.errors import BadInput, MissingTool
 from sweeps.cell import Cell, CellRow
-from sweeps.worker import Worker
+from sweeps.worker import CellWorker
 
 CONNECT = 10.0
 """Seconds in which the scheduler has to answer."""
@@ -50,7 +50,7 @@ def run_on_cluster(cells: Sequence[Cell], address: str) -> Generator[tuple[Cell,
 def run_on_worker(cell: Cell) -> CellRow:
     """Carry out a cell in a process of its own beside the Dask worker, one for each of its threads."""
     if not hasattr(_PER_THREAD, "worker"):
-        _PER_THREAD.worker = Worker()
+        _PER_THREAD.worker = CellWorker()
     row: CellRow = _PER_THREAD.worker.run(cell)
     return row
 

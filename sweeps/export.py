@@ -36,10 +36,10 @@ def export(rows: Sequence[CellRow], target: str) -> None:
         _write_parquet(rows, target)
 
 
-def as_csv(rows: Sequence[CellRow]) -> str:
+def as_csv(rows: Sequence[CellRow], columns: Sequence[str] = FLAT) -> str:
     """Return the rows as CSV with a header; what is not known is empty."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, FLAT, lineterminator="\n")
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()

@@ -37,7 +37,7 @@ class Drawn(NamedTuple):
     problem: str = ""
 
 
-class Method(NamedTuple):
+class GridMethod(NamedTuple):
     """A policy or a solver with its options; `seconds` are those that it gives itself."""
 
     kind: Any
@@ -71,20 +71,20 @@ def cells_of(study: Study, folder: Path = Path()) -> list[Cell]:
     return list({cell.key: cell for cell in reversed(cells)}.values())[::-1]
 
 
-def _policies(study: Study) -> Iterator[Method]:
+def _policies(study: Study) -> Iterator[GridMethod]:
     for group in study.policies:
         for name in POLICIES if group.names == "all" else group.names:
             get_policy(name)
             for predictions in group.predictions:
                 for seed in values("seed", group.seed):
-                    yield Method("policy", name, {"predictions": predictions, "seed": _whole("seed", seed)})
+                    yield GridMethod("policy", name, {"predictions": predictions, "seed": _whole("seed", seed)})
 
 
-def _solver(solver: Solvers) -> Iterator[Method]:
+def _solver(solver: Solvers) -> Iterator[GridMethod]:
     plain = solver.formulation if solver.solver == "auto" else f"{solver.formulation} on {solver.solver}"
     options = solver.model_dump(exclude={"label"})
     for seed in values("seed", solver.seed):
-        yield Method("solver", solver.label or plain, options | {"seed": _whole("seed", seed)}, solver.time_limit)
+        yield GridMethod("solver", solver.label or plain, options | {"seed": _whole("seed", seed)}, solver.time_limit)
 
 
 def _instances(family: Instances, folder: Path) -> list[Drawn]:

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from sweeps.cell import Cell, CellRow
-from sweeps.worker import Worker
+from sweeps.worker import CellWorker
 
 
 def run_locally(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, CellRow]]:
@@ -15,10 +15,10 @@ def run_locally(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, CellR
 
     Closing the iterator (or an exception where it is used) ends the processes; what they were at has no row.
     """
-    mine, workers = threading.local(), list[Worker]()
+    mine, workers = threading.local(), list[CellWorker]()
 
     def start() -> None:
-        mine.worker = Worker()
+        mine.worker = CellWorker()
         workers.append(mine.worker)
 
     def run(cell: Cell) -> CellRow:

@@ -14,7 +14,7 @@ from sweeps.grid import cells_of
 from sweeps.local import run_locally
 from sweeps.store import Store
 from sweeps.study import read_study
-from sweeps.summary import Line, summarise
+from sweeps.summary import SummaryRow, summarise
 
 Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 """Makes what is shown of a sweep from the cells that are done and all cells; what it gives is called for each more."""
@@ -32,7 +32,7 @@ class Sweep:
     flat: list[dict[str, Any]] = field(repr=False)
 
     @property
-    def summary(self) -> list[Line]:
+    def summary(self) -> list[SummaryRow]:
         """A line for each group of instances, objective and run."""
         return summarise(self.rows)
 

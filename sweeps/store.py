@@ -44,7 +44,7 @@ Exact = Annotated[int | str, AfterValidator(_number_in_text)]
 """A value or a bound: an integer, or a fraction in text."""
 
 
-class Horizon(BaseModel):
+class StoredHorizon(BaseModel):
     """What is read of the horizon of a stored row."""
 
     sufficient: bool
@@ -65,7 +65,7 @@ class Stored(BaseModel):
     instance_sha256: str | None
     value: Exact | None
     bound: Exact | None
-    horizon: Horizon | None = None
+    horizon: StoredHorizon | None = None
 
 
 class Store:

@@ -11,7 +11,7 @@ from sweeps.store import proved
 
 
 @dataclass
-class Line:
+class SummaryRow:
     """One policy or solver on one family: how many cells, and the ratios value / bound where there is a bound."""
 
     label: str
@@ -43,16 +43,16 @@ class Line:
         }  # fmt: skip
 
 
-def summarise(rows: Sequence[CellRow]) -> list[Line]:
+def summarise(rows: Sequence[CellRow]) -> list[SummaryRow]:
     """Return a line for each family and run, in the order of the rows.
 
     A value is divided by the largest bound that any row proves of the same instance and objective (calls as they are in
     that instance: one with free calls is another instance).
     """
-    bounds, lines = best_bounds(rows), dict[tuple[str, str, str], Line]()
+    bounds, lines = best_bounds(rows), dict[tuple[str, str, str], SummaryRow]()
     for row in rows:
         what = (row["label"], row["objective"], run_name(row))
-        line = lines.setdefault(what, Line(*what))
+        line = lines.setdefault(what, SummaryRow(*what))
         line.cells += 1
         line.failed += "error" in row
         bound = bounds.get(_place(row))

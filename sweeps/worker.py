@@ -18,7 +18,7 @@ TICK = 0.2
 """Seconds between two looks at the limits."""
 
 
-class Worker:
+class CellWorker:
     """A process for cells, started when it is needed, and again after it has died. Not for two threads at once."""
 
     def __init__(self) -> None:

@@ -21,28 +21,15 @@ INTRODUCTION = """# Fidelity
 
 What the papers report of their schedulers, beside what the policies of that name do here, on the referee's clock. The
 papers measured real engines; here a batch lasts what a linear cost says. A claim holds if its order or direction is the
-same. `python -m benchmarks.fidelity` measures every row anew and writes this page; the policies are in
-[policies.md](policies.md), the workloads in [data.md](data.md).
+same. `python -m benchmarks.fidelity` measures every row anew (12 minutes of a core) and writes this page; policies are
+in [policies.md](policies.md), the workloads in [data.md](data.md).
 
 ## Batch for batch
 
 On 48 Azure conversations, with evictions, `vllm`, `vllm-ef`, `sarathi-serve` and `sarathi-serve-ef` do what INFERMAX's
 released simulator did, and `vllm-vidur` what Vidur's did: the same tokens in about 1,800 batches, times within a
-microsecond (`tests/heuristics/released`). Where a release and its paper differ there is a policy for each. The
-differences, each with a tiny instance in `tests/heuristics/test_released.py`:
-
-| released | here | test |
-|---|---|---|
-| Sarathi-Serve: decodes count in the chunk | `sarathi-serve`; `sarathi` is the text's | `test_1` |
-| Sarathi-Serve: a decode needs a free block even with room in its last | `sarathi-serve` | `test_8` |
-| MARS: running requests in order of arrival, whatever the phase | `mars-as-released` | `test_2` |
-| MARS: starvation counts what is waited on end | `mars-as-released` | `test_5` |
-| INFERMAX's rank: evicts for what then does not fit, and tries the next | `rank-{org,i,o}-as-released` | `test_3` |
-| InferCept: nothing is admitted while a swapped request waits | `swap`, `infercept-as-released` | `test_4` |
-| InferCept's H-S and H-B: a full host preserves | `infercept-hs`, `infercept-hb` | `test_7` |
-| InferCept: a victim may come back in the same batch | in the next one, by rule R4 | R4's own |
-| Vidur: a last chunk of one token is a prefill | a decode, by the model | `test_9` |
-| vLLM V1: one budget, nothing admitted after a preemption | `vllm-v1` | `test_policies_today.py` |
+microsecond (`tests/heuristics/released`). Where a release and its paper differ there is a policy for each, or a reason
+why not, and a tiny instance that shows it: [policies.md](policies.md#papers-and-released-code).
 """
 
 
@@ -53,8 +40,14 @@ def papers() -> list[str]:
 
 
 def measure(names: Iterable[str]) -> list[Claim]:
-    """Measure the claims of these papers."""
-    return [claim for name in names for claim in importlib.import_module(f"benchmarks.fidelity.{name}").claims()]
+    """Measure the claims of these papers; what each paper's came to is printed at once, for it takes many minutes."""
+    found = []
+    for name in names:
+        made = importlib.import_module(f"benchmarks.fidelity.{name}").claims()
+        for claim in made:
+            print(f"{claim.paper}: {claim.claim}: {claim.ours}", file=sys.stderr, flush=True)
+        found += made
+    return found
 
 
 def page(claims: Iterable[Claim]) -> str:

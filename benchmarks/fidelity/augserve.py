@@ -6,10 +6,12 @@ from fractions import Fraction
 
 from benchmarks.fidelity.claim import Claim
 from benchmarks.mixture import ITERATION_13B, Felt, feel, mixture, opt_13b
+from costmodels import get_cost
 from heuristics import Policy
 from heuristics.policies.augserve import AugServe
 from heuristics.policies.augserve_batching import AugServeBatching
 from kvcore.instance import Instance
+from workloads.generators import generate
 
 PAPER = "AugServe (arXiv 2512.04013)"
 MINUTES = 5
@@ -18,10 +20,13 @@ BUSY = 9
 COUNT = 2_000
 BASELINES = ("vllm", "infercept-as-released", "infercept")
 """The paper ran the first two."""
+LEAST = 1.01
+"""What is less than 1 % better is not better."""
 NOT_SHORT = (
-    "Memory is not short at this rate for any that preserves or swaps: all have their first token in time, and what "
-    "fails are requests whose calls alone last too long. The paper's figures are lower for all: its Tables 3 and 7 "
-    "together say 2,000 requests in 1,800 s in eight of nine entries, whatever the rate; the reason is not in it"
+    "Memory is not short at this rate for any that preserves or swaps: at 2 a second all of 2,000 have their first "
+    "token in time with AugServe and InferCept, and 536 of the 561 that fail do so by their calls alone. The paper's "
+    "figures are lower for all: its Tables 3 and 7 together say 2,000 requests in 1,800 s in eight of nine entries, "
+    "whatever the rate; the reason is not in it"
 )
 BURSTS = (
     "Against `infercept` (the paper's rules, not the code that AugServe ran): whole contexts move or are refilled at "
@@ -33,7 +38,7 @@ BURSTS = (
 
 def claims() -> list[Claim]:
     """Measure what AugServe reports."""
-    return [*by_rate(), *by_burstiness(), first_token(), *ablation()]
+    return [*by_rate(), *by_burstiness(), *short_memory(), first_token(), *ablation()]
 
 
 def by_rate() -> list[Claim]:
@@ -70,7 +75,7 @@ def compared(instance: Instance, where: str, what: str, theirs: str) -> Claim:
     felt = {name: feel(instance, name, 30, iteration=ITERATION_13B) for name in (*BASELINES, "augserve")}
     ours = felt.pop("augserve")
     rows = ", ".join(f"{name} {figure(other):.2f}" for name, other in felt.items())
-    holds = ours.share > max(felt[name].share for name in BASELINES[:2])
+    holds = ours.share > LEAST * max(felt[name].share for name in BASELINES[:2])
     paper = felt["infercept"].share
     return Claim(
         paper=f"{PAPER}, {where}",
@@ -82,6 +87,30 @@ def compared(instance: Instance, where: str, what: str, theirs: str) -> Claim:
         "a 13B model; in time: first token within 1 s, latency (calls too) within 10 batches of 384 tokens a token",
         why=NOT_SHORT if not holds or abs(ours.share - paper) < 0.01 else BURSTS if ours.share < paper else "",
     )
+
+
+def short_memory() -> list[Claim]:
+    """Measure Table 6's rates where memory is short: requests of longer contexts on a smaller device."""
+    model, rows = get_cost("infercept-6b"), []
+    for rate, cv in ((2, 1), (2, 2), (3, 1), (3, 2)):
+        instance = generate(
+            "infercept", rate=Fraction(rate), cv=Fraction(cv), minutes=Fraction(MINUTES), seed=1, cost=model.make(),
+            tick=model.tick,
+        )  # fmt: skip
+        figures = {name: feel(instance, name, MINUTES).goodput for name in (*BASELINES, "augserve")}
+        ours = figures.pop("augserve")
+        rows.append(
+            Claim(
+                paper=f"{PAPER}, Table 6, rate {rate}, CV {cv}, memory short",
+                claim="goodput a second, vllm, infercept -> AugServe",
+                theirs="rises",
+                ours=", ".join(f"{name} {other:.2f}" for name, other in figures.items()) + f" -> {ours:.2f}",
+                holds=ours > LEAST * max(figures[name] for name in BASELINES[:2]),
+                setting=f"drawn after InferCept's Table 1, {MINUTES} minutes, GPT-J-6B on 40 GiB, seed 1",
+                why=BURSTS if ours < figures["infercept"] else "",
+            )
+        )
+    return rows
 
 
 def first_token() -> Claim:

@@ -112,9 +112,14 @@ def steps() -> list[Claim]:
 
 
 WHY = {
-    ("improved-discard", False): "no request waits long at this rate, so the place in the queue hardly matters",
-    ("infercept", False): "it swaps calls of milliseconds, too, while the limit lasts, and drops at once what the "
-    "limit does not take, which a batch later it would; the heuristic preserves short calls",
+    ("improved-discard", False): "no request waits long at this rate (0.04 s on average after a call, 7.0 s at 3 a "
+    "second), so the place in the queue hardly matters",
+    (
+        "infercept",
+        False,
+    ): "within 10 minutes at 2 a second it moves 1,082 of the 1,374 calls of less than 0.1 s, of which "
+    "the heuristic preserves 1,373, and discards 789 calls, not 239, where its limits take no more: 299,000 tokens are "
+    "recomputed, not 72,000",
 }
 """Why a step does not lower the latency."""
 

@@ -415,8 +415,8 @@ def section_6(path: Path) -> Iterator[Claim]:
         "and are better than eviction-free schedulers",
         "less latency",
         ", ".join(f"{name} {rows[name].latency:,.0f} s" for name in RESERVING),
-        rows[best].latency < free,
+        1.01 * rows[best].latency < free,
         setting,
-        why="Reservations of the true lengths are worth as much as sorting, but not with P = 512 or whole prefills "
-        "first. In the file's own order it is the same: infermax 6,360 s, sarathi-c-ef 6,336 s",
+        why="By 0.05 % only: reservations of the true lengths are worth as much as sorting, but not with P = 512 or "
+        "whole prefills first. In the file's own order infermax has 6,360 s and sarathi-c-ef 6,336 s",
     )

@@ -5,14 +5,18 @@ The bytes depend on matplotlib's version: `MATPLOTLIB` is the one that drew thos
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from typing import Any
 
 import solvers
 from docs.make.house import draw_house
+from docs.make.measured import RECORDS
 from heuristics import get_policy, run_policy
-from kvbound.plots import compare_schedules, ladder, render
+from kvbound.plots import compare_schedules, ladder, plot_profile, plot_record, render
 from kvcore import Instance, Trace, verify_schedule
+from library import Library
+from library.policies import known_rows, profile
 from workloads.builtin import builtin_instance
 
 MATPLOTLIB = "3.11"
@@ -55,9 +59,19 @@ def draw_bound() -> bytes:
     return render(ladder([*rows, {**best.to_json(), "label": "the best there is"}]).figure.figure)
 
 
+def draw_replays() -> bytes:
+    """The record of replays on a CPU."""
+    return render(plot_record(tomllib.loads(next(RECORDS.glob("*-replays-on-a-cpu.toml")).read_text(encoding="utf-8"))))
+
+
 def policy_row(instance: Instance, name: str) -> dict[str, Any]:
     """Return what simulating a policy says."""
     return solvers.simulate_policy(instance, name, "total-flow-time").to_json()
+
+
+def draw_library() -> bytes:
+    """How far policies are from the best known of the library."""
+    return render(plot_profile(profile(known_rows(Library()))))
 
 
 PICTURES: dict[str, Callable[[], bytes]] = {
@@ -66,5 +80,7 @@ PICTURES: dict[str, Callable[[], bytes]] = {
     "eviction.svg": draw_eviction,
     "bound.svg": draw_bound,
     "house.svg": draw_house,
+    "replays-on-a-cpu.svg": draw_replays,
+    "library.svg": draw_library,
 }
 """How to draw each picture in docs/images."""

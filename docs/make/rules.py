@@ -9,6 +9,7 @@ from typing import Any
 from heuristics import POLICIES
 from heuristics.engine import admission, min_waste
 from heuristics.engine.policy import Policy
+from heuristics.registry import NAMED
 
 INTRODUCTION = """# The rules of all policies
 
@@ -27,6 +28,7 @@ def rules_page() -> str:
     lines = [INTRODUCTION, text_of(admission), "## The min-waste rule\n", text_of(min_waste)]
     lines += [line for base in shared if base is not Policy and base not in classes for line in described(base, [])]
     lines += [line for one, known in names.items() for line in described(one, known)]
+    lines += [line for name, one in NAMED.items() if one not in names for line in described(one, [f"{name}:.."])]
     return "\n".join(lines)
 
 

@@ -88,5 +88,7 @@ def events(actions: Actions, hosted: set[int]) -> list[Event]:
             events.append((t, "swap_out" if on_host else "swap_in", held))
         if action.place < 0:
             held = action.device
-            events += [(t, kind, n) for kind in ("work", *MOVES) if begins and (n := getattr(action, kind))]
+            moves = ("evict", *MOVES[1:]) if action.evicts else MOVES
+            acts = zip(("work", *moves), ("work", *MOVES), strict=True)
+            events += [(t, kind, n) for kind, name in acts if begins and (n := getattr(action, name))]
     return events

@@ -33,6 +33,8 @@ class TritonBackend:
         self.device = torch.device(device)
         self.strict, self.variant = strict, variant
         self.shape: Shape | None = None
+        self.used: set[str] = set()
+        """Names of the variants of attention that ran."""
         self._torch = TorchBackend(self.device)
 
     def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
@@ -95,6 +97,7 @@ class TritonBackend:
         out = torch.empty_like(query, memory_format=torch.contiguous_format)
         part: Layout | None = layout
         while part is not None and part.work is not None:
+            self.used.add(part.variant.name)
             attend(query, kv, part, scale, out)
             part = part.rest
         return out

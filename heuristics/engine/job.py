@@ -191,8 +191,11 @@ class Job:
         return None if self.call_start is None else self.call_start + demand.durations[self.segment - 1]
 
     def _efforts(self) -> Effort:
-        now = self.known, self.device, self.host
+        state, decoded = self._state, self._decoded()
+        device, host, _ = self._held or (state.device + decoded, state.host, 0)
+        now = state.known + decoded, device, host
         if now != self._effort_of:
             self._effort_of = now
-            self._effort = self.demand.effort(self.segment, self.device, self.host, self.missing, self.generated)
+            missing = now[0] - device - host
+            self._effort = self.demand.effort(state.segment, device, host, missing, self.generated)
         return self._effort

@@ -27,7 +27,7 @@ Chooser = Callable[[Request, int], Handling]
 """Chooses the handling of a request's call k (from 0)."""
 
 
-class Waste(NamedTuple):
+class HandlingWaste(NamedTuple):
     """The waste of the three handlings of a call, each twice as many token-ticks, so that all are integers."""
 
     preserve: int
@@ -35,19 +35,19 @@ class Waste(NamedTuple):
     discard: int
 
 
-def call_waste(estimate: SoloEstimate, context: int, duration: int) -> Waste:
+def call_waste(estimate: SoloEstimate, context: int, duration: int) -> HandlingWaste:
     """Return the waste of a call of `duration` ticks at `context` tokens of KV (twice the token-ticks)."""
     others, forward = estimate.others(context), estimate.prefill(0, context).ticks
     transfer = estimate.swap_out(context) + estimate.swap_in(context)
     recomputed = context if estimate.machine.chunked else 2 * context
-    return Waste(
+    return HandlingWaste(
         preserve=2 * duration * context,
         swap=2 * transfer * (context + others),
         discard=forward * (recomputed + 2 * others),
     )
 
 
-def least_waste(waste: Waste, swap: bool = True, discard: bool = True) -> Handling:
+def least_waste(waste: HandlingWaste, swap: bool = True, discard: bool = True) -> Handling:
     """Return the possible handling that wastes least; of equal ones, preserve before swap before discard."""
     possible: dict[Handling, int] = {"preserve": waste.preserve}
     possible |= {"swap": waste.swap} if swap else {}

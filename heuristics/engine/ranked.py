@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from heuristics.engine.admission import Admission
-from heuristics.engine.banker import Holding, is_safe
+from heuristics.engine.banker import Blocks, Holding
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.ranked_rule import RankedRule
@@ -51,6 +51,7 @@ class Ranked(RankedRule):
         self._longest = 0  # none of _waiting and _idle has more tokens to process
         self._idle: dict[int, Holding] = {}  # holders that were blocked when last asked, and their device blocks
         self._stopped: dict[int, int] = {}  # of _idle those that would decode, with the tokens that they hold
+        self._endings: dict[int, tuple[int, int]] = {}  # tokens at the end of the segment, and claim in blocks
 
     def decide(self, view: View, plan: Plan) -> None:
         """Take the ready requests in order of their key."""
@@ -69,10 +70,9 @@ class Ranked(RankedRule):
             return LIMIT
         resting = [*(self._holding(job, plan) for job in self._resting()), *self._idle.values()]
         going = [job for i, job in self._holders.items() if i not in self._idle]
-        demands = [(plan.true_demands[job.index], job.segment) for job in going]
         decodes = [
-            (tokens or job.device, demand.end[segment], demand.release_blocks[segment])
-            for job, tokens, (demand, segment) in zip(going, plan.decoding(going), demands, strict=True)
+            (tokens or job.device, *self._ending(job, plan))
+            for job, tokens in zip(going, plan.decoding(going), strict=True)
         ]
         return 1 + safe_batches(limit, block, decodes, [holding for holding in resting if holding[0]])
 
@@ -83,6 +83,7 @@ class Ranked(RankedRule):
             del self._holders[job.index]
         for job in view.called:
             del self._holders[job.index]
+            self._endings.pop(job.index, None)
             self._calling[job.index] = job
         if view.ended or any(job.handling != "preserve" for job in view.called):
             self._settled = False
@@ -114,6 +115,14 @@ class Ranked(RankedRule):
         """Return the device blocks that the request holds, and its claim."""
         return job.blocks, plan.true_demands[job.index].release_blocks[job.segment]
 
+    def _ending(self, job: Job, plan: Plan) -> tuple[int, int]:
+        """Return the tokens that the request holds at the end of its segment, and its claim in blocks."""
+        ending = self._endings.get(job.index)
+        if ending is None:
+            demand, segment = plan.true_demands[job.index], job.segment
+            ending = self._endings[job.index] = demand.end[segment], demand.release_blocks[segment]
+        return ending
+
     def _resting(self) -> list[Job]:
         """Return those in calls that hold KV, or room on the host."""
         return [job for job in self._calling.values() if job.blocks or job.host]
@@ -144,10 +153,9 @@ class Ranked(RankedRule):
         skip = self._settled and not back and self._whole(plan, more)
         resting = self._resting()
         holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
-        true_demands, block = plan.true_demands, plan.machine.block
+        block = plan.machine.block
         for job, tokens in held.items():
-            claim = true_demands[job.index].release_blocks[job.segment]
-            holdings[job.index] = -(-tokens // block) if tokens else job.blocks, claim
+            holdings[job.index] = -(-tokens // block) if tokens else job.blocks, self._ending(job, plan)[1]
         if not skip:
             asked += [self._candidate(self._holders[i]) for i in self._idle]
             self._idle, self._longest = {}, self._waiting.longest
@@ -283,22 +291,36 @@ class Waiting:
 def safe_batches(capacity: int, block: int, decodes: list[tuple[int, int, int]], others: list[Holding]) -> int:
     """Return for how many batches the decodes can go on together, beside what others hold, so that it stays safe.
 
-    Of each decode: tokens held now, tokens held at the segment's end, and claim in blocks. At most a factor of two
-    below the largest such number; LIMIT if all can go on to their ends. One that would have ended counts with what it
-    holds then: an end makes no state less safe.
+    Of each decode: tokens held now, tokens held at the segment's end, and claim in blocks. Looked for up to the first
+    end; the largest such number with blocks of one token if the segments decide, otherwise at most a factor of two
+    below it.
     """
+    if not decodes:
+        return LIMIT
+    tokens, ends, claims = np.array(decodes, dtype=np.int64).T
+    kept, their_claims = np.array(others, dtype=np.int64).reshape(-1, 2).T
+    peaks, all_claims = -(-ends // block), np.append(claims, their_claims)
 
     def is_safe_after(batches: int) -> bool:
-        held = [-(-min(tokens + batches, end) // block) for tokens, end, _ in decodes]
-        growth = [-(-end // block) - blocks for blocks, (_, end, _) in zip(held, decodes, strict=True)]
-        claims = [claim for _, _, claim in decodes]
-        free = capacity - sum(held) - sum(blocks for blocks, _ in others)
-        return max(growth, default=0) <= free and is_safe(capacity, [*others, *zip(held, claims, strict=True)])
+        held = -(-(tokens + batches) // block)
+        free = capacity - int(held.sum() + kept.sum())
+        return int((peaks - held).max()) <= free and all_finish(free, np.append(held, kept), all_claims)
 
-    last = max((end - tokens for tokens, end, _ in decodes), default=0)
+    most = int((ends - tokens).min())
+    lacking = int((ends - tokens).max()) + int(tokens.sum()) + int(kept.sum()) * block
+    if len(decodes) > 1:  # each batch makes one lack a token less, and takes a token of memory for each
+        most = min(most, (capacity * block - lacking + block - 1) // (len(decodes) - 1))
+    if most <= 0 or is_safe_after(most):
+        return max(0, most)
     batches = 0
-    while is_safe_after(following := max(1, 2 * batches)):
-        if following >= last:
-            return LIMIT
-        batches = following
+    while 2 * batches < most and is_safe_after(max(1, 2 * batches)):
+        batches = max(1, 2 * batches)
     return batches
+
+
+def all_finish(free: int, held: Blocks, claims: Blocks) -> bool:
+    """Whether all that hold blocks can reach their claims one after another, with so many blocks free."""
+    needs = claims - held
+    order = np.argsort(needs)
+    before = np.cumsum(held[order]) - held[order]
+    return free >= 0 and bool(np.all(needs[order] <= free + before))

@@ -28,7 +28,10 @@ DECISION_SECONDS = 20.0
 
 
 class Unsuited(BadInput):
-    """A policy cannot run on this machine, or it gave up KV that the machine cannot compute again."""
+    """A policy cannot run on this machine or these requests, or gave up KV that the machine cannot compute again.
+
+    One that only sees so in the run raises it from `start` or `decide`, with the reason alone.
+    """
 
 
 class PolicyError(BadInput):
@@ -48,8 +51,8 @@ def run_policy(instance: Instance, policy: Policy, predictions: Instance | None 
     The admission test and the budgets take the true sizes: a wrong prediction costs time, never feasibility.
 
     Raises:
-        Unsuited: the policy cannot run on this machine; without `chunked` that may only be seen once it has dropped a
-            context that no batch takes as a whole any more.
+        Unsuited: the policy cannot run on this machine, or says in the run that it cannot go on; without `chunked` that
+            may only be seen once it has dropped a context that no batch takes as a whole any more.
         PolicyError: the policy broke a rule, raised an error, stalled, or goes on without generating anything.
         BadInput: `predictions` has other requests.
     """
@@ -179,6 +182,8 @@ class _Simulation:
         self.deciding = True
         try:
             yield
+        except Unsuited as error:
+            raise Unsuited(f"policy {self.policy.name} cannot run on {self.instance.name}: {error}") from None
         except Exception as error:
             file = getattr(sys.modules.get(type(self.policy).__module__), "__file__", None) or ""
             raise self.fail(None, in_one_line(error, file)) from error

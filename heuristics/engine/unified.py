@@ -180,8 +180,10 @@ class Unified(Policy):
             self.fill_running(plan)
             return
         jobs = self.decoding if plan.takes("decode") else []
-        room = self.available(plan) - self.spare_block
-        if not jobs or (self._unreserved_growth(jobs) <= room and plan.decode_on(jobs)):
+        needed = self._unreserved_growth(jobs)
+        if self.spare_block:  # a block is left for each, or one after all
+            needed = min(len(jobs), 1 + sum(job.growth(1) for job in jobs))
+        if not jobs or (needed <= self.available(plan) and plan.decode_on(jobs)):
             return  # all of them decode, so their order does not matter
         jobs = self.order(jobs)
         for job in list(jobs):
@@ -251,7 +253,9 @@ class Unified(Policy):
         """Return, from above, the blocks that one more token of each takes beyond what is reserved for it."""
         if not self.reserved:
             return 0  # what is free is all that counts, and the plan looks at that
-        return sum(job.device % self.machine.block == 0 and not self._promise(job) for job in jobs)
+        block = self.machine.block
+        growing = jobs if block == 1 else [job for job in jobs if job.device % block == 0]
+        return sum(job.index not in self.reserved or not self._promise(job) for job in growing)
 
     def _fits(self, job: Job, tokens: int, plan: Plan) -> bool:
         """Whether there is memory for `tokens` more, what is reserved for it included."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from heuristics.engine.job import Job
-from heuristics.engine.min_waste import Waste, least_waste
+from heuristics.engine.min_waste import HandlingWaste, least_waste
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
@@ -154,7 +154,7 @@ class AugServe(Unified):
             return "preserve"
         estimate, context = job.demand.estimate, call.context
         beside = self.target if self.as_printed else context + self.active
-        waste = Waste(
+        waste = HandlingWaste(
             preserve=call.duration * context,
             swap=(estimate.swap_out(context) + estimate.swap_in(context)) * beside,
             discard=estimate.prefill(0, context).ticks * (context + self.active),

@@ -10,6 +10,7 @@ import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.run import Unsuited
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.mc_sf import least_waste_handling
@@ -34,6 +35,14 @@ class Step(NamedTuple):
     resident: Array
     tokens: Array
     decodes: Array
+
+
+class Steps(NamedTuple):
+    """R0, in seconds, and gamma for windows of time of so many seconds from the first arrival on."""
+
+    seconds: float
+    r0: Array
+    gamma: Array
 
 
 class Marginal:
@@ -95,11 +104,20 @@ class Index(Unified):
     knows = "predictions"
     swapped_wait = True
 
-    def __init__(self, gamma: float = 1.0, r0: float | None = None, factors: Array | None = None) -> None:
-        """Set gamma, R0 in seconds (None: ten times the mean of R), and what R is multiplied with, by request."""
+    def __init__(
+        self,
+        gamma: float = 1.0,
+        r0: float | None = None,
+        factors: Array | None = None,
+        steps: Steps | None = None,
+    ) -> None:
+        """Set gamma, R0 in seconds (None: ten times the mean of R), and what R is multiplied with, by request.
+
+        `steps` are for gamma and R0 that change with time.
+        """
         given = [f"gamma={gamma:g}"] * (gamma != 1) + ([] if r0 is None else [f"r0={r0:g}"])
         self.name = f"index:{','.join(given)}" if given else "index"
-        self.gamma, self.r0, self.factors = gamma, r0, factors
+        self.gamma, self.r0, self.factors, self.steps = gamma, r0, factors, steps
 
     @classmethod
     def named(cls, name: str) -> Index:
@@ -108,7 +126,7 @@ class Index(Unified):
         try:
             numbers = {key: float(text) for key, text in values.items()}
             if numbers and numbers.keys() <= {"gamma", "r0"} and all(0 <= number < inf for number in numbers.values()):
-                return cls(**numbers)
+                return cls(numbers.get("gamma", 1.0), numbers.get("r0"))
         except ValueError:
             pass
         raise BadInput(f"the index rule is index:gamma=G,r0=SECONDS, with numbers of at least 0, not {name!r}")
@@ -117,9 +135,10 @@ class Index(Unified):
         """Begin with empty queues."""
         super().start(view)
         if isinstance(view.cost, OwnCost):
-            raise BadInput(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
+            raise Unsuited(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
         self.marginal = Marginal(view.cost)
-        self.offset = None if self.r0 is None else float(self.r0 / view.tick_seconds)
+        self.tick = float(view.tick_seconds)
+        self.began: int | None = None
         self.state = np.zeros((4, 64))  # by index: tokens on the device, on the host, missing, to generate
         self.after = np.zeros((len(view.cost.functions), 64))  # work after the segment
         self.jobs: dict[int, Job] = {}
@@ -228,7 +247,7 @@ class Index(Unified):
         work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
         if self.factors is not None:
             work = work * self.factors[at]
-        offset = MEANS * work.mean() if self.offset is None else self.offset
+        offset, gamma = self._weighing(work)
         order = np.lexsort((at, work))
         if plan.free_blocks is not None and holds < len(at):
             block = self.machine.block
@@ -245,9 +264,17 @@ class Index(Unified):
             return order, 0
         batch = Step(resident[some], tokens[some], decodes[some])
         parts = self.marginal.step(batch)
-        share = parts.max(axis=0) / (work[order[some]] + offset) ** self.gamma
+        share = parts.max(axis=0) / (work[order[some]] + offset) ** gamma
         value = np.cumsum(share) / self.marginal.durations(batch, parts)
         return order, int(some[len(value) - 1 - np.argmax(value[::-1])]) + 1
+
+    def _weighing(self, work: Array) -> tuple[float, float]:
+        """Return R0, in ticks, and gamma."""
+        if self.steps is None:
+            return MEANS * work.mean() if self.r0 is None else self.r0 / self.tick, self.gamma
+        self.began = self.now if self.began is None else self.began
+        at = min(len(self.steps.r0) - 1, int((self.now - self.began) * self.tick / self.steps.seconds))
+        return self.steps.r0[at] / self.tick, self.steps.gamma[at]
 
     def steady(self, view: View, plan: Plan) -> int:
         """Return that a request alone goes on; otherwise the best prefix may change with every token."""

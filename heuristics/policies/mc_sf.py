@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable
-from itertools import accumulate
-from operator import attrgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from heuristics.engine.banker import Flags
 from heuristics.engine.demand import Demand
 from heuristics.engine.job import Job
 from heuristics.engine.min_waste import call_waste, least_waste
@@ -20,48 +20,58 @@ LOOKAHEAD = 32
 """For how many batches ahead the first waiting request is tested; then the engine asks again."""
 
 
-class Course(NamedTuple):
-    """What a request holds in the batches to come, if it works in each: `held` + q in batch q, up to batch `last`."""
-
-    last: int
-    held: int
-    kept: int
-    """Device blocks that it holds from then on: 0, or its claim where a call preserves its KV."""
+Array = NDArray[np.int64]
 
 
-class Profile:
+class Occupancy(NamedTuple):
+    """What a request holds in the batches to come, if it works in each: `held` + q in batch q, up to batch `last`.
+
+    Of several requests, an array of each. In `kept` are the device blocks that it holds from then on: 0, or its claim
+    where a call preserves its KV.
+    """
+
+    last: Array | int
+    held: Array | int
+    kept: Array | int
+
+
+class OccupancyProfile:
     """The memory of several courses over the batches to come; it peaks where one ends. Batch 1 is the next."""
 
-    def __init__(self, machine: Machine, courses: Iterable[Course]) -> None:
+    def __init__(self, machine: Machine, courses: Occupancy) -> None:
         self._machine = machine
         self._limit = machine.block_limit
-        self._courses = sorted(courses)
-        self._lasts = sorted({course.last for course in self._courses})
-        rest = [*accumulate((course.held for course in reversed(self._courses)), initial=0)]
-        self._held = rest[::-1]  # of the courses from this one on
-        self._kept = [*accumulate((course.kept for course in self._courses), initial=0)]
+        order = np.argsort(courses.last)
+        self._lasts, self._held, kept = (np.asarray(part)[order] for part in courses)
+        self._rest = np.append(np.cumsum(self._held[::-1])[::-1], 0)  # held by the courses from this one on
+        self._kept = np.append(0, np.cumsum(kept))
+        self._peaks = self.blocks(self._lasts)
 
-    def blocks(self, batch: int) -> int:
-        """Return the device blocks held in a batch. O(log n) with blocks of one token, otherwise O(n)."""
-        first = bisect_left(self._courses, batch, key=attrgetter("last"))  # those before it have ended
+    def blocks(self, batches: Array) -> Array:
+        """Return the device blocks held in these batches. O(log n) each with blocks of one token, otherwise O(n)."""
+        first = np.searchsorted(self._lasts, batches)  # those before it have ended
         if self._machine.block == 1:
-            return self._held[first] + (len(self._courses) - first) * batch + self._kept[first]
-        growing = sum(self._machine.blocks(course.held + batch) for course in self._courses[first:])
-        return growing + self._kept[first]
+            even: Array = self._rest[first] + (len(self._lasts) - first) * batches + self._kept[first]
+            return even
+        growing = -(-(self._held + batches[:, None]) // self._machine.block)
+        held: Array = np.where(batches[:, None] <= self._lasts, growing, 0).sum(axis=1) + self._kept[first]
+        return held
 
-    def admits(self, course: Course, after: int = 0) -> bool:
-        """Whether one more course, which starts `after` so many batches, never lets memory overflow. O(n log n)."""
+    def admits(self, course: Occupancy, delays: int = 1) -> Flags:
+        """Return whether one more course never lets memory overflow, if it starts after 0, 1, .. batches."""
         if self._limit is None:
-            return True
-        end = after + course.last
-        peaks = [self.blocks(end) + self._machine.blocks(course.held + course.last)]
-        for last in self._lasts:
-            if after < last <= end:
-                peaks.append(self.blocks(last) + self._machine.blocks(course.held + last - after))
-            elif last > end and course.kept:
-                peaks.append(self.blocks(last) + course.kept)
-        peaks.append(self._kept[-1] + course.kept)
-        return max(peaks) <= self._limit
+            return np.ones(delays, dtype=bool)
+        last, held, kept = course
+        after = np.arange(delays)
+        size = -(-(held + last) // self._machine.block)
+        peaks = np.maximum(self.blocks(after + last) + size, self._kept[-1] + kept)
+        after = after[:, None]
+        running = (after < self._lasts) & (self._lasts <= after + last)
+        own = np.where(running, -(-(held + self._lasts - after) // self._machine.block), kept)
+        counts = running | ((self._lasts > after + last) & (kept > 0))
+        most = np.where(counts, self._peaks + own, 0).max(axis=1, initial=0)
+        fits: Flags = np.maximum(peaks, most) <= self._limit
+        return fits
 
 
 class McSf(Unified):
@@ -93,6 +103,7 @@ class McSf(Unified):
         """Begin with empty queues."""
         super().start(view)
         self._kept: dict[int, list[int]] = {}
+        self._endings: dict[int, tuple[int, int]] = {}  # tokens and blocks at the end of the segment that each is in
 
     def why_not(self, machine: Machine) -> str | None:
         """Say why it cannot run on a machine: where budgets hold running requests back, it may have to evict."""
@@ -107,19 +118,16 @@ class McSf(Unified):
 
     def fill_waiting(self, plan: Plan) -> None:
         """Start waiting requests, in order, up to the first that does not fit."""
-        if not self.waiting or not plan.chunk(self.waiting[0].job):
-            return
-        courses = self._courses()
         started = 0
         for entry in self.waiting:
-            job, profile = entry.job, Profile(self.machine, courses)
+            job = entry.job
             tokens = 0 if job.index in self._evicted else plan.chunk(job)
-            fits = tokens and self.machine.blocks(job.known) - job.blocks <= self.available(plan)
-            if not fits or not profile.admits(course := self._course(job)):
+            if not tokens or self.machine.blocks(job.known) - job.blocks > self.available(plan):
+                break
+            if not self._profile(plan).admits(_course(job.known, *self._ending(job))).all():
                 break
             plan.take(job, tokens)
             started += 1
-            courses.append(course)
             self.reserved[job.index] = job, job.known
             self.prefilling.append(job)
         del self.waiting[:started]
@@ -132,19 +140,33 @@ class McSf(Unified):
         steps = super().steady(view, plan)
         if not self.waiting or steps == 1:
             return steps
-        profile, course = Profile(self.machine, self._courses()), self._course(self.waiting[0].job)
-        free = (after for after in range(min(steps, LOOKAHEAD)) if profile.admits(course, after))
-        return min(steps, 1 + next(free, LOOKAHEAD))
+        first = self.waiting[0].job
+        course = _course(first.known, *self._ending(first))
+        free = np.flatnonzero(self._profile(plan).admits(course, min(steps, LOOKAHEAD)))
+        return min(steps, 1 + (int(free[0]) if len(free) else LOOKAHEAD))
 
-    def _courses(self) -> list[Course]:
-        paused = (Course(0, 0, self._keeps(job)[job.segment - 1]) for job in self.paused.values() if job.device)
-        return [*map(self._course, [*self.decoding, *self.prefilling]), *paused]
+    def _profile(self, plan: Plan) -> OccupancyProfile:
+        """Return the memory of all that hold KV."""
+        running = [*self.decoding, *self.prefilling]
+        tokens = plan.decoding(running)
+        known = [held + 1 if held else job.known for job, held in zip(running, tokens, strict=True)]
+        endings = [self._endings.get(job.index) or self._ending(job) for job in running]
+        courses = _course(np.array(known, dtype=np.int64), *np.array(endings, dtype=np.int64).reshape(-1, 2).T)
+        kept = [self._keeps(job)[job.segment - 1] for job in self.paused.values() if job.device]
+        none = np.zeros_like(kept)
+        more = zip(courses, Occupancy(none, none, np.array(kept, dtype=np.int64)), strict=True)
+        return OccupancyProfile(self.machine, Occupancy(*(np.append(*both) for both in more)) if kept else courses)
 
-    def _course(self, job: Job) -> Course:
-        """Return its course, if its prefill ends in the next batch."""
-        demand, segment = job.demand, job.segment
-        last = max(job.known, demand.end[segment]) - job.known + 1
-        return Course(last, job.known - 1, self._keeps(job)[segment])
+    def _ending(self, job: Job) -> tuple[int, int]:
+        """Return the tokens that it holds at the end of its segment, and the blocks that it keeps then."""
+        found = self._endings[job.index] = job.demand.end[job.segment], self._keeps(job)[job.segment]
+        return found
+
+    def observe(self, view: View, plan: Plan) -> None:
+        """Bring the queues up to what has happened; one that calls is in another segment."""
+        for job in view.called:
+            self._endings.pop(job.index, None)
+        super().observe(view, plan)
 
     def at_call(self, job: Job, plan: Plan) -> None:
         """Handle a call as wastes least, by what is predicted."""
@@ -165,6 +187,11 @@ class McSf(Unified):
                     kept[k] = kept[k + 1] or demand.end_blocks[k + 1]
             self._kept[job.index] = kept
         return self._kept[job.index]
+
+
+def _course(known: Any, end: Any, kept: Any) -> Occupancy:
+    """Return the course of requests, if their prefill ends in the next batch."""
+    return Occupancy(np.maximum(known, end) - known + 1, known - 1, kept)
 
 
 def least_waste_handling(demand: Demand, k: int) -> Handling:

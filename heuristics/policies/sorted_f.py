@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import accumulate
+from operator import attrgetter
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.view import View
 from heuristics.policies.mc_sf import McSf
 from kvcore.instance import LIMIT
 
+Outputs = NDArray[np.int64]
 MOST = 100
 """Requests among which a set is chosen."""
 
 
-class Choice(NamedTuple):
+class ChosenSet(NamedTuple):
     """Requests chosen for a set: what they hold at first, what they generate, the last of them, and those before."""
 
     held: int
     outputs: int
     last: int
-    before: Choice | None
+    before: ChosenSet | None
 
     def chosen(self) -> Iterator[int]:
         """Yield the places of the requests, the shortest output first."""
-        choice: Choice | None = self
+        choice: ChosenSet | None = self
         while choice is not None and choice.last >= 0:
             yield choice.last
             choice = choice.before
@@ -53,8 +61,14 @@ class SortedF(McSf):
     rule = "sets of the least outputs / size^2 first, each by output, started as in mc-sf; running ones go on"
     source = "Wang, Ye, Zhou (arXiv 2508.06133): Sorted-F; started as in MC-SF"
 
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        self._outputs: dict[int, int] = {}  # that those waiting have left
+
     def key(self, job: Job) -> int:
         """Return the last place: a request that has come is given its own when the next ones start."""
+        self._outputs[job.index] = job.remaining + sum(job.demand.decode[job.segment + 1 :])
         return LIMIT
 
     def fill_waiting(self, plan: Plan) -> None:
@@ -62,9 +76,9 @@ class SortedF(McSf):
         while self.waiting:
             if self.waiting[0].key == LIMIT:
                 self.choose()
-            chosen = [entry for entry in self.waiting if entry.key < LIMIT]
-            others = self.waiting[len(chosen) :]
-            self.waiting = chosen
+            chosen = bisect_left(self.waiting, LIMIT, key=attrgetter("key"))
+            others = self.waiting[chosen:]
+            del self.waiting[chosen:]
             super().fill_waiting(plan)
             blocked = bool(self.waiting)
             self.waiting += others
@@ -73,7 +87,7 @@ class SortedF(McSf):
 
     def choose(self) -> None:
         """Choose the next set, and put it before the others."""
-        sizes = [(_outputs(entry.job), place) for place, entry in enumerate(self.waiting)]
+        sizes = [(self._outputs[entry.position], place) for place, entry in enumerate(self.waiting)]
         longest_first = sorted(sizes)[:MOST][::-1]
         blocks, block = self.machine.block_limit, self.machine.block
         held = [self.waiting[place].job.known + block - 2 for _, place in longest_first]
@@ -81,12 +95,9 @@ class SortedF(McSf):
         best = least_f([outputs for outputs, _ in longest_first], held, memory) or [len(held) - 1]
         chosen = [longest_first[i][1] for i in best]
         first = [self.waiting[place]._replace(key=k) for k, place in enumerate(chosen)]
-        others = [entry for place, entry in enumerate(self.waiting) if place not in set(chosen)]
+        places = set(chosen)
+        others = [entry for place, entry in enumerate(self.waiting) if place not in places]
         self.waiting = first + others
-
-
-def _outputs(job: Job) -> int:
-    return job.remaining + sum(job.demand.decode[job.segment + 1 :])
 
 
 def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
@@ -94,26 +105,48 @@ def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
 
     Request i holds held[i] + q tokens in the q-th of its outputs[i] batches; the longest come first. Memory peaks at
     the ends. At that of i those chosen before it still run, and those chosen after it count only at ends of their own.
-    So what matters of a set is its size and what it holds at first.
+    So what matters of a set is its size and what it holds at first. One that generates too much for any set of which
+    it is the longest part to have the F of the best set of shortest outputs is left out.
     """
-    fronts: list[list[Choice]] = [[Choice(0, 0, -1, None)]]
+    most, fewest = _target(outputs, held, memory), np.array([0, *accumulate(outputs[::-1])])
+    fronts: list[list[ChosenSet]] = [[ChosenSet(0, 0, -1, None)]]
     for i in range(len(outputs)):
         fronts.append([])
         for size in range(len(fronts) - 1, 0, -1):
-            room = memory - size * outputs[i] - held[i]
-            more = [Choice(c.held + held[i], c.outputs + outputs[i], i, c) for c in fronts[size - 1] if c.held <= room]
+            if size >= len(most):
+                continue
+            room, more_to_come = memory - size * outputs[i] - held[i], min(len(outputs) - i, len(most) - size)
+            limit = int((most[size : size + more_to_come] - fewest[:more_to_come]).max()) - outputs[i]
+            more = [
+                ChosenSet(c.held + held[i], c.outputs + outputs[i], i, c)
+                for c in fronts[size - 1]
+                if c.held <= room and c.outputs <= limit
+            ]
             if more:
                 fronts[size] = undominated(fronts[size] + more)
         if not fronts[-1]:
             fronts.pop()
-    sizes = range(len(fronts) - 1, 0, -1)
+    sizes = (size for size in range(len(fronts) - 1, 0, -1) if fronts[size])
     best = min(sizes, key=lambda k: Fraction(fronts[k][-1].outputs, k * k), default=0)
     return list(fronts[best][-1].chosen())
 
 
-def undominated(choices: list[Choice]) -> list[Choice]:
+def _target(outputs: list[int], held: list[int], memory: int) -> Outputs:
+    """Return, by size, the most that a set generates with the F of the best that has only shortest outputs.
+
+    No set is larger than the last size.
+    """
+    ends, sizes = np.array(outputs), np.arange(1, len(outputs) + 1)
+    largest = np.count_nonzero(np.cumsum(np.sort(held)) + sizes * min(outputs) <= memory)
+    feasible = [k for k in range(1, largest + 1) if np.all(np.cumsum(held[-k:]) + sizes[:k] * ends[-k:] <= memory)]
+    values = [Fraction(sum(outputs[-k:]), k * k) for k in feasible]
+    most = [LIMIT * k if not values else min(LIMIT * k, int(min(values) * k * k)) for k in range(largest + 1)]
+    return np.array(most, dtype=np.int64)
+
+
+def undominated(choices: list[ChosenSet]) -> list[ChosenSet]:
     """Return those than which none holds less and generates less; the last generates least."""
-    kept: list[Choice] = []
+    kept: list[ChosenSet] = []
     for choice in sorted(choices, key=lambda c: (c.held, c.outputs)):
         if not kept or choice.outputs < kept[-1].outputs:
             kept.append(choice)

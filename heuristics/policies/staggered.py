@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate, pairwise, repeat
+from math import sqrt
 
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.mc_sf import McSf
+from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
+from kvcore.instance import LIMIT
 
+GENERATIONS = 4
+"""So many outputs before the end, the rate of starts is taken for steady."""
+SLACK = 0.75
+"""The part of the saw-tooth's height that a plan leaves free, so that the last ones fit although groups wait."""
 NAME = re.compile(r"staggered:([1-9][0-9]{0,8}),([1-9][0-9]{0,8})")
 
 
@@ -19,6 +29,13 @@ class Staggered(McSf):
     The order and the test of memory are those of mc-sf. Requests of different ages need their most memory at different
     times, so that more of them fit than if they start in waves; B weighs fuller memory against fewer prefills.
 
+    Without B and G they follow from the number of those that wait at first, and their mean prompt s and output o. In a
+    steady state the memory M is a saw-tooth of height B o around a mean. With f = `busy` + `any_decode` and p =
+    `any_prefill`, what it leaves empty costs f o (s + o / 2) / M * B o / (2 M) a request, and the prefills p / B: least
+    at B = (M / o) sqrt(2 p / (f (s + o / 2))), as far as one batch takes their prefills. The last M / (s + o) start
+    together, so that memory is full to the end; before them it stays full if those that end in a batch give back what
+    those that run and those that start take.
+
     Guarantee: nothing is known.
     Running time: that of mc-sf.
     Source: this project.
@@ -27,10 +44,10 @@ class Staggered(McSf):
     rule = "B requests every G batches, shortest output first, if memory never overflows; running ones go on"
     source = "this project"
 
-    def __init__(self, size: int, gap: int) -> None:
-        """Set B, the requests of a group, and G, the batches between two."""
-        self.name = f"staggered:{size},{gap}"
-        self.size, self.gap = size, gap
+    def __init__(self, size: int | None = None, gap: int = 1) -> None:
+        """Set B, the requests of a group (None: it finds B and G itself), and G, the batches between two."""
+        self.name = "staggered" if size is None else f"staggered:{size},{gap}"
+        self.given = None if size is None else (size, gap)
 
     @classmethod
     def named(cls, name: str) -> Staggered:
@@ -43,20 +60,63 @@ class Staggered(McSf):
     def start(self, view: View) -> None:
         """Begin with empty queues."""
         super().start(view)
+        self.cost = view.cost
         self._next = 0  # the first batch in which requests may start
+        self._groups: Iterator[tuple[int, int]] | None = None  # sizes, and how long after each the next one starts
 
     def fill_waiting(self, plan: Plan) -> None:
         """Start the next group, if it is time and the memory allows; part of it where it does not allow all."""
-        if self._batch < self._next:
+        if not self.waiting or (plan.work and self._batch < self._next):
             return
-        later, self.waiting = self.waiting[self.size :], self.waiting[: self.size]
+        if self._groups is None:
+            self._groups = iter(self._planned()) if self.given is None else repeat(self.given)
+            self._group = next(self._groups)
+        size, gap = self._group
+        later, self.waiting = self.waiting[size:], self.waiting[:size]
         before = len(self.waiting)
         super().fill_waiting(plan)
         if len(self.waiting) < before:
-            self._next = self._batch + self.gap
+            self._next = self._batch + gap
+            self._group = next(self._groups, (LIMIT, 1))
         self.waiting += later
+
+    def _planned(self) -> list[tuple[int, int]]:
+        """Return the groups for those that wait."""
+        jobs, memory = [entry.job for entry in self.waiting], self.machine.memory
+        number, together = len(jobs), self.machine.prefill_limit
+        if memory is None:
+            return [(number, 1)]
+        output = sum(job.remaining for job in jobs) / number
+        prompt = sum(job.known for job in jobs) / number
+        functions = () if isinstance(self.cost, OwnCost) else self.cost.functions
+        fixed = max((float(f.busy + f.any_decode) / f.divisor for f in functions), default=0.0)
+        prefill = max((float(f.any_prefill) / f.divisor for f in functions), default=0.0)
+        best = memory / output * sqrt(2 * prefill / (fixed * (prompt + output / 2))) if fixed else number
+        size = max(1, min(round(best), number if together is None else int(together / prompt), number))
+        ends = [*accumulate(rates(number, prompt, round(output), max(1.0, memory - SLACK * size * output)))]
+        starts = [bisect_left(ends, k + size / 2) for k in range(0, number, size)]
+        return [(size, max(1, after - start)) for start, after in pairwise([*starts, starts[-1] + 1])]
 
     def steady(self, view: View, plan: Plan) -> int:
         """Return for how many batches nothing starts."""
         apart = self._next - self._batch
         return min(apart, Unified.steady(self, view, plan)) if apart > 0 else super().steady(view, plan)
+
+
+def rates(number: int, prompt: float, output: int, memory: float) -> list[float]:
+    """Return how many requests start in each batch, so that memory is full as early and as long as may be.
+
+    Found backwards from the last batch with a start; four outputs before it the rate counts as steady.
+    """
+    found = [memory / (prompt + output)]
+    running = total = found[0]
+    while total < number:
+        ended = found[-output] if len(found) >= output else 0.0
+        if len(found) < GENERATIONS * output:
+            rate = (running + prompt * ended) / (prompt + output)
+        found.append(rate)
+        total += rate
+        running += rate - ended
+        if len(found) == GENERATIONS * output:
+            rate = running / output
+    return found[::-1]

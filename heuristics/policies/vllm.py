@@ -8,11 +8,12 @@ from heuristics.engine.unified import Unified
 class Vllm(Unified):
     """Prefill-only batches while a waiting request fits, in order; otherwise every running request decodes.
 
-    A running request that lacks a block evicts the last of the running ones, which waits with its whole context to be
-    refilled. A request that calls is ended there, its KV dropped, and comes back as a new one: to the end of the queue.
+    A decode needs a free block even where its last block has room, unless it runs alone: else it evicts the last of the
+    running ones, which waits with its whole context to be refilled. A request that calls is ended there, its KV
+    dropped, and comes back as a new one: to the end of the queue.
 
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
-    Source: vLLM as INFERMAX models it (Table 1; no watermark), and InferCept's "Discard" (Section 3.2).
+    Source: vLLM as in INFERMAX's released simulator (Table 1; no watermark), and InferCept's "Discard" (Section 3.2).
     """
 
     name = "vllm"
@@ -23,3 +24,4 @@ class Vllm(Unified):
     hybrid = False
     chunked = False
     prefill_first = True
+    spare_block = True

@@ -38,9 +38,9 @@ class VllmV1(ServingEngine):
         self.name = name
         self.gate, self.cached, self.priority = gate, cached, priority
         order = "larger weight first" if priority else "first come first served"
-        admitted = "all its tokens are" if gate else "its first chunk is"
+        admitted = f"memory for {'all its tokens' if gate else 'its first chunk'} is free"
         freed = "freed KV stays until needed" if cached else "calls discard"
-        self.rule = f"one token budget, running before waiting, {order}, admitted if {admitted} free; {freed}"
+        self.rule = f"one token budget, running before waiting, {order}, admitted if {admitted}; {freed}"
 
     def decide(self, view: View, plan: Plan) -> None:
         """Let the running requests go on, and if none was preempted, admit waiting ones."""

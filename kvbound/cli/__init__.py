@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGES = (
-    "kvbound", "sweeps", "hypotheses", "gpu_validation", "solvers", "bounds", "formulations", "heuristics", "workloads",
-    "costmodels", "kvcore",
+    "kvbound", "library", "sweeps", "hypotheses", "gpu_validation", "solvers", "bounds", "formulations", "heuristics",
+    "workloads", "costmodels", "kvcore",
 )  # fmt: skip
 """The top-level packages of kvbound."""
 

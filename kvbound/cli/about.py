@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from rich.console import Console
+
 from heuristics import POLICIES
 from kvbound.cli.common import JsonOption, emit, table
 from kvcore.errors import MissingTool
@@ -38,4 +40,9 @@ def policies(json: JsonOption = None) -> None:
         for name, policy in POLICIES.items()
     ]
     cells = [(row["name"], row["knows"], row["rule"], row["source"]) for row in rows]
-    emit(json, {"rows": rows}, lambda console: console.print(table(("policy", "knows", "rule", "source"), cells)))
+
+    def show(console: Console) -> None:
+        console.print(table(("policy", "knows", "rule", "source"), cells))
+        console.print("with parameters: random:SEED, index:gamma=G,r0=SECONDS, staggered:B,G, wait:N,COUNT")
+
+    emit(json, {"rows": rows}, show)

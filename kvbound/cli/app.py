@@ -29,6 +29,7 @@ COMMANDS = {
     "sweep": "sweep.sweep",
     "search": "search.search",
     "verify": "verify.verify",
+    "library": "library.app",
     "check": "check.check",
     "calibrate": "calibrate.calibrate",
     "kernels": "kernels.kernels",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from costmodels.files import cost_file, write_cost
-from costmodels.fitted import Fit, Observation, fit
+from costmodels.fitted import Fit
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, PlotOption, emit, table
@@ -28,22 +29,25 @@ if TYPE_CHECKING:
     from gpu_validation.calibration import Measured, Point
     from gpu_validation.engine import Engine
 
-BLOCK = 16
-CPU_MEMORY = 8192
+CPU_MEMORY = 12_288
 """Tokens of KV on a CPU, unless given."""
 VERSIONS = ("kvbound", "python", "torch", "triton", "cuda", "driver")
+COUNTS = ("tokens", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "swap_out_tokens",
+          "swap_in_tokens")  # fmt: skip
+"""The features that a row holds."""
 Floor = Callable[[Any], float]
 
 
 def calibrate(
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="(default: llama-3.2-1b, on a CPU tiny)")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="(default: llama-3.2-1b, on a CPU small)")] = None,
     device: DeviceOption = "cuda",
     dtype: DtypeOption = None,
     backend: BackendOption = None,
     tick: Annotated[str, typer.Option(metavar="SECONDS", help="of the cost model")] = "1/1000000",
     memory: Annotated[
-        int | None, typer.Option(min=BLOCK, metavar="TOKENS", help="KV on the device (default: what fits)")
+        int | None, typer.Option(min=1, metavar="TOKENS", help="KV on the device (default: what fits)")
     ] = None,
+    block: Annotated[int, typer.Option(min=1, metavar="TOKENS", help="of a block of the cache")] = 16,
     repeats: Annotated[int, typer.Option(min=2, max=1000, metavar="N", help="runs of each batch")] = 7,
     quick: Annotated[bool, typer.Option("--quick", help="a coarser grid")] = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the weights and of what is held out")] = 0,
@@ -55,36 +59,38 @@ def calibrate(
     """Time batches on this device, and fit a cost model; Ctrl-C fits it to those that were timed."""
     check_writable(out, plot, json)
     seconds_of_tick = fraction("--tick", tick)
-    shape = get_model(model or ("tiny" if device == "cpu" else "llama-3.2-1b"))
+    shape = get_model(model or ("small" if device == "cpu" else "llama-3.2-1b"))
     opened, name = get_backend(device, backend)
     numbers = get_dtype(dtype, opened.device)
     from gpu_validation.bandwidth import bandwidths, peaks
-    from gpu_validation.calibration import measure
+    from gpu_validation.calibration import fitted, measure
     from gpu_validation.engine import Engine
     from gpu_validation.floors import floor_of, swap_rows
-    from gpu_validation.measure import facts
+    from gpu_validation.measure import facts, watched
 
     engine = Engine(shape, opened, dtype=numbers, seed=seed)
-    capacity = capacity_of(engine, memory)
-    points = choose_points(engine, capacity, quick)
+    capacity = capacity_of(engine, memory, block)
+    points = choose_points(engine, capacity, quick, block)
     about = {**facts(opened.device, today()), "backend": name, "dtype": str(numbers).removeprefix("torch.")}
     with LiveLine("bandwidths"):
         rates = bandwidths(opened.device)
-    with LiveLine(f"{len(points)} batches"):
-        measured, interrupted = measure(engine, points, repeats, seed, time_limit)
-        about["mover"] = engine.mover
-    observations = [Observation(one.point.features, one.seconds, one.point.label) for one in measured]
+    with LiveLine("calibrating") as line:
+        with watched(opened.device) as clocks:
+            measured, interrupted = measure(engine, points, repeats, seed, time_limit, block=block, told=line.part)
+        about |= {"mover": engine.mover, **clocks}
     try:
-        found = fit(observations, transfers="overlapped" if opened.device.type == "cuda" else "sync", seed=seed)
+        found = fitted(measured, opened.device.type, seed)
     except BadInput:  # too few
         if interrupted:
             raise KeyboardInterrupt from None
         raise
     swaps = swap_rows(measured, shape, peaks(rates), numbers.itemsize)
+    if opened.device.type == "cpu":  # where a swap is a copy in memory, and goes over no link
+        swaps = [row | {"of_link": None} for row in swaps]
     rows = point_rows(measured, found, floor_of(shape, peaks(rates), numbers.itemsize))
     if out is not None:
-        machine = machine_of(engine, capacity, points)
-        write_cost(file_of(found, observations, seconds_of_tick, shape.name, machine, about), out)
+        machine = machine_of(engine, capacity, points, block)
+        write_cost(file_of(found, measured, seconds_of_tick, shape.name, machine, about), out)
     payload = {
         "device": about, "model": shape.name, "memory": capacity, "bandwidths": rates, "rows": rows, "swaps": swaps,
         "fit": found.report.model_dump(mode="json"),
@@ -97,35 +103,35 @@ def calibrate(
     return EXIT_INTERRUPTED if interrupted else 0
 
 
-def choose_points(engine: Engine, memory: int, quick: bool) -> list[Point]:
+def choose_points(engine: Engine, memory: int, quick: bool, block: int) -> list[Point]:
     """Return the grid for the engine; BadInput where the memory leaves too little of it."""
     from gpu_validation.calibration import SIZES, grid
 
-    points = grid(SIZES[engine.device.type, quick], memory, BLOCK)
+    points = grid(SIZES[engine.device.type, quick], memory, block)
     if len(points) < 20:
         raise BadInput(f"--memory {memory}: only {len(points)} batches of the grid fit; at least 20 are needed")
     return points
 
 
-def capacity_of(engine: Engine, memory: int | None) -> int:
+def capacity_of(engine: Engine, memory: int | None, block: int) -> int:
     """Return M: the tokens of KV that fit beside the weights, in whole blocks, or fewer if so given.
 
     On a CPU it is what is given, or a fixed number. BadInput if more is given than fits.
     """
     if engine.device.type == "cpu":
-        return (memory or CPU_MEMORY) // BLOCK * BLOCK
+        return (memory or CPU_MEMORY) // block * block
     import torch
 
     from gpu_validation.devices import SPARE
 
     free = torch.cuda.mem_get_info(engine.device)[0] - SPARE
-    fits = int(free // engine.block_bytes(BLOCK)) * BLOCK
+    fits = int(free // engine.block_bytes(block)) * block
     if memory is not None and memory > fits:
         raise BadInput(f"--memory {memory}: {fits} tokens of KV fit beside the weights of {engine.model.name}")
-    return (memory or fits) // BLOCK * BLOCK
+    return (memory or fits) // block * block
 
 
-def machine_of(engine: Engine, memory: int, points: Sequence[Point]) -> Machine:
+def machine_of(engine: Engine, memory: int, points: Sequence[Point], block: int) -> Machine:
     """Return the machine of the cost file: no batch has more tokens than was measured.
 
     The host holds half of its free memory; without swaps in the grid, nothing.
@@ -133,28 +139,40 @@ def machine_of(engine: Engine, memory: int, points: Sequence[Point]) -> Machine:
     import psutil
 
     moved = any(point.swap_out for point in points)
-    host = psutil.virtual_memory().available // 2 // engine.block_bytes(BLOCK) * BLOCK
+    host = psutil.virtual_memory().available // 2 // engine.block_bytes(block) * block
     return Machine(
-        memory=memory, block=BLOCK, host_memory=host if moved else 0, evict=True, partial=True,
+        memory=memory, block=block, host_memory=host if moved else 0, evict=True, partial=True,
         batch_tokens=max(point.features.tokens for point in points),
     )  # fmt: skip
 
 
 def file_of(
-    found: Fit, observations: Sequence[Observation], tick: Fraction, model: str, machine: Machine,
+    found: Fit, measured: Sequence[Measured], tick: Fraction, model: str, machine: Machine,
     about: Mapping[str, Any],
 ) -> CostFile:  # fmt: skip
     """Return the cost file of a fit, with where it was measured and all that was."""
     versions = {name: str(about[name]) for name in VERSIONS if about.get(name)}
     return cost_file(
         found, name=f"{model} on {about['device']}"[:100], tick=tick, machine=machine, model=model, device=about,
-        versions=versions, observations=observations,
+        versions=versions, observations=[one.observation for one in measured],
     )  # fmt: skip
 
 
 def point_rows(measured: Sequence[Measured], found: Fit, floor: Floor) -> list[dict[str, Any]]:
-    """Return a row for each batch: measured, predicted, and the floor."""
-    return [one.row(found.predict(one.point.features), floor(one.point.features)) for one in measured]
+    """Return a flat record for each batch: what it was, how long it took, what the fit says, and the least possible.
+
+    `error` is (predicted - measured) / measured.
+    """
+    rows = []
+    for one in measured:
+        features = one.point.features
+        predicted, least = found.predict(features), floor(features)
+        rows.append({
+            "label": one.point.label, "batch": one.point.name, **{name: getattr(features, name) for name in COUNTS},
+            **one.spread, "predicted": predicted, "error": predicted / one.seconds - 1, "floor": least,
+            "over_floor": one.seconds / least,
+        })  # fmt: skip
+    return rows
 
 
 def show(
@@ -180,8 +198,6 @@ def show(
     console.print(table(heads, cells, right=range(2, 7)))
     console.print("floor: the roofline at the bandwidths and the matrix product measured here")
     if swaps:
-        from gpu_validation.floors import knees
-
         console.print()
         console.print(table(SWAPS, [_swap_cells(row) for row in swaps], right=range(1, 10)))
         most = ", ".join(f"{tokens} {direction}" for direction, tokens in knees(swaps).items())
@@ -204,3 +220,13 @@ def told(rows: Sequence[Mapping[str, Any]], most: int = 24) -> list[Mapping[str,
     work = [row for row in rows if row["label"] != "swap beside work"]
     step = -(-len(work) // most)
     return work[::step]
+
+
+def knees(rows: Sequence[Mapping[str, Any]], most: float = 0.03) -> dict[str, int]:
+    """Return by direction the most tokens up to which every swap measured slows its batch by at most `most`."""
+    found: dict[str, int] = {}
+    for direction in dict.fromkeys(row["direction"] for row in rows):
+        ways = sorted((row for row in rows if row["direction"] == direction), key=lambda row: int(row["tokens"]))
+        within = takewhile(lambda row: float(row["slowed"]) <= most, ways)
+        found[direction] = max((int(row["tokens"]) for row in within), default=0)
+    return found

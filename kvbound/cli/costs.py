@@ -13,7 +13,7 @@ from costmodels.files import read_cost
 from costmodels.machines import WEIGHT
 from kvbound.cli.common import AlignedTable, JsonOption, emit, table
 from kvcore.cost import Features
-from kvcore.cost_file import Candidate, Errors, FitReport
+from kvcore.cost_file import Errors, FitReport, ShapeFit
 
 NameArgument = Annotated[
     str | None, typer.Argument(metavar="NAME", help="a cost model, roofline:model=..,device=.., or a cost file")
@@ -125,7 +125,7 @@ def fit_table(fit: FitReport) -> AlignedTable:
     return table(columns, rows, right=range(1, len(columns)))
 
 
-def _candidate_rows(name: str, found: Candidate) -> list[list[object]]:
+def _candidate_rows(name: str, found: ShapeFit) -> list[list[object]]:
     knees = "".join(f", knee {knee}" for knee in found.knees)
     rows = [_error_row(f"{name}{knees}, fitted", found.fitted)]
     return rows if found.held_out is None else [*rows, _error_row(f"{name}{knees}, held out", found.held_out)]

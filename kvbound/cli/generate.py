@@ -12,7 +12,7 @@ import typer
 from costmodels import GPT_J_6B
 from kvbound.cli.common import JsonOption, emit
 from kvbound.cli.instances import show_head
-from kvbound.cli.setting import CallHandlingOption, Setting, takes_setting, with_handling
+from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
 from kvcore.files import check_writable
 from kvcore.instance import Instance, Request
 from kvcore.parameters import fraction, optional_fraction
@@ -27,7 +27,7 @@ CHUNK = 1000
 def generate(
     kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="of requests; docs/data.md describes them")],
     out: Annotated[str, typer.Option(metavar="I.json", help="the instance file to write (-: standard output)")],
-    setting: Setting,
+    setting: CostSetting,
     n: Annotated[int | None, typer.Option("--n", min=1, metavar="N", help="so many requests")] = None,
     rate: Annotated[str | None, typer.Option(metavar="R", help="arrivals a second (default: all at 0)")] = None,
     cv: Annotated[

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpu_validation.devices import DTYPES, dtype_of, open_backend
+from gpu_validation.devices import BACKENDS, DTYPES, dtype_of, open_backend
 
 if TYPE_CHECKING:
     import torch
 
     from gpu_validation.backend import Backend
 
-DeviceOption = Annotated[str, typer.Option(metavar="cuda|cpu", help="cpu: a small run without a GPU")]
+DeviceOption = Annotated[str, typer.Option(metavar="cuda|cpu", help="cpu: a small model, without a GPU")]
 BackendOption = Annotated[
-    str | None, typer.Option(metavar="triton|torch", help="the kernels (default: triton on a GPU, torch on a CPU)")
+    str | None, typer.Option(metavar="|".join(BACKENDS), help="the kernels (default: triton on a GPU, sdpa on a CPU)")
 ]
 DtypeOption = Annotated[
     str | None, typer.Option(metavar="|".join(DTYPES), help="(default: bfloat16 on a GPU, float32 on a CPU)")
@@ -24,16 +24,21 @@ DtypeOption = Annotated[
 
 
 def get_backend(device: str, backend: str | None) -> tuple[Backend, str]:
-    """Return a backend by name, or the usual one of the device, with its name. A CPU gets one thread: steadier times.
+    """Return a backend by name, or the usual one of the device, with its name.
+
+    A CPU gets one thread, whose processor time is measured, and memory that stays.
 
     MissingTool where torch, triton or the GPU is missing.
     """
-    name = backend or ("torch" if device == "cpu" else "triton")
+    name = backend or ("sdpa" if device == "cpu" else "triton")
     opened = open_backend(device, name)
     if device == "cpu":
         import torch
 
+        from gpu_validation.cpu import keep_pages
+
         torch.set_num_threads(1)
+        keep_pages()
     return opened, name
 
 

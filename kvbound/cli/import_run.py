@@ -11,7 +11,7 @@ from rich.console import Console
 
 from heuristics.as_logged import TOLERATED, LoggedRun, read_run
 from kvbound.cli.common import JsonOption, emit, table
-from kvbound.cli.setting import Setting, takes_setting
+from kvbound.cli.setting import CostSetting, takes_setting
 from kvbound.cli.verify import show_invalid
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -31,7 +31,7 @@ IN_TICKS = ("early", "late")
 def run(
     log: Annotated[str, typer.Argument(metavar="LOG", help="CSV or JSON lines, .gz too; docs/runs.md")],
     out: Annotated[str, typer.Option(metavar="S.json", help="the schedule file to write (-: standard output)")],
-    setting: Setting,
+    setting: CostSetting,
     instance: Annotated[
         str | None, typer.Option(metavar="I.json", help="what it was run on: a file or a built-in name")
     ] = None,

@@ -21,7 +21,7 @@ from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
-from kvbound.cli.setting import CallHandlingOption, Setting, takes_setting, with_handling
+from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
 from kvcore.coarsen import coarsen
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
@@ -33,7 +33,7 @@ from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
 from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
 from workloads.importers.azure import COLUMNS as AZURE
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
-from workloads.importers.layout import KEYS, Layout
+from workloads.importers.layout import KEYS, TraceLayout
 
 app = typer.Typer(
     help="Turn a public trace into an instance file, or a profile into a cost file.",
@@ -90,7 +90,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 class Asked:
     """What an import was asked for."""
 
-    setting: Setting
+    setting: CostSetting
     given: Mapping[str, Any]
     """The value of each of `OPTIONS`."""
 
@@ -112,7 +112,7 @@ class Asked:
         """Return the machine if what does not fit its memory is to be left out."""
         return self.setting.machine(machine) if self.given["drop_too_long"] else None
 
-    def read(self, file: str, layout: Layout, machine: Machine, **options: Any) -> tuple[Imported, Machine]:
+    def read(self, file: str, layout: TraceLayout, machine: Machine, **options: Any) -> tuple[Imported, Machine]:
         """Read a trace for a machine, unless the cost has another."""
         given = {"selection": self.selection(), "machine": self.fitting(machine)} | options
         return read_requests(file, layout, tick=self.setting.tick, **given), self.setting.machine(machine)
@@ -122,7 +122,7 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
     """Make a command of what reads a trace as it is `asked`: it takes all `OPTIONS` too, and writes what was read."""
 
     def register(read: Callable[..., tuple[Imported, Machine | MachineFor]]) -> None:
-        def command(*, setting: Setting, **given: Any) -> None:
+        def command(*, setting: CostSetting, **given: Any) -> None:
             asked = Asked(setting, {option: given.pop(option) for option in OPTIONS})
             check_writable(asked.given["out"], asked.given["json"])
             if asked.given["round"] not in ("relax", "restrict"):

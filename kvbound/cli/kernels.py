@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from json import dumps
@@ -33,7 +34,7 @@ def kernels(
     model: Annotated[str | None, typer.Option(metavar="NAME", help=f"whose heads ({', '.join(SHAPES)})")] = None,
     backend: BackendOption = None,
     dtype: DtypeOption = None,
-    peers: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all|none", help="sdpa, flex, flashinfer, ..")] = "all",
+    peers: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all|none", help="sdpa, varlen, flashinfer, ..")] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="the large shapes only")] = False,
     time_limit: Annotated[
         float | None, typer.Option(min=1, metavar="S", help="start no case after so many seconds")
@@ -44,7 +45,7 @@ def kernels(
     """Measure bandwidths, and paged attention beside other kernels."""
     check_writable(plot, json)
     opened, kind = get_backend(device, backend)
-    from gpu_validation.attention_bench import bench, summary
+    from gpu_validation.attention_bench import bench
     from gpu_validation.bandwidth import bandwidths, peaks
     from gpu_validation.devices import open_backend
     from gpu_validation.measure import facts
@@ -94,11 +95,11 @@ def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Case]:
 
 def choose_peers(names: str) -> list[Peer]:
     """Return the peers named, or raise BadInput."""
-    from gpu_validation.library_peers import CuDNN, FlashInfer
-    from gpu_validation.peers import Dense, Flex
+    from gpu_validation.library_peers import CuDNN, FlashInfer, Varlen
+    from gpu_validation.peers import Dense
 
     known: dict[str, Peer] = {
-        "sdpa": Dense(), "flex": Flex(), "flashinfer": FlashInfer("fa2"), "flashinfer-fa3": FlashInfer("fa3"),
+        "sdpa": Dense(), "varlen": Varlen(), "flashinfer": FlashInfer("fa2"), "flashinfer-fa3": FlashInfer("fa3"),
         "cudnn": CuDNN(),
     }  # fmt: skip
     if names in ("all", "none"):
@@ -154,3 +155,26 @@ def _cells(row: Mapping[str, Any]) -> list[object]:
 
 def _scaled(rate: float, unit: str) -> str:
     return f"{rate / 1e9:.4g} GB/s" if unit == "bytes" else f"{rate / 1e12:.4g} TFLOP/s"
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the rows say of ours in a few numbers; None where nothing was timed.
+
+    `large_decodes` are those that read at least LARGE bytes a launch, with the least, median and greatest share of the
+    measured reading rate; `compared` counts the cases in which a peer was timed, `won` those in which no peer was
+    faster, and `least_over_best_peer` is the worst of them.
+    """
+    ours = [row for row in rows if row["ours"] and "seconds_median" in row]
+    from gpu_validation.attention_bench import LARGE
+
+    shares = sorted(
+        row["of_read"] for row in ours if row["kind"] == "decode" and row["kv_bytes"] >= LARGE and row["of_read"]
+    )
+    over = [row["over_best_peer"] for row in ours if "over_best_peer" in row]
+    rates = [row["flop_per_second"] for row in ours if row["kind"] == "prefill"]
+    return {
+        "timed": len(ours), "large_decodes": len(shares),
+        "of_read": [shares[0], statistics.median(shares), shares[-1]] if shares else None,
+        "prefill_flop_per_second": max(rates, default=None), "compared": len(over),
+        "won": sum(share >= 1 for share in over), "least_over_best_peer": min(over, default=None),
+    }  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Timer
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.status import Status
 from rich.text import Text
@@ -19,7 +21,7 @@ class LiveLine:
     """A context manager that shows one line while something is being done, after the first second."""
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.what, self.started = what, time.perf_counter()
         console = progress_console()
         self.status = None if console is None else Status(Text(printable(f"{what} ..")), console=console)
 
@@ -33,6 +35,12 @@ class LiveLine:
         """Show another text."""
         if self.status is not None:
             self.status.update(Text(printable(text)))
+
+    def part(self, done: int, total: int) -> None:
+        """Show how much is done, and how long the rest will take at that speed."""
+        passed = time.perf_counter() - self.started
+        left = f", about {passed / done * (total - done):.0f} s left" if done else ""
+        self.show(f"{self.what}: {done} of {total}{left} (Ctrl-C ends it)")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -57,3 +65,18 @@ class SolveProgress(LiveLine):
 
     def _text(self, value: Value | None) -> str:
         return "none yet" if value is None else self.write(value)
+
+
+@contextmanager
+def counted(what: str, done: int, total: int) -> Iterator[Callable[[], Any]]:
+    """Show on a terminal how many things are done and how long the rest may take; gives what to call for each."""
+    console = progress_console()
+    if console is None:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (what, BarColumn(), MofNCompleteColumn(), "took", TimeElapsedColumn(), "left", TimeRemainingColumn())
+    with Progress(*columns, console=console, speed_estimate_period=600) as shown:
+        task = shown.add_task(what, total=total, completed=done)
+        yield lambda: shown.advance(task)

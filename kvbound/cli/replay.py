@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,8 @@ from costmodels import get_cost
 from costmodels.files import read_cost
 from costmodels.models import Model, get_model
 from costmodels.recost import with_cost
-from kvbound.cli import EXIT_FAILED
+from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
+from kvbound.cli.calibrate import capacity_of, choose_points
 from kvbound.cli.common import (
     HandlingOption,
     InstanceArgument,
@@ -37,11 +38,14 @@ from kvcore.trace import Trace
 from workloads.builtin import load_instance
 
 if TYPE_CHECKING:
+    from gpu_validation.calibration import Timings
     from gpu_validation.engine import Engine
 
 TIMES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft")
 """The objectives that a measured clock gives."""
 OPTIMUM = "optimum"
+ROUNDS = {"cuda": (7, 3), "cpu": (5, 1)}
+"""Rounds that are measured, and rounds before them, by device."""
 
 
 def replay(
@@ -54,13 +58,20 @@ def replay(
     handling: HandlingOption = "as-given",
     cost: Annotated[str | None, typer.Option(metavar="COST", help="predict by this cost, not the instance's")] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="(default: of the cost file, or 1B; CPU: tiny)")
+        str | None, typer.Option(metavar="NAME", help="(default: of the cost file, or 1B; CPU: small)")
     ] = None,
     device: DeviceOption = "cuda",
     backend: BackendOption = None,
     dtype: DtypeOption = None,
-    repeats: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="measured rounds")] = 7,
-    warm_up: Annotated[int, typer.Option(min=0, max=1000, metavar="N", help="rounds before them")] = 3,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="predict by batches timed in turn with the schedules")
+    ] = False,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="measured rounds (default: 7, CPU: 5)")
+    ] = None,
+    warm_up: Annotated[
+        int | None, typer.Option(min=0, max=1000, metavar="N", help="rounds before them (default: 3, CPU: 1)")
+    ] = None,
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds to find `optimum` in")] = 60.0,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the weights and the prompts")] = 0,
     plot: PlotOption = None,
@@ -72,7 +83,7 @@ def replay(
         raise BadInput(f"replay measures times, not {objective}; choose one of {', '.join(TIMES)}")
     shape = shape_of(model, cost, device)
     opened, kernels = get_backend(device, backend)
-    from gpu_validation.measure import facts
+    from gpu_validation.measure import facts, watched
 
     given = load_instance(instance)
     loaded = given
@@ -80,7 +91,7 @@ def replay(
         chosen = get_cost(cost)
         loaded = with_cost(given, chosen.make(), chosen.tick)
     where = facts(opened.device, today())
-    if (fitted := fitted_on(cost)) != where["device"]:
+    if not calibrate and (fitted := fitted_on(cost)) != where["device"]:
         typer.echo(f"note: the predicted times are of {fitted}, and this is {where['device']}: calibrate it", err=True)
     traces: dict[str, Trace] = {}
     for name in schedules:
@@ -92,16 +103,22 @@ def replay(
             raise BadInput(f"the schedule {label} is given twice")
         traces[label] = trace
 
+    if not calibrate:
+        for note in notes(cost, traces):
+            typer.echo(f"note: {note}", err=True)
     from gpu_validation.engine import Engine
     from gpu_validation.replay import execute, report
 
     engine = Engine(shape, opened, dtype=get_dtype(dtype, opened.device), seed=seed)
-    with LiveLine(f"replaying {len(traces)} schedules") as line:
-        counted(engine, line, len(traces) * (warm_up + repeats))
-        replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, repeats, warm_up)
+    with LiveLine("replaying") as line:
+        rounds = (repeats or ROUNDS[device][0], ROUNDS[device][1] if warm_up is None else warm_up)
+        counted(engine, line, len(traces) * sum(rounds))
+        timings = timed_beside(engine, loaded.machine.block, seed) if calibrate else None
+        with watched(opened.device) as clocks:
+            replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, *rounds, timings)
     payload = {
         "instance": loaded.name, "model": shape.name, "backend": kernels,
-        "dtype": str(engine.dtype).removeprefix("torch."), **where,
+        "dtype": str(engine.dtype).removeprefix("torch."), **where, **clocks,
         **report(replays, objective, runs),
     }  # fmt: skip
     if plot is not None:
@@ -110,7 +127,7 @@ def replay(
         batches = {r.name: ([float(p) for p in r.predicted], r.measured.tolist()) for r in replays}
         plot_replay(payload, batches, path=plot)
     emit(json, payload, lambda console: show(console, payload))
-    return 0
+    return EXIT_INTERRUPTED if len(replays[0].rounds) < rounds[0] else 0
 
 
 def shape_of(model: str | None, cost: str | None, device: str) -> Model:
@@ -121,7 +138,7 @@ def shape_of(model: str | None, cost: str | None, device: str) -> Model:
     measured = read_cost(cost).model if cost is not None and cost.endswith(".json") else None
     if model is not None and measured not in (None, model):
         raise BadInput(f"{cost} was measured with {measured}, not with {model}; leave --model out, or calibrate it")
-    return get_model(model or measured or ("tiny" if device == "cpu" else "llama-3.2-1b"))
+    return get_model(model or measured or ("small" if device == "cpu" else "llama-3.2-1b"))
 
 
 def fitted_on(cost: str | None) -> str:
@@ -131,12 +148,37 @@ def fitted_on(cost: str | None) -> str:
     return str((read_cost(cost).device or {}).get("device", f"{cost}, which names no device"))
 
 
+def notes(cost: str | None, traces: Mapping[str, Trace]) -> Iterator[str]:
+    """Say where batches are others than those that a cost file was fitted to: larger ones, or in other blocks."""
+    file = read_cost(cost) if cost is not None and cost.endswith(".json") else None
+    if file is None or not file.observations:
+        return
+    from gpu_validation.replay import beyond
+
+    seen = [one.features for one in file.observations]
+    for name, trace in traces.items():
+        if outside := beyond(trace, seen):
+            yield f"{name}: {outside} of {len(trace.batches)} batches are larger than any that {cost} was fitted to"
+    blocks = {trace.instance.machine.block for trace in traces.values()}
+    if file.machine is not None and blocks != {file.machine.block}:
+        asked = f"--block {min(blocks - {file.machine.block})}"
+        yield f"{cost} was fitted in blocks of {file.machine.block} tokens: calibrate with {asked}"
+
+
+def timed_beside(engine: Engine, block: int, seed: int) -> Timings:
+    """Return the grid of the device (on a GPU the coarser one), to be timed in turn with schedules in such blocks."""
+    from gpu_validation.calibration import Timings
+
+    quick = engine.device.type == "cuda"
+    return Timings(engine, choose_points(engine, capacity_of(engine, None, block), quick, block), 1, seed, block)
+
+
 def counted(engine: Engine, line: LiveLine, total: int) -> None:
     """Let the engine say in the line how many of all runs it has begun."""
-    run, begun = engine.run, count(1)
+    run, begun = engine.run, count()
 
     def shown(plan: Any) -> Any:
-        line.show(f"replaying: run {next(begun)} of {total}")
+        line.part(next(begun), total)
         return run(plan)
 
     vars(engine)["run"] = shown
@@ -202,9 +244,9 @@ def show(console: Console, payload: Mapping[str, Any]) -> None:
     ranking = payload["ranking"]
     if ranking["pairs"]:
         console.print(
-            f"the order is the predicted one in {ranking['right']} of {len(ranking['pairs'])} pairs; "
-            f"{ranking['clear']} differ by more than the error ({percent(ranking['error'])}), "
-            f"of which {ranking['clear_and_right']} are right"
+            f"the order is the predicted one in {ranking['right']} of {len(ranking['pairs'])} pairs of the "
+            f"{ranking['distinct']} distinct schedules (Kendall's tau {payload['kendall_tau']:.2f}); the one predicted "
+            f"to be best takes {percent(payload['regret'])} more than the best"
         )
     for gain in payload["gains"]:
         if gain["schedule"] != gain["over"]:

@@ -56,7 +56,7 @@ OPTIONS: dict[str, tuple[Any, str | None]] = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class CostSetting:
     """The cost, its tick in seconds, and the machine that a command was asked for."""
 
     cost: Cost
@@ -91,13 +91,13 @@ def takes_setting(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _setting(cost: str, tick: str | None, machine: dict[str, Any]) -> Setting:
+def _setting(cost: str, tick: str | None, machine: dict[str, Any]) -> CostSetting:
     model = get_cost(cost)
     if tick is not None and cost != "unit":
         raise BadInput(f"--tick: a tick of the cost {cost} lasts {model.tick} s; leave --tick out")
     seconds = model.tick if tick is None else fraction("--tick", tick)
     given = {name: value for name, value in machine.items() if value is not None}
-    return Setting(model.make(), seconds, model.machine, given)
+    return CostSetting(model.make(), seconds, model.machine, given)
 
 
 HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")

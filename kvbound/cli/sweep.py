@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,8 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
-from kvbound.cli.common import JsonOption, emit, progress_console, table
+from kvbound.cli.common import JsonOption, emit, table
+from kvbound.cli.progress import counted
 from kvcore.files import check_writable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def sweep(
     target = str(Path(study).with_suffix(".sqlite")) if out is None else out
     check_writable(target, export, json)
     check_export(export)
-    done = run(study, target, jobs=jobs, cluster=cluster, resume=resume, retry=retry, watch=_progress)
+    done = run(study, target, jobs=jobs, cluster=cluster, resume=resume, retry=retry, watch=partial(counted, "cells"))
     if export is not None:
         write_export(done.flat, export)
     payload = {
@@ -52,21 +52,6 @@ def sweep(
     if len(done.rows) < done.cells:
         return EXIT_INTERRUPTED
     return EXIT_UNDECIDED if any(map(_undecided, done.rows)) else 0
-
-
-@contextmanager
-def _progress(done: int, total: int) -> Iterator[Any]:
-    """Show on a terminal how many cells are done and how long the rest may take; gives what to call for each."""
-    console = progress_console()
-    if console is None:
-        yield lambda: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = ("cells", BarColumn(), MofNCompleteColumn(), "took", TimeElapsedColumn(), "left", TimeRemainingColumn())
-    with Progress(*columns, console=console, speed_estimate_period=600) as shown:
-        task = shown.add_task("cells", total=total, completed=done)
-        yield lambda: shown.advance(task)
 
 
 def _undecided(row: CellRow) -> bool:

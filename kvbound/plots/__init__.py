@@ -10,8 +10,9 @@ from kvbound.plots.gantt import gantt
 from kvbound.plots.kernels import plot_kernels
 from kvbound.plots.ladder import ladder
 from kvbound.plots.load import plot_load
-from kvbound.plots.measured import plot_calibration, plot_replay
+from kvbound.plots.measured import plot_calibration, plot_record, plot_replay
 from kvbound.plots.memory import memory
+from kvbound.plots.profile import plot_profile
 from kvbound.plots.style import render, save
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "plot_calibration",
     "plot_kernels",
     "plot_load",
+    "plot_profile",
+    "plot_record",
     "plot_replay",
     "render",
     "save",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.patches import PathPatch
 
 
-class Look(NamedTuple):
+class IntervalStyle(NamedTuple):
     """How a kind of interval is drawn: its legend text, fill, colour of edge and hatch, hatch, height in rows."""
 
     text: str
@@ -32,18 +32,18 @@ class Look(NamedTuple):
     height: float
 
 
-LOOKS: dict[Kind, Look] = {
-    "prefill": Look("prefill", BLUE, WHITE, "", 0.8),
-    "decode": Look("decode", SKY, WHITE, "", 0.8),
-    "recompute": Look("recompute", VERMILLION, WHITE, "//////", 0.8),
-    "transfer": Look("transfer", BLACK, WHITE, "", 0.8),
-    "paused": Look("ready, KV on device", ORANGE, ORANGE, "", 0.24),
-    "swapped-out": Look("ready, KV on host", WHITE, ORANGE, "xxxxxx", 0.24),
-    "waiting": Look("ready, no KV", GREY, GREY, "", 0.0),
-    "call-preserved": Look("call, KV on device", PURPLE, PURPLE, "", 0.44),
-    "call-swapped": Look("call, KV on host", WHITE, PURPLE, "xxxxxx", 0.44),
-    "call-mixed": Look("call, KV in part", WHITE, PURPLE, "\\\\\\\\\\\\", 0.44),
-    "call-discarded": Look("call, no KV", WHITE, PURPLE, "", 0.44),
+LOOKS: dict[Kind, IntervalStyle] = {
+    "prefill": IntervalStyle("prefill", BLUE, WHITE, "", 0.8),
+    "decode": IntervalStyle("decode", SKY, WHITE, "", 0.8),
+    "recompute": IntervalStyle("recompute", VERMILLION, WHITE, "//////", 0.8),
+    "transfer": IntervalStyle("transfer", BLACK, WHITE, "", 0.8),
+    "paused": IntervalStyle("ready, KV on device", ORANGE, ORANGE, "", 0.24),
+    "swapped-out": IntervalStyle("ready, KV on host", WHITE, ORANGE, "xxxxxx", 0.24),
+    "waiting": IntervalStyle("ready, no KV", GREY, GREY, "", 0.0),
+    "call-preserved": IntervalStyle("call, KV on device", PURPLE, PURPLE, "", 0.44),
+    "call-swapped": IntervalStyle("call, KV on host", WHITE, PURPLE, "xxxxxx", 0.44),
+    "call-mixed": IntervalStyle("call, KV in part", WHITE, PURPLE, "\\\\\\\\\\\\", 0.44),
+    "call-discarded": IntervalStyle("call, no KV", WHITE, PURPLE, "", 0.44),
 }
 """The look of every kind of interval, in the order of the legend."""
 
@@ -89,7 +89,7 @@ def draw_gantt(ax: Axes, trace: Trace, frame: Frame) -> set[Kind]:
     return {interval.kind for intervals in rows.values() for interval in intervals}
 
 
-def _bars(spans: list[Interval], y: int, scale: float, look: Look, cells: bool) -> PathPatch:
+def _bars(spans: list[Interval], y: int, scale: float, look: IntervalStyle, cells: bool) -> PathPatch:
     """All bars of one kind in one row, as one path. Without cells, edges would hide the narrowest bars."""
     import numpy as np
     from matplotlib.patches import PathPatch

@@ -64,13 +64,35 @@ def draw_predicted(ax: Axes, batches: Batches) -> Axes:
     return ax
 
 
+def plot_record(record: Mapping[str, Any], path: str | Path | None = None) -> Figure:
+    """Draw a record of `benchmarks.agreement`: the total flow time of each schedule, predicted and measured.
+
+    Above the bars stands how many times that of the best schedule it is, predicted and measured.
+    """
+    with style.sheet(8, 3.2, path) as figure:
+        axes = figure.subplots(1, len(record["tables"]), squeeze=False)[0]
+        for ax, part in zip(axes, record["tables"], strict=True):
+            rows = [dict(zip(part["columns"], row, strict=True)) for row in part["rows"]]
+            values = [{"schedule": row["schedule"], **{key: float(row[f"{key}, s"]) for key in PAIR}} for row in rows]
+            draw_values(ax, {"rows": values, "objective": "total flow time"}).set_title(part["notes"].split("`")[1])
+            for k, row in enumerate(rows):
+                ratios = "\n".join(f"{float(row[f'{key} / best']):.2f}" for key in PAIR)
+                top = max(values[k][key] for key in PAIR)
+                ax.annotate(ratios, (k, top), (0, 2), textcoords="offset points", ha="center", fontsize=style.SMALL)
+            ax.set_ylim(top=1.18 * max(value[key] for value in values for key in PAIR))
+    return figure
+
+
+PAIR = ("predicted", "measured")
+
+
 def draw_values(ax: Axes, report: Mapping[str, Any]) -> Axes:
     """Draw the objective of each schedule, predicted and measured, as bars from zero; return the Axes."""
     rows = report["rows"]
-    for k, (key, colour) in enumerate((("predicted", style.SKY), ("measured", style.BLUE))):
+    for k, (key, colour) in enumerate(zip(PAIR, (style.SKY, style.BLUE), strict=True)):
         places = [i + 0.4 * (k - 0.5) for i in range(len(rows))]
         ax.bar(places, [row[key] for row in rows], width=0.38, color=colour, label=key)
-    ax.set_xticks(range(len(rows)), [row["schedule"] for row in rows], rotation=20)
+    ax.set_xticks(range(len(rows)), [row["schedule"] for row in rows], rotation=30, ha="right")
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"{report['objective']}, s")
     ax.legend(frameon=False)

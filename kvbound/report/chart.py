@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 
 from kvbound.plots import style
 from kvbound.plots.frame import Frame
-from kvbound.plots.gantt import LOOKS, Look
+from kvbound.plots.gantt import LOOKS, IntervalStyle
 from kvbound.report.bars import CELLS, WORK, Bar
 from kvbound.report.markup import node
 from kvbound.timeline import Kind
@@ -204,7 +204,7 @@ def legend(kinds: Iterable[Kind]) -> Element:
     return node("p", {"class": "legend"}, *(_entry(kind, look) for kind, look in LOOKS.items() if kind in there))
 
 
-def _entry(kind: Kind, look: Look) -> Element:
+def _entry(kind: Kind, look: IntervalStyle) -> Element:
     height = max(12 * look.height, 1.5)
     bar = node("rect", {"class": kind, "x": 1, "width": 22, "y": 7 - height / 2, "height": height})
     return node("span", None, node("svg", {"width": 24, "height": 14, "aria-hidden": "true"}, bar), look.text)

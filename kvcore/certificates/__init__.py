@@ -17,12 +17,13 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 * `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
 * `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
   host tokens without a limit are free in `paths._holding` too.
-* `prices`, `paths`: slots after the last: price 0. Prices are at least 0, so it only leaves out what is paid; the time
-  is still counted (`beyond`).
+* `prices`, `paths`, `evictions`: slots after the last: price 0. Prices are at least 0, so it only leaves out what is
+  paid; the time is still counted (`beyond`).
 * `paths`: sums in 64 bits. `prices._check_size`: 4 legs (peak + slots + least time) times all prices, and rate times
   time, below 2^57, six bits below the end. An arrival after the last slot may wrap in entries that `_After` never
-  takes: it is `beyond`.
-* `paths._least_since`: 0 before the earliest slot. A price of 0 is the least there is.
+  takes: it is `beyond`. In `evictions` so it is, too; the peak counts as time, for the parts of a refill, and a cost is
+  at most that of going on without another eviction: below (2 legs + 8) peak times all prices, and so 2^60.
+* `paths.least_since`: 0 before the earliest slot. A price of 0 is the least there is.
 * `prices.Windows`: 0 outside the slots. The same.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
   more the way fits and costs no more.

@@ -24,7 +24,7 @@ class TooManyStates(RuntimeError):
     """The search has seen as much as it may, without an answer."""
 
 
-class State(NamedTuple):
+class BoundaryState(NamedTuple):
     """One request at a batch boundary; S follows from `segment` and `generated`. Done: `segment` is past the last."""
 
     segment: int = 0
@@ -40,7 +40,7 @@ class State(NamedTuple):
     late: bool = False  # it exceeds an SLO, or will
 
 
-Node = tuple[State, ...]
+Node = tuple[BoundaryState, ...]
 
 
 class Load(NamedTuple):
@@ -107,11 +107,11 @@ class Batches:
         if self.tries < 0:
             raise TooManyStates("too many batches to try")
 
-    def is_done(self, i: int, state: State) -> bool:
+    def is_done(self, i: int, state: BoundaryState) -> bool:
         """Whether the request has generated all its tokens."""
         return state.segment == len(self.requests[i].segments)
 
-    def known(self, i: int, state: State) -> int:
+    def known(self, i: int, state: BoundaryState) -> int:
         """Return S of a request that is ready."""
         return self.known_at_start(i, state.segment) + state.generated
 
@@ -120,11 +120,11 @@ class Batches:
         past = sum(s.decode + s.call.returns for s in self.requests[i].segments[:segment] if s.call is not None)
         return self.requests[i].prompt + past
 
-    def call(self, i: int, state: State) -> Call:
+    def call(self, i: int, state: BoundaryState) -> Call:
         """Return the latest call; before the first, one that allows what a request without KV can do: nothing."""
         return self.requests[i].calls[state.segment - 1] if state.segment else Call(duration=0, handling="preserve")
 
-    def _options(self, i: int, state: State) -> list[Option]:
+    def _options(self, i: int, state: BoundaryState) -> list[Option]:
         """Return what a request may do as far as it alone is concerned: R2, R3, R4, R5 (pause), R8, R9, R10."""
         if self.is_done(i, state):
             return [Option(0, 0, 0, 0, 0, 0, Load())]
@@ -140,7 +140,7 @@ class Batches:
                 options += [self.option(i, state, moves, work) for work in range(max(1, least), missing + 1)]
         return _undominated(options)
 
-    def moves(self, i: int, state: State) -> Iterator[tuple[int, int, int]]:
+    def moves(self, i: int, state: BoundaryState) -> Iterator[tuple[int, int, int]]:
         """Yield every (drop, swap_out, swap_in) that R8, R9 and R10 allow."""
         call = self.call(i, state)
         for drop, swap_out, swap_in in self.possible_moves(state):
@@ -157,7 +157,7 @@ class Batches:
             if legal:
                 yield drop, swap_out, swap_in
 
-    def possible_moves(self, state: State) -> Iterator[tuple[int, int, int]]:
+    def possible_moves(self, state: BoundaryState) -> Iterator[tuple[int, int, int]]:
         """Yield every (drop, swap_out, swap_in) of what is there; without `partial`, all of it or nothing."""
 
         def amounts(held: int) -> Sequence[int]:
@@ -169,7 +169,7 @@ class Batches:
                 for swap_in in amounts(host + swap_out):
                     yield drop, swap_out, swap_in
 
-    def option(self, i: int, state: State, moves: tuple[int, int, int], work: int) -> Option:
+    def option(self, i: int, state: BoundaryState, moves: tuple[int, int, int], work: int) -> Option:
         """Return an option with what it adds to the batch."""
         self.spend()
         device, host = after_moves(state, moves)
@@ -250,7 +250,7 @@ def _at_most(amount: int, limit: int | None) -> bool:
     return limit is None or amount <= limit
 
 
-def after_moves(state: State, moves: tuple[int, int, int]) -> tuple[int, int]:
+def after_moves(state: BoundaryState, moves: tuple[int, int, int]) -> tuple[int, int]:
     """Return m and h after the moves; a drop takes the host part first."""
     drop, swap_out, swap_in = moves
     host = max(0, state.host - drop)
@@ -258,7 +258,7 @@ def after_moves(state: State, moves: tuple[int, int, int]) -> tuple[int, int]:
     return device - swap_out + swap_in, host + swap_out - swap_in
 
 
-def _timeless(state: State) -> State:
+def _timeless(state: BoundaryState) -> BoundaryState:
     """Keep what decides which options a request has: of its time, only whether it is ready."""
     return state._replace(wait=min(state.wait, 1), age=UNWATCHED, decoding=UNWATCHED, late=False)
 

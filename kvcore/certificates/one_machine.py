@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 
-class Piece(NamedTuple):
+class WorkPiece(NamedTuple):
     """Work that can be done from `release` on; of the pieces that are released, that of the lowest `rank` is done."""
 
     release: int
@@ -16,7 +16,7 @@ class Piece(NamedTuple):
     owner: int
 
 
-def run(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int, int]]:
+def run(pieces: Sequence[WorkPiece]) -> Iterator[tuple[WorkPiece, int, int]]:
     """Yield (piece, start, end) for every stretch of time in which the machine works on a piece. O(n log n)."""
     waiting = sorted(pieces)
     ready: list[tuple[int, int, int]] = []
@@ -38,12 +38,12 @@ def run(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int, int]]:
         now = until
 
 
-def largest(pieces: Sequence[Piece]) -> int:
+def largest(pieces: Sequence[WorkPiece]) -> int:
     """Return the least value of the largest (end of a piece - its rank): ranks are tails, negated (Jackson)."""
     return max((end - piece.rank for piece, _, end in run(pieces)), default=0)
 
 
-def moments(pieces: Sequence[Piece], owners: int) -> list[int]:
+def moments(pieces: Sequence[WorkPiece], owners: int) -> list[int]:
     """Return, for each owner, the sum of work times (twice) the mean time at which it is done, over its pieces.
 
     The sum of these, each with a weight, is the least that any schedule has if ranks order the weights, the largest

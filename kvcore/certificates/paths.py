@@ -70,7 +70,11 @@ class Course:
 
     def _starts(self, known: int, kept: int, handling: str | None) -> tuple[Start, ...]:
         kept_tokens = {None: (0,), "discard": (0,), "free": (kept, 0)}.get(handling, (kept,))
-        return tuple(Start(k, known - k, 1 if self.part is None else -(-(known - k) // self.part)) for k in kept_tokens)
+        return tuple(Start(k, known - k, self.parts(known - k)) for k in kept_tokens)
+
+    def parts(self, tokens: int) -> int:
+        """Return slots in which so many tokens are processed at the least."""
+        return 1 if self.part is None else -(-tokens // self.part)
 
     @cached_property
     def least(self) -> list[int]:
@@ -112,7 +116,7 @@ def cheapest(
     After the last slot all prices are 0.
     """
     slots = len(prices.device)
-    earliest = _earliest(course, arrival)
+    earliest = earliest_slots(course, arrival)
     after: Callable[[Array], Array] = partial(_completed, end, toll)
     for k in range(len(course.legs) - 1, -1, -1):
         leg = course.legs[k]
@@ -133,7 +137,7 @@ def _completed(end: Callable[[Array], Array], toll: Array, c: Array) -> Array:
     return cost
 
 
-def _earliest(course: Course, arrival: int) -> list[int]:
+def earliest_slots(course: Course, arrival: int) -> list[int]:
     """Return the slot in which each segment can begin at the earliest."""
     total = arrival + course.least[0]
     return [total - least for least in course.least]
@@ -154,12 +158,12 @@ def _device(leg: Leg, machine: Machine, prices: SlotPrices, first: Array) -> Arr
 def _decodes(leg: Leg, prices: SlotPrices, first: Array, earliest: int) -> Array:
     """Return what the tokens after the first take of batches: a token and a place each, at the least prices so far."""
     slots = len(prices.device)
-    sums = prefix(_least_since(prices.tokens, earliest) + _least_since(prices.requests, earliest))
+    sums = prefix(least_since(prices.tokens, earliest) + least_since(prices.requests, earliest))
     later = np.minimum(first + 1, slots)
     return sums[np.maximum(np.minimum(first + leg.decode, slots), later)] - sums[later]
 
 
-def _least_since(price: Array, earliest: int) -> Array:
+def least_since(price: Array, earliest: int) -> Array:
     """Return the least price in the slots from `earliest` to each, or 0 before."""
     least = np.zeros_like(price)
     least[earliest:] = np.minimum.accumulate(price[earliest:])
@@ -181,8 +185,8 @@ class _Option:
         self.held = prefix(held)
         first = np.arange(slots + 1)
         mine = cost + self.held[np.maximum(first - start.slots + 1, 0)]
-        mine[:-1] += start.need * _least_since(prices.tokens, earliest)
-        mine[:-1] += start.slots * _least_since(prices.requests, earliest)
+        mine[:-1] += start.need * least_since(prices.tokens, earliest)
+        mine[:-1] += start.slots * least_since(prices.requests, earliest)
         for j in range(1, min(start.slots, slots)):
             tokens = leg.context - j * (part or 0)
             fee = held if tokens <= start.kept else prices.device * machine.blocks(tokens)

@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.evictions import Walk
 from kvcore.certificates.paths import Array, Course, SlotPrices, cheapest, prefix
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Machine, Noun, Request
@@ -118,10 +119,13 @@ class Prices(Proof):
         self, machine: Machine, objective: str, request: Request, origin: int, rows: SlotPrices, sums: list[Array]
     ) -> int:
         """Return what the cheapest path costs, with the tolls of windows whose prices have these `sums`."""
+        arrival, rate = request.arrival - origin, self._rate(request, objective)
+        course = Course(machine, request)
+        if machine.evict:
+            return Walk(course, machine, rows, lambda c: rate * (c - arrival)).cheapest(arrival)
         tolls = (family.toll(machine, request, each) for family, each in zip(self.windows, sums, strict=True))
         toll = sum(tolls, np.zeros(self.slots, np.int64))
-        arrival, rate = request.arrival - origin, self._rate(request, objective)
-        return cheapest(Course(machine, request), machine, rows, arrival, lambda c: rate * (c - arrival), toll)
+        return cheapest(course, machine, rows, arrival, lambda c: rate * (c - arrival), toll)
 
     def _rate(self, request: Request, objective: str) -> int:
         """Return what a slot of flow time costs in units of the scale, rounded down."""
@@ -141,6 +145,8 @@ class Prices(Proof):
         for name, limit in self._limits(instance.machine).items():
             if limit is None and self._prices(name) and name != "host":
                 raise InvalidCertificate(f"prices of {name}, which have no limit")
+        if self.windows and instance.machine.evict:
+            raise InvalidCertificate("windows of ends, on a machine that evicts: no bound on how close ends are")
         longest = max(len(row) for row in self._all_rows)
         if longest > self.slots:
             raise InvalidCertificate(f"{longest} prices for {self.slots} slots")
@@ -148,7 +154,7 @@ class Prices(Proof):
     def _check_size(self, machine: Machine, request: Request, objective: str) -> None:
         """Refuse sums that 64 bits might not hold."""
         course = Course(machine, request)
-        longest = self.slots + course.least[0]
+        longest = self.slots + course.least[0] + request.peak * machine.evict
         most = 4 * len(course.legs) * (request.peak + longest) * self._total
         if most + self._rate(request, objective) * longest >= 1 << 57:
             raise InvalidCertificate(f"its prices are too large for request {request.id}: sums could exceed 64 bits")
@@ -181,6 +187,10 @@ def spend(budget: Budget, machine: Machine, alike: Iterable[Request], slots: int
 def _calls(machine: Machine, request: Request, slots: int) -> int:
     """Return about how many calls of numpy over all slots its cheapest path takes."""
     legs = Course(machine, request).legs
+    if machine.evict:
+        course = Course(machine, request)
+        parts = sum(leg.decode * (60 + 2 * min(course.parts(leg.held), slots)) for leg in legs)
+        return parts + 60 * len(legs)
     blocks = sum(leg.decode // machine.block for leg in legs) if machine.block > 1 else 0
     return 5 * blocks + sum(80 + 2 * sum(min(start.slots, slots) for start in leg.starts) for leg in legs)
 
@@ -192,8 +202,6 @@ def why_not(instance: Instance, objective: str) -> str | None:
         return f"prove {', '.join(FLOWS)}, not {objective}"
     if not instance.cost.always_one_tick:
         return "need batches that all last one tick"
-    if machine.evict:
-        return "need a machine that evicts in calls only (no `evict`)"
-    if machine.partial and any(request.calls for request in instance.requests):
-        return "need a machine without `partial` where requests make calls"
+    if machine.partial and (machine.evict or any(request.calls for request in instance.requests)):
+        return "need a machine without `partial` where it evicts or requests make calls"
     return None

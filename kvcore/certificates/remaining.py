@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from kvcore.certificates.batches import State
+from kvcore.certificates.batches import BoundaryState
 from kvcore.certificates.least import Needs, chunks, least_work, needs
 from kvcore.instance import Instance
 
@@ -27,30 +27,30 @@ class Remaining:
         self.steps = [_sums_after(need.batches) for need in self.needs]
         self.waits = [_sums_after(need.wait) for need in self.needs]
 
-    def batches(self, i: int, state: State) -> int:
+    def batches(self, i: int, state: BoundaryState) -> int:
         """Return in how many batches the request still works at the least; 0 if it is done."""
         q = self._generated(self.needs[i], state)
         if q == self.needs[i].ends[-1]:
             return 0
         return self._steps(i, state, q + 1) + self.steps[i][q + 1]
 
-    def ticks(self, i: int, state: State) -> int:
+    def ticks(self, i: int, state: BoundaryState) -> int:
         """Return the ticks until its end at the least; 0 if it is done."""
         q = self._generated(self.needs[i], state)
         if q == self.needs[i].ends[-1]:
             return 0
         return state.wait + self.waits[i][q + 1] + self.least * self.batches(i, state)
 
-    def ticks_to_first_token(self, i: int, state: State) -> int:
+    def ticks_to_first_token(self, i: int, state: BoundaryState) -> int:
         """Return the ticks until its first token at the least; 0 if it has one."""
         if self._generated(self.needs[i], state):
             return 0
         return state.wait + self.least * self._steps(i, state, 1)
 
-    def _generated(self, need: Needs, state: State) -> int:
+    def _generated(self, need: Needs, state: BoundaryState) -> int:
         return (need.ends[state.segment - 1] if state.segment else 0) + state.generated
 
-    def _steps(self, i: int, state: State, q: int) -> int:
+    def _steps(self, i: int, state: BoundaryState, q: int) -> int:
         """Return the batches up to token q, its next: KV that is not there, or is to be discarded, is processed."""
         held = state.device + state.host
         if state.mark == "due" and self.requests[i].calls[state.segment - 1].handling == "discard":

@@ -36,7 +36,7 @@ from functools import cache
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from kvcore.certificates.batches import UNWATCHED, Batches, Choice, Node, Option, State, TooManyStates, as_batch
+from kvcore.certificates.batches import UNWATCHED, Batches, BoundaryState, Choice, Node, Option, TooManyStates, as_batch
 from kvcore.certificates.remaining import Remaining
 from kvcore.instance import Instance, Request, alike
 from kvcore.metrics import Value, check_objective, scale_of
@@ -49,7 +49,7 @@ COMPARED = 32
 class Transition(NamedTuple):
     """Where an option leads a request, and what the objective must know of it."""
 
-    state: State
+    state: BoundaryState
     flow_time: int  # at the least, for the largest flow time
     late: int  # 1 if it has become late
 
@@ -144,7 +144,7 @@ class ExhaustiveSearch:
             successor, order = self.ordered([s.state for s in steps])
             yield reached, successor, Edge(node, choice, ticks, order)
 
-    def ordered(self, states: list[State]) -> tuple[Node, tuple[int, ...]]:
+    def ordered(self, states: list[BoundaryState]) -> tuple[Node, tuple[int, ...]]:
         """Put requests that are alike in the order of their states; return the states and the permutation."""
         order = list(range(len(states)))
         for places in self.alike:
@@ -154,9 +154,9 @@ class ExhaustiveSearch:
 
     # --- one request ---------------------------------------------------------------------------------------------
 
-    def at_start(self, request: Request) -> State:
+    def at_start(self, request: Request) -> BoundaryState:
         """Return the state of a request at tick 0."""
-        state = State(wait=request.arrival, age=0)
+        state = BoundaryState(wait=request.arrival, age=0)
         if self.objective == "late-requests":
             state = state._replace(late=is_late(request, state))
         return self.forget(request, state)
@@ -165,7 +165,7 @@ class ExhaustiveSearch:
         """Return how many tokens all requests have still to generate."""
         return sum(map(tokens_left, self.requests, node))
 
-    def step(self, i: int, state: State, option: Option | None, ticks: int) -> Transition:
+    def step(self, i: int, state: BoundaryState, option: Option | None, ticks: int) -> Transition:
         """Return where a batch of `ticks`, in which the request takes `option`, leads it."""
         if self.batches.is_done(i, state):
             return Transition(state, 0, 0)
@@ -224,10 +224,10 @@ class ExhaustiveSearch:
             return request.weight
         return self.scale // request.output if self.objective == "normalized-latency" else 1
 
-    def forget(self, request: Request, state: State) -> State:
+    def forget(self, request: Request, state: BoundaryState) -> BoundaryState:
         """Forget the times that no longer matter, so that equal futures are equal nodes."""
         if state.segment == len(request.segments):
-            return State(segment=state.segment)
+            return BoundaryState(segment=state.segment)
         first, last, between = request.slo_ticks
         if self.objective == "max-flow-time":
             return state._replace(decoding=UNWATCHED)
@@ -261,7 +261,7 @@ class ExhaustiveSearch:
         return Schedule(instance_sha256=self.instance.sha256, batches=tuple(batches))
 
 
-def _pass_time(state: State, ticks: int) -> State:
+def _pass_time(state: BoundaryState, ticks: int) -> BoundaryState:
     arriving = state.wait if state.segment == 0 else 0
     return state._replace(
         wait=max(0, state.wait - ticks),
@@ -270,7 +270,7 @@ def _pass_time(state: State, ticks: int) -> State:
     )
 
 
-def _generate(request: Request, state: State) -> State:
+def _generate(request: Request, state: BoundaryState) -> BoundaryState:
     """Generate a token; it may end the segment, and then start a call or end the request."""
     decoding = state.decoding if has_first_token(state) else 0
     generated = state.generated + 1
@@ -284,28 +284,28 @@ def _generate(request: Request, state: State) -> State:
     return state._replace(wait=call.duration, mark=mark)
 
 
-def has_first_token(state: State) -> bool:
+def has_first_token(state: BoundaryState) -> bool:
     """Whether the request has generated its first token."""
     return state.segment > 0 or state.generated > 0
 
 
-def tokens_left(request: Request, state: State) -> int:
+def tokens_left(request: Request, state: BoundaryState) -> int:
     """Tokens that the request has still to generate."""
     return sum(segment.decode for segment in request.segments[state.segment :]) - state.generated
 
 
-def flow_time(state: State, left: int) -> int:
+def flow_time(state: BoundaryState, left: int) -> int:
     """Return the flow time of a request that is done `left` ticks from now; its age is 0 until it arrives."""
     return state.age + left - (state.wait if state.segment == 0 else 0) if left else 0
 
 
-def ticks_left(request: Request, state: State) -> int:
+def ticks_left(request: Request, state: BoundaryState) -> int:
     """Ticks until its end at the least: a batch lasts a tick or more and generates one token of it; then its calls."""
     waits = state.wait if state.segment else 0  # for a call; its age is 0 until it arrives
     return tokens_left(request, state) + waits + sum(call.duration for call in request.calls[state.segment :])
 
 
-def is_late(request: Request, state: State) -> bool:
+def is_late(request: Request, state: BoundaryState) -> bool:
     """Whether an SLO is exceeded, or will be even if the request is served as fast as can be."""
     first, last, between = request.slo_ticks
     left = ticks_left(request, state)

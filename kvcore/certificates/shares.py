@@ -15,9 +15,9 @@ from pydantic import Field
 from kvcore.certificates.alone import is_late_alone
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.least import least_work
-from kvcore.certificates.one_machine import Piece, largest, least_late, moments
+from kvcore.certificates.one_machine import WorkPiece, largest, least_late, moments
 from kvcore.certificates.proof import InvalidCertificate, Proof
-from kvcore.certificates.steps import MOST_STEPS, Integers, Prices, Steps, check_size, lines
+from kvcore.certificates.steps import MOST_STEPS, Integers, StepPrices, Steps, check_size, lines
 from kvcore.cost import Cost
 from kvcore.instance import LIMIT, Instance, Request
 from kvcore.metrics import Value, check_objective, weight
@@ -73,7 +73,7 @@ class Division(Proof):
         return sum(getattr(self, name) for name in RESOURCES)
 
     def share(self, instance: Instance, base: Fraction) -> dict[str, Fraction]:
-        """Return prices at which what fits into a batch pays at most `base`, by their names in `Prices`."""
+        """Return prices at which what fits into a batch pays at most `base`, by their names in `StepPrices`."""
         machine = instance.machine
         blocks = machine.block_limit
         given = {
@@ -175,11 +175,13 @@ class PricedSteps:
     def work(self, base: Fraction, *others: dict[str, Fraction]) -> tuple[Integers, int]:
         """Return the share of each step in units of 2^-bits, and bits: `base` is shared, `others` are more prices."""
         added = (self.proof.share(self.instance, base), *others)
-        exact = {name: sum((prices.get(name, Fraction(0)) for prices in added), Fraction(0)) for name in Prices._fields}
-        most = self.steps.most(Prices(**{name: ceil(price) for name, price in exact.items()}))
+        exact = {
+            name: sum((prices.get(name, Fraction(0)) for prices in added), Fraction(0)) for name in StepPrices._fields
+        }
+        most = self.steps.most(StepPrices(**{name: ceil(price) for name, price in exact.items()}))
         check_size(most)
         bits = min(30, 62 - most.bit_length())
-        return self.steps.least(Prices(**{name: int(price * 2**bits) for name, price in exact.items()})), bits
+        return self.steps.least(StepPrices(**{name: int(price * 2**bits) for name, price in exact.items()})), bits
 
     def busy_time(self) -> Fraction:
         """Return the prices of all work, and the fixed part of as many batches as there are at the least."""
@@ -222,7 +224,9 @@ class PricedSteps:
         """Return what is left of the request after each step."""
         return np.repeat(done[self.steps.first[1:] - 1], np.diff(self.steps.first)) - done
 
-    def _pieces(self, work: Integers, bits: int, before: Integers, after: Integers, arrivals: list[int]) -> list[Piece]:
+    def _pieces(
+        self, work: Integers, bits: int, before: Integers, after: Integers, arrivals: list[int]
+    ) -> list[WorkPiece]:
         """Return work in pieces of a few steps; ranks are the tails of their last steps, negated."""
         first = self.steps.first
         place = np.arange(len(work)) - np.repeat(first[:-1], np.diff(first))
@@ -231,7 +235,7 @@ class PricedSteps:
         tails = after[np.append(starts[1:], len(work)) - 1]
         columns = (before[starts], tails, np.add.reduceat(work, starts), owners)
         return [
-            Piece((arrivals[owner] + release) << bits, -(tail << bits), amount, owner)
+            WorkPiece((arrivals[owner] + release) << bits, -(tail << bits), amount, owner)
             for release, tail, amount, owner in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
@@ -313,7 +317,7 @@ class PricedSteps:
 def _mixture(cost: Cost, functions: tuple[int, ...]) -> tuple[Fraction, Fraction, dict[str, Fraction]]:
     """Return what a batch takes at least, one with prefills besides, and the prices of what is done in it."""
     base = prefill = Fraction(0)
-    prices = dict.fromkeys(Prices._fields, Fraction(0))
+    prices = dict.fromkeys(StepPrices._fields, Fraction(0))
     for part, line in zip(functions, lines(cost), strict=True):
         scale = Fraction(part, UNIT * line.divisor)
         base, prefill = base + scale * line.base, prefill + scale * line.prefill

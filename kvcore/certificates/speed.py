@@ -1,14 +1,15 @@
 """Prices of work over time, where a small batch that is fast pays more for its work than a full one that is slow.
 
 While a batch of length D runs, each request in it pays the price of that moment times its share / (D - f), where f is
-the fixed part of a batch that nothing shares: together at most the price. `docs/bounds.md` ("Speed has a price") has
-the proof. All is in integers without a limit: work and ticks are rounded down to units of 2^-bits, and what there is
-room for is rounded up to `FINE` parts of a token.
+the fixed part of a batch that nothing shares: together at most the price. Or it pays (its share + a part of f that is
+its own) / D, or some of both. `docs/bounds.md` ("Speed has a price") has the proof. All is in integers without a limit:
+work and ticks are rounded down to units of 2^-bits, what there is room for is rounded up to `FINE` parts of a token.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
@@ -31,14 +32,24 @@ MOST_SLOTS = 2**18
 STEP = 3000
 """Work to look at one slot for a request, besides the pieces, with `PIECE` each."""
 PIECE = 1000
+WEIGHT = 1500
+"""Work to look at one weight of a fee."""
+
+
+Weights = Annotated[tuple[Annotated[int, Field(ge=0, le=2**20)], ...], Field(max_length=MOST_SLOTS)]
 
 
 class Speed(Division):
     """A `price` of work for each slot of so many ticks from the first arrival on, in units of 1/`scale`; none later.
 
     All but the first token of a request count as so many with a work at this `level` between their least and their most
-    (in 1024ths); what some have beyond it pays the least price. `ratios` are those D / (D - f) at which tangents bound
-    what a token pays by its speed, in 64ths and increasing.
+    (in 1024ths); what some have beyond it pays for the cheapest speeds alone. Where it is `ordered`, they begin after
+    the first token, whenever it comes; otherwise after what it takes at the least. `ratios` are those D / (D - f) at
+    which tangents bound what a token pays by its speed, in 64ths and increasing.
+
+    The 1024ths `fee` of every price are paid in another way, not by speed: a request pays for its work, and in each
+    batch for its part of the fixed part. `fees` are the weights of these parts in a slot: for each group of requests
+    that differ in their ids only, in the order of their first, those of each of them from the slot of its arrival on.
     """
 
     kind: Literal["speed"] = "speed"
@@ -47,6 +58,9 @@ class Speed(Division):
     price: Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=MOST_SLOTS)]
     level: Proportion = 0
     ratios: Annotated[tuple[Annotated[int, Field(gt=ONE, le=2**20)], ...], Field(max_length=64)] = ()
+    ordered: bool = False
+    fee: Proportion = 0
+    fees: Annotated[tuple[Weights, ...], Field(max_length=1_000_000)] = ()
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what all requests take and pay at the least, less all prices times the length of their slots."""
@@ -56,14 +70,23 @@ class Speed(Division):
             raise InvalidCertificate("the ratios must increase")
         self.check(instance)
         self.spend(instance, budget)
+        groups = alike(instance.requests)
+        if len(self.fees) not in (0, len(groups)):
+            raise InvalidCertificate(f"there are fees of {len(self.fees)} groups of requests, not of {len(groups)}")
+        budget.spend("fees", WEIGHT * sum(map(len, self.fees)))
         slots = PricedWork(instance, self, objective)
-        total = sum(len(same) * slots.least(same[0], budget) for same in alike(instance.requests))
+        paid = slots.fees(groups)
+        total = sum(len(same) * slots.least(same[0], budget, fees) for same, fees in zip(groups, paid, strict=True))
         return Fraction(total, self.scale * slots.unit) - Fraction(self.slot * sum(self.price), self.scale)
 
     @property
     def why(self) -> str:
         """The argument in words."""
         return f"at these prices of work in {len(self.price)} slots, no request finds a cheaper speed"
+
+
+Fees = dict[int, int]
+"""What a token pays besides for its work, by slot."""
 
 
 class PricedWork:
@@ -78,53 +101,77 @@ class PricedWork:
         """The fixed part of a batch, and what of it is not shared, in units of 2^-bits ticks."""
         self.prices = (*proof.price, 0)
         self.origin = instance.first_arrival
-        self.unit = FINE * ONE**2 << self.bits
+        self.unit = FINE * ONE**2 * UNIT << self.bits
         """What is paid is counted in such parts of 1/scale, times ticks."""
 
-    def least(self, i: int, budget: Budget) -> int:
+    def fees(self, groups: list[list[int]]) -> Iterator[Fees]:
+        """Yield what each request of a group pays for a part of a token in each slot, besides what its work costs."""
+        arrivals = [self.instance.requests[same[0]].arrival - self.origin for same in groups]
+        weights = self.proof.fees or ((),) * len(groups)
+        sums: Counter[int] = Counter()
+        for same, arrival, row in zip(groups, arrivals, weights, strict=True):
+            for slot, each in enumerate(row, arrival // self.proof.slot):
+                sums[slot] += len(same) * each
+        fixed = self.proof.fee * ONE**2 * self.fixed
+        for arrival, row in zip(arrivals, weights, strict=True):
+            begun = enumerate(row, arrival // self.proof.slot)
+            yield {slot: self.prices[slot] * fixed * each // sums[slot]
+                   for slot, each in begun if each and slot < len(self.prices)}  # fmt: skip
+
+    def least(self, i: int, budget: Budget, fees: Fees) -> int:
         """Return the least that request i takes and pays, in parts of 1/scale."""
         request, done, span = self.instance.requests[i], self.steps.done, self.steps.steps.first[i : i + 2]
         first, slot, free = int(span[0]), self.proof.slot, len(self.prices) - 1
         last = first if self.objective == "total-ttft" else int(span[1]) - 1
         rate = int(weight(request, self.objective) * self.proof.scale)
-        arrival, alone, begin, extra = request.arrival - self.origin, int(done[last]), 0, 0
-        before = []
-        if last == first:
-            tokens = Tokens(self, FINE, int(self.work[first]), arrival)
-        else:
+        arrival, alone, begin = request.arrival - self.origin, int(done[last]), 0
+        before, heaviest, need, each = None, [0], FINE, int(self.work[first])
+        if last > first:
+            before = Tokens(self, need, each, arrival, fees)
             begin, decodes = int(done[first]), self.work[first + 1 : last + 1]
             low, high = int(decodes.min()), int(decodes.max())
             each = low + (high - low) * self.proof.level // UNIT
             whole = int(np.minimum(decodes, each).sum())
-            extra = (int(decodes.sum()) - whole) * FINE * ONE**2
+            heaviest += np.cumsum(-np.sort(each - decodes[decodes > each])).tolist()
             need = whole * FINE // each if each else (last - first) * FINE
-            tokens = Tokens(self, need, each, arrival + begin)
-            before = [Tokens(self, FINE, int(self.work[first]), arrival)]
-        start, rest = arrival + begin, alone - begin
-        work = int(self.work[first : last + 1].sum()) * FINE * ONE**2
-        best, cheapest, later = None, max(self.prices), 0
-        for end in range(min(start // slot, free), free + 1):
-            taken = rate * (max(end * slot, start) - arrival) * self.unit
-            if best is not None and taken + later >= best:
+        start, rest, least = arrival + begin, alone - begin, rate * alone * self.unit
+        work = int(self.work[first + self.proof.ordered : last + 1].sum()) * FINE * ONE**2 * UNIT
+        best, later, ordered = None, 0, before is not None and self.proof.ordered
+        for turn in range(min(start // slot, free), (free if ordered else min(start // slot, free)) + 1):
+            ready, sure = max(start, turn * slot) if ordered else start, 0
+            if best is not None and rate * (ready + rest - arrival) * self.unit >= best:
                 break
-            budget.spend("prices of work", STEP + PIECE * tokens.pieces)
-            cheapest = min(cheapest, self.prices[end])
-            paid = [tokens.ending(end, rate), *(each.by(end, rest) for each in before)]
-            if end == free or (end + 1) * slot >= arrival + alone:
-                amounts = [amount for amount in paid if amount is not None]
-                if len(amounts) == len(paid):
-                    total = taken + sum(amounts) + cheapest * extra
-                    if best is None or total < best:
-                        best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
-                        later = work * min(self.prices[arrival // slot : far + 2], default=0)
-        return max(best or 0, rate * alone * self.unit)
+            if before is not None and ordered:  # the first token comes in the slot `turn`
+                by = before.by(turn, 0)
+                if by is None:
+                    continue
+                sure = by
+            tokens = Tokens(self, need, each, ready, fees)
+            beyond = Tokens(self, FINE * (len(heaviest) - 1), each, ready, {})
+            for end in range(min(ready // slot, free), free + 1):
+                taken = rate * (max(end * slot, ready) - arrival) * self.unit + sure
+                if best is not None and taken + later >= best:
+                    break
+                budget.spend("prices of work", STEP + PIECE * tokens.pieces)
+                paid = tokens.ending(end, rate)
+                early = 0 if before is None or ordered else before.by(end, rest)
+                if paid is None or early is None or (end < free and (end + 1) * slot < ready + rest):
+                    continue
+                total = taken + paid + early
+                if heaviest[1:] and (best is None or total < best):
+                    budget.spend("growth of tokens", PIECE * beyond.pieces)
+                    total += beyond.beyond(end, heaviest)
+                if best is None or total < best:
+                    best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
+                    later = work * min(self.prices[arrival // slot : far + 2], default=0)
+        return max(best or 0, least)
 
 
 class Tokens:
     """Parts of tokens of a request, each of `work` or more, none begun before `begin`: the cheapest speeds for them."""
 
-    def __init__(self, slots: PricedWork, need: int, work: int, begin: int) -> None:
-        self.slots, self.work, self.begin = slots, work, begin
+    def __init__(self, slots: PricedWork, need: int, work: int, begin: int, fees: Fees) -> None:
+        self.slots, self.work, self.begin, self.fees = slots, work, begin, fees
         self.cheapest = Cheapest(need)
         self.done = min(begin // slots.proof.slot, len(slots.prices) - 1)
         """Slots before this one have been offered."""
@@ -134,15 +181,17 @@ class Tokens:
         self.means: list[int] = []
         """What it pays there where the price is 1, in parts of a tick."""
         self.squares: list[int] = []
-        """What each piece pays for a token there."""
+        """What each piece pays for a token there, without the fee."""
         ratios = (ONE, *slots.proof.ratios)
         for ratio, after in zip(ratios, [*ratios[1:], 0], strict=True):
             ticks = slots.fixed * (ratio + after) // (ratio + after - 2 * ONE) if after else 0
             slowest = max(ticks + 1, fastest)
             off = -(-work * (ratio - ONE) ** 2 * slowest // slots.fixed) if ratio > ONE else 0
+            fee = slots.proof.fee
+            square = work * (fee * ONE**2 + (UNIT - fee) * ratio**2)
             self.ticks.append(max(ticks, fastest))
-            self.squares.append(work * ratio**2)
-            self.means.append(work * ratio**2 - off)
+            self.squares.append(square)
+            self.means.append(square - (UNIT - fee) * off)
             if ticks <= fastest:
                 break
         self.rooms: dict[int, list[int]] = {}
@@ -165,9 +214,9 @@ class Tokens:
 
     def _offer(self, slot: int, ticks: int) -> Iterator[tuple[int, int]]:
         """Yield price and room of each piece in so many ticks of a slot."""
-        price = self.slots.prices[slot]
+        price, fee = self.slots.prices[slot], self.fees.get(slot, 0)
         for each, room in zip(self.squares, self._room(ticks), strict=True):
-            yield price * each, room
+            yield price * each + fee, room
 
     def _pass(self, slot: int) -> None:
         """Offer all slots before this one."""
@@ -184,15 +233,31 @@ class Tokens:
         if last < self.begin // slot:
             return None
         self._pass(last)
-        return self.cheapest.least(self._offer(last, min(self._left(last), slot - rest % slot)))
+        return self.cheapest.least(self._offer(last, max(0, self._left(last) - rest % slot)))
 
     def ending(self, end: int, rate: int) -> int | None:
         """Return what they pay if the last is done in slot `end`, and each tick in it before that costs `rate`."""
         self._pass(end)
-        price, rate = self.slots.prices[end], rate * ONE**2
+        price, rate = self.slots.prices[end], rate * ONE**2 * UNIT
         least = min(rate * ticks + price * mean for ticks, mean in zip(self.ticks, self.means, strict=True))
+        least += self.fees.get(end, 0)
         room = self.cheapest.need if end == len(self.slots.prices) - 1 else sum(self._room(self._left(end)))
         return self.cheapest.least([(least, room)])
+
+    def beyond(self, end: int, heaviest: list[int]) -> int:
+        """Return what work beyond `work` pays by the end of a slot: `heaviest` are its sums over the heaviest tokens.
+
+        At the least, the heaviest are in the cheapest pieces.
+        """
+        if end == len(self.slots.prices) - 1 or not self.work:
+            return 0
+        self._pass(end + 1)
+        paid = n = before = 0
+        for price, room in self.cheapest.pieces:
+            n = min(n + room, self.cheapest.need)
+            upto = heaviest[-(-n // FINE)]
+            paid, before = paid + price * (upto - before), upto
+        return paid * FINE // self.work
 
 
 class Cheapest:

@@ -13,8 +13,9 @@ from solvers.lagrange.network import PathNetwork, RequestClass
 from solvers.lagrange.scope import FAR, UNIT
 
 TAIL, HEAD, SLOT, SPAN, DEVICE, HOST, WORK, PREFILL, WORKERS, BLOCKS, TOKENS, COST, STARTS, OPTION = range(14)
-"""Columns of the table: nodes, slots, uses (movable KV in blocks and tokens), cost in units of 1/UNIT, the segment of
-which it generates the first token (or -1), and the option of the class."""
+"""Columns of the table: nodes, slots, uses (movable KV in blocks and tokens), cost in units of 1/UNIT, twice the
+segment of which it generates the first token (one more: the last, where KV is evicted in between; -1: neither), and the
+option of the class."""
 
 
 class Arcs:
@@ -27,7 +28,7 @@ class Arcs:
         self.slots = slots
         tables, counts, nodes, sources, self.owner = [], [], [0], [], list[RequestClass]()
         for c, rows in zip(network.classes, survivors, strict=True):
-            table, source, size = _table(c, rows)
+            table, source, size = _table(c, rows, network.instance.machine.evict)
             for _ in c.requests:
                 shifted = table.copy()
                 shifted[:, [TAIL, HEAD]] += nodes[-1]
@@ -46,7 +47,7 @@ class Arcs:
         return self.table[arcs][:, [SLOT, OPTION]]
 
 
-def _table(c: RequestClass, rows: Array) -> tuple[Array, int, int]:
+def _table(c: RequestClass, rows: Array, evict: bool) -> tuple[Array, int, int]:
     """Return the arcs of one request with its nodes numbered from 0, its source, and the number of nodes."""
     t, s, o = rows.T
     states = len(c.states) + 1
@@ -56,19 +57,22 @@ def _table(c: RequestClass, rows: Array) -> tuple[Array, int, int]:
     head = np.where(is_end, len(keys), np.searchsorted(keys, ahead))
     leads_on = is_end | np.isin(ahead, keys)
     cost = UNIT * c.rate * (t + 1 - c.zero) * is_end
-    starts = np.array([_starts(c, int(a), int(b)) for a, b in zip(s, o, strict=True)], np.int64)
+    starts = np.array([_starts(c, int(a), int(b), evict) for a, b in zip(s, o, strict=True)], np.int64)
     table = np.column_stack(
         [np.searchsorted(keys, t * states + s), head, t, c.span[o], c.uses[c.kind[o]], cost, starts, o]
     )
     return table[leads_on], int(np.searchsorted(keys, c.zero * states)), len(keys) + 1
 
 
-def _starts(c: RequestClass, s: int, o: int) -> int:
+def _starts(c: RequestClass, s: int, o: int, evict: bool) -> int:
     state = c.states[s]
-    return state.segment if c.options[o].action.generated and state.generated == 0 else -1
+    if not c.options[o].action.generated:
+        return -1
+    is_last = evict and state.generated + 1 == c.requests[0].segments[state.segment].decode
+    return 2 * state.segment if state.generated == 0 else 2 * state.segment + 1 if is_last else -1
 
 
-class Selection(NamedTuple):
+class LiveArcs(NamedTuple):
     """Arcs that are left: `live` are rows of the table, those of request r from part[r] to part[r + 1] - 1.
 
     Nodes and sources are those of `Arcs`; `rows` are the (slot, resource) that may have a price.

@@ -128,7 +128,7 @@ class PathNetwork:
         machine, setting = with_pause(self.instance).machine, self.setting
         if self.is_late:
             machine = machine.replace(batch_tokens=None, prefill_tokens=None)
-            setting = replace(setting, most_partial=0)
+            setting = replace(setting, most_partial=0, early_drops=True)
         return Transitions(machine, request, setting)
 
     def _expand(self, request: Request) -> tuple[list[NodeState], list[Transition], list[int]]:
@@ -149,10 +149,21 @@ class PathNetwork:
         return states, options, first
 
     def _useful(self, state: NodeState, options: Iterable[Transition]) -> list[Transition]:
-        """Leave out what is of no use without token budgets: breaks within a segment, and the KV of a free call."""
-        goes_on = self.is_late and state.generated > 0
-        drops = self.is_late and state.mark == "choose" and not self.setting.hosted
-        return [o for o in options if (o.action.work or not goes_on) and (o.action.drop or not drops)]
+        """Leave out what is of no use without token budgets: breaks that hold KV within a segment, and swaps.
+
+        The KV of a free call is dropped at once, unless it goes to the host at once.
+        """
+        if not self.is_late:
+            return list(options)
+        drops = state.mark == "choose" and not self.setting.hosted
+        goes_on, swaps = state.generated > 0, not self.instance.machine.evict
+        return [
+            o
+            for o in options
+            if (o.action.work or not (goes_on and o.action.device))
+            and (o.action.drop or not drops)
+            and (swaps or not o.action.swap_out)
+        ]
 
     def _use(self, action: Action) -> tuple[int, ...]:
         blocks = self.instance.machine.blocks(action.device)

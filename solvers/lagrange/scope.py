@@ -42,14 +42,15 @@ def why_not(instance: Instance, objective: str) -> str | None:
         return f"does {', '.join(OBJECTIVES)}, not {objective}"
     if not instance.cost.always_one_tick:
         return "needs batches that all last one tick"
-    for switch, wanted in (("hybrid", True), ("evict", False), ("partial", False)):
+    for switch, wanted in (("hybrid", True), ("partial", False)):
         if getattr(machine, switch) != wanted:
             return f"needs a machine {'with' if wanted else 'without'} `{switch}`"
     if not machine.pause and (machine.batch_tokens, machine.prefill_tokens, machine.batch_requests) != (None,) * 3:
         return "needs a machine with `pause`, or without budgets of tokens and requests"
     instance = with_pause(instance)
     if not make_setting(instance, objective).early_swaps:
-        return "needs a host with room for all contexts where calls order swaps"
+        evicts = ", and a machine without `evict`" if machine.evict else ""
+        return f"needs a host with room for all contexts where calls order swaps{evicts}"
     return too_large(instance, objective)
 
 
@@ -68,9 +69,9 @@ def too_large(instance: Instance, objective: str) -> str | None:
         return f"takes weights of at most {PATH // (3 * slots * UNIT)} in {slots} slots, not {weight}"
     if tokens > MOST_TOKENS:
         return f"takes contexts of at most {MOST_TOKENS} tokens together, not {tokens}"
-    most = 0 if late_segments(instance) else make_setting(instance, objective).most_partial or 0
+    most = 0 if late_segments(instance) else make_setting(instance, objective).most_partial
     for request in requests:
-        if options_at_least(request, instance.machine.prefill_limit, most) > MOST_OPTIONS:
+        if options_at_least(instance.machine, request, most) > MOST_OPTIONS:
             return f"takes at most {MOST_OPTIONS} options a request, and {request.id} has more (coarser blocks: fewer)"
     return None
 
@@ -92,14 +93,16 @@ def _slots_alone(machine: Machine, request: Request) -> int:
     return request.call_time + request.output + refills
 
 
-def options_at_least(request: Request, limit: int | None, most: int) -> int:
+def options_at_least(machine: Machine, request: Request, most: int | None) -> int:
     """Return options that a request has at the least: one for each output, and one for each part of its prompt.
 
-    From each amount of KV up to `most`, each part is one that has at most `limit` tokens and leaves at most `most`.
+    From each amount of KV up to `most` (None: any), each part is one that is within the budget and leaves at most
+    `most`. Where KV may be evicted, there are as many after each output.
     """
-    most = min(most, request.prompt - 1)
-    part = most if limit is None else min(limit, most)
-    return request.output + part * (part + 1) // 2 + part * (most - part)
+    most = request.prompt - 1 if most is None else min(most, request.prompt - 1)
+    part = most if machine.prefill_limit is None else min(machine.prefill_limit, most)
+    parts = part * (part + 1) // 2 + part * (most - part)
+    return request.output + parts * (request.output if machine.evict else 1)
 
 
 def with_pause(instance: Instance) -> Instance:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,7 @@ from kvcore import __version__
 from kvcore.certificates import Alone
 from kvcore.errors import BadInput
 from kvcore.metrics import objective_value
-from kvcore.referee import verify_schedule
+from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from solvers import neighbourhoods
 from solvers.lagrange.arcs import Arcs
@@ -207,5 +208,6 @@ class Lagrange:
         for c, path in zip(arcs.owner, paths, strict=True):
             packing.add(c, path)
         if packing.fits():
-            self._hold(read_schedule(packing, arcs.owner, paths))
+            with suppress(InvalidSchedule):  # an eviction in a slot that is no batch
+                self._hold(read_schedule(packing, arcs.owner, paths))
         return self.cutoff

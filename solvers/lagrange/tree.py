@@ -1,7 +1,8 @@
 """Branch and bound over what the prices leave open: when each segment of each request starts.
 
 Every node is a selection of arcs with prices of its own; its bound is exact. A branch says that a segment starts by
-some slot, or after it; where all starts are settled, that one arc is taken, or not.
+some slot, or after it (on a machine that evicts, also that it ends); where all is settled, that one arc is taken,
+or not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bounds.ascent import Floats, ascend
-from solvers.lagrange.arcs import DEVICE, SLOT, STARTS, TAIL, Arcs, Selection, can_exceed, relax, within, workspace
+from solvers.lagrange.arcs import DEVICE, SLOT, STARTS, TAIL, Arcs, LiveArcs, can_exceed, relax, within, workspace
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import PathNetwork
 from solvers.lagrange.packing import UNLIMITED, Packing
@@ -110,7 +111,7 @@ class Tree:
         arcs, network, most = self.arcs, self.network, (self.cutoff - 1) * UNIT
         priced = can_exceed(arcs.table, live, part, arcs.slots, network.limits, network.is_priced)
         prices = np.where(priced, prices, 0)
-        selection = Selection(arcs.table, live, part, arcs.node, arcs.source, np.argwhere(priced))
+        selection = LiveArcs(arcs.table, live, part, arcs.node, arcs.source, np.argwhere(priced))
         bound, prices, weight = self._improve(selection, prices, most, rounds)
         if bound > most:
             return None
@@ -118,7 +119,7 @@ class Tree:
         sums = np.concatenate([[0], np.cumsum(keep)])
         return TreeNode(live[keep], sums[part], prices, int(bound), weight[keep])
 
-    def _improve(self, selection: Selection, prices: Array, most: int, rounds: int) -> tuple[int, Array, Array]:
+    def _improve(self, selection: LiveArcs, prices: Array, most: int, rounds: int) -> tuple[int, Array, Array]:
         """Return the best bound (FAR: some request has no path left), its prices, and how often arcs were taken."""
         network, live = self.network, len(selection.live)
         slot, resource = selection.rows.T
@@ -192,7 +193,7 @@ class Tree:
 
 
 def undecided(rows: Array, weight: Array) -> Iterator[tuple[float, int, int]]:
-    """Yield for each segment with an open start: how open it is (times its memory), the segment, a slot to split at."""
+    """Yield for each open start (or end): how open it is (times its memory), its column STARTS, a slot to split at."""
     for segment in np.unique(rows[:, STARTS]):
         which = rows[:, STARTS] == segment
         slots, share = rows[which, SLOT], weight[which]

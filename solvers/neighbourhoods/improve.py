@@ -10,7 +10,7 @@ import numpy as np
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
-from kvcore.referee import verify_schedule
+from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.neighbourhoods import search
@@ -57,7 +57,10 @@ def improve(
     given = verify_schedule(instance, schedule)
     run = Annealing(given, objective, seed)
     run.run(seconds, rounds, target)
-    found = read_schedule(instance, run.tables, run.best_plan, run.best_count)
+    try:
+        found = read_schedule(instance, run.tables, run.best_plan, run.best_count)
+    except InvalidSchedule:  # an eviction in a slot that is no batch
+        return schedule
     values = [objective_value(trace, objective) for trace in (verify_schedule(instance, found), given)]
     return found if values[0] < values[1] else schedule
 

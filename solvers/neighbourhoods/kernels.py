@@ -28,14 +28,20 @@ class Grid(NamedTuple):
     pause: int
     most_parts: int
     """Parts of a prefill."""
+    evict: int
 
 
 class Scratch(NamedTuple):
-    """Room for the insertion of one request: `parts` of a prefill, and by segment its first slot and first piece."""
+    """Room for the insertion of one request: `parts` of a prefill, `spare` pieces, and numbers by segment.
+
+    These are the first slot, the slot after the last, and the first piece.
+    """
 
     parts: Any
     first_slot: Any
+    end_slot: Any
     first_piece: Any
+    spare: Any
 
 
 @njit(cache=True)
@@ -179,22 +185,56 @@ def _append(pieces, count, kind, begin, end, resident, tokens):
 
 
 @njit(cache=True)
-def insert(room, grid, arrival, segments, most, host_first, pieces, scratch):
+def fit_runs(room, grid, ready, context, decode, least, parts, pieces):
+    """Lay out a segment in runs with evictions between them, each as early as it fits from `ready` on.
+
+    Nothing is resident at first. A run goes on as long as it fits, and has `least` tokens or more, but for the last.
+    Return the slot after the last token, and the count of pieces: -1, 0 where there is no way.
+    """
+    done, count, first = 0, 0, ready
+    while done < decode:
+        length, found = 0, 0
+        while first + min(least, decode - done) <= grid.slots:
+            length = 0
+            while length < decode - done and first + length < grid.slots:
+                t, resident = first + length, context + done + length
+                if room[DEVICE, t] * grid.block < resident or room[TOKENS, t] < 1 or room[REQUESTS, t] < 1:
+                    break
+                length += 1
+            if length >= min(least, decode - done):
+                found = fill(room, grid, ready, first, context + done, 0, parts)
+                if found:
+                    break
+            first += 1
+        if not found:
+            return -1, 0
+        count = write(pieces, count, first, context + done, length, 0, parts, found)
+        if count < 0:
+            return -1, 0
+        done += length
+        ready = first + length + 1  # no work in the slot of an eviction
+        first = ready
+    return ready - 1, count
+
+
+@njit(cache=True)
+def insert(room, grid, arrival, segments, most, host_first, run, pieces, scratch):
     """Put a request where it is done early, segment by segment; return the count of pieces (0: it does not fit).
 
     `segments` are rows (context, decode, duration of the call before, tokens not yet processed if KV was kept,
     handling of that call). KV is kept over a call, at most `most` slots on the device, or dropped, whichever lets the
-    segment begin earlier. Where KV must be kept and cannot, the segment before the call begins later. In the end
-    `scratch.first_slot[k]` is the slot of segment k's first token.
+    segment begin earlier. Where KV must be kept and cannot, the segment before the call begins later. With `run` above
+    0, a segment that ends earlier so is cut by evictions into runs of at least so many tokens; KV that a call preserves
+    is evicted when it has returned.
     """
-    parts, first_slot, first_piece = scratch.parts, scratch.first_slot, scratch.first_piece
+    parts, first_slot, end_slot, first_piece, spare = scratch
     k, last = 0, segments.shape[0]
     for s in range(last):
         first_slot[s] = 0
     first_piece[0] = 0
     while k < last:
         context, decode, handling = segments[k, 0], segments[k, 1], segments[k, 4]
-        over = arrival if k == 0 else first_slot[k - 1] + segments[k - 1, 1]
+        over = arrival if k == 0 else end_slot[k - 1]
         ready = over + segments[k, 2]
         first, count, blocked = -1, 0, -1
         if handling in (PRESERVE, SWAP, FREE):
@@ -217,6 +257,20 @@ def insert(room, grid, arrival, segments, most, host_first, pieces, scratch):
                 count = write(pieces, first_piece[k], first, context, decode, 0, parts, found)
         if first >= 0 and count < 0:
             return 0
+        end_slot[k] = first + decode
+        if run and handling != SWAP and not first_slot[k]:
+            preserved = handling == PRESERVE
+            end, pieces_now = fit_runs(room, grid, ready + preserved, context, decode, run, parts, spare)
+            if end >= 0 and (first < 0 or end < end_slot[k]):
+                begin, stays = first_piece[k], -1
+                if preserved:
+                    kept = context - segments[k, 3]
+                    begin, stays = hold(
+                        room, grid.block, handling, kept, over, ready, most, host_first, pieces, first_piece[k]
+                    )
+                if stays < 0 and begin + pieces_now <= pieces.shape[0]:
+                    pieces[begin : begin + pieces_now] = spare[:pieces_now]
+                    first, count, end_slot[k] = end - decode, begin + pieces_now, end
         if first >= 0:
             first_slot[k] = first
             k += 1

@@ -9,8 +9,18 @@ import numpy as np
 from formulations.timing import Event, batches_of, start_early
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
-from kvcore.trace import RequestTrace, Step, Trace
-from solvers.neighbourhoods.kernels import DECODE, HELD, HOSTED, PREFILL, SWAP
+from kvcore.trace import Move, RequestTrace, Step, Trace
+from solvers.neighbourhoods.kernels import (
+    DECODE,
+    DISCARD,
+    FIRST,
+    FREE,
+    HELD,
+    HOSTED,
+    PREFILL,
+    PRESERVE,
+    SWAP,
+)
 from solvers.neighbourhoods.tables import Array, Tables
 
 PieceRow = tuple[int, int, int, int, int]
@@ -28,10 +38,11 @@ def read_schedule(instance: Instance, tables: Tables, plan: Array, count: Array)
 
 def events(pieces: list[PieceRow], segments: list[PieceRow]) -> Iterator[Event]:
     """Yield what one request does: its work, and the moves that its pieces imply."""
-    k, held, is_hosted, called, last = 0, 0, False, False, 0
+    k, held, is_hosted, called, in_window, last = 0, 0, False, False, False, 0
     for kind, begin, end, resident, tokens in pieces:
-        if held and kind in (PREFILL, DECODE) and resident == tokens:
-            yield last, "drop", held
+        works = kind in (PREFILL, DECODE)
+        if held and works and resident == tokens:
+            yield last, "drop" if in_window and segments[k][4] in (DISCARD, FREE) else "evict", held
             held, is_hosted = 0, False
         elif called and segments[k][4] == SWAP:
             yield last, "swap_out", held
@@ -40,19 +51,19 @@ def events(pieces: list[PieceRow], segments: list[PieceRow]) -> Iterator[Event]:
             is_hosted = not is_hosted
             yield begin, "swap_out" if is_hosted else "swap_in", held
         called, last = False, end
-        if kind in (PREFILL, DECODE):
+        if works:
+            in_window = False
             yield from ((t, "work", tokens) for t in range(begin, end))
             held = resident + end - begin - 1
             if held == segments[k][0] + segments[k][1] - 1:
-                k, called = k + 1, True
+                k, called, in_window = k + 1, True, True
 
 
 def read_pieces(trace: Trace, tables: Tables) -> tuple[Array, Array]:
     """Return the plan of every request in an executed schedule whose batches last one tick, and the counts."""
     starts = [batch.start - tables.origin for batch in trace.batches]
-    ends: Array = tables.segments[:, 0] + tables.segments[:, 1] - 1
     rows = [
-        _pieces(request, starts, set(ends[tables.first[i] : tables.first[i + 1]].tolist()))
+        _pieces(request, starts, _ends(tables.segments[tables.first[i] : tables.first[i + 1]].tolist()))
         for i, request in enumerate(trace.requests)
     ]
     plan = np.zeros((len(rows), max(tables.pieces, *map(len, rows), 1), 5), np.int64)
@@ -61,17 +72,26 @@ def read_pieces(trace: Trace, tables: Tables) -> tuple[Array, Array]:
     return plan, np.array([len(each) for each in rows])
 
 
-def _pieces(request: RequestTrace, starts: list[int], ends: set[int]) -> list[PieceRow]:
+def _ends(segments: list[PieceRow]) -> dict[int, int]:
+    """Return the tokens resident where each segment ends, with the handling of the call that it starts."""
+    handlings = [handling for *_, handling in segments[1:]]
+    return {row[0] + row[1] - 1: handling for row, handling in zip(segments, [*handlings, FIRST], strict=True)}
+
+
+def _pieces(request: RequestTrace, starts: list[int], ends: dict[int, int]) -> list[PieceRow]:
     """Return the pieces of one request; KV that lies somewhere until it is moved is a piece too.
 
-    `ends` are the tokens resident where its segments end: a decode after that is another piece.
-    A move is made as soon as the batch before its own has ended, so that ordered ones come right after the call began.
+    `ends` are those of `_ends`: a decode after that is another piece.
+    A move that belongs to a call is made as soon as the batch before its own has ended, so that ordered ones come right
+    after the call began; an eviction, with its batch.
     """
     rows: list[PieceRow] = []
     device = host = now = 0
     for event, *kv in request.levels():
         is_work = isinstance(event, Step)
-        t = starts[event.batch] if is_work else starts[event.batch - 1] + 1
+        handling = ends.get(device + host, PRESERVE)
+        is_early = isinstance(event, Move) and handling != PRESERVE and (handling != SWAP or event.kind != "drop")
+        t = starts[event.batch - 1] + 1 if is_early else starts[event.batch]
         if device + host and t > now:
             rows.append((HOSTED if host else HELD, now, t, device + host, 0))
         now = t + is_work

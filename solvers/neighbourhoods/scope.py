@@ -21,7 +21,6 @@ def why_not(instance: Instance, objective: str) -> str | None:
         f"the objective {objective} (it takes {', '.join(OBJECTIVES)})": objective not in OBJECTIVES,
         "batches that last more than one tick": not instance.cost.always_one_tick,
         "prefill and decode in different batches (no `hybrid`)": not machine.hybrid,
-        "evictions outside of calls (`evict`)": machine.evict,
         "contexts dropped or swapped in part (`partial`)": machine.partial,
         f"contexts, or blocks, of more than {MOST_TOKENS} tokens together":
             sum(request.peak + machine.block for request in instance.requests) > MOST_TOKENS,

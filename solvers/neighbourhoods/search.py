@@ -44,11 +44,11 @@ def seed_draws(seed):
 @njit(cache=True)
 def build(order, release, room, grid, requests, lists):
     """Insert all requests in `order`, each from its release on, into an empty schedule; return whether all fit."""
-    scratch = _scratch(grid, requests.first)
     pieces, count = lists
+    scratch = _scratch(grid, requests.first, pieces.shape[1])
     for i in order:
         segments = requests.segments[requests.first[i] : requests.first[i + 1]]
-        count[i] = insert(room, grid, release[i], segments, grid.slots, True, pieces[i], scratch)
+        count[i] = insert(room, grid, release[i], segments, grid.slots, True, 0, pieces[i], scratch)
         if count[i] == 0:
             return False
         use(room, grid.block, pieces[i], count[i], -1)
@@ -56,11 +56,13 @@ def build(order, release, room, grid, requests, lists):
 
 
 @njit(cache=True)
-def _scratch(grid, first):
+def _scratch(grid, first, width):
     most = 1
     for i in range(first.shape[0] - 1):
         most = max(most, first[i + 1] - first[i])
-    return Scratch(np.empty((grid.most_parts, 2), np.int64), np.empty(most, np.int64), np.empty(most + 1, np.int64))
+    parts, spare = np.empty((grid.most_parts, 2), np.int64), np.empty((width, 5), np.int64)
+    first_slot, end_slot, first_piece = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most + 1, np.int64)
+    return Scratch(parts, first_slot, end_slot, first_piece, spare)
 
 
 @njit(cache=True)
@@ -158,12 +160,12 @@ def put_back(group, size, done, room, block, lists, old):
 def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, largest):
     """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best lists.
 
-    A move takes out up to `largest` requests and inserts them anew, some a little later than they fit, and with some
-    limit on the slots that KV stays on the device in a free call.
+    A move takes out up to `largest` requests and inserts them anew, some a little later than they fit, with some
+    limit on the slots that KV stays on the device in a free call, and some with evictions.
     """
     plan, count = lists
     n, block, first, area = count.shape[0], grid.block, requests.first, requests.area
-    scratch = _scratch(grid, first)
+    scratch = _scratch(grid, first, plan.shape[1])
     cost = np.empty(n)
     for i in range(n):
         cost[i] = price(i, lists, requests)
@@ -199,7 +201,8 @@ def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, lar
             late = np.random.randint(1, 16) if np.random.random() < 0.1 else 0
             most = grid.slots if np.random.random() < 0.5 else int(4 ** (6 * np.random.random())) - 1
             mine, host_first = requests.segments[first[i] : first[i + 1]], np.random.random() < 0.7
-            count[i] = insert(room, grid, requests.arrival[i] + late, mine, most, host_first, plan[i], scratch)
+            run = int(2 ** (5 * np.random.random())) if grid.evict and np.random.random() < 0.4 else 0
+            count[i] = insert(room, grid, requests.arrival[i] + late, mine, most, host_first, run, plan[i], scratch)
             if count[i] == 0:
                 break
             use(room, block, plan[i], count[i], -1)

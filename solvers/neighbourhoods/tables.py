@@ -18,6 +18,8 @@ Array = Any
 HANDLINGS = {"preserve": PRESERVE, "discard": DISCARD, "swap": SWAP, "free": FREE}
 MOST_PARTS = 24
 """Parts that a prefill is split into at the most."""
+MOST_RUNS = 24
+"""Pieces that the runs between two evictions have room for in each segment, besides those of one prefill."""
 MOST_PLACES = 8
 """Changes of place, device or host, that a request has room for in each call."""
 
@@ -37,9 +39,10 @@ class Tables:
         """What a slot of delay costs, as floats; exact values are the referee's."""
         self.by_first_token = objective == "total-ttft"
         self.area: Array = np.array([_area(each) for each in rows], float) / machine.block / self.rate
-        self.pieces = max(sum(2 * min(row[0], MOST_PARTS) + MOST_PLACES + 1 for row in each) for each in rows)
+        spare = MOST_PLACES + (MOST_RUNS if machine.evict else 1)
+        self.pieces = max(sum(2 * min(row[0], MOST_PARTS) + spare for row in each) for each in rows)
         """Pieces that a request is kept in at the most."""
-        self.switches = machine.block, int(machine.chunked), int(machine.pause), MOST_PARTS
+        self.switches = machine.block, int(machine.chunked), int(machine.pause), MOST_PARTS, int(machine.evict)
         self.limits, most = _limits(instance)
         self.has_budgets = bool((self.limits[2:] < most[2:]).any())
         """Whether the tokens or requests of a batch are limited."""

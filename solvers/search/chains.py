@@ -10,7 +10,7 @@ from kvcore.instance import Instance
 from solvers.search.state import CALLING, DONE, LocalState, RequestKind
 
 
-class Chain(NamedTuple):
+class LeastNeed(NamedTuple):
     """The least that a request still needs; ticks count from now."""
 
     completion: int = 0
@@ -32,14 +32,14 @@ class Chains:
         self.machine = instance.machine
         self.kinds = kinds
         self.functions = functions = instance.cost.functions
-        self.none = Chain(loads=(0,) * len(functions))
+        self.none = LeastNeed(loads=(0,) * len(functions))
         self.chunk_ticks = max([1, *(-(-_least_of_work(f) // f.divisor) for f in functions)])
         self.token_ticks = cache(
             lambda known: max([1, *(-(-_least_of_token(f, known) // f.divisor) for f in functions)])
         )
         self.later = [self._later(kind) for kind in kinds]
 
-    def of(self, state: LocalState) -> Chain:
+    def of(self, state: LocalState) -> LeastNeed:
         """Return the chain of a local state."""
         if state.status == DONE:
             return self.none
@@ -54,7 +54,7 @@ class Chains:
             completion=state.remaining + token.completion + later.completion, first=first
         )
 
-    def _later(self, kind: RequestKind) -> list[Chain]:
+    def _later(self, kind: RequestKind) -> list[LeastNeed]:
         """Return, for each token of a request, the chain from the moment when it has been generated."""
         later = [self.none]
         known = kind.prompt + sum(s.decode + (s.call.returns if s.call else 0) for s in kind.segments) - 1
@@ -69,19 +69,19 @@ class Chains:
                 known -= 1
         return later[::-1]
 
-    def _token(self, known: int, held: int) -> Chain:
+    def _token(self, known: int, held: int) -> LeastNeed:
         """Return what it takes to generate a token with `known` tokens known and `held` of them in the KV."""
         limit = self.machine.prefill_limit
         batches = 1 if limit is None else -(-(known - held) // limit)
         completion = self.token_ticks(known) + (batches - 1) * self.chunk_ticks
         loads = tuple(_load_of_token(f, known, held) for f in self.functions)
-        return Chain(completion, 0, batches, known - held, self.machine.blocks(known), loads)
+        return LeastNeed(completion, 0, batches, known - held, self.machine.blocks(known), loads)
 
 
-def _sum(*chains: Chain) -> Chain:
+def _sum(*chains: LeastNeed) -> LeastNeed:
     totals: list[int] = [sum(column) for column in zip(*(chain[:-1] for chain in chains), strict=True)]
     loads = tuple(map(sum, zip(*(chain.loads for chain in chains), strict=True)))
-    return Chain(totals[0], totals[1], totals[2], totals[3], totals[4], loads)
+    return LeastNeed(totals[0], totals[1], totals[2], totals[3], totals[4], loads)
 
 
 def _load_of_token(f: CostFunction, known: int, held: int) -> int:

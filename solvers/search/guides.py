@@ -7,7 +7,7 @@ import numpy as np
 from solvers.search.objectives import Sum
 from solvers.search.state import WAITING
 from solvers.search.successors import States
-from solvers.search.table import Array, Table
+from solvers.search.table import Array, StateTable
 
 UNIT = 64
 """Prices are whole numbers of 1/UNIT of the objective's unit."""
@@ -19,7 +19,7 @@ class Guide:
     unit = 1
     """What f is multiplied by."""
 
-    def __init__(self, objective: Sum, table: Table) -> None:
+    def __init__(self, objective: Sum, table: StateTable) -> None:
         self.objective = objective
         self.table = table
         self.adds_up = type(objective) is Sum and table.rules.slots

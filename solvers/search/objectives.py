@@ -11,7 +11,7 @@ import numpy as np
 from kvcore.instance import Instance
 from solvers.search.state import DONE, NEVER, WAITING, LocalState
 from solvers.search.successors import Choices, Mask, States
-from solvers.search.table import Array, Rows, Table
+from solvers.search.table import Array, Rows, StateTable
 
 
 class Sum:
@@ -20,7 +20,7 @@ class Sum:
     timed = False
     """Whether the tick is part of a state."""
 
-    def __init__(self, instance: Instance, table: Table) -> None:
+    def __init__(self, instance: Instance, table: StateTable) -> None:
         self.instance = instance
         self.machine = instance.machine
         self.functions = instance.cost.functions

@@ -15,7 +15,7 @@ from solvers.search.objectives import Sum
 from solvers.search.rules import ample_budgets
 from solvers.search.state import WAITING
 from solvers.search.successors import States
-from solvers.search.table import Array, Rows, Table
+from solvers.search.table import Array, Rows, StateTable
 
 MOST_LOCAL_STATES = 30_000
 MOST_ENTRIES = 8_000_000
@@ -25,7 +25,7 @@ MOST_ENTRIES = 8_000_000
 class Economy:
     """What each option takes of the resources, as arrays, for all local states that can be reached."""
 
-    def __init__(self, table: Table, horizon: int) -> None:
+    def __init__(self, table: StateTable, horizon: int) -> None:
         self.table = table
         self.horizon = horizon
         option, state = table.option, table.state
@@ -115,7 +115,9 @@ class PricedGuide(Guide):
         return self.or_instead(rises)
 
 
-def priced(objective: Sum, table: Table, root: States, horizon: int, target: int, rounds: int) -> PricedGuide | None:
+def priced(
+    objective: Sum, table: StateTable, root: States, horizon: int, target: int, rounds: int
+) -> PricedGuide | None:
     """Return the best guide found in some rounds of a subgradient method, or None where prices do not apply.
 
     `target` is the value of a known schedule; `horizon` the slots that get prices.
@@ -137,7 +139,7 @@ def priced(objective: Sum, table: Table, root: States, horizon: int, target: int
     return PricedGuide(objective, economy, np.rint(prices).astype(np.int64))
 
 
-def _resources(table: Table) -> dict[str, int]:
+def _resources(table: StateTable) -> dict[str, int]:
     """Return the option columns that batches compete for, with their limits."""
     machine, n = table.instance.machine, table.instance.requests
     limits: dict[str, int | None] = {"blocks": machine.block_limit, "host": machine.host_memory}
@@ -150,7 +152,7 @@ def _resources(table: Table) -> dict[str, int]:
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
-def _close(table: Table, horizon: int) -> bool:
+def _close(table: StateTable, horizon: int) -> bool:
     """Make all local states that can be reached, and their options; whether they are few enough."""
     done = 0
     while done < len(table.states):

@@ -16,7 +16,7 @@ from solvers.search.objectives import OBJECTIVES
 from solvers.search.rules import valid_rules
 from solvers.search.state import NEVER, READY, WAITING, LocalState, RequestKind
 from solvers.search.successors import UNLIMITED, Choices, Mask, States, Successors
-from solvers.search.table import Array, Rows, Table
+from solvers.search.table import Array, Rows, StateTable
 
 
 class Problem:
@@ -33,7 +33,7 @@ class Problem:
         self.columns = sorted(range(len(kind_of)), key=lambda i: self.kinds.index(kind_of[i]))
         """The request (position in the instance) of each column at the start."""
         self.groups = self._groups([self.kinds.index(kind_of[i]) for i in self.columns])
-        self.table = Table(instance, objective, self.rules, self.kinds)
+        self.table = StateTable(instance, objective, self.rules, self.kinds)
         self.objective = OBJECTIVES[objective](instance, self.table)
         self.successors = Successors(self.table)
         self.paced = is_paced(instance, objective)

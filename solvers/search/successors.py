@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kvcore.cost import Features
 from solvers.search.by_row import ByRow, repeated
 from solvers.search.state import NEVER
-from solvers.search.table import Array, Columns, Rows, Table
+from solvers.search.table import Array, GrowingColumns, Rows, StateTable
 
 Mask = npt.NDArray[np.bool_]
 UNLIMITED = NEVER // 4
@@ -43,7 +43,7 @@ class Choices(ByRow):
 class Successors:
     """All batches from given states."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: StateTable) -> None:
         machine = table.instance.machine
         self.table = table
         self.rules = table.rules
@@ -210,7 +210,7 @@ class _Tallies:
         }
         return [name for name, is_asked in asked.items() if is_asked]
 
-    def extend(self, count: Array, first: Array, option: Columns) -> None:
+    def extend(self, count: Array, first: Array, option: GrowingColumns) -> None:
         """Choose each of `count` options from `first` on, for the next request."""
         self.origin, place = repeated(count)
         self.chosen = first[self.origin] + place

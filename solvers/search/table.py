@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from kvcore.cost import Features
 from kvcore.instance import Instance
-from solvers.search.chains import Chain, Chains
+from solvers.search.chains import Chains, LeastNeed
 from solvers.search.options import Options
 from solvers.search.rules import Rules
 from solvers.search.state import (
@@ -39,7 +39,7 @@ OPTION_COLUMNS = ("owner", "base", "after", "next", "least_device", "least_host"
 """Of each option: where it leads (`after` the batch; `next`, one tick later), what it takes, what it adds."""
 
 
-class Columns:
+class GrowingColumns:
     """Named integer columns of one length, which grow by doubling."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -59,7 +59,7 @@ class Columns:
         return self.data[name]
 
 
-class Table:
+class StateTable:
     """All local states met so far, by number (0 is done), and the options of those that were expanded."""
 
     def __init__(self, instance: Instance, objective: str, rules: Rules, kinds: list[RequestKind]) -> None:
@@ -72,8 +72,8 @@ class Table:
         self.states: list[LocalState] = []
         self.options: list[LocalOption] = []
         self.loads = tuple(f"load {k}" for k in range(len(instance.cost.functions)))
-        self.state = Columns((*STATE_COLUMNS, *self.loads))
-        self.option = Columns(OPTION_COLUMNS)
+        self.state = GrowingColumns((*STATE_COLUMNS, *self.loads))
+        self.option = GrowingColumns(OPTION_COLUMNS)
         self._numbers: dict[LocalState, int] = {}
         self._passed: dict[tuple[int, int, bool], int] = {}
         self.number(FINISHED)
@@ -137,7 +137,7 @@ class Table:
         kind = self.kinds[state.kind]
         return 0 if self.objective == "total-ttft" and kind.begun(state) else kind.rate
 
-    def _ticks_that_cost(self, state: LocalState, chain: Chain) -> int:
+    def _ticks_that_cost(self, state: LocalState, chain: LeastNeed) -> int:
         ticks = chain.first if self.objective == "total-ttft" else chain.completion
         return ticks - state.remaining if state.status == WAITING else ticks
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.start_time.prices import Columns, Mask
+from solvers.start_time.prices import Mask, StartColumns
 from solvers.start_time.problem import Array
 
 MOST = 20
 """Cliques added in a round."""
 
 
-def violated_cliques(columns: Columns, x: Array, extra: Array, alive: Mask) -> list[Array]:
+def violated_cliques(columns: StartColumns, x: Array, extra: Array, alive: Mask) -> list[Array]:
     """Return sets of columns, pairwise in conflict, of which `x` takes more than one; made maximal.
 
     Each is grown greedily from one column of the support; other columns alive are added in order of `extra`, what a
@@ -49,7 +49,7 @@ def _grow(first: int, conflict: Mask, weight: Array, weighted: bool) -> list[int
     return clique
 
 
-def _maximal(columns: Columns, clique: Array, candidates: Array) -> Array:
+def _maximal(columns: StartColumns, clique: Array, candidates: Array) -> Array:
     """Add candidates, in this order, as long as there are any in conflict with all."""
     candidates = candidates[~np.isin(candidates, clique)]
     for j in clique.tolist():

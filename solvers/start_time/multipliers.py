@@ -13,7 +13,7 @@ import numpy as np
 
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
 from solvers.start_time.network import FAR, ConfigurationNetwork
-from solvers.start_time.prices import SCALE, Columns, Mask
+from solvers.start_time.prices import SCALE, Mask, StartColumns
 from solvers.start_time.problem import Array
 
 SIZE = 8.0
@@ -42,7 +42,7 @@ class PricedNetwork:
 class Multipliers:
     """Prices and their bounds, all in integers."""
 
-    def __init__(self, columns: Columns, alive: Mask) -> None:
+    def __init__(self, columns: StartColumns, alive: Mask) -> None:
         self.columns, self.alive = columns, alive
         self.counts = columns.problem.counts
 

@@ -22,7 +22,7 @@ NEVER = 1 << 48
 Mask = npt.NDArray[np.bool_]
 
 
-class Columns:
+class StartColumns:
     """The starts from which a request ends by tick `ticks`, sorted by kind, then by tick.
 
     Column j is a start of kind `kind[j]` at tick `start[j]`; it runs for `length[j]` ticks, has ended at `end[j]`, and
@@ -80,7 +80,7 @@ class RowPrices:
     cliques: list[tuple[Array, int]]
 
     @staticmethod
-    def rounded(columns: Columns, duals: npt.NDArray[np.float64], cliques: list[Array]) -> RowPrices:
+    def rounded(columns: StartColumns, duals: npt.NDArray[np.float64], cliques: list[Array]) -> RowPrices:
         """Return the prices that row duals propose: whole, and none so high that a sum could exceed 64 bits."""
         problem = columns.problem
         kinds, limits, ticks = len(problem.kinds), len(problem.limits), columns.ticks
@@ -98,7 +98,7 @@ class RowPrices:
             [(members, fee) for members, fee in zip(cliques, fees.tolist(), strict=True) if fee],
         )
 
-    def reduced(self, columns: Columns) -> Array:
+    def reduced(self, columns: StartColumns) -> Array:
         """Return the cost of each column, less its assignment price, plus what it takes at its prices."""
         reduced = SCALE * columns.cost - self.assign[columns.kind]
         for price, (_, uses) in zip(self.limits, columns.problem.limits, strict=True):
@@ -110,7 +110,7 @@ class RowPrices:
             reduced[members] += fee
         return reduced
 
-    def bound(self, columns: Columns, alive: Mask) -> tuple[int, Array]:
+    def bound(self, columns: StartColumns, alive: Mask) -> tuple[int, Array]:
         """Return a lower bound on schedules of columns kept, and what each column adds to it when taken (scaled).
 
         For any schedule x, cost(x) >= cost(x) + sum of assign (count - starts) + sum of price (use - limit), and this

@@ -15,7 +15,7 @@ import highspy
 import numpy as np
 
 from solvers.start_time.cliques import violated_cliques
-from solvers.start_time.prices import SCALE, Columns, Mask, RowPrices
+from solvers.start_time.prices import SCALE, Mask, RowPrices, StartColumns
 from solvers.start_time.problem import Array, Jobs
 
 INFINITY = highspy.kHighsInf
@@ -38,7 +38,7 @@ class Relaxation:
 class Program:
     """The rows over some columns, in HiGHS."""
 
-    def __init__(self, columns: Columns, alive: Mask, cliques: list[Array]) -> None:
+    def __init__(self, columns: StartColumns, alive: Mask, cliques: list[Array]) -> None:
         self.columns, self.alive = columns, alive
         self.cliques: list[Array] = []
         self.highs = highspy.Highs()
@@ -94,7 +94,7 @@ class Program:
         return lp
 
 
-def relax(columns: Columns, cutoff: int, deadline: float, on_bound: Callable[[int], None]) -> Relaxation | None:
+def relax(columns: StartColumns, cutoff: int, deadline: float, on_bound: Callable[[int], None]) -> Relaxation | None:
     """Solve the linear program with cliques, as far as the time allows (None: not even once).
 
     Columns that no schedule of cost at most `cutoff` takes are dropped.
@@ -130,7 +130,7 @@ def relax(columns: Columns, cutoff: int, deadline: float, on_bound: Callable[[in
 
 def close(
     relaxation: Relaxation,
-    columns: Columns,
+    columns: StartColumns,
     cutoff: int,
     deadline: float,
     on_jobs: Callable[[Jobs], None],
@@ -176,7 +176,7 @@ def _count(program: Program, tick: Array) -> None:
         before = this
 
 
-def _jobs(columns: Columns, x: Any) -> Jobs:
+def _jobs(columns: StartColumns, x: Any) -> Jobs:
     taken = np.rint(np.array(x)[: len(columns)]).astype(int)
     kinds, starts = (np.repeat(array, taken).tolist() for array in (columns.kind, columns.start))
     return list(zip(kinds, starts, strict=True))

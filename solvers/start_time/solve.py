@@ -15,7 +15,7 @@ from solvers.highs import version
 from solvers.start_time.lists import by_area, list_schedule
 from solvers.start_time.multipliers import Multipliers, PricedNetwork
 from solvers.start_time.network import FAR, ConfigurationNetwork
-from solvers.start_time.prices import SCALE, Columns
+from solvers.start_time.prices import SCALE, StartColumns
 from solvers.start_time.problem import Array, Jobs, RigidProblem
 from solvers.start_time.program import Relaxation, close, relax
 from solvers.start_time.states import Interrupted, StateSearch
@@ -127,7 +127,7 @@ class StartTimeSolver:
         return min(self.deadline, time.monotonic() + SHARE[step] * self.task.time_limit)
 
     def _prove(self) -> Stop:
-        columns = Columns(self.problem, self.horizon())
+        columns = StartColumns(self.problem, self.horizon())
         if len(columns) > MOST_COLUMNS:
             return "memory limit"
         relaxation = relax(columns, self.value - 1, self.until("program"), self.raise_bound)
@@ -173,13 +173,13 @@ class StartTimeSolver:
         spare = max(kind.release + (self.value - self.least) // kind.rate + kind.length for kind in kinds)
         return min(spare, max(kind.release for kind in kinds) + sum(kind.count * kind.length for kind in kinds))
 
-    def _network(self, relaxation: Relaxation, columns: Columns) -> ConfigurationNetwork:
+    def _network(self, relaxation: Relaxation, columns: StartColumns) -> ConfigurationNetwork:
         ticks = int(columns.end[relaxation.alive].max())
         most = min(self.most_bytes // 4 // (ticks + 60), self.most_configurations)
         return ConfigurationNetwork(self.problem, ticks, most)
 
-    def _search(self, network: ConfigurationNetwork, relaxation: Relaxation, columns: Columns) -> Stop:
-        short = Columns(self.problem, len(network.layers))  # all that are alive end by then
+    def _search(self, network: ConfigurationNetwork, relaxation: Relaxation, columns: StartColumns) -> Stop:
+        short = StartColumns(self.problem, len(network.layers))  # all that are alive end by then
         multipliers = Multipliers(short, relaxation.alive[columns.first[short.kind] + short.start])
         priced = multipliers.price(network, relaxation.prices.assign)
         configurations = len(network.layers[0].head)
@@ -239,7 +239,7 @@ class StartTimeSolver:
                 order.append(k)
         self.hold(list_schedule(self.problem, order))
 
-    def _close(self, relaxation: Relaxation, columns: Columns) -> Stop:
+    def _close(self, relaxation: Relaxation, columns: StartColumns) -> Stop:
         def learn(bound: float) -> None:
             if abs(bound) < 1e20:
                 self.tighten(int(np.ceil(bound - 1e-6)), "solver")

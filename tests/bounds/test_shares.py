@@ -17,7 +17,7 @@ from heuristics.policies.fcfs import Fcfs
 from kvcore import OBJECTIVES, Cost, CostFunction, Instance, Machine, Request, Segment, Slo
 from kvcore.certificates import InvalidCertificate, Shares, certify, verify_certificate
 from kvcore.certificates.certificate import rounded
-from kvcore.certificates.one_machine import Piece, largest, least_late, moments
+from kvcore.certificates.one_machine import WorkPiece, largest, least_late, moments
 from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, most_prefill
 from kvcore.certificates.steps import Steps
 from kvcore.cost import TokensAbove
@@ -332,7 +332,7 @@ def test_pieces_of_many_steps_are_weaker_but_bounds(monkeypatch):
 
 
 def drawn_pieces(draw, n):
-    return [Piece(draw.randint(0, 6), -draw.randint(0, 6), draw.randint(1, 4), i) for i in range(n)]
+    return [WorkPiece(draw.randint(0, 6), -draw.randint(0, 6), draw.randint(1, 4), i) for i in range(n)]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -3,6 +3,7 @@
 import random
 import sys
 from functools import cache
+from itertools import permutations
 from pathlib import Path
 from types import ModuleType
 
@@ -10,12 +11,13 @@ import pytest
 
 import bounds
 import kvcore.certificates.speed as checker
-from bounds.speed import propose_speed
+from bounds.speed import Ascent, _division, _Needs, propose_speed
 from bounds.task import Task
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Speed, verify_certificate
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.shares import UNIT
+from kvcore.certificates.speed import FINE, PricedWork, Tokens
 from kvcore.errors import BadInput
 from kvcore.metrics import SUMS
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
@@ -115,29 +117,40 @@ def alike(n, prompt, decode, memory, cost, **machine):
 SERIAL = alike(2, 3, 1, 3, Cost((CostFunction(tokens=10),)))
 """Two prompts of 30 ticks, of which the memory holds one: they end at 30 and 60."""
 
+TOGETHER = alike(2, 3, 1, 9, Cost((CostFunction(busy=30),)))
+"""One batch for both."""
+GROWING = alike(2, 1, 4, None, Cost((CostFunction(decode_kv=10),)))
+"""Two requests with tokens of 1, 10, 20 and 30 ticks."""
+HALVES = Speed(functions=(UNIT, 0), slot=30, scale=1, price=(1,), fee=UNIT, fees=((1,),))
+"""Each pays half of the batch."""
+
 
 SOURCE = Path(checker.__file__).read_text(encoding="utf-8")
 MUTANTS = {
     "the last price goes on for ever": ("(*proof.price, 0)", "(*proof.price, (0, *proof.price)[-1])"),
     "all of the fixed part counts twice": ("whole * (UNIT - proof.shared) / UNIT", "whole"),
-    "the other tokens begin too late": ("need, each, arrival + begin)", "need, each, arrival + alone)"),
+    "the other tokens begin too late": ("each, ready, fees)", "each, ready + rest, fees)"),
     "the first token is early enough by a slot": ("last = end - rest // slot", "last = end - rest // slot - 1"),
-    "the slot of the first token ends too early": ("slot - rest % slot", "1"),
-    "the last slot counts whole": ("max(end * slot, start) - arrival", "max(end * slot + slot, start) - arrival"),
+    "the slot of the first token ends too early": ("self._left(last) - rest % slot", "1"),
+    "the last slot counts whole": ("max(end * slot, ready) - arrival", "max(end * slot + slot, ready) - arrival"),
     "time in the last slot counts twice": ("rate * ticks + price", "2 * rate * ticks + price"),
     "work in the last slot counts twice": ("+ price * mean", "+ 2 * price * mean"),
     "the dearest token for all": ("= whole * FINE // each if each else", "= FINE * len(decodes) if each else"),
-    "what tokens grow by pays the most": ("+ cheapest * extra", "+ max(self.prices) * extra"),
-    "tangents above the curve": ("work * ratio**2)", "work * ratio**3 // ONE)"),
+    "tangents above the curve": ("(UNIT - fee) * ratio**2)", "(UNIT - fee) * ratio**3 // ONE)"),
     "pieces end too early": ("ticks = slots.fixed * (", "ticks = 9 * slots.fixed * ("),
     "too little room": ("ticks * FINE <<", "ticks * FINE // 2 <<"),
     "no batch is that slow": ("slots.fixed + work)", "2 * slots.fixed + work)"),
     "alone takes a tick more": ("rate * alone * self.unit", "rate * (alone + 1) * self.unit"),
+    "fees add up to more": ("* each // sums[slot]", "* each // max(row)"),
+    "fees of those alike count once": ("+= len(same) * each", "+= each"),
+    "fees besides all that is paid by speed": ("+ (UNIT - fee) * ratio", "+ UNIT * ratio"),
     "slots a tick too short": (
         "Fraction(self.slot * sum",
         "Fraction((self.slot - 1) * sum",
     ),
-    "too early ends are none": ("arrival + alone:", "arrival + 2 * alone:"),
+    "too early ends are none": ("* slot < ready + rest)", "* slot < ready + 2 * rest)"),
+    "the first token comes a slot early": ("before.by(turn, 0)", "before.by(turn - 1, 0)"),
+    "the others begin a slot after the first": ("max(start, turn * slot)", "max(start, turn * slot + slot)"),
     "pieces that are needed are forgotten": ("self.pieces[-1][1] >= self.need", "self.pieces[-1][1] >= self.need // 2"),
     "dear pieces stay where the last slot is cheaper": ("while more and place >= 0 and", "while False and"),
 }
@@ -156,7 +169,7 @@ def mutant(name, monkeypatch):
 @cache
 def known_proofs():
     coarse = Speed(functions=(UNIT, 0), slot=60, scale=1, price=(1,))
-    return [(SERIAL, FLOW, 90, coarse, 0), *found(all_cases(range(8)), 16)]
+    return [(SERIAL, FLOW, 90, coarse, 0), (TOGETHER, FLOW, 60, HALVES, 0), *found(all_cases(range(8)), 16)]
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -175,6 +188,25 @@ def test_requests_one_after_another_are_exact():
     assert bounds.bound(SERIAL, FLOW, method="speed").bound == 90 == exhaustive_optimum(SERIAL, FLOW)[0]
 
 
+def test_halves_of_a_batch_are_exact():
+    """Each pays 15 for it, and ends at 30: 45 + 45 - 30."""
+    assert HALVES.value(TOGETHER, FLOW) == 60 == exhaustive_optimum(TOGETHER, FLOW)[0]
+    assert HALVES.replace(fees=()).value(TOGETHER, FLOW) == 30
+
+
+def test_the_heaviest_tokens_grow_in_the_cheapest_slots():
+    """One token of 10 ticks fits into each slot: by the end of a slot, the best of all orders of the tokens."""
+    prices, excess = (7, 3, 9, 2, 5), (40, 20, 10)
+    slots = PricedWork(GROWING, Speed(functions=(UNIT, 0), slot=10, scale=1, price=prices), FLOW)
+    heaviest = [sum(excess[:k]) << slots.bits for k in range(4)]
+    for end in range(2, 5):
+        tokens = Tokens(slots, 3 * FINE, 10 << slots.bits, 0, {})
+        orders = permutations(prices[: end + 1], 3)
+        least = min(sum(price * more for price, more in zip(order, excess, strict=True)) for order in orders)
+        assert tokens.beyond(end, heaviest) == least * slots.unit
+    assert tokens.beyond(len(prices), heaviest) == 0
+
+
 def test_a_small_batch_pays_more():
     """Each of two tokens has work 1 in a batch of 4 + 1 ticks, for which it pays 5; without tangents, 1."""
     instance = alike(1, 1, 2, 9, Cost((CostFunction(busy=4, tokens=1),)))
@@ -189,6 +221,7 @@ BAD = {
     "there are 2 lines, not 1": (FLOW, {"functions": (UNIT,)}),
     "add up to more than 1024": (FLOW, {"memory": UNIT, "tokens": 1}),
     "cannot be shared by requests": (FLOW, {"requests": 1}),
+    "there are fees of 2 groups of requests, not of 1": (FLOW, {"fees": ((1,), (1,))}),
 }
 
 
@@ -225,3 +258,19 @@ def test_crowds_are_bounded_better_than_by_shares():
     late = crowd.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(crowd.requests)))
     speed, shares = (bounds.bound(late, FLOW, method=method, time_limit=NEVER).bound for method in ("speed", "shares"))
     assert speed > 1.1 * shares
+
+
+@pytest.mark.parametrize("n", [1, 12])
+def test_prices_rise_with_the_order_that_is_checked(n):
+    """What is followed in floating point is what the checker proves, but for the speed of first tokens."""
+    cost = Cost((CostFunction(busy=40, tokens=8),))
+    crowd = alike(n, 1, 7, 99, cost)
+    late = crowd.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(crowd.requests)))
+    prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
+    prices.rise(20, NEVER)
+    before = prices.value
+    prices.order()
+    assert prices.value >= before
+    prices.rise(20, NEVER)
+    assert prices.proof().ordered
+    assert 0.97 < prices.value / float(prices.proof().value(late, FLOW)) < 1 + 1e-4

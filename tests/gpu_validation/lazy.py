@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpu_validation.movers import ALL
 from gpu_validation.plan import Transfer
 from gpu_validation.swap import Swapper
 
@@ -20,7 +21,7 @@ class LazySwapper(Swapper):
         self.queued: tuple[list[Transfer], list[Transfer]] = ([], [])
         self.late = 0
 
-    def start(self, transfer: Transfer, direction: int) -> None:
+    def start(self, transfer: Transfer, direction: int, parts: int = 1) -> None:
         self.queued[direction].append(transfer)
 
     def _happen(self, direction: int, number: int) -> None:
@@ -28,7 +29,7 @@ class LazySwapper(Swapper):
             transfer = self.queued[direction][len(self.marks[direction])]
             self.wait(transfer.after_out, transfer.after_in)
             if len(self.marks[direction]) <= number:
-                self.mover(self.cache, transfer.pieces, direction == 0)
+                self.mover(self.cache, transfer.pieces, direction == 0, ALL)
                 self.marks[direction].append((0.0, 0.0))
 
     def wait(self, *numbers: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +13,15 @@ from torch import Tensor
 
 from costmodels.models import LLAMA_1B, TINY, Model
 from gpu_validation import library_peers, measure
-from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for, summary
+from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for
 from gpu_validation.attention_case import TOLERANCE, Case, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
-from gpu_validation.library_peers import CuDNN, FlashInfer
-from gpu_validation.peers import Dense, Flex, Ours, Run, Unsupported
+from gpu_validation.flashinfer_backend import FlashInferBackend
+from gpu_validation.library_peers import CuDNN, FlashInfer, Varlen
+from gpu_validation.peers import Dense, Ours, Run, Unsupported
+from kvbound.cli.kernels import summary
 from tests.support.commands import kvbound
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -77,7 +78,7 @@ def test_tables_permute_the_blocks_and_dense_follows_them() -> None:
 
 
 def test_every_peer_agrees_and_its_rates_follow_from_its_time() -> None:
-    rows = list(bench([ALIKE], [ours(), Dense(), Flex()], CPU, torch.float32, LIMITS, repeats=3))
+    rows = list(bench([ALIKE], [ours(), Dense(), Planted("right")], CPU, torch.float32, LIMITS, repeats=3))
     assert [row.get("error") for row in rows] == [None, None, None]
     for row in rows:
         assert row["relative_error"] < 1e-6
@@ -197,13 +198,6 @@ def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypat
     assert [row.get("error") for row in rows] == [broken, broken, None, None]
 
 
-def test_what_is_compiled_for_each_case_is_left_out_of_the_smaller_ones() -> None:
-    rows = bench_case(replace(ALIKE, large=False), [ours(), Flex(), Dense()], CPU, torch.float32, repeats=2)
-    assert rows[1]["error"] == "is compiled for each case, and so left out of the smaller ones"
-    assert "seconds_median" in rows[0]
-    assert "seconds_median" in rows[2]
-
-
 def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16() -> None:
     model = Model("wide", 1, 64, 2, 1, 32, 64, 64)
     data = CaseData.make(Case("decode", model, ((1, 8191),) * 4), CPU, torch.float32, layers=1)
@@ -264,15 +258,58 @@ def test_a_gpu_that_woke_too_early_is_timed_again(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("said", "driver", "clock"), [("580.95.05, 1980, 3201, 1980, 700.00\n", "580.95.05", "1980"), ("", None, None)]
+    ("said", "driver", "clock"), [("580.95.05, 1980, 700.00\n", "580.95.05", "1980"), ("", None, None)]
 )
-def test_the_clocks_are_what_nvidia_smi_says(
+def test_the_facts_are_what_nvidia_smi_says_of_this_gpu(
     said: str, driver: str | None, clock: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
-    found = measure._clocks()
-    assert (found["driver"], found["sm_clock_mhz"]) == (driver, clock)
-    assert list(found) == ["driver", "sm_clock_mhz", "memory_clock_mhz", "sm_clock_max_mhz", "power_limit_w"]
+    asked = list[str]()
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="12-34"))
+    monkeypatch.setattr(measure.subprocess, "run", lambda c, **_: asked.extend(c) or SimpleNamespace(stdout=said))
+    found = measure._gpu(CUDA)
+    assert asked[:3] == ["nvidia-smi", "-i", "GPU-12-34"]
+    assert found == {"driver": driver, "sm_clock_max_mhz": clock, "power_limit_w": "700.00" if driver else None}
+
+
+@pytest.mark.parametrize(("reasons", "throttled"), [(("0x1", "0x2"), False), (("0x0", "0x4"), True), (("0x48",), True)])
+def test_clocks_are_read_while_something_runs(
+    reasons: tuple[str, ...], throttled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Idleness and a set clock are no throttling, power and heat are; a line that was cut off counts for nothing."""
+    said = "".join(f"{1800 + k}, 2619, 0x{int(reason, 16):016x}\n" for k, reason in enumerate(reasons)) + "19"
+    ended = list[bool]()
+    process = SimpleNamespace(terminate=lambda: ended.append(True), communicate=lambda: (said, None))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="12-34"))
+    monkeypatch.setattr(measure.subprocess, "Popen", lambda *_, **__: process)
+    with measure.watched(CUDA) as found:
+        assert not ended
+    assert found == {"sm_clock_mhz": 1800 + (len(reasons) - 1) / 2, "memory_clock_mhz": 2619, "throttled": throttled}
+    with measure.watched(CPU) as found:
+        pass
+    assert found == {}
+
+
+def test_varlen_is_given_pages_as_it_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    def varlen_attn(
+        query: Any, key: Any, value: Any, cu_seq_q: Any, cu_seq_k: Any, max_q: int, max_k: int, *, scale: float,
+        window_size: Any, enable_gqa: bool, seqused_k: Any, block_table: Any,
+    ) -> Tensor:  # fmt: skip
+        assert (cu_seq_k, max_q, max_k, window_size, enable_gqa) == (None, 5, 34, (-1, 0), True)
+        out = []
+        for s, length in enumerate(seqused_k.tolist()):
+            rows = query[cu_seq_q[s] : cu_seq_q[s + 1]].transpose(0, 1)
+            sides = (paged(side.transpose(1, 2), block_table[s].tolist(), length) for side in (key, value))
+            out.append(attend(rows, *sides, scale).transpose(0, 1))
+        return torch.cat(out)
+
+    data = CaseData.make(MIXED, CPU, torch.float32, layers=2)
+    monkeypatch.setattr(library_peers, "_library", lambda name, device: SimpleNamespace(varlen_attn=varlen_attn))
+    run = Varlen().prepare(data)
+    assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
+    older = SimpleNamespace(varlen_attn=lambda query, key, value: None)
+    monkeypatch.setattr(library_peers, "_library", lambda name, device: older)
+    with pytest.raises(Unsupported, match="has no varlen_attn with a block table"):
+        Varlen().prepare(data)
 
 
 def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,6 +389,24 @@ def test_flashinfer_is_given_what_it_documents(case: Case, monkeypatch: pytest.M
             FlashInfer("fa3").prepare(data)
 
 
+def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[FakeFlashInfer]()
+
+    def wrapper(*arguments: Any, **options: Any) -> FakeFlashInfer:
+        made.append(FakeFlashInfer(*arguments, **options))
+        return made[-1]
+
+    fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=wrapper)
+    monkeypatch.setattr(library_peers, "_library", lambda name, device: fake)
+    monkeypatch.setattr("gpu_validation.flashinfer_backend.WORKSPACE", 1)
+    backend, data = FlashInferBackend("cpu"), CaseData.make(MIXED, CPU, torch.float32, layers=2)
+    backend.prepare(TINY.heads, TINY.kv_heads, TINY.head_width, torch.float32)
+    layout = backend.layout(data.starts, data.case.lengths, data.tables)
+    for layer in (0, 1):
+        assert data.error(backend.attention(data.query, data.kv[:, layer], layout, data.scale), layer) < 1e-6
+    assert len(made) == 1
+
+
 class FakeTensor(SimpleNamespace):
     """A tensor of a graph: setters keep what they are given; hashed by identity."""
 
@@ -421,8 +476,8 @@ def test_cudnn_is_given_what_it_documents(case: Case, monkeypatch: pytest.Monkey
 
 
 def test_libraries_need_a_gpu() -> None:
-    rows = bench_case(ALIKE, [ours(), FlashInfer(), CuDNN()], CPU, torch.bfloat16, repeats=2)
-    assert [row.get("error") for row in rows] == [None] + ["runs on a GPU only"] * 2
+    rows = bench_case(ALIKE, [ours(), FlashInfer(), CuDNN(), Varlen()], CPU, torch.bfloat16, repeats=2)
+    assert [row.get("error") for row in rows] == [None] + ["runs on a GPU only"] * 3
     with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_library'"):
         library_peers._library("no_such_library", CUDA)
 
@@ -433,9 +488,9 @@ def test_libraries_need_a_gpu() -> None:
         ((), 4, "torch sees no GPU here; use --device cpu for a dry run"),
         (("--device", "tpu"), 2, "there is no device 'tpu'; choose cuda or cpu"),
         (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; there are tiny"),
-        (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, flex"),
+        (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, varlen"),
         (("--device", "cpu", "--dtype", "int3"), 2, "there is no dtype 'int3'; choose one of bfloat16"),
-        (("--device", "cpu", "--backend", "jax"), 2, "there is no backend 'jax'; choose triton or torch"),
+        (("--device", "cpu", "--backend", "jax"), 2, "there is no backend 'jax'; choose one of triton"),
         (("--device", "cpu", "--json", "nowhere/x.json"), 2, "there is no folder"),
     ],
 )
@@ -450,7 +505,7 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path: Any, monkeypatch: pytes
     real = measure.interleaved
 
     def interleaved(runs: Any, *rest: Any) -> dict[str, list[float]]:
-        if "ours, torch" in runs and len(runs) == 1:
+        if "ours, sdpa" in runs and len(runs) == 1:
             raise KeyboardInterrupt
         return real(runs, *rest)
 
@@ -476,7 +531,7 @@ def test_the_dry_run_says_that_it_is_one(tmp_path: Any) -> None:
     assert found["dry_run"] is True
     assert {row["device_type"] for row in [*found["bandwidths"], *found["rows"]]} == {"cpu"}
     assert [(row["case"], row["peer"]) for row in found["rows"][:2]] == [
-        ("decode 3 x 48", "ours, torch"), ("decode 3 x 48", "torch sdpa, dense"),
+        ("decode 3 x 48", "ours, sdpa"), ("decode 3 x 48", "torch sdpa, dense"),
     ]  # fmt: skip
     assert all({"torch", "python", "date", "device"} <= row.keys() for row in found["rows"])
     assert "prefill and mixed: TFLOP/s" in (tmp_path / "k.svg").read_text()

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from costmodels import get_cost
 from costmodels.files import read_cost
-from costmodels.fitted import Observation, fit
 from costmodels.models import LLAMA_1B, TINY
 from gpu_validation.calibration import (
     SIZES,
@@ -21,11 +21,13 @@ from gpu_validation.calibration import (
     Measured,
     Point,
     Work,
+    fitted,
     grid,
     measure,
 )
 from gpu_validation.engine import Engine
-from gpu_validation.floors import floor_of, knees, swap_rows
+from gpu_validation.floors import floor_of, swap_rows
+from kvbound.cli.calibrate import knees, point_rows
 from kvcore import verify_schedule
 from kvcore.cost import Features
 from tests.support.commands import kvbound
@@ -92,7 +94,7 @@ class Planted:
         self.slow = slow
 
     def time_batch(
-        self, work: Sequence[tuple[int, int]], swap_out_tokens: int = 0, swap_in_tokens: int = 0, repeats: int = 7
+        self, work: Sequence[tuple[int, int]], swap_out_tokens: int, swap_in_tokens: int, repeats: int, block: int
     ) -> list[float]:
         point = Point("", tuple(work), swap_out_tokens, swap_in_tokens)
         self.asked.append(point)
@@ -103,8 +105,8 @@ class Planted:
 
 
 def test_a_known_cost_is_recovered() -> None:
-    measured, _ = measure(Planted(), grid(SIZES["cpu", False], 8192, 16), repeats=7)
-    found = fit([Observation(one.point.features, one.seconds, one.point.label) for one in measured], seed=0)
+    measured, _ = measure(Planted(), grid(SIZES["cpu", True], 8192, 16), repeats=7)
+    found = fitted(measured, "cuda")
     assert found.report.shape in ("hinge", "max")
     assert found.report.held_out is not None
     assert found.report.held_out.worst < 0.03
@@ -196,7 +198,8 @@ def test_the_floor_of_fp32_reads_twice_as_much() -> None:
 
 
 def test_a_row_holds_what_it_is_made_of() -> None:
-    row = at(((1, 10),), 0, 0, 2.0, noise=0.5).row(predicted=3.0, floor=1.0)
+    told = SimpleNamespace(predict=lambda features: 3.0)
+    [row] = point_rows([at(((1, 10),), 0, 0, 2.0, noise=0.5)], told, lambda features: 1.0)
     assert (row["seconds_median"], row["error"], row["over_floor"]) == (2.0, 0.5, 2.0)
     assert (row["seconds_p10"], row["seconds_p90"]) == (pytest.approx(1.6), pytest.approx(2.4))
     assert (row["tokens"], row["decode_kv"], row["batch"]) == (1, 10, "1 x 1 at 10")
@@ -207,14 +210,15 @@ def test_calibrating_this_cpu(tmp_path: Path) -> None:
         "calibrate", "--device", "cpu", "--quick", "--repeats", 2, "--tick", "1/1000000000", "--memory", 4100,
         "--out", tmp_path / "cost.json", "--json", tmp_path / "all.json", "--plot", tmp_path / "fit.svg",
     )  # fmt: skip
-    assert "torch backend, float32" in done.stdout
+    assert "sdpa backend, float32" in done.stdout
     everything, file = json.loads((tmp_path / "all.json").read_text()), read_cost(tmp_path / "cost.json")
     rows = everything["rows"]
     assert (everything["memory"], everything["device"]["device_type"]) == (4096, "cpu")
     assert {row["label"] for row in rows} == {"decode", "prefill", "mixed", "swap", "swap beside work"}
     assert all(row["seconds_median"] > 0 and row["floor"] > 0 and row["repeats"] == 6 for row in rows)
     assert len(everything["swaps"]) == 6
-    assert (file.model, file.tick_seconds) == ("tiny", Fraction(1, 10**9))
+    assert {row["of_link"] for row in everything["swaps"]} == {None}
+    assert (file.model, file.tick_seconds) == ("small", Fraction(1, 10**9))
     assert file.machine is not None
     assert (file.machine.memory, file.machine.block, file.machine.batch_tokens) == (4096, 16, 128)
     assert file.fit is not None
@@ -234,7 +238,7 @@ def test_ctrl_c_keeps_what_was_timed_if_a_fit_can_be_made(
 ) -> None:
     timed = count()
 
-    def time_batch(self: Engine, work: object, out: int, back: int, runs: int) -> list[float]:
+    def time_batch(self: Engine, work: object, out: int, back: int, runs: int, block: int) -> list[float]:
         if next(timed) == 2 + batches:  # two come before, untimed
             raise KeyboardInterrupt
         return [1e-3 + 1e-6 * (out + back + sum(tokens for tokens, _ in work))] * runs
@@ -250,9 +254,9 @@ def test_ctrl_c_keeps_what_was_timed_if_a_fit_can_be_made(
     ("arguments", "code", "message"),
     [
         ((), 4, "torch sees no GPU here"),
-        (("--device", "cpu", "--memory", "64"), 2, "--memory 64: only 11 batches of the grid fit; at least 20"),
+        (("--device", "cpu", "--memory", "64"), 2, "--memory 64: only 6 batches of the grid fit; at least 20"),
         (("--device", "cpu", "--tick", "0"), 2, "--tick 0: write a number above 0"),
-        (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; there are tiny, llama-3.2-1b"),
+        (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; there are tiny, small, llama-3.2-1b"),
         (("--device", "cpu", "--model", "gpt-j-6b"), 2, "gpt-j-6b has no gate"),
         (("--device", "cpu", "--backend", "triton"), 2, "in the interpreter: set TRITON_INTERPRET=1"),
         (("--device", "cpu", "--out", "nowhere/c.json"), 2, "there is no folder"),

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gpu_validation.kernels import compile as compiler
+from benchmarks import compiled as compiler
 from gpu_validation.kernels.variants import VARIANTS
 from kvcore.errors import BadInput
 from tests.gpu_validation.test_backend_errors import said_without_interpreter
@@ -31,7 +31,7 @@ def compiled(sources):
     code = (
         "import json, warnings; from dataclasses import asdict\n"
         "warnings.simplefilter('ignore')\n"
-        "from gpu_validation.kernels.compile import *\n"
+        "from benchmarks.compiled import *\n"
         f"for source in ({sources}): print(json.dumps("
         "[source.name, source.dtype, source.shape, asdict(compile_source(source))]))"
     )

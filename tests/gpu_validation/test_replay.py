@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gpu_validation.replay import Replayed, gains, ranking, report
-from gpu_validation.retime import retimed
+from costmodels.retime import retimed
+from gpu_validation.replay import Replayed, beyond, gains, ranking, report
 from heuristics import get_policy, trace_policy
 from kvbound.plots import plot_replay
 from kvcore import Cost, CostFunction, Schedule, verify_schedule
@@ -112,6 +112,9 @@ def test_errors_of_batches():
     assert row["error"] == pytest.approx(4 / 4.5 - 1)
     assert row["mape"] == pytest.approx((0 + 0.5 + 0 + 1) / 4)
     assert row["worst"] == pytest.approx({"batch": 3, "predicted": tick, "measured": tick / 2, "error": 1.0})
+    assert row["batch_error"] == pytest.approx({"median": 0.25, "p95": 0.925})
+    assert row["predicted_makespan_seconds"] == pytest.approx(12 * tick)
+    assert row["measured_makespan_seconds"] == pytest.approx(11.5 * tick)
     assert row["bias"] == pytest.approx((0 - 0.5 + 0 + 1) / 4)
 
 
@@ -127,13 +130,35 @@ def test_batches_that_read_what_they_swap_in_are_counted():
         assert made.row("makespan")["batches_that_read_what_they_swap_in"] == count
 
 
-def test_the_ranking_is_right_or_wrong():
-    serial = schedule(TWO, batch(0, A=2), batch(1, B=1), batch(12, A=2), batch(13, B=1))
-    slow = Replayed("slow", verify_schedule(TWO, serial), *times(serial, [1, 1, 1, 1]))
-    good = ranking([replayed("plan", [1, 1, 1, 1]), slow], "total-flow-time")
-    assert (good["error"], good["right"], good["clear"], good["clear_and_right"]) == (pytest.approx(0), 1, 1, 1)
-    bad = ranking([replayed("plan", [9, 9, 9, 9]), slow], "total-flow-time")
-    assert (bad["right"], bad["clear"], bad["clear_and_right"]) == (0, 0, 0)
+SERIAL = schedule(TWO, batch(0, A=2), batch(1, B=1), batch(12, A=2), batch(13, B=1))
+
+
+def test_the_order_of_distinct_schedules_by_hand():
+    """By the model 14 and 26 ticks; what is the same schedule under another name counts once."""
+    slow = Replayed("slow", verify_schedule(TWO, SERIAL), *times(SERIAL, [1, 1, 1, 1]))
+    good = ranking([replayed("plan", [1, 1, 1, 1]), slow, replayed("again", [5, 1, 1, 1])], "total-flow-time")
+    assert (good["distinct"], good["right"], good["kendall_tau"], good["regret"]) == (2, 1, 1, 0)
+    assert good["pairs"] == [{"pair": ["plan", "slow"], "gap": pytest.approx(12 / 26), "right": True}]
+    plan = replayed("plan", [9, 9, 9, 9])  # A 9 + 10 + 9, B 27 - 1
+    bad = ranking([plan, slow], "total-flow-time")
+    assert (bad["right"], bad["kendall_tau"]) == (0, -1)
+    assert bad["regret"] == pytest.approx(plan.values("total-flow-time")[1] / slow.values("total-flow-time")[1] - 1)
+    alone = ranking([slow, slow], "total-flow-time")
+    assert (alone["pairs"], alone["kendall_tau"], alone["regret"]) == ([], None, 0)
+
+
+def test_batches_that_the_host_starts_no_faster_than_they_run_are_bound_by_it():
+    trace = verify_schedule(TWO, PLAN)
+    made = Replayed("s", trace, planned_seconds(trace), np.ones((1, 4)), np.array([0.5, 1.0, 2.0, 0.1]))
+    assert made.row("makespan")["launch_bound"] == 0.5
+    assert replayed("s", [1, 1, 1, 1]).row("makespan")["launch_bound"] is None
+
+
+def test_batches_beyond_what_was_fitted_are_counted():
+    trace = verify_schedule(TWO, PLAN)
+    seen = [b.features for b in trace.batches]
+    assert beyond(trace, seen) == 0
+    assert beyond(trace, seen[1:3]) == 2  # both of A, with two tokens
 
 
 def times(plan, factors):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
+from itertools import count
 
 import pytest
 import torch
 
 from costmodels.files import write_cost
+from gpu_validation.calibration import SIZES
+from gpu_validation.engine import Engine
+from heuristics import get_policy, trace_policy
 from kvcore import Cost
-from kvcore.cost_file import CostFile
+from kvcore.cost_file import CostFile, Observation
+from kvcore.instance import Machine
 from tests.support.commands import kvbound
 from workloads import builtin
 
@@ -29,8 +35,8 @@ def test_policies_and_the_optimum_are_replayed(tmp_path):
     assert all(row["same_tokens"] and row["batches"] >= 12 and row["repeats"] == 2 for row in found["rows"])
     assert (found["device_type"], found["model"], found["backend"], found["dtype"]) == (
         "cpu",
-        "tiny",
-        "torch",
+        "small",
+        "sdpa",
         "float32",
     )
     assert len(found["ranking"]["pairs"]) == 3
@@ -62,6 +68,55 @@ def test_a_cost_that_was_fitted_elsewhere_is_said_first(tmp_path):
         err = kvbound("replay", "mars-figure1", "fcfs", "--cost", tmp_path / "c.json", *SMALL).stderr
         assert err.startswith(note)
         assert bool(err) == bool(note)
+
+
+def test_batches_beyond_what_was_fitted_are_said(tmp_path):
+    """mars-figure1 has blocks of one token, and no batch of more than that many tokens."""
+    here = json.loads(kvbound("replay", "mars-figure1", "fcfs", *SMALL, "--json", "-").stdout)["device"]
+    trace = trace_policy(builtin.builtin_instance("mars-figure1"), get_policy("fcfs"))
+    seen = [Observation(b.features, 1.0, "x") for b in trace.batches]
+    for kept, block, notes in ((seen, 1, 0), (seen[:1], 1, 1), (seen, 16, 1), (seen[:1], 16, 2)):
+        cost, machine = trace.instance.cost, Machine(memory=100, block=block)
+        made = CostFile(
+            tick_seconds=Fraction(1), cost=cost, device={"device": here}, observations=tuple(kept), machine=machine
+        )
+        write_cost(made, tmp_path / "c.json")
+        said = kvbound("replay", "mars-figure1", "fcfs", "--cost", tmp_path / "c.json", *SMALL).stderr.splitlines()
+        assert len(said) == notes
+        if len(kept) == 1:
+            assert re.search(
+                r"^note: fcfs: \d+ of \d+ batches are larger than any that .*c.json was fitted to$", said[0]
+            )
+        if block == 16:
+            assert said[-1].endswith("c.json was fitted in blocks of 16 tokens: calibrate with --block 1")
+
+
+def test_calibrating_in_turn_replaces_the_prediction(monkeypatch):
+    """The cost is of seconds a token, and the batches last milliseconds: now that is predicted, and no note is left."""
+    monkeypatch.setitem(SIZES, ("cpu", False), SIZES["cpu", True])
+    done = kvbound(
+        "replay", "mars-figure1", "fcfs", "sjf", *SMALL, "--model", "tiny", "--calibrate", "--objective", "busy-time",
+        "--json", "-",
+    )  # fmt: skip
+    assert done.stderr == ""
+    for row in json.loads(done.stdout)["rows"]:
+        assert 0 < row["predicted"] < 1
+        assert row["batch_error"]["median"] <= row["batch_error"]["p95"]
+
+
+@pytest.mark.parametrize(("runs", "whole"), [(5, 2), (1, 0)])
+def test_ctrl_c_reports_the_rounds_that_are_whole(runs, whole, monkeypatch):
+    run, begun = Engine.run, count()
+
+    def interrupted(self, *arguments, **options):
+        if next(begun) == runs:
+            raise KeyboardInterrupt
+        return run(self, *arguments, **options)
+
+    monkeypatch.setattr(Engine, "run", interrupted)
+    asked = ("--device", "cpu", "--model", "tiny", "--warm-up", 0, "--repeats", 9, "--json", "-")
+    said = kvbound("replay", "mars-figure1", "fcfs", "sjf", *asked, code=130).stdout
+    assert [row["repeats"] for row in json.loads(said)["rows"]] == [2, 2] if whole else said == ""
 
 
 def test_a_schedule_of_another_instance():

@@ -14,7 +14,7 @@ import pytest
 
 from costmodels import infermax_7b
 from heuristics import get_policy, run_policy, trace_policy
-from heuristics.as_logged import Difference, LoggedRun, read_run
+from heuristics.as_logged import LoggedDifference, LoggedRun, read_run
 from kvcore import (
     BadInput,
     Batch,
@@ -144,13 +144,13 @@ def test_what_is_tolerated_is_counted(tmp_path: Path) -> None:
     assert (strict.restarts, evictions(strict.trace), makespan(strict.trace), strict.differences) == (1, 1, 9, {})
     for log, differences in (
         (PLAIN, {}),
-        (PLAIN.replace("3,r0", "2.4,r0"), {"early": Difference(1, 3, 1), "late": Difference(1, 4, 1)}),
-        (PLAIN.replace("8,r2", "20,r2"), {"late": Difference(1, 8, 12)}),
-        (PLAIN.replace("3,r0:1", "3,r0:3"), {"tokens": Difference(1, 3, 2)}),
-        (PLAIN + "9,r2:1 r0:4\n", {"done": Difference(2, 9, 4), "empty": Difference(1, 9)}),
-        (PLAIN[:-7], {"unfinished": Difference(1, 8)}),
-        (PLAIN[: PLAIN.index("4,r1")], {"unfinished": Difference(2, 4)}),  # r1 must have been evicted
-        ("0,r0:8\n", {"unfinished": Difference(3, 1)}),
+        (PLAIN.replace("3,r0", "2.4,r0"), {"early": LoggedDifference(1, 3, 1), "late": LoggedDifference(1, 4, 1)}),
+        (PLAIN.replace("8,r2", "20,r2"), {"late": LoggedDifference(1, 8, 12)}),
+        (PLAIN.replace("3,r0:1", "3,r0:3"), {"tokens": LoggedDifference(1, 3, 2)}),
+        (PLAIN + "9,r2:1 r0:4\n", {"done": LoggedDifference(2, 9, 4), "empty": LoggedDifference(1, 9)}),
+        (PLAIN[:-7], {"unfinished": LoggedDifference(1, 8)}),
+        (PLAIN[: PLAIN.index("4,r1")], {"unfinished": LoggedDifference(2, 4)}),  # r1 must have been evicted
+        ("0,r0:8\n", {"unfinished": LoggedDifference(3, 1)}),
     ):
         run = read(tmp_path, made, log)
         assert run.differences == differences
@@ -162,7 +162,7 @@ def test_what_is_tolerated_is_counted(tmp_path: Path) -> None:
 def test_work_before_an_arrival_waits(tmp_path: Path) -> None:
     made = instance(Request(id="r0", arrival=3, prompt=2, segments=(Segment(decode=1),)))
     run = read(tmp_path, made, "1,r0:2\n")
-    assert run.differences == {"arrival": Difference(1, 0)}
+    assert run.differences == {"arrival": LoggedDifference(1, 0)}
     assert run.schedule.batches[0].start == 3
     with pytest.raises(
         InvalidSchedule, match="R2 is broken in batch 0, request r0: it works at 1, but it arrives at 3"
@@ -173,7 +173,7 @@ def test_work_before_an_arrival_waits(tmp_path: Path) -> None:
 def test_those_left_are_finished_with_evictions_where_they_must(tmp_path: Path) -> None:
     """All three hold KV, and none can finish beside the others."""
     run = read(tmp_path, instance(), "0,r0:8\n1,r1:8\n2,r2:4\n")
-    assert run.differences == {"unfinished": Difference(3, 3)}
+    assert run.differences == {"unfinished": LoggedDifference(3, 3)}
     assert evictions(run.trace) == 1
 
 
@@ -200,7 +200,7 @@ def test_moves_of_a_log(tmp_path: Path) -> None:
     assert [batch.swap_out for batch in run.schedule.batches] == [{}, {"r0": 8}, {}, {}]
     assert (run.restarts, run.schedule) == (0, read_run(made, log, tolerate=True).schedule)
     log.write_text("start_s,work,swap_out,swap_in,drop\n0,r0:8,r1,,r0:3\n1,r1:8,r0:9,,\n2,r1:1,,,\n3,r0:1,,r0,\n")
-    assert read_run(made, log, tolerate=True).differences == {"moves": Difference(3, 0, 3)}
+    assert read_run(made, log, tolerate=True).differences == {"moves": LoggedDifference(3, 0, 3)}
     with pytest.raises(InvalidSchedule, match="R8 is broken in batch 0, request r0: drop of 3 of 0 tokens"):
         read_run(made, log)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 
 from heuristics import POLICIES, trace_policy
 from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore.instance import Slo
 from tests.heuristics.test_compression import serving
-from tests.support.engines import Engine, SGLang, TensorRtLlm, VllmV1
+from tests.support.engines import Engine, SarathiServe, SGLang, Slai, TensorRtLlm, Vllm, VllmV1
 from tests.support.few import few
 from tests.support.naive_executor import World
 
-FOUND = (9, 27, 30, 44, 51, 62, 68, 74, 112, 347, 576)
+FOUND = (9, 27, 30, 44, 51, 62, 68, 74, 112, 347, 412, 576)
 """Where the policies once differed from these."""
 NAIVE: dict[str, Callable[[Instance], Engine]] = {
     "vllm-v1": VllmV1,
@@ -27,17 +29,27 @@ NAIVE: dict[str, Callable[[Instance], Engine]] = {
     "trtllm-no-evict-cached": lambda instance: TensorRtLlm(instance, utilize=False, cached=True),
     "trtllm-max-utilization": lambda instance: TensorRtLlm(instance, utilize=True),
     "trtllm-max-utilization-cached": lambda instance: TensorRtLlm(instance, utilize=True, cached=True),
+    "sarathi-serve": SarathiServe,
+    "slai": Slai,
 }
+RELEASED: dict[str, Callable[[Instance], Engine]] = {
+    "vllm": Vllm,
+    "vllm-ef": lambda instance: Vllm(instance, ef=True),
+    "vllm-vidur": lambda instance: Vllm(instance, padded=True),
+    "sarathi-serve-ef": lambda instance: SarathiServe(instance, ef=True),
+}
+"""As INFERMAX's and Vidur's simulators have them."""
 
 
 def with_limits(seed: int) -> Instance:
-    """One of the serving instances; some requests have weights and output limits, near the truth or far."""
-    instance, draw = serving(seed), random.Random(-seed)
+    """One of the serving instances; some requests have weights, output limits near the truth or far, and deadlines."""
+    instance, draw, patience = serving(seed), random.Random(-seed), random.Random(seed)
     requests = []
     for request in instance.requests:
         longest = max(segment.decode for segment in request.segments)
         limit = draw.choice([None, longest, longest + draw.randint(0, 10), 100])
-        requests.append(request.replace(weight=draw.randint(1, 3), max_new=limit))
+        slo = patience.choice([None, Slo(tpot=Fraction(patience.randint(1, 400), 4))])
+        requests.append(request.replace(weight=draw.randint(1, 3), max_new=limit, slo=slo))
     machine = instance.machine.replace(prefill_tokens=None)
     return instance.replace(machine=machine, requests=tuple(requests))
 
@@ -49,6 +61,30 @@ def test_batch_for_batch(name: str) -> None:
         instance = with_limits(seed)
         batches = trace_policy(instance, POLICIES[name]).expanded().batches
         assert [(batch.start, batch.work, batch.drop) for batch in batches] == NAIVE[name](instance).run(), seed
+
+
+def as_released(seed: int, *, whole: bool) -> Instance:
+    """Blocks of 1 or 16; where prefills are `whole`, a batch takes the longest context, and any number of requests."""
+    instance = with_limits(seed)
+    machine, longest = instance.machine, max(request.peak for request in instance.requests)
+    block = 1 if machine.block == 1 else 16
+    machine = machine.replace(block=block, memory=-(-(machine.memory or 0) // block) * block)
+    if whole:
+        tokens = machine.batch_tokens and max(machine.batch_tokens, longest)
+        machine = machine.replace(batch_tokens=tokens, batch_requests=None)
+    return instance.replace(machine=machine)
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_as_released_batch_for_batch(name: str) -> None:
+    """The schedulers of test_released.py on other requests: tight memory, evictions, arrivals, calls."""
+    evictions = 0
+    for seed in few(range(1200), 12):
+        instance = as_released(seed, whole=name.startswith("vllm"))
+        engine, batches = RELEASED[name](instance), trace_policy(instance, POLICIES[name]).expanded().batches
+        assert [(batch.start, batch.work, batch.drop) for batch in batches] == engine.run(), seed
+        evictions += engine.preemptions
+    assert evictions == 0 if name.endswith("-ef") else evictions > 200
 
 
 # --- KV that stays ------------------------------------------------------------------------------------------------

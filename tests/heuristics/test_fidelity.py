@@ -32,7 +32,7 @@ def test_a_page_has_a_table_for_each_paper_and_says_what_does_not_hold() -> None
 def test_every_paper_has_its_table_on_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
     headings = "\n".join(re.findall("^## (.*)$", text, flags=re.MULTILINE)).lower()
-    assert fidelity.papers() == ["augserve", "infercept", "infermax", "mars"]
+    assert fidelity.papers() == ["augserve", "infercept", "infermax", "mars", "slai"]
     for paper in fidelity.papers():
         assert paper in headings
         assert callable(importlib.import_module(f"benchmarks.fidelity.{paper}").claims)
@@ -47,5 +47,5 @@ def test_every_row_that_does_not_hold_says_why() -> None:
 
 
 def test_an_unknown_paper_is_refused() -> None:
-    with pytest.raises(SystemExit, match="no claims of nobody; there are augserve, infercept, infermax, mars"):
+    with pytest.raises(SystemExit, match="no claims of nobody; there are augserve, infercept, infermax, mars, slai"):
         fidelity.main(["nobody"])

@@ -8,7 +8,7 @@ import pytest
 
 from heuristics import STARTERS, best_schedule, get_policy, run_policy, trace_policy, with_min_waste_handlings
 from heuristics.engine.estimate import SoloEstimate
-from heuristics.engine.min_waste import Waste, call_waste
+from heuristics.engine.min_waste import HandlingWaste, call_waste
 from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, verify_schedule
 from kvcore.metrics import handlings, objective_value
 from tests.support.few import few
@@ -36,7 +36,7 @@ def test_the_equations_by_hand() -> None:
     """Memory 30, C = 10, so C_o = 20; a prefill of 10 is 3 chunks of 4 ticks; 2 S = 2 * 20 ticks."""
     cost = Cost((CostFunction(busy=4, swap_out_tokens=2, swap_in_tokens=2),))
     chunked = SoloEstimate(Machine(memory=30, batch_tokens=4), cost)
-    assert call_waste(chunked, 10, 7) == Waste(preserve=2 * 70, swap=2 * 40 * 30, discard=12 * 10 + 2 * 12 * 20)
+    assert call_waste(chunked, 10, 7) == HandlingWaste(preserve=2 * 70, swap=2 * 40 * 30, discard=12 * 10 + 2 * 12 * 20)
     whole = SoloEstimate(Machine(memory=30, chunked=False), cost)
     assert call_waste(whole, 10, 7).discard == 2 * (4 * 10 + 4 * 20)
 
@@ -61,7 +61,7 @@ def test_of_equal_wastes_preserve_comes_first_then_swap() -> None:
     assert chosen(one_call(0, machine, Cost.unit())) == ["preserve"]  # preserve and swap waste nothing
     cost = Cost((CostFunction(divisor=10, busy=10, swap_out_tokens=1),))
     machine = Machine(memory=12, chunked=False, host_memory=None)
-    assert call_waste(SoloEstimate(machine, cost), 10, 2) == Waste(preserve=40, swap=24, discard=24)
+    assert call_waste(SoloEstimate(machine, cost), 10, 2) == HandlingWaste(preserve=40, swap=24, discard=24)
     assert chosen(one_call(2, machine, cost)) == ["swap"]
     assert chosen(one_call(2, machine.replace(host_memory=0), cost)) == ["discard"]
 

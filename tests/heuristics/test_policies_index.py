@@ -6,12 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from heuristics import Job, Plan, PolicyError, get_policy, run_policy, trace_policy
+from heuristics import Job, Plan, Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.index import HEADROOM, LEAST, MEANS, Index, mean_work
 from heuristics.policies.listed import Listed
+from heuristics.policies.staggered import rates
 from kvcore import Cost, CostFunction, Instance, Machine, Request
 from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
+from kvcore.metrics import busy_time
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies import simple
 from tests.support.few import few
@@ -25,7 +27,7 @@ class Plain(Index):
         held, waiting = [*self.decoding, *self.prefilling], [entry.job for entry in self.waiting]
         self._alone = len(held) + len(waiting) == 1
         work = {job.index: self.work(job) for job in [*held, *waiting]}
-        offset = self.offset if self.offset is not None else MEANS * sum(work.values()) / max(1, len(work))
+        offset = self.r0 / self.tick if self.r0 is not None else MEANS * sum(work.values()) / max(1, len(work))
         order = sorted([*held, *waiting], key=lambda job: (work[job.index], job.index))
         order = self.those_that_may_join(order, held, plan)
         batches = [self.batch(order[: k + 1], plan) for k in range(len(order))]
@@ -186,7 +188,7 @@ def test_parameters_that_the_rule_does_not_have(name: str) -> None:
 
 
 def test_names_make_the_policy_again() -> None:
-    for name in ("index", "index:gamma=0.6", "index:gamma=0.06,r0=0", "index:r0=1e-06", "staggered:6,49"):
+    for name in ("index", "index:gamma=0.6", "index:gamma=0.06,r0=0", "index:r0=1e-06", "staggered", "staggered:6,49"):
         assert get_policy(name).name == name
     with pytest.raises(BadInput, match=r"staggered starts are staggered:B,G .* not 'staggered:0,4'"):
         get_policy("staggered:0,4")
@@ -209,6 +211,31 @@ def test_groups_start_as_early_as_memory_allows(name: str, memory: int, starts: 
     assert short.expanded().batches == long.schedule.batches
 
 
+@pytest.mark.parametrize(("number", "prompt", "output", "memory"), [(40, 1, 16, 90), (64, 4, 16, 200), (30, 1, 4, 50)])
+def test_planned_starts_keep_memory_full_to_the_end(number: int, prompt: int, output: int, memory: int) -> None:
+    plan = rates(number, prompt, output, memory)
+    held = [
+        sum(rate * (prompt + now - start) for start, rate in enumerate(plan) if start <= now < start + output)
+        for now in range(len(plan) + output)
+    ]
+    assert max(held) <= memory
+    assert sum(plan) >= number
+    full = held[output : len(plan) + output - 1]
+    assert full
+    assert min(full) >= memory * prompt / (prompt + output) * 0.9
+    assert held[len(plan) + output - 2] == pytest.approx(memory * (prompt + output - 1) / (prompt + output))
+
+
+def test_without_parameters_it_plans_better_than_groups_at_one_distance() -> None:
+    cost = Cost((CostFunction(busy=2000, any_prefill=2000, tokens=60, decode_kv=1),))
+    requests = tuple(simple(1, 64, id=f"R{i}") for i in range(200))
+    instance = Instance(machine=Machine(memory=3000, evict=True), cost=cost, requests=requests)
+    groups = [f"staggered:{size},{gap}" for size in (4, 8, 16) for gap in range(1, 16)]
+    names = "staggered", "mc-sf", *groups
+    spent = {name: busy_time(trace_policy(instance, get_policy(name))) for name in names}
+    assert min(spent, key=lambda name: spent[name]) == "staggered"
+
+
 def test_a_list_is_followed() -> None:
     instance = by_tokens(1, *(simple(2, 2, id=f"R{i}") for i in range(3)), memory=3)
     assert [next(iter(work)) for work in works(instance.replace(machine=Machine(memory=3)), "fcfs")][::2] == [
@@ -220,5 +247,5 @@ def test_a_list_is_followed() -> None:
 
 def test_a_cost_without_marginals() -> None:
     instance = by_tokens(1, simple(2, 2)).replace(cost=OwnCost(lambda features: 2))
-    with pytest.raises(PolicyError, match="index fails in batch 0: BadInput: it needs what a request adds to a batch"):
+    with pytest.raises(Unsuited, match=r"^policy index cannot run on .*: it needs what a request adds to a batch"):
         run_policy(instance, get_policy("index"))

@@ -13,9 +13,9 @@ import pytest
 from costmodels import INFERMAX_7B, infermax_7b
 from heuristics import Plan, View, get_policy, trace_policy
 from heuristics.policies.mars_as_released import MarsAsReleased
-from kvcore import Call, Instance, Machine, Request, Segment
+from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from kvcore.metrics import completions
-from tests.heuristics.test_compression import serving as serving_with_calls
+from kvcore.referee import InvalidSchedule
 
 RELEASED = Path(__file__).parent / "released"
 RUNS = {
@@ -124,19 +124,31 @@ class Watched(MarsAsReleased):
         self.starved |= {job.index for job in view.jobs if self.queue.is_promoted(job.index)}
 
 
-def test_5_released_starvation_counts_what_is_waited_on_end() -> None:
-    """Only a wait of more than 3 batches on end makes a request starve, not several shorter ones together."""
-    several = 0
-    for seed in (17, 28, 36, 41):
-        given, policy = serving_with_calls(seed), Watched(threshold=3)
-        trace = trace_policy(given, policy, compress=False)
-        for i, executed in enumerate(trace.requests):
-            if not executed.calls:
-                ran = [step.batch for step in executed.steps]
-                waits = [after - before - 1 for before, after in pairwise(ran)]
-                assert (i in policy.starved) == (max(waits, default=0) > 3)
-                several += i not in policy.starved and sum(waits) > 3
-    assert several
+@pytest.mark.parametrize(("memory", "waits", "starves"), [(7, [3, 1, 0], False), (6, [5, 0, 0], True)])
+def test_5_released_starvation_counts_what_is_waited_on_end(memory: int, waits: list[int], starves: bool) -> None:
+    """C is evicted once or twice. A wait of more than 3 batches on end makes it starve, not 3 and 1."""
+    policy = Watched(threshold=3)
+    given = serving(memory, request("A", 2, 4), request("B", 2, 4), request("C", 2, 4))
+    ran = [step.batch for step in trace_policy(given, policy, compress=False).requests[2].steps]
+    assert [after - before - 1 for before, after in pairwise(ran)] == waits
+    assert policy.starved == ({2} if starves else set())
+
+
+@pytest.mark.parametrize("name", ["infercept", "infercept-as-released"])
+def test_6_a_victim_does_not_come_back_in_the_same_batch(name: str) -> None:
+    """M = 8, C = 3: A's token takes B's memory, and leaves 2 of each free. The release lets B prefill 2 at once.
+
+    Here rule R4 forbids that, and C (1) waits behind B.
+    """
+    three = request("A", 3, 6), request("B", 3, 2, 1), request("C", 1, 1, 3)
+    given = serving(8, *three, host_memory=0, batch_tokens=3)
+    schedule = trace_policy(given, get_policy(name)).expanded()
+    evicting = schedule.batches[3]
+    assert (evicting.work, evicting.drop) == ({"A": 1}, {"B": 3})
+    released = evicting.model_copy(update={"work": {"A": 1, "B": 2}})
+    batches = (*schedule.batches[:3], released, *schedule.batches[4:])
+    with pytest.raises(InvalidSchedule, match="R4 is broken in batch 3, request B"):
+        verify_schedule(given, schedule.model_copy(update={"batches": batches}))
 
 
 @pytest.mark.parametrize("name", ["infercept-hs", "infercept-hb"])
@@ -147,11 +159,25 @@ def test_7_a_full_host_preserves(name: str) -> None:
     assert executed.calls[0].handling == "preserve"
 
 
-def test_8_a_released_decode_needs_a_free_block() -> None:
+@pytest.mark.parametrize("name", ["sarathi-serve", "vllm", "vllm-vidur"])
+def test_8_a_released_decode_needs_a_free_block(name: str) -> None:
     """Blocks of 4, 8 in all: A holds one, with room for its next token, and B the other: the last comer goes."""
     given = serving(8, request("A", 2, 3), request("B", 2, 3), block=4)
     assert moves(given, "sarathi")[1] == ({"A": 1, "B": 1}, {})
-    assert moves(given, "sarathi-serve")[1] == ({"A": 1}, {"B": 2})
+    assert moves(given, name)[1] == ({"A": 1}, {"B": 2})
+
+
+def test_8_the_last_comer_is_evicted_though_its_prefill_was_cut() -> None:
+    """M = 13, C = 4: B has 8 reserved as A needs its sixth token."""
+    given = serving(13, request("A", 4, 6), request("B", 8, 1, 1), batch_tokens=4)
+    assert moves(given, "sarathi-serve")[1:4] == [({"A": 1, "B": 3}, {}), ({"A": 1}, {"B": 3}), ({"A": 1}, {})]
+
+
+@pytest.mark.parametrize("name", ["sarathi-serve", "vllm", "vllm-vidur"])
+def test_8_a_decode_with_room_in_its_block_needs_a_free_one_once_others_have_grown(name: str) -> None:
+    """Blocks of 4, 5 in all: A and B take the two that are free; C, which has room, is the last comer."""
+    given = serving(20, request("A", 4, 3), request("B", 4, 3), request("C", 2, 3), block=4)
+    assert moves(given, name)[1] == ({"A": 1, "B": 1}, {"C": 2})
 
 
 def test_9_a_last_chunk_of_one_token_is_a_decode_here() -> None:

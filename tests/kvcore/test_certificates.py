@@ -260,7 +260,7 @@ def test_a_mutated_certificate_proves_nothing_false_at_length():
 
 
 def test_prices_of_parts_prove_as_much_as_their_parts():
-    instance = tiny_instance(3, **PROFILES["no-calls"] | PRICEABLE)
+    instance = tiny_instance(3, **PROFILES["no-calls"] | PRICEABLE | {"evict": False})
     draw = random.Random(1)
     whole = range(len(instance.requests))
     parts = [Part(requests=(i,), proof=random_prices(draw, instance)) for i in whole]

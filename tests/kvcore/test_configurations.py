@@ -18,7 +18,7 @@ from kvcore.certificates.running import Running, TooMany
 from kvcore.rigid import OBJECTIVES, kinds_of, memory_of
 from solvers.start_time.multipliers import Multipliers
 from solvers.start_time.network import ConfigurationNetwork
-from solvers.start_time.prices import SCALE, Columns
+from solvers.start_time.prices import SCALE, StartColumns
 from solvers.start_time.problem import RigidProblem
 from tests.solvers.test_start_time import RIGID, rigid, running_sets
 from tests.support.build import instance as make
@@ -62,7 +62,7 @@ def test_it_equals_the_solvers_network():
         objective = OBJECTIVES[seed % 3]
         instance = rigid(seed, requests=(2, 4), budgets=False)
         problem = RigidProblem(instance, objective)
-        columns = Columns(problem, 40)
+        columns = StartColumns(problem, 40)
         network = ConfigurationNetwork(problem, 40, 100_000)
         multipliers = Multipliers(columns, columns.possible)
         for _ in range(5):

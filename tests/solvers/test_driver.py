@@ -199,7 +199,7 @@ def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
     def start(task, inbox, ends):
         began.append((task.time_limit, ends))
         now[0] += 50.0
-        return pool.Worker(task, mock.Mock(), ends, Done("time limit", ""))
+        return pool.SolveWorker(task, mock.Mock(), ends, Done("time limit", ""))
 
     monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(pool, "_start", start)

@@ -21,8 +21,8 @@ from tests.support.optima import optima
 from tests.support.tiny_instances import tiny_instance
 from workloads import builtin
 
-HERE = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
-NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls")
+HERE = {"partial": False, "pause": True, "hybrid": True, "cost": "unit"}
+NAMES = ("any", "no-calls", "calls-fixed", "calls-free", "two-calls", "evict")
 
 
 def questions(profile, seeds):
@@ -137,7 +137,7 @@ def test_through_the_driver():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"evict": True}, "without `evict`"),
+        ({"partial": True}, "without `partial`"),
         ({"pause": False}, "or without budgets of tokens"),
         ({"hybrid": False}, "with `hybrid`"),
     ],

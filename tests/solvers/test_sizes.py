@@ -63,6 +63,11 @@ def with_parts(n, prompt):
     return Instance(name="with-parts", machine=machine, requests=requests)
 
 
+def evicting(instance):
+    """The instance on a machine that evicts, where each token may be followed by a refill in any parts."""
+    return instance.replace(machine=instance.machine.replace(evict=True))
+
+
 @pytest.fixture(autouse=True)
 def _two_cores(monkeypatch):
     monkeypatch.setattr(choice, "cores", lambda: 2)
@@ -77,6 +82,7 @@ def _two_cores(monkeypatch):
         (weighing(MANY, 10**15), "weights of at most"),
         (waiting(MARS, 10**12), f"at most {MOST_SLOTS} slots"),
         (with_parts(2, 1500), f"at most {MOST_OPTIONS} options"),
+        (evicting(with_parts(2, 900)), f"at most {MOST_OPTIONS} options"),
         (MANY.replace(requests=tuple(Request(id=f"R{i}", prompt=1, segments=(Segment(decode=1),))
                                      for i in range(8193))), "at most 8192 requests"),
         (MANY.replace(machine=Machine(memory=None, host_memory=0), requests=(
@@ -92,7 +98,7 @@ def test_lagrange_declines_what_it_could_not_hold(instance, reason):
 
 
 def test_the_estimate_of_options_exceeds_none():
-    fixed = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
+    fixed = {"partial": False, "pause": True, "hybrid": True, "cost": "unit"}
     instances = [
         with_parts(2, 60),
         with_parts(2, 330),
@@ -104,9 +110,8 @@ def test_the_estimate_of_options_exceeds_none():
             network = PathNetwork(instance, "total-flow-time", exact=True)
         except BadInput:
             continue
-        most, limit = network.setting.most_partial or 0, instance.machine.prefill_limit
         for c in network.classes:
-            least = options_at_least(c.requests[0], limit, most)
+            least = options_at_least(instance.machine, c.requests[0], network.setting.most_partial)
             assert least <= len(c.options)
             with_limits += least > c.requests[0].output
     assert with_limits >= 3
@@ -235,7 +240,7 @@ def test_a_way_that_is_named_still_declines():
 def test_where_all_ways_decline_the_result_says_so_and_what_may_help():
     """It is no failure of a solver, and `alone` and the policies are there all the same."""
     instance = weighing(MARS, 10**15).with_free_calls()
-    result = solvers.solve(instance.replace(machine=instance.machine.replace(evict=True)), "weighted-flow-time")
+    result = solvers.solve(evicting(instance), "weighted-flow-time")
     assert result.stopped == DECLINED
     assert result.bound < result.value
     printed = StringIO()

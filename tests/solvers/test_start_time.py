@@ -17,7 +17,7 @@ from solvers.start_time.cliques import violated_cliques
 from solvers.start_time.lists import by_area
 from solvers.start_time.multipliers import Multipliers
 from solvers.start_time.network import FAR, ConfigurationNetwork
-from solvers.start_time.prices import SCALE, Columns, RowPrices
+from solvers.start_time.prices import SCALE, RowPrices, StartColumns
 from solvers.start_time.problem import RigidProblem
 from solvers.start_time.program import relax
 from solvers.start_time.solve import StartTimeSolver
@@ -213,7 +213,7 @@ def test_calls_arrivals_and_objectives_that_are_not_rigid_are_refused():
 
 def test_conflicts_are_exactly_the_pairs_that_no_schedule_has():
     for problem, ticks in small_problems(12, budgets=False):
-        columns = Columns(problem, ticks)
+        columns = StartColumns(problem, ticks)
         together = set()
         for jobs in all_starts(problem, ticks):
             together |= {(a, b) for i, a in enumerate(jobs) for b in jobs[i + 1 :]}
@@ -229,7 +229,7 @@ def test_conflicts_are_exactly_the_pairs_that_no_schedule_has():
 def test_no_schedule_violates_a_clique():
     found = 0
     for problem, ticks in small_problems(25):
-        columns = Columns(problem, ticks)
+        columns = StartColumns(problem, ticks)
         x = np.full(len(columns), 0.4)
         cliques = violated_cliques(columns, x, np.zeros(len(columns)), columns.possible)
         place = {pair: j for j, pair in enumerate(zip(columns.kind.tolist(), columns.start.tolist(), strict=True))}
@@ -244,7 +244,7 @@ def test_no_schedule_violates_a_clique():
 def test_no_price_bounds_more_than_the_optimum():
     draw = np.random.default_rng(0)
     for problem, ticks in small_problems(20):
-        columns = Columns(problem, ticks)
+        columns = StartColumns(problem, ticks)
         best = optimum(problem, ticks)
         alive = np.ones(len(columns), np.bool_)
         cliques = violated_cliques(columns, np.full(len(columns), 0.4), np.zeros(len(columns)), alive)
@@ -260,7 +260,7 @@ def test_no_price_bounds_more_than_the_optimum():
 def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
     draw = np.random.default_rng(2)
     for problem, ticks in small_problems(10):
-        columns = Columns(problem, ticks)
+        columns = StartColumns(problem, ticks)
         network = ConfigurationNetwork(problem, ticks, 10_000)
         best = optimum(problem, ticks)
         alive = np.ones(len(columns), np.bool_)
@@ -278,7 +278,7 @@ def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
 def test_the_linear_program_keeps_the_columns_of_every_better_schedule():
     dropped = 0
     for problem, ticks in small_problems(20):
-        columns = Columns(problem, ticks)
+        columns = StartColumns(problem, ticks)
         place = {pair: j for j, pair in enumerate(zip(columns.kind.tolist(), columns.start.tolist(), strict=True))}
         cutoff = optimum(problem, ticks) + 1
         relaxation = relax(columns, cutoff, NEVER, lambda bound: None)
@@ -293,7 +293,7 @@ def test_the_linear_program_keeps_the_columns_of_every_better_schedule():
 def test_no_path_bounds_more_than_the_optimum_and_pruning_keeps_it():
     draw = np.random.default_rng(1)
     for problem, ticks in small_problems(20):
-        columns = Columns(problem, ticks)
+        columns = StartColumns(problem, ticks)
         network = ConfigurationNetwork(problem, ticks, 10_000)
         best = optimum(problem, ticks)
         multipliers = Multipliers(columns, np.ones(len(columns), np.bool_))
@@ -382,7 +382,7 @@ def test_lists_keep_the_limits():
 
 def test_a_pass_stops_at_its_limits():
     problem = RigidProblem(builtin_instance("hindsight:n=6,M=12,seed=1"), FLOW)
-    columns = Columns(problem, 30)
+    columns = StartColumns(problem, 30)
     network = ConfigurationNetwork(problem, 30, 100_000)
     priced = Multipliers(columns, np.ones(len(columns), np.bool_)).price(network, np.zeros(len(problem.kinds), int))
     search = StateSearch(network, problem.counts, priced.cost, priced.values, 0)

@@ -67,8 +67,11 @@ class Engine:
         """Those that have come or come back, in order of time; of one tick, the new ones first."""
         self.world.idle_until(self.world.tick)
         here = [id for id in self.away if self.life(id).status(self.world.tick) == "ready"]
-        for id in sorted(here, key=lambda id: (self.came(id), len(self.life(id).calls) > 0)):
+        for id in sorted(here, key=self.turn):
             self.join(id)
+
+    def turn(self, id: str) -> tuple[int, bool]:
+        return self.came(id), len(self.life(id).calls) > 0
 
     def came(self, id: str) -> int:
         """When it arrives, or comes back."""
@@ -393,3 +396,186 @@ class TensorRtLlm(Engine):
             end = started[-1]
             self.free(self.queue[end])
         return members
+
+
+class Whole(Engine):
+    """Blocks for the whole prompt from the first chunk on; a decode needs a free one, unless it is alone.
+
+    Without eviction (`ef`) a request has its blocks up to its end from its start on.
+    """
+
+    def __init__(self, instance: Instance, *, ef: bool = False) -> None:
+        super().__init__(instance)
+        self.ef = ef
+        self.allocated: dict[str, int] = {}
+
+    def at_first(self, id: str) -> int:
+        """Blocks that it needs to start: for all that it knows; with `ef` for all but the last that it ever will."""
+        request = self.life(id).request
+        returned = sum(segment.call.returns for segment in request.segments if segment.call)
+        in_all = request.prompt + returned + sum(segment.decode for segment in request.segments)
+        return self.blocks(in_all - 1 if self.ef else self.known(id))
+
+    def place(self, id: str) -> tuple[int, int]:
+        return self.life(id).request.arrival, list(self.world.lives).index(id)
+
+    def free_blocks(self) -> int:
+        return self.blocks_in_all - sum(self.allocated[id] for id in self.running)
+
+    def decides(self, id: str) -> bool:
+        """Whether its next work is a decode (of one token, as the model has it)."""
+        return self.owed(id) == 1 and self.computed(id) > 0
+
+    def more(self, id: str) -> int:
+        """Blocks that its next token takes."""
+        return max(0, self.blocks(self.computed(id) + 1) - self.allocated[id])
+
+    def lacks(self, id: str) -> bool:
+        return not self.ef and self.free_blocks() < (self.more(id) if len(self.running) == 1 else 1)
+
+
+class Vllm(Whole):
+    """New prompts, whole and alone, while they fit; else decodes in order of arrival, and the last comer is preempted.
+
+    What is preempted goes to the front of the queue. The prompts of a batch are at most C tokens together, with
+    `padded` (Vidur) each as long as the longest.
+    """
+
+    def __init__(self, instance: Instance, *, ef: bool = False, padded: bool = False) -> None:
+        super().__init__(instance, ef=ef)
+        self.padded = padded
+
+    def turn(self, id: str) -> tuple[int, bool]:
+        """What has come back is seen at the next step."""
+        life = self.life(id)
+        return self.world.tick if life.calls else life.request.arrival, False
+
+    def decide(self) -> dict[str, int]:
+        work: dict[str, int] = {}
+        while self.queue:
+            id = self.queue[0]
+            prompts = [*work.values(), self.known(id)]
+            tokens = len(prompts) * max(prompts) if self.padded else sum(prompts)
+            if self.at_first(id) > self.free_blocks() or tokens > self.tokens:
+                break
+            self.start(self.queue.pop(0))
+            self.allocated[id] = self.at_first(id)
+            work[id] = self.known(id)
+        line = [] if work else sorted(self.running, key=self.place)
+        while line:
+            id = line.pop(0)
+            while self.lacks(id):
+                victim = line.pop() if line else id
+                self.free(victim)
+                self.queue.insert(0, victim)
+                if victim == id:
+                    break
+            else:
+                self.allocated[id] += self.more(id)
+                work[id] = 1
+        return work
+
+
+class SarathiServe(Whole):
+    """Decodes in order of arrival, cut prefills, then new ones: chunks of what the decodes leave of 512 tokens."""
+
+    def decide(self) -> dict[str, int]:
+        work: dict[str, int] = {}
+        gone: list[str] = []
+        line, cut = sorted(self.running, key=self.place), []
+        while line:
+            id = line.pop(0)
+            if not self.decides(id):
+                cut.append(id)
+                continue
+            while len(work) < min(self.tokens, self.requests) and self.lacks(id):
+                gone.append(line.pop() if line else id)
+                self.free(gone[-1])
+                if gone[-1] == id:
+                    break
+            if id in self.running and len(work) < min(self.tokens, self.requests):
+                self.allocated[id] += self.more(id)
+                work[id] = 1
+        left = min(512, self.tokens) - len(work)
+        self.queue = sorted([*gone, *self.queue], key=self.place)
+        for id in cut:
+            if left > 0 and len(work) < self.requests:
+                work[id] = min(self.owed(id), left)
+                left -= work[id]
+        while self.queue and left > 0 and len(work) < self.requests:
+            id = self.queue[0]
+            if id in gone or self.at_first(id) > self.free_blocks():
+                break
+            self.queue.pop(0)
+            self.start(id)
+            self.allocated[id] = self.at_first(id)
+            work[id] = min(self.owed(id), left)
+            left -= work[id]
+        return work
+
+
+class Slai(Whole):
+    """SLAI: due decodes, the cut prefill, the shortest prompts, other decodes; 512 tokens, blocks for whole prompts."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self.seconds = instance.tick_seconds
+        self.due: dict[str, Fraction] = {}
+        self.durations: list[int] = []
+        self.began: int | None = None
+        self.worked: dict[str, int] = {}
+
+    def decide(self) -> dict[str, int]:
+        now = self.world.tick
+        if self.began is not None:
+            self.durations.append(now - self.began)
+            early = (
+                10 if Fraction(self.blocks_in_all - self.free_blocks(), self.blocks_in_all) >= Fraction(96, 100) else 5
+            )
+            for id in self.worked:
+                if id in self.running and self.decides(id):
+                    slo = self.life(id).request.slo
+                    wait = slo.tpot if slo is not None and slo.tpot is not None else Fraction(1, 10) / self.seconds
+                    self.due[id] = now + wait - early * Fraction(sum(self.durations), len(self.durations))
+            self.began = None
+        work: dict[str, int] = {}
+        gone: list[str] = []
+        budget = min(512, self.tokens)
+        line = sorted(filter(self.decides, self.running), key=lambda id: (-(-self.due[id] // 1), self.place(id)))
+        budget = self.decode([id for id in line if self.due[id] <= now], budget, work, gone)
+        for id in [id for id in self.running if not self.decides(id) and id not in work]:
+            if budget:
+                work[id] = min(self.owed(id), budget)
+                budget -= work[id]
+        self.queue.sort(key=self.known)
+        while self.queue and budget and len(self.running) < self.requests:
+            id = self.queue[0]
+            if id in gone or self.blocks(self.known(id)) > self.free_blocks():
+                break
+            self.queue.pop(0)
+            self.start(id)
+            self.allocated[id] = self.blocks(self.known(id))
+            work[id] = min(self.owed(id), budget)
+            budget -= work[id]
+        self.decode([id for id in line if self.due[id] > now], budget, work, gone)
+        if work:
+            self.began, self.worked = now, work
+        return work
+
+    def decode(self, line: list[str], budget: int, work: dict[str, int], gone: list[str]) -> int:
+        for id in line:
+            if not budget:
+                break
+            while self.lacks(id):
+                cut = [other for other in self.running if not self.decides(other) and other not in work]
+                victim = cut[-1] if cut else id
+                self.free(victim)
+                self.queue.insert(0, victim)
+                gone.append(victim)
+                if victim == id:
+                    break
+            else:
+                self.allocated[id] += self.more(id)
+                work[id] = 1
+                budget -= 1
+        return budget

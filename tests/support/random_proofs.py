@@ -10,8 +10,9 @@ from kvcore.certificates import Prices, Speed, Windows
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
+from kvcore.instance import alike
 
-PRICEABLE: dict[str, Any] = {"evict": False, "partial": False, "cost": "unit"}
+PRICEABLE: dict[str, Any] = {"partial": False, "cost": "unit"}
 """What `tiny_instance` must fix so that prices of slots prove something."""
 
 
@@ -27,7 +28,9 @@ def random_prices(draw: random.Random, instance: Instance) -> Prices:
     return Prices(
         scale=scale, slots=slots, device=row(machine.block_limit), host=row(machine.host_memory),
         tokens=row(machine.batch_tokens), requests=row(machine.batch_requests),
-        windows=tuple(random_windows(draw, instance).replace(price=row(1)) for _ in range(draw.choice([0, 1, 2]))),
+        windows=() if machine.evict else tuple(
+            random_windows(draw, instance).replace(price=row(1)) for _ in range(draw.choice([0, 1, 2]))
+        ),
     )  # fmt: skip
 
 
@@ -60,4 +63,7 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
         slot=draw.choice([1, 1, 2, 3, 5, 9, 20, 60]), scale=scale, price=tuple(draw.choice(shapes)),
         level=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
         ratios=tuple(sorted(draw.sample(range(ONE + 1, 400), draw.randint(0, 6)))),
+        ordered=draw.random() < 0.5, fee=draw.choice([0, UNIT, draw.randint(0, UNIT)]),
+        fees=tuple(tuple(draw.randint(0, 9) for _ in range(draw.randint(0, slots + 1)))
+                   for _ in alike(instance.requests)) if draw.random() < 0.7 else (),
     )  # fmt: skip

@@ -9,10 +9,10 @@ from typing import Any
 from kvcore.cost import Cost
 from kvcore.csv_table import build_instance
 from kvcore.instance import Instance, Machine, Request
-from workloads.generators.kinds import KINDS, Kind
+from workloads.generators.kinds import KINDS, GeneratorKind
 from workloads.generators.workload import TICK, Workload
 
-__all__ = ["KINDS", "Kind", "Workload", "generate", "instance_of"]
+__all__ = ["KINDS", "GeneratorKind", "Workload", "generate", "instance_of"]
 
 
 def generate(

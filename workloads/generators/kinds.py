@@ -105,7 +105,7 @@ def _shuffled(draw: random.Random, groups: tuple[str, ...], left: dict[str, int]
 
 
 @dataclass(frozen=True)
-class Kind:
+class GeneratorKind:
     """A kind of requests: what draws them, what they are, and from where."""
 
     draw: Callable[..., Iterator[Request]]
@@ -120,9 +120,9 @@ class Kind:
 
 
 KINDS = {
-    "infercept": Kind(infercept, "six types of calls", "InferCept, Table 1"),
-    "toolbench": Kind(toolbench, "calls of web services", "LAMPS, Table 2; MARS, Table 1"),
-    "mixed": Kind(mixed, "infercept, of which a share makes no calls", "MARS, Appendix C.2"),
-    "fixed": Kind(fixed, "like requests without calls", "INFERMAX, Sections 4.2 to 4.5"),
-    "infermax-mix": Kind(infermax_mix, "two groups without calls, shuffled", "INFERMAX, Section 4.6"),
+    "infercept": GeneratorKind(infercept, "six types of calls", "InferCept, Table 1"),
+    "toolbench": GeneratorKind(toolbench, "calls of web services", "LAMPS, Table 2; MARS, Table 1"),
+    "mixed": GeneratorKind(mixed, "infercept, of which a share makes no calls", "MARS, Appendix C.2"),
+    "fixed": GeneratorKind(fixed, "like requests without calls", "INFERMAX, Sections 4.2 to 4.5"),
+    "infermax-mix": GeneratorKind(infermax_mix, "two groups without calls, shuffled", "INFERMAX, Section 4.6"),
 }

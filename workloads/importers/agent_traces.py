@@ -11,7 +11,7 @@ from pathlib import Path
 from kvcore.cost import Cost
 from kvcore.csv_table import Row
 from kvcore.instance import Instance, Machine
-from workloads.importers.layout import Column, Layout
+from workloads.importers.layout import Column, TraceLayout
 from workloads.importers.reader import TICK, read_requests
 from workloads.importers.selection import Selection
 
@@ -25,7 +25,7 @@ def _label(row: Row) -> str:
     return f"main-{trace}" if agent == "main" else f"sub-{trace}/{agent.removeprefix('main/')}"
 
 
-LAYOUT = Layout(
+LAYOUT = TraceLayout(
     {
         "arrival": Column("t_s", Fraction(1)),
         "prompt": Column("input_tokens"),

@@ -18,7 +18,7 @@ from kvcore.csv_table import MachineFor, Row, check_take
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request
 from workloads.arrivals import arrivals
-from workloads.importers.layout import Column, Layout
+from workloads.importers.layout import Column, TraceLayout
 from workloads.importers.reader import Imported, check_meaning, read_requests
 from workloads.importers.selection import Selection
 
@@ -75,7 +75,7 @@ def infercept_requests(
         kinds.setdefault(row.label("request_key"), row.label("augmentation"))
         return row.label("request_key")
 
-    layout = Layout(
+    layout = TraceLayout(
         {
             "prompt": Column("initial_prompt_tokens"),
             "decode": Column("decode_tokens"),

@@ -27,7 +27,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class TraceLayout:
     """What the columns of a trace mean; what a preset needs besides a map is in the other fields.
 
     `label` names the session of a row from the columns `others`, `order` is a column that numbers the rows of a session
@@ -78,7 +78,7 @@ class Layout:
         return seconds if unit is None or unit == 1 else seconds * unit
 
 
-def read_map(text: str) -> Layout:
+def read_map(text: str) -> TraceLayout:
     """Return the layout that `KEY=COLUMN[:UNIT],..` says; a column's name may hold anything but `,KEY=`.
 
     Raises:
@@ -104,7 +104,7 @@ def read_map(text: str) -> Layout:
             raise BadInput(f"--map: {key} means nothing without session, whose rows have a call between them")
     if "session" in columns and not {"arrival", "call"} & columns.keys():
         raise BadInput("--map: session needs arrival or call, from which the time between its rows is known")
-    return Layout(columns)
+    return TraceLayout(columns)
 
 
 def _time(row: Row, name: str) -> Fraction:

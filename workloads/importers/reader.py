@@ -17,7 +17,7 @@ from kvcore.files import valid
 from kvcore.instance import LIMIT, Call, Instance, Machine, Request, Segment
 from workloads.arrivals import arrivals
 from workloads.importers.jsonl import read_jsonl
-from workloads.importers.layout import SHARED, Layout, read_map
+from workloads.importers.layout import SHARED, TraceLayout, read_map
 from workloads.importers.selection import Selection
 
 TICK = Fraction(1, 40)
@@ -92,7 +92,7 @@ def read_trace(
 
 def read_requests(
     path: str | Path,
-    layout: Layout,
+    layout: TraceLayout,
     *,
     kind: str = "csv",
     selection: Selection = Selection(),
@@ -115,7 +115,7 @@ def read_requests(
 class _Reader:
     """Reads one file."""
 
-    def __init__(self, source: str, layout: Layout, kind: str, tick: Fraction) -> None:
+    def __init__(self, source: str, layout: TraceLayout, kind: str, tick: Fraction) -> None:
         self.source, self.layout, self.kind, self.tick = source, layout, kind, tick
         self.explicit = "returns" in layout.columns
         self.empty = self.gaps = 0

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from solvers.search.by_row import Array
 from solvers.search.counts.model import Operation
-from solvers.search.counts.vectors import Line, Vectors
+from solvers.search.counts.vectors import Vectors, VectorStep
 
 NEVER, LEAST = 2**58, -(2**60)
 
@@ -87,7 +87,7 @@ def _cost(step: Operation, prices: Array) -> int:
     return step.cost + price
 
 
-def _scanned(value: Array, cost: int, line: Line) -> Array:
+def _scanned(value: Array, cost: int, line: VectorStep) -> Array:
     """Return the least over all numbers of times that a step is taken."""
     value = value.copy()
     for level, following in line.levels:

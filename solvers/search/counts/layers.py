@@ -11,7 +11,7 @@ import numpy.typing as npt
 from solvers.search.by_row import Array, ByRow
 from solvers.search.counts.cost_to_go import NEVER, CostToGo
 from solvers.search.counts.model import Operation
-from solvers.search.counts.vectors import Line
+from solvers.search.counts.vectors import VectorStep
 
 Pools = npt.NDArray[np.int16]
 
@@ -122,7 +122,7 @@ class CountPass:
     def _once(self, states: CountStates, k: int, before: Array) -> CountStates:
         """Return the states after taking a step, of those that can and may."""
         step: Operation = self.model.steps[k]
-        line: Line = self.to_go.vectors.lines[k]
+        line: VectorStep = self.to_go.vectors.lines[k]
         following = line.following[states.vector]
         can = following >= 0
         if step.out_of >= 0:

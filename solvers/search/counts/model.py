@@ -37,7 +37,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Model:
+class CountsModel:
     """Counts instead of requests.
 
     A slot is a point whose requests hold the KV of all but their last token, or (the last slots) of requests that end
@@ -91,13 +91,13 @@ class Model:
         return total
 
 
-def scaled_down(model: Model, by: int) -> Model:
+def scaled_down(model: CountsModel, by: int) -> CountsModel:
     """Return about the same with a part of the requests, of the memory and of the cost of a batch."""
     start = tuple(-(-count // by) for count in model.start)
     return replace(model, start=start, memory=model.memory // by, batch=max(1, model.batch // by))
 
 
-def count_model(instance: Instance, objective: str) -> Model | None:
+def count_model(instance: Instance, objective: str) -> CountsModel | None:
     """Return the model by counts, or None where it is not proved to give the optimum."""
     if not _applies(instance, objective):
         return None
@@ -149,7 +149,7 @@ def _refill(f: CostFunction, known: int) -> int:
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
-def _build(instance: Instance, offset: int) -> Model:
+def _build(instance: Instance, offset: int) -> CountsModel:
     machine, f = instance.machine, instance.cost.functions[0]
     starts = Counter(Progress(request.prompt, request.segments[0].decode) for request in instance.requests)
     later = {Progress(p.known + k, p.remaining - k) for p in starts for k in range(1, p.remaining)}
@@ -169,7 +169,7 @@ def _build(instance: Instance, offset: int) -> Model:
     pulls = [Operation(-1, after(p), -1, pool[p], _refill(f, p.known)) for p in pools]
     needed = sum(machine.blocks(request.peak) for request in instance.requests)
     limit = machine.block_limit
-    return Model(
+    return CountsModel(
         instance=instance,
         pools=tuple(pools),
         slots=tuple(slots),

@@ -9,7 +9,7 @@ import numpy as np
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
 from solvers.search.by_row import Array
 from solvers.search.counts.cost_to_go import CostToGo
-from solvers.search.counts.model import Model, scaled_down
+from solvers.search.counts.model import CountsModel, scaled_down
 from solvers.search.counts.vectors import Vectors, fitting_vectors
 
 FEW_VECTORS = 2_000
@@ -28,14 +28,14 @@ PRECISION = 2000
 """The improvement ends where it promises less than the cost of a batch divided by this."""
 
 
-def first_prices(model: Model) -> Array:
+def first_prices(model: CountsModel) -> Array:
     """Return what each point would cost if batches were always full."""
     refill = {model.pools[s.out_of]: s.cost for s in model.steps if s.out_of >= 0}
     token = model.batch / _lanes(model)
     return np.array([round(refill[p] + (p.remaining - 1) * token) for p in model.pools], np.int64)
 
 
-def _lanes(model: Model) -> float:
+def _lanes(model: CountsModel) -> float:
     """Return how many requests fit together, about."""
     return max(1.0, model.memory / (sum(model.sizes) / len(model.sizes)))
 

@@ -10,7 +10,7 @@ import numpy as np
 from kvcore.schedule import Batch, Schedule
 from solvers.search.by_row import Array
 from solvers.search.counts.layers import CountPass, CountStates
-from solvers.search.counts.model import Model, Progress
+from solvers.search.counts.model import CountsModel, Progress
 
 
 def schedule_of(found: CountPass, path: list[CountStates]) -> Schedule | None:
@@ -52,7 +52,7 @@ def _times(found: CountPass, state: CountStates, following: CountStates, to_go: 
 class _Places:
     """Which requests stand where."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: CountsModel) -> None:
         self.model = model
         self.pools: dict[Progress, list[str]] = defaultdict(list)
         self.slots: dict[Progress, list[str]] = defaultdict(list)

@@ -22,7 +22,7 @@ MANY_VECTORS = 50_000
 
 
 @dataclass
-class Candidate:
+class CountsCandidate:
     """A number of batches: its bound, its costs to go, and the passes made."""
 
     batches: int
@@ -51,7 +51,7 @@ class CountSearch:
         self.best = best
         self.hold = hold
         self.report = check
-        self.candidates: dict[int, Candidate] = {}
+        self.candidates: dict[int, CountsCandidate] = {}
         self.current: CountPass | None = None
 
     def run(self) -> None:
@@ -100,9 +100,9 @@ class CountSearch:
             bound = to_go.at_start(batches) + self.fixed(batches)
             candidate = self.candidates.get(batches)
             if candidate is None or (candidate.bound < bound and not candidate.improved):
-                self.candidates[batches] = Candidate(batches, bound, to_go)
+                self.candidates[batches] = CountsCandidate(batches, bound, to_go)
 
-    def improve(self, candidate: Candidate) -> None:
+    def improve(self, candidate: CountsCandidate) -> None:
         """Improve the prices of one number of batches, and with them the bounds of the others."""
         fixed = self.fixed(candidate.batches)
         to_go = improved(candidate.to_go, (candidate.batches,), self.best - self.model.offset, self.rounds)
@@ -118,7 +118,7 @@ class CountSearch:
 
     # --- passes --------------------------------------------------------------------------------------------------
 
-    def make_pass(self, candidate: Candidate) -> None:
+    def make_pass(self, candidate: CountsCandidate) -> None:
         """Make the next pass of one number of batches; keep what it finds and proves."""
         part, width = PASSES[candidate.passes]
         fixed = self.fixed(candidate.batches)

@@ -9,11 +9,11 @@ from math import ceil
 import numpy as np
 
 from solvers.search.by_row import Array, repeated
-from solvers.search.counts.model import Model, Operation
+from solvers.search.counts.model import CountsModel, Operation
 
 
 @dataclass(frozen=True)
-class Line:
+class VectorStep:
     """A step, from all vectors."""
 
     following: Array
@@ -25,7 +25,7 @@ class Line:
 class Vectors:
     """The vectors of counts that fit in the memory; the first one is empty."""
 
-    def __init__(self, model: Model, counts: Array) -> None:
+    def __init__(self, model: CountsModel, counts: Array) -> None:
         self.model = model
         self.counts = counts
         self.size: Array = counts @ np.array(model.sizes, np.int64)
@@ -63,7 +63,7 @@ class Vectors:
         """Return the numbers of vectors by their hashes; all must be there."""
         return self.order[np.searchsorted(self.sorted, hashes)]
 
-    def _line(self, step: Operation) -> Line:
+    def _line(self, step: Operation) -> VectorStep:
         counts, size = self.counts, self.size.copy()
         possible = np.ones(len(self), np.bool_)
         shift = 0
@@ -77,10 +77,10 @@ class Vectors:
         following = np.full(len(self), -1, np.int64)
         where = np.nonzero(possible)[0]
         following[where] = self._find(counts[where] @ self.weights + np.int64(shift))
-        return Line(following, _levels(following))
+        return VectorStep(following, _levels(following))
 
 
-def fitting_vectors(model: Model, most: int) -> Vectors | None:
+def fitting_vectors(model: CountsModel, most: int) -> Vectors | None:
     """Return all vectors that fit, or None if there are more than `most`."""
     counts = np.zeros((1, 0), np.int64)
     free = np.full(1, model.memory, np.int64)

@@ -1,0 +1,198 @@
+"""Compiled: the cheapest path of a request that may be evicted, through priced slots; floating point only proposes.
+
+What `kvcore/certificates/evictions.py` does exactly, on arrays, is done here slot by slot, with what the path takes.
+`rows` [4, slots] are the prices of device blocks, host tokens, and tokens and requests of a batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from bounds.kernels import CONTEXT, COUNT, DECODE, EARLIEST, KEPT, LEAST, PAUSE, PRESERVED, fill_least
+
+DEVICE, HOST, TOKENS, REQUESTS = range(4)
+
+
+class Token(NamedTuple):
+    """One token: KV when it is generated, and that which was kept; slots that its work takes, and may begin in."""
+
+    resident: int
+    kept: int
+    parts: int
+    since: int
+
+
+@njit(cache=True)
+def lies(rows, tokens, block, t):
+    """Return what KV pays in slot t where it is cheaper, on the device or the host."""
+    return min(rows[DEVICE, t] * -(-tokens // block), rows[HOST, t] * tokens)
+
+
+@njit(cache=True)
+def make(route, k, done, keeps):
+    """Return the token of leg k after `done` ones, with the KV before it kept or dropped."""
+    resident = route.legs[k, CONTEXT] + done
+    kept = 0 if not keeps else resident - 1 if done else route.starts[k, 0, KEPT]
+    parts = 1 if route.part == 0 else -(-(resident - kept) // route.part)
+    return Token(resident, kept, parts, route.legs[k, EARLIEST] + done)
+
+
+@njit(cache=True)
+def cost_at(token, route, chunked, rows, least, f):
+    """Return what a token pays that is generated in slot f; `least` [2, slots]: least prices of batches up to f."""
+    need = token.resident - token.kept
+    now = 1 if chunked else need
+    cost = rows[DEVICE, f] * -(-token.resident // route.block) + now * rows[TOKENS, f] + rows[REQUESTS, f]
+    cost += (need - now) * least[0, f] + (token.parts - 1) * least[1, f]
+    for j in range(1, min(token.parts, f + 1)):
+        cost += lies(rows, max(token.kept, token.resident - j * route.part), route.block, f - j)
+    return cost
+
+
+@njit(cache=True)
+def fill_token(token, route, chunked, rows, then, beyond, values):
+    """Fill `values` [slots + 1] with the least cost by the slot in which a token's work may begin, or later.
+
+    `then` [slots + 1] are the costs of what follows; a token in slot f after the last costs `beyond` + rate f.
+    """
+    slots = rows.shape[1]
+    least = np.zeros((2, slots))
+    if rows[TOKENS].any() or rows[REQUESTS].any():
+        fill_least(rows[TOKENS], token.since, least[0])
+        fill_least(rows[REQUESTS], token.since, least[1])
+    held = 0.0
+    for t in range(slots, -1, -1):
+        f = t + token.parts - 1
+        now = lies(rows, token.kept, route.block, t) if t < slots and token.kept else 0.0
+        held += now
+        if f >= slots:
+            values[t] = beyond + route.rate * f + (held if f > slots else 0.0)
+        else:
+            cost = cost_at(token, route, chunked, rows, least, f) + then[f + 1]
+            values[t] = min(cost, now + values[t + 1])
+
+
+@njit(cache=True)
+def cost_in_call(route, k, rows, fee):
+    """Fill `fee` [slots + 1] with the sums before each slot of what KV pays in the call before leg k."""
+    kept = route.starts[k, 0, KEPT]
+    for t in range(rows.shape[1]):
+        on_device = rows[DEVICE, t] * -(-kept // route.block)
+        fee[t + 1] = fee[t] + (on_device if route.legs[k, PRESERVED] else lies(rows, kept, route.block, t))
+
+
+@njit(cache=True)
+def late(values, token, beyond, rate, r):
+    """Return the cost of a token whose work may begin in slot r, after the last one too."""
+    return values[r] if r < len(values) else beyond + rate * (r + token.parts - 1)
+
+
+@njit(cache=True)
+def after_call(route, k, rate, dropped, kept, fee, beyond, c):
+    """Return the cost of a leg whose call began before slot c, where it goes on from, and whether KV is kept."""
+    pause, slots = route.legs[k - 1, PAUSE], len(dropped) - 1
+    r = c + pause
+    anew, on = make(route, k, 0, False), make(route, k, 0, True)
+    if on.kept == 0:
+        return late(dropped, anew, beyond, rate, r), r, False
+    in_call = fee[min(r, slots)] - fee[min(c, slots)]
+    keep = in_call + late(kept, on, beyond, rate, r)
+    if route.legs[k, COUNT] == 2:
+        drop, start = late(dropped, anew, beyond, rate, r), r
+    else:
+        drop, start = in_call + late(dropped, anew, beyond, rate, r + 1), r + 1
+    return (keep, r, True) if keep <= drop else (drop, start, False)
+
+
+@njit(cache=True)
+def walk_with_evictions(route, chunked, rows, use):
+    """Return the cost of the cheapest path and its last slot; what it takes is added to `use` [4, slots]."""
+    legs, rate, arrival = route.legs, route.rate, route.arrival
+    slots, K = rows.shape[1], len(legs)
+    first = np.zeros(K + 1, np.int64)
+    for k in range(K):
+        first[k + 1] = first[k] + legs[k, DECODE]
+    kept, dropped = np.zeros((first[K], slots + 1)), np.zeros((first[K], slots + 1))
+    fee = np.zeros((K, slots + 1))
+    then = rate * (np.arange(slots + 1) - arrival)
+    for k in range(K - 1, -1, -1):
+        for done in range(legs[k, DECODE] - 1, -1, -1):
+            i, beyond = first[k] + done, rate * (1 + legs[k, LEAST] - done - arrival)
+            fill_token(make(route, k, done, False), route, chunked, rows, then, beyond, dropped[i])
+            if done:
+                fill_token(make(route, k, done, True), route, chunked, rows, then, beyond, kept[i])
+                then = kept[i].copy()
+                for t in range(slots):
+                    then[t] = min(then[t], dropped[i, t + 1])
+            elif k:
+                fill_token(make(route, k, 0, True), route, chunked, rows, then, beyond, kept[i])
+                cost_in_call(route, k, rows, fee[k])
+                then = np.empty(slots + 1)
+                for c in range(slots + 1):
+                    then[c] = after_call(route, k, rate, dropped[i], kept[i], fee[k], beyond, c)[0]
+    total = late(dropped[0], make(route, 0, 0, False), rate * (1 + legs[0, LEAST] - arrival), rate, arrival)
+    return total, follow_evicted(route, chunked, rows, first, kept, dropped, fee, use)
+
+
+@njit(cache=True)
+def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use):
+    """Add to `use` what the cheapest path takes; return its last slot (or a later one, if that is after the last)."""
+    legs, rate, slots = route.legs, route.rate, rows.shape[1]
+    c = route.arrival
+    for k in range(len(legs)):
+        r, keeps = c, False
+        if k:
+            beyond = rate * (1 + legs[k, LEAST] - route.arrival)
+            _, r, keeps = after_call(route, k, rate, dropped[first[k]], kept[first[k]], fee[k], beyond, c)
+            if keeps or legs[k, COUNT] == 1:
+                end = min(slots, c + legs[k - 1, PAUSE])
+                hold(rows, route.starts[k, 0, KEPT], route.block, legs[k, PRESERVED], c, end, use)
+        for done in range(legs[k, DECODE]):
+            i = first[k] + done
+            if done:
+                keeps = r >= slots or kept[i, r] <= dropped[i, r + 1]
+                r += not keeps
+            token = make(route, k, done, keeps)
+            values = kept[i] if keeps else dropped[i]
+            t = min(r, slots)
+            while t + token.parts - 1 < slots:
+                now = lies(rows, token.kept, route.block, t) if token.kept else 0.0
+                if values[t] < now + values[t + 1]:
+                    break
+                t += 1
+            hold(rows, token.kept, route.block, False, r, min(t, slots), use)
+            f = max(r, t) + token.parts - 1
+            if f < slots:
+                take(token, route, chunked, rows, f, use)
+            r = f + 1
+        c = r
+    return c - 1
+
+
+@njit(cache=True)
+def hold(rows, tokens, block, on_device, begin, end, use):
+    """Add KV that lies somewhere in the slots `begin` to `end` - 1."""
+    if tokens:
+        for t in range(begin, end):
+            if not on_device and rows[HOST, t] * tokens < rows[DEVICE, t] * -(-tokens // block):
+                use[HOST, t] += tokens
+            else:
+                use[DEVICE, t] += -(-tokens // block)
+
+
+@njit(cache=True)
+def take(token, route, chunked, rows, f, use):
+    """Add what a token takes that is generated in slot f."""
+    need = token.resident - token.kept
+    now = 1 if chunked else need
+    use[DEVICE, f] += -(-token.resident // route.block)
+    use[TOKENS, f] += now
+    use[REQUESTS, f] += 1
+    for j in range(1, min(token.parts, f + 1)):
+        hold(rows, max(token.kept, token.resident - j * route.part), route.block, False, f - j, f - j + 1, use)
+    for row, amount in ((TOKENS, need - now), (REQUESTS, token.parts - 1)):
+        if amount and token.since <= f:
+            use[row, token.since + np.argmin(rows[row, token.since : f + 1])] += amount

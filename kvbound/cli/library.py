@@ -1,0 +1,289 @@
+"""`kvbound library`: instances with their best known schedules and certified bounds, and what is handed in."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from kvbound.cli import EXIT_FAILED
+from kvbound.cli.common import (
+    JsonOption,
+    PlotOption,
+    SchedulesOption,
+    emit,
+    percent,
+    read_schedules,
+    table,
+)
+from kvbound.cli.progress import counted
+from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION
+from kvbound.simulation import policy_names
+from kvcore.certificates import Certificate, InvalidCertificate
+from kvcore.errors import BadInput
+from kvcore.files import check_writable, parse, read_text, write_text
+from kvcore.referee import InvalidSchedule
+from kvcore.schedule import Schedule
+from library import Library
+from library.fill import WAYS, fill
+from library.policies import COLUMNS, policy_rows, profile, schedule_rows
+from library.table import write_table
+from sweeps.export import as_csv
+
+app = typer.Typer(
+    help="Instances with their best known schedules and certified bounds; beat them.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="`kvbound library list` names all")]
+FolderOption = Annotated[
+    str | None, typer.Option("--library", metavar="FOLDER", help="of records, not the shipped one")
+]
+FamilyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only this family")]
+JobsOption = Annotated[
+    int | None, typer.Option(min=1, max=1024, metavar="N", help="processes at once (default: cores)")
+]
+
+
+def _rows(library: Library, family: str | None, objective: str | None, status: str | None) -> list[dict[str, Any]]:
+    """Return the rows of the library that are asked for; BadInput if there are none."""
+    wanted = {"family": family, "objective": objective, "status": status}
+    given = {key: value for key, value in wanted.items() if value is not None}
+    rows = [row for record in library.records() for row in record.rows()]
+    kept = [row for row in rows if all(row[key] == value for key, value in given.items())]
+    if not kept:
+        there = "; ".join(f"{key}: {', '.join(dict.fromkeys(row[key] for row in rows))}" for key in given)
+        raise BadInput(f"the library has no such instance; there are {there}")
+    return kept
+
+
+def _each(function: Callable[[str], Any], names: Sequence[str], jobs: int | None) -> Iterator[Any]:
+    """Yield what a function gives for each name, in order, from processes of their own; show how many are done."""
+    jobs = min(jobs or os.cpu_count() or 1, len(names))
+    with counted("instances", 0, len(names)) as advance:
+        if jobs == 1:
+            for name in names:
+                yield function(name)
+                advance()
+            return
+        with ProcessPoolExecutor(jobs) as pool:
+            for found in pool.map(function, names):
+                yield found
+                advance()
+
+
+@app.command("list")
+def list_(
+    family: FamilyOption = None,
+    objective: Annotated[str | None, typer.Option(metavar="NAME", help="only this objective")] = None,
+    status: Annotated[str | None, typer.Option(metavar="open|solved", help="only these")] = None,
+    library: FolderOption = None,
+    json: JsonOption = None,
+) -> None:
+    """List instances, the best known of each objective, and the gap."""
+    rows = _rows(Library(library), family, objective, status)
+    solved = sum(row["status"] == "solved" for row in rows)
+
+    def show(console: Console) -> None:
+        console.print(_table(rows))
+        console.print(f"{len({row['name'] for row in rows})} instances; {solved} of {len(rows)} values are optimal")
+
+    emit(json, {"rows": rows}, show)
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> Any:
+    keys = ("name", "family", "requests", "objective", "value", "bound")
+    cells = [[*(row[key] for key in keys), percent(row["gap"]), row["status"]] for row in rows]
+    return table([*keys, "gap", "status"], cells, right=(2, 4, 5, 6))
+
+
+@app.command()
+def show(name: NameArgument, library: FolderOption = None, json: JsonOption = None) -> None:
+    """Say what an instance is from, and who found the best known, and how."""
+    record = Library(library).record(name)
+
+    def people(console: Console) -> None:
+        console.print(f"{record.name}: {record.requests} requests with {record.calls} calls; {record.origin}")
+        console.print(f"made by {record.source}; licence: {record.licence}", soft_wrap=True)
+        console.print(_table(record.rows()))
+        found = [
+            [objective, what, made.by, made.how, f"{made.seconds:g}", made.date]
+            for objective, best in record.objectives.items()
+            for what, made in (("schedule", best.schedule), ("certificate", best.certificate)) if made is not None
+        ]  # fmt: skip
+        console.print(table(("objective", "what", "by", "how", "took, s", "date"), found, right=(4,)))
+
+    emit(json, record.model_dump(mode="json"), people)
+
+
+@app.command()
+def get(
+    name: NameArgument,
+    out: Annotated[str | None, typer.Option("--out", "-o", metavar="I.json", help="write the instance there")] = None,
+    objective: Annotated[str | None, typer.Option(metavar="NAME", help="of the others (default: the first)")] = None,
+    schedule: Annotated[str | None, typer.Option(metavar="S.json", help="write the best schedule there")] = None,
+    certificate: Annotated[str | None, typer.Option(metavar="C.json", help="and the certificate of the bound")] = None,
+    library: FolderOption = None,
+) -> None:
+    """Write an instance, its best schedule, or the certificate of its best bound (default: the instance, printed)."""
+    check_writable(out, schedule, certificate)
+    opened = Library(library)
+    record = opened.record(name)
+    of = next(iter(record.objectives)) if objective is None else objective
+    if of not in record.objectives:
+        raise BadInput(f"{name} is for {', '.join(record.objectives)}, not for {of}")
+    for target, read, what in ((schedule, opened.schedule, "schedule"), (certificate, opened.certificate, "bound")):
+        if target is not None:
+            found = read(record, of)
+            if found is None:
+                raise BadInput(f"{name}: no {what} for {of} is known")
+            write_text(target, found.to_json())
+    if out is not None or (schedule, certificate) == (None, None):
+        write_text(out or "-", opened.instance(record).to_json())
+
+
+@app.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME ..]", help="of instances")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="every instance")] = False,
+    jobs: JobsOption = None,
+    library: FolderOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Execute every schedule and recompute every bound: the referee, and the checker of certificates."""
+    opened = Library(library)
+    if bool(names) is everything:
+        raise BadInput("verify takes names, or --all")
+    checked = [one for found in _each(opened.check, names or opened.names, jobs) for one in found]
+    wrong = [one for one in checked if one.wrong]
+
+    def people(console: Console) -> None:
+        for one in wrong:
+            console.print(f"{one.name} {one.objective} {one.what}: {one.wrong}", soft_wrap=True)
+        kinds = ", ".join(f"{sum(one.what == kind for one in checked)} {kind}s" for kind in KINDS)
+        console.print(f"{kinds} checked, {len(wrong)} of them wrong")
+
+    emit(json, {"valid": not wrong, "checked": len(checked), "wrong": [one._asdict() for one in wrong]}, people)
+    return EXIT_FAILED if wrong else 0
+
+
+KINDS = ("record", "schedule", "certificate")
+CERTIFICATE = re.compile(r'"format":\s*"kvbound-certificate"')
+
+
+@app.command()
+def run(
+    policies: Annotated[
+        str | None, typer.Option(metavar="NAME[,NAME..]|usual|all", help="FILE.py is one of your own")
+    ] = None,
+    schedule: SchedulesOption = None,
+    out: Annotated[str | None, typer.Option(metavar="OUT.csv", help="write a line for each value there")] = None,
+    plot: PlotOption = None,
+    family: FamilyOption = None,
+    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each policy")] = 60,
+    jobs: JobsOption = None,
+    library: FolderOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Say how far policies, or schedules of others, are from the best known and the bound of every instance."""
+    check_writable(out, plot, json)
+    if policies is None and schedule is None:
+        raise BadInput("give --policies, --schedule, or both")
+    opened, rows = Library(library), list[dict[str, Any]]()
+    for label, read in read_schedules(schedule).items():
+        rows += schedule_rows(opened, label, read)
+    if policies is not None:
+        usual = tuple(dict.fromkeys((*USUAL, *USUAL_WITHOUT_EVICTION)))
+        chosen = usual if policies == "usual" else policy_names(policies)
+        names = list(dict.fromkeys(row["name"] for row in _rows(opened, family, None, None)))
+        on_one = partial(policy_rows, opened, policies=chosen, seconds=time_limit)
+        rows += [row for found in _each(on_one, names, jobs) for row in found]
+    if out is not None:
+        write_text(out, as_csv(rows, COLUMNS))
+    lines = profile(rows)
+    if plot is not None:
+        from kvbound.plots import plot_profile
+
+        plot_profile(lines, path=plot)
+    better = sum(bool(row["over_best"]) and Fraction(row["over_best"]) < 1 for row in rows)
+
+    def people(console: Console) -> None:
+        console.print(_profile_table(lines))
+        if better:
+            console.print(f"{better} values are better than the best known: submit their schedules")
+
+    emit(json, {"rows": rows}, people)
+
+
+def _profile_table(lines: Sequence[dict[str, Any]]) -> Any:
+    limits = list(lines[0]["within"]) if lines else []
+    cells = [
+        [line["policy"], line["values"], f"{line['median']:.3f}", f"{line['worst']:.3f}",
+         *(percent(line["within"][limit]) for limit in limits)]
+        for line in lines
+    ]  # fmt: skip
+    columns = ["schedule", "values", "median / best", "worst / best", *(f"within {limit}" for limit in limits)]
+    return table(columns, cells, right=range(1, len(columns)))
+
+
+@app.command()
+def submit(
+    file: Annotated[str, typer.Argument(metavar="SCHEDULE|CERTIFICATE", help="a file for an instance of the library")],
+    by: Annotated[str, typer.Option(metavar="WHO", help="who found it: a name, a program and its version")],
+    how: Annotated[str, typer.Option(metavar="TEXT", help="how it was found")] = "",
+    seconds: Annotated[float, typer.Option(min=0, metavar="S", help="how long that took")] = 0.0,
+    library: FolderOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Take a schedule or a certificate into the library if it verifies and is better than what is known."""
+    opened, text = Library(library), read_text(file)
+    kind: type[Certificate | Schedule] = Certificate if CERTIFICATE.search(text[:1000]) else Schedule
+    try:
+        improved = opened.submit(parse(kind, text, file), by, how, seconds)
+    except (InvalidSchedule, InvalidCertificate) as broken:
+        line = f"invalid: {broken}"
+        emit(json, {"valid": False, "detail": str(broken)}, lambda console: console.print(line, soft_wrap=True))
+        return EXIT_FAILED
+    if improved:
+        write_table(opened)
+    cells = [(one.name, one.objective, one.what, one.before, one.now) for one in improved]
+    better = table(("instance", "objective", "what", "was", "is"), cells, right=(3, 4))
+    rows = [one._asdict() for one in improved]
+    emit(
+        json, {"valid": True, "improved": rows},
+        lambda console: console.print(better if rows else "valid, but no better than what the library has"),
+    )  # fmt: skip
+    return 0 if improved else EXIT_FAILED
+
+
+@app.command("fill")
+def fill_(
+    out: Annotated[str, typer.Option(metavar="DB.sqlite", help="says what was tried, and is gone on with")],
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="for each try")] = 60,
+    ways: Annotated[
+        str | None, typer.Option(metavar="WAY[,WAY..]", help=f"of {', '.join(WAYS)} (default: all)")
+    ] = None,
+    names: Annotated[str | None, typer.Option(metavar="NAME[,NAME..]", help="of instances (default: all)")] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
+    library: FolderOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Try every way of kvbound on every open instance, and keep what is better; resumable."""
+    check_writable(out, json)
+    opened, chosen = Library(library), WAYS if ways is None else [way.strip() for way in ways.split(",")]
+    some = None if names is None else [name.strip() for name in names.split(",")]
+    watch = partial(counted, "tries")
+    try:
+        done = fill(opened, out, names=some, ways=chosen, seconds=seconds, seed=seed, watch=watch)
+    finally:
+        write_table(opened)
+    payload = {"run": done.run, "improved": [one._asdict() for one in done.improved]}
+    emit(json, payload, lambda console: console.print(f"{done.run} tries, {len(done.improved)} improvements"))

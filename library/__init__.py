@@ -1,0 +1,6 @@
+"""Instances of the field, each with the best schedule and the best certified bound that anyone handed in."""
+
+from library.library import Checked, Improved, Library
+from library.record import Best, Origin, Record
+
+__all__ = ["Best", "Checked", "Improved", "Library", "Origin", "Record"]

@@ -1,0 +1,110 @@
+"""Every way of ours on every open instance: what is better is kept, and the database of a sweep says what was tried."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bounds import METHODS
+from kvcore.errors import BadInput, MissingTool
+from kvcore.metrics import Value
+from kvcore.result import Result
+from library.library import OURS, Improved, Library, origin
+from solvers import solve
+from solvers.improve import improve
+from solvers.ladder import climb
+from solvers.ways import WAYS as SOLVING
+from sweeps.cell import Cell
+from sweeps.store import Store
+
+WAYS = ("improve", "auto", "bound", *METHODS, *(f"{formulation} on {solver}" for formulation, solver in SOLVING))
+"""Policies with destroy and repair, what `solve` chooses, the ladder of bounds; then each bound, each way to solve."""
+
+Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
+
+
+class Filled(NamedTuple):
+    """How many tries were made, and what they improved."""
+
+    run: int
+    improved: list[Improved]
+
+
+def fill(
+    library: Library,
+    database: str | Path,
+    *,
+    names: Iterable[str] | None = None,
+    ways: Iterable[str] = WAYS,
+    seconds: float = 60.0,
+    seed: int = 0,
+    watch: Watch = lambda done, of: nullcontext(lambda: None),
+) -> Filled:
+    """Try each way on each open instance, the smallest first, for so many seconds, and keep what is better.
+
+    What the database has is not tried again: it may be ended at any time, and goes on where it was. BadInput for a way
+    or a name that is none.
+    """
+    ways = tuple(ways)
+    for way in set(ways) - set(WAYS):
+        raise BadInput(f"no way is called {way!r}; there are {', '.join(WAYS)}")
+    records = [library.record(name) for name in (library.names if names is None else names)]
+    records.sort(key=lambda record: record.requests + record.calls)
+    instances = [(record, library.instance(record)) for record in records]
+    cells = [
+        Cell(record.family, record.name, instance, objective, "as-given", "solver", way,
+             {"way": way, "seconds": seconds, "seed": seed})
+        for way in ways for record, instance in instances for objective in record.objectives
+    ]  # fmt: skip
+    run, improved = 0, list[Improved]()
+    with Store(database, resume=True) as store:
+        finished = store.finished()
+        with watch(sum(cell.key in finished for cell in cells), len(cells)) as advance:
+            for cell in (cell for cell in cells if cell.key not in finished):
+                if library.record(cell.name).objectives[cell.objective].status == "open":
+                    run += 1
+                    improved += _try(library, cell, store)
+                advance()
+    return Filled(run, improved)
+
+
+def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
+    """Try a way, keep what is better, and note in the database that it was tried."""
+    began = time.monotonic()
+    try:
+        result = _result(library, cell)
+    except (BadInput, MissingTool) as error:
+        store.add(cell, cell.failure(str(error), "declined"))
+        return []
+    improved = []
+    for offer, by in ((result.schedule, result.policy), (result.certificate, result.formulation)):
+        if offer is not None:
+            how = cell.run if by in (None, cell.run) else f"{cell.run}: {by}"
+            found = origin(OURS, how, time.monotonic() - began)
+            improved += library.keep(library.record(cell.name), result.instance, offer, found)
+    if result.stopped == "interrupted":  # what it had found is kept, and it is tried again
+        raise KeyboardInterrupt
+    store.add(cell, cell.row(result.to_json()))
+    return improved
+
+
+def _result(library: Library, cell: Cell) -> Result:
+    """Run a way on an instance, from what the library knows of it."""
+    record, instance, objective = library.record(cell.name), cell.instance, cell.objective
+    assert instance is not None  # for mypy: the library has made it
+    seconds, seed, value = cell.options["seconds"], cell.options["seed"], record.objectives[objective].value
+    if cell.run == "improve":
+        start = library.schedule(record, objective)
+        return improve(instance, objective, start=start, seconds=seconds, seed=seed)
+    if cell.run in ("bound", *METHODS):
+        upper: Value | None = None if value is None else Fraction(value)
+        method = "auto" if cell.run == "bound" else cell.run
+        return climb(instance, objective, method=method, time_limit=seconds, upper=upper)
+    formulation, _, solver = cell.run.partition(" on ")
+    way = partial(solve, formulation=formulation, solver=solver or "auto")
+    return way(instance, objective, time_limit=seconds, seed=seed)

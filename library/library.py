@@ -1,0 +1,213 @@
+"""The folder of all records: what it holds, whether that is true, and what becomes of something better."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import kvcore
+from kvcore.certificates import Certificate, InvalidCertificate, read_certificate, verify_certificate
+from kvcore.errors import BadInput
+from kvcore.files import parse, read_instance, read_schedule, read_text, valid, write_bytes, write_text
+from kvcore.instance import Instance
+from kvcore.metrics import Value, check_objective, objective_value
+from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.schedule import Schedule
+from library.record import Best, Origin, Record
+
+RECORDS = Path(__file__).parent / "records"
+OURS = f"kvbound {kvcore.__version__}"
+
+
+class Checked(NamedTuple):
+    """What a check of a schedule, a certificate, or the record itself said; `wrong` is empty where all is well."""
+
+    name: str
+    objective: str
+    what: str
+    wrong: str
+
+
+class Improved(NamedTuple):
+    """What an accepted schedule or certificate changed."""
+
+    name: str
+    objective: str
+    what: str
+    before: int | str | None
+    now: int | str | None
+
+
+class Library:
+    """The records of a folder; that of the package, unless another is given."""
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = Path(folder or RECORDS)
+        if not self.folder.is_dir():
+            raise BadInput(f"{folder}: there is no folder of records")
+
+    @cached_property
+    def _paths(self) -> dict[str, Path]:
+        return {path.stem: path for path in sorted(self.folder.glob("*/*.json")) if "." not in path.stem}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all instances, by family."""
+        return list(self._paths)
+
+    def record(self, name: str) -> Record:
+        """Return the record of a name; BadInput if there is none."""
+        if name not in self._paths:
+            raise BadInput(f"the library has no instance {name!r}; `kvbound library list` names all")
+        path = self._paths[name]
+        record = parse(Record, read_text(path), str(path))
+        if (record.family, record.name) != (path.parent.name, path.stem):
+            raise BadInput(f"{path}: it says that it is {record.family}/{record.name}")
+        return record
+
+    def records(self) -> list[Record]:
+        """Return all records."""
+        return [self.record(name) for name in self._paths]
+
+    def of(self, sha256: str) -> Record:
+        """Return the record of the instance that has this hash; BadInput if there is none."""
+        found = next((record for record in self.records() if record.instance_sha256 == sha256), None)
+        if found is None:
+            raise BadInput(f"it is for an instance {sha256[:12]}.., which the library does not have")
+        return found
+
+    def path(self, record: Record, kind: str, objective: str | None = None) -> Path:
+        """Return the path of the instance, or of a schedule or certificate for an objective."""
+        parts = [record.name, *([objective] if objective else []), kind, "json", "gz"]
+        return self.folder / record.family / ".".join(parts)
+
+    def instance(self, record: Record) -> Instance:
+        """Return the instance; BadInput if it is another one than the record says."""
+        instance = read_instance(self.path(record, "instance"))
+        if instance.sha256 != record.instance_sha256:
+            raise BadInput(f"{record.name}: its instance has the hash {instance.sha256}, not {record.instance_sha256}")
+        return instance
+
+    def schedule(self, record: Record, objective: str) -> Schedule | None:
+        """Return the best schedule (None: there is none)."""
+        known = record.objectives[objective].schedule is not None
+        return read_schedule(self.path(record, "schedule", objective)) if known else None
+
+    def certificate(self, record: Record, objective: str) -> Certificate | None:
+        """Return the certificate of the best bound (None: there is none)."""
+        known = record.objectives[objective].certificate is not None
+        return read_certificate(self.path(record, "certificate", objective)) if known else None
+
+    def add(self, instance: Instance, objectives: Iterable[str], **about: str) -> Record:
+        """Add an instance of which nothing is known yet; `about` is its name, family, source, origin and licence."""
+        with valid("the record"):
+            record = Record.model_validate({
+                **about, **sizes(instance), "instance_sha256": instance.sha256,
+                "objectives": {check_objective(objective): Best() for objective in objectives},
+            })  # fmt: skip
+        if record.name in self._paths:
+            raise BadInput(f"the library has an instance {record.name!r} already; a changed one gets another name")
+        (self.folder / record.family).mkdir(exist_ok=True)
+        self._write(self.path(record, "instance"), instance.to_json(None))
+        self._keep(record)
+        return record
+
+    def submit(self, offer: Schedule | Certificate, by: str, how: str, seconds: float = 0.0) -> list[Improved]:
+        """Accept what verifies and is better: a schedule for every objective of its instance, or a certificate.
+
+        Raises:
+            BadInput: it is for no instance of the library, or an objective that does not count there.
+            InvalidSchedule, InvalidCertificate: it does not verify.
+        """
+        record = self.of(offer.instance_sha256)
+        return self.keep(record, self.instance(record), offer, origin(by, how, seconds))
+
+    def keep(self, record: Record, instance: Instance, offer: Schedule | Certificate, origin: Origin) -> list[Improved]:
+        """Verify it and keep it where it is better than the record; what it improved is returned."""
+        kind, values = _values(record, instance, offer)
+        record, improved = self.record(record.name), []  # another process may have found something meanwhile
+        for objective, value in values.items():
+            before = record.objectives[objective]
+            best = before.better(kind, exact(value, objective), origin)
+            if best is not None:
+                self._write(self.path(record, kind, objective), offer.to_json())
+                record = record.with_best(objective, best)
+                self._keep(record)
+                known, now = ((b.value if kind == "schedule" else b.bound) for b in (before, best))
+                improved.append(Improved(record.name, objective, kind, known, now))
+        return improved
+
+    def _write(self, path: Path, text: str) -> None:
+        write_bytes(path, gzip.compress(text.encode(), mtime=0))
+
+    def _keep(self, record: Record) -> None:
+        path = self.folder / record.family / f"{record.name}.json"
+        write_text(path, record.to_json())
+        self._paths[record.name] = path
+
+    def check(self, name: str) -> list[Checked]:
+        """Check all that the record of a name claims, by the referee and the checker of certificates."""
+        return list(self._checks(name))
+
+    def _checks(self, name: str) -> Iterator[Checked]:
+        try:
+            record = self.record(name)
+            instance = self.instance(record)
+            if (found := sizes(instance)) != {"requests": record.requests, "calls": record.calls}:
+                raise BadInput(f"the instance has {found['requests']} requests with {found['calls']} calls")
+        except BadInput as error:
+            yield Checked(name, "", "record", str(error))
+            return
+        yield Checked(name, "", "record", "")
+        known = {self.path(record, "instance")}
+        for objective, best in record.objectives.items():
+            for kind, claimed in (("schedule", best.value), ("certificate", best.bound)):
+                if claimed is not None:
+                    known.add(self.path(record, kind, objective))
+                    yield Checked(name, objective, kind, self._wrong(record, instance, objective, kind, claimed))
+        for path in sorted(set((self.folder / record.family).glob(f"{name}.*.gz")) - known):
+            yield Checked(name, "", path.name, "no objective of the record has this file")
+
+    def _wrong(self, record: Record, instance: Instance, objective: str, kind: str, claimed: int | str) -> str:
+        """Say what is wrong with a schedule or a certificate; nothing where it proves what the record claims."""
+        try:
+            read = self.schedule if kind == "schedule" else self.certificate
+            offer = read(record, objective)
+            assert offer is not None
+            _, values = _values(record, instance, offer)
+        except (BadInput, InvalidSchedule, InvalidCertificate) as error:
+            return str(error)
+        if objective not in values:
+            return f"it is of {', '.join(values)}"
+        return "" if values[objective] == Fraction(claimed) else f"it proves {values[objective]}, not {claimed}"
+
+
+def _values(record: Record, instance: Instance, offer: Schedule | Certificate) -> tuple[Any, dict[str, Value]]:
+    """Return what a schedule is worth for each objective of a record, or what a certificate claims and proves."""
+    if isinstance(offer, Schedule):
+        trace = verify_schedule(instance, offer)
+        return "schedule", {objective: objective_value(trace, objective) for objective in record.objectives}
+    if offer.objective not in record.objectives:
+        raise BadInput(f"{record.name} is for {', '.join(record.objectives)}, not for {offer.objective}")
+    verify_certificate(instance, offer)
+    return "certificate", {offer.objective: offer.value}
+
+
+def exact(value: Value, objective: str) -> int | str:
+    """Return it as a record has it: a fraction in text where the objective is one."""
+    return str(Fraction(value)) if objective == "normalized-latency" else int(value)
+
+
+def sizes(instance: Instance) -> dict[str, int]:
+    """Return how many requests and calls an instance has."""
+    return {"requests": len(instance.requests), "calls": sum(len(request.calls) for request in instance.requests)}
+
+
+def origin(by: str, how: str, seconds: float) -> Origin:
+    """Return the origin of something that was found today."""
+    return Origin(by=by, how=how, seconds=round(float(seconds), 1), date=datetime.now(UTC).strftime("%Y-%m-%d"))

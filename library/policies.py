@@ -1,0 +1,92 @@
+"""How far policies, and schedules of others, are from the best known of every instance."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from statistics import median
+from typing import Any
+
+from heuristics import PolicyError, Unsuited, get_policy, trace_policy
+from kvcore.files import read_text
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from kvcore.trace import Trace
+from library.library import Library, exact
+from library.record import Record
+
+TABLE = "policies.csv"
+"""In the folder of the records: what `kvbound library run --policies .. --out library/records/policies.csv` wrote."""
+COLUMNS = (
+    "name", "family", "requests", "calls", "objective", "policy", "value", "best", "bound", "over_best", "over_bound",
+    "seconds", "error",
+)  # fmt: skip
+"""What a row has: `over_best` and `over_bound` are the value over those, as fractions in text."""
+
+
+def policy_rows(library: Library, name: str, policies: Sequence[str], seconds: float = 60.0) -> list[dict[str, Any]]:
+    """Run policies on an instance, each for at most so many seconds; a row for each and each objective."""
+    record = library.record(name)
+    instance, rows = library.instance(record), list[dict[str, Any]]()
+    for policy in policies:
+        began = time.monotonic()
+        trace, error = None, ""
+        try:
+            end = began + seconds
+            trace = trace_policy(instance, get_policy(policy), go_on=lambda: time.monotonic() < end)  # noqa: B023
+        except (PolicyError, Unsuited) as failed:
+            late = time.monotonic() >= end
+            error = f"not done after {seconds:g} s" if late else str(failed)
+        rows += _rows(record, policy, trace, round(time.monotonic() - began, 2), error)
+    return rows
+
+
+def schedule_rows(library: Library, label: str, schedule: Schedule) -> list[dict[str, Any]]:
+    """Return the rows of someone's schedule. BadInput: it is for no instance; InvalidSchedule: it breaks a rule."""
+    record = library.of(schedule.instance_sha256)
+    return list(_rows(record, label, verify_schedule(library.instance(record), schedule), 0.0, ""))
+
+
+def _rows(record: Record, policy: str, trace: Trace | None, seconds: float, error: str) -> Iterator[dict[str, Any]]:
+    for objective, best in record.objectives.items():
+        value = None if trace is None else exact(objective_value(trace, objective), objective)
+        known = (record.name, record.family, record.requests, record.calls, objective, policy, value, best.value)
+        ratios = (over(value, best.value), over(value, best.bound))
+        yield dict(zip(COLUMNS, (*known, best.bound, *ratios, seconds, error), strict=True))
+
+
+def known_rows(library: Library) -> list[dict[str, Any]]:
+    """Return the rows beside the records; numbers are text, and empty where there is none."""
+    path = library.folder / TABLE
+    return list(csv.DictReader(read_text(path).splitlines())) if path.exists() else []
+
+
+def over(value: int | str | None, known: int | str | None) -> str | None:
+    """Return a value over what is known, as a fraction in text; None without both, or where 0 is the best."""
+    if value is None or known is None or Fraction(known) <= 0:
+        return None
+    return str(Fraction(value) / Fraction(known))
+
+
+def profile(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return for each policy how many values it has, the median and the largest ratio to the best known.
+
+    `within` is the share of these that are at most so many times the best known.
+    """
+    rows = list(rows)
+    lines = []
+    for policy in dict.fromkeys(row["policy"] for row in rows):
+        mine = (row["over_best"] for row in rows if row["policy"] == policy and row["over_best"])
+        ratios = sorted(float(Fraction(ratio)) for ratio in mine)
+        if ratios:
+            within = {limit: sum(ratio <= float(limit) for ratio in ratios) / len(ratios) for limit in WITHIN}
+            lines.append({"policy": policy, "values": len(ratios), "median": median(ratios), "worst": ratios[-1],
+                          "within": within, "ratios": ratios})  # fmt: skip
+    return sorted(lines, key=lambda line: line["median"])
+
+
+WITHIN = ("1.01", "1.1", "1.5")
+"""Times the best known, for the table of a profile."""

@@ -1,0 +1,87 @@
+"""The index rule with an R0 and a gamma for each window of time, searched with a compiled run of the rule.
+
+The run counts in floating point and only proposes: what it finds is a policy, which the engine runs again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from heuristics.policies.index import Index, Marginal, Steps
+from kvcore.cost import OwnCost
+from kvcore.instance import LIMIT, Instance
+from solvers.steering_kernels import Costs, Limits, simulate
+
+Array = Any
+WINDOWS = 60
+"""Into so many windows of time the run at first is divided."""
+LONGEST = 8
+"""The most windows, one after another, that change at once."""
+R0_SPREAD, GAMMA_SPREAD = 0.7, 0.2
+"""Standard deviations of changes: of the logarithm of R0, and of gamma."""
+OBJECTIVES: dict[str, Callable[[Array, Array, Array, Array], float]] = {
+    "total-flow-time": lambda first, end, output, weight: end.sum(),
+    "weighted-flow-time": lambda first, end, output, weight: (weight * end).sum(),
+    "normalized-latency": lambda first, end, output, weight: (end / output).sum(),
+    "total-ttft": lambda first, end, output, weight: first.sum(),
+}
+"""What is minimised, of first tokens and ends less the arrivals."""
+
+
+def applies(instance: Instance, objective: str) -> bool:
+    """Whether the run counts what the rule does: requests without calls, blocks of one token, evictions and pauses."""
+    machine = instance.machine
+    return (
+        objective in OBJECTIVES and machine.evict and machine.pause and machine.hybrid and machine.chunked
+        and machine.block == 1 and bool(instance.requests) and not isinstance(instance.cost, OwnCost)
+        and all(len(request.segments) == 1 for request in instance.requests)
+    )  # fmt: skip
+
+
+def steer(run: Runs, r0: float, draw: random.Random, go_on: Callable[[int], bool]) -> Index:
+    """Return the rule with the best steps found from one R0, in seconds; `go_on` is asked before each run."""
+    best, last = run.once(r0)
+    logs, gammas, window = np.full(WINDOWS, np.log(r0 / run.tick)), np.ones(WINDOWS), last / WINDOWS
+    made = 1
+    while go_on(made):
+        made += 1
+        others, exponents = logs.copy(), gammas.copy()
+        first, size = draw.randrange(WINDOWS), draw.randint(1, LONGEST)
+        if draw.random() < 0.7:
+            others[first : first + size] += draw.gauss(0.0, R0_SPREAD)
+        else:
+            exponents[first : first + size] = np.abs(exponents[first : first + size] + draw.gauss(0.0, GAMMA_SPREAD))
+        value, _ = run(window, others, exponents)
+        if value < best:
+            best, logs, gammas = value, others, exponents
+    return Index(steps=Steps(window * run.tick, np.exp(logs) * run.tick, gammas))
+
+
+class Runs:
+    """Runs of the rule on an instance."""
+
+    def __init__(self, instance: Instance, objective: str) -> None:
+        marginal, machine, requests = Marginal(instance.cost), instance.machine, instance.requests
+        self.costs = Costs(*(getattr(marginal, name).ravel() for name in Costs._fields))
+        given = machine.memory, machine.batch_tokens, machine.prefill_limit, machine.batch_requests
+        self.limits = Limits(*(LIMIT if limit is None else limit for limit in given))
+        order = sorted(range(len(requests)), key=lambda i: requests[i].arrival)
+        sizes = [(r.arrival - instance.first_arrival, r.prompt, r.output, r.weight) for r in requests]
+        self.arrival, self.prompt, self.output, self.weight = np.array(sizes, np.int64)[order].T.copy()
+        self.objective, self.tick = OBJECTIVES[objective], float(instance.tick_seconds)
+
+    def once(self, r0: float) -> tuple[float, float]:
+        """Return the value, in ticks, and the last end, with one R0, in seconds, and gamma 1."""
+        return self(LIMIT, np.array([np.log(r0 / self.tick)]), np.ones(1))
+
+    def __call__(self, window: float, logs: Array, gammas: Array) -> tuple[float, float]:
+        """Return the value, in ticks, and the last end. The windows have the logarithms of R0 in ticks, and gamma."""
+        first, end = simulate(
+            self.costs, self.limits, self.arrival, self.prompt, self.output, float(window), np.exp(logs), gammas
+        )
+        value = self.objective(first - self.arrival, end - self.arrival, self.output, self.weight)
+        return (float(value) if np.isfinite(end).all() else np.inf), float(end.max())

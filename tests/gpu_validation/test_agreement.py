@@ -1,0 +1,62 @@
+"""The gate: replays on this CPU agree with the model; and each way in which the gate can fail."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from benchmarks.agreement import RECORD, SLICES, complaints, gate, record
+
+
+def told(errors: tuple[float, ...] = (0.01, -0.09), right: bool = True, gap: float = 0.2, pairs: int = 3) -> Any:
+    rows = [{"schedule": f"s{k}", "makespan_error": error} for k, error in enumerate(errors)]
+    some = {"pair": ["s0", "s1"], "gap": gap, "right": right}
+    return {"a slice": {"rows": rows, "ranking": {"pairs": [some] * pairs}}}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (told(), None),
+        (told((0.01, 0.11)), "a slice: the makespan of s1 is +11.0% off"),
+        (told((0.01, -0.11)), "a slice: the makespan of s1 is -11.0% off"),
+        (told((float("nan"),)), "a slice: the makespan of s0 is +nan% off"),
+        (told(right=False), "a slice: s0 and s1 are in the other order"),
+        (told(right=False, gap=0.02), "a slice: only 0 pairs are predicted to differ by more than 3%"),
+        (told(pairs=2), "a slice: only 2 pairs are predicted to differ by more than 3%"),
+        (told(pairs=0), "a slice: only 0 pairs are predicted to differ by more than 3%"),
+    ],
+)
+def test_what_does_not_hold_is_said(found: Any, said: str | None) -> None:
+    assert complaints(found)[:1] == ([] if said is None else [said])
+
+
+def test_on_a_busy_machine_it_is_tried_again_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    tries = iter([told((0.5,)), told(right=False), told(), told()])
+    found, seen = gate(3, lambda: next(tries))
+    assert found == told()
+    assert [len(bad) for bad in seen] == [1, 3, 0]
+    assert capsys.readouterr().err.count("attempt") == 2
+    _, seen = gate(2, lambda: told(pairs=0))
+    assert [len(bad) for bad in seen] == [1, 1]
+
+
+def test_the_record_is_of_a_measurement_that_holds() -> None:
+    kept = tomllib.loads(RECORD.read_text(encoding="utf-8"))
+    assert [part["notes"].split("`")[1] for part in kept["tables"]] == [f"infercept-ve:k={k},chunked=1" for k in SLICES]
+    for part, policies in zip(kept["tables"], SLICES.values(), strict=True):
+        rows = [dict(zip(part["columns"], row, strict=True)) for row in part["rows"]]
+        assert [row["schedule"] for row in rows][: len(policies)] == list(policies)
+        assert len(rows) == len(policies) + 1
+        for row in rows:
+            predicted, measured = (float(row[f"makespan {key}, s"]) for key in ("predicted", "measured"))
+            assert abs(predicted / measured - 1) <= 0.1
+
+
+@pytest.mark.slow
+def test_replays_on_this_cpu_agree_with_the_model() -> None:
+    found, seen = gate()
+    print(record(found, seen, "2000-01-01"))
+    assert seen[-1] == [], seen

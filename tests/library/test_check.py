@@ -1,0 +1,334 @@
+"""`library/check.py` agrees with the referee and the checker, on random schedules and certificates and on mutants."""
+
+import ast
+import gzip
+import importlib.util
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import kvbound as kv
+from kvcore import Instance, InvalidSchedule, Schedule, objective_value, verify_schedule
+from kvcore.certificates import Alone, Certificate, Configurations, InvalidCertificate, Shares, verify_certificate
+from kvcore.certificates.kinds import Coarse, Part, Parts
+from kvcore.coarsen import coarsen
+from kvcore.errors import BadInput
+from kvcore.files import parse
+from tests.kvcore.test_configurations import random_proof as random_configurations
+from tests.solvers.test_start_time import rigid
+from tests.support.coarse_instances import fine_for_relax
+from tests.support.exhaustive import exhaustive_optimum
+from tests.support.few import few
+from tests.support.policy_instances import crowded_instance
+from tests.support.random_proofs import PRICEABLE, random_prices, random_speed
+from tests.support.random_schedules import mutate, random_instance, random_schedule
+from tests.support.tiny_instances import tiny_instance
+
+FILE = Path(__file__).parents[2] / "library" / "check.py"
+spec = importlib.util.spec_from_file_location("library_check", FILE)
+check = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(check)
+
+SUMS = check.SUMS
+WORTHLESS = "-999999999999"
+POLICIES = ("fcfs", "sjf", "serial", "mars-order", "vllm", "vllm-v1-cached", "sarathi", "infercept", "mars", "srpt")
+
+
+def loaded(instance):
+    return check.read_instance(json.loads(instance.to_json()))
+
+
+def test_it_needs_nothing_but_the_standard_library():
+    for node in ast.walk(ast.parse(FILE.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) else []
+        assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+# --- schedules ---------------------------------------------------------------------------------------------------
+
+
+def same_schedule(instance, data, schedule):
+    """Assert that the referee and check.py agree; return the rule broken, 0 if none."""
+    text = json.loads(schedule.to_json())
+    trace, broken = None, None
+    try:
+        trace = verify_schedule(instance, schedule)
+    except InvalidSchedule as refusal:
+        broken = refusal
+    if broken is not None:
+        with pytest.raises(check.Broken, match=f"R{broken.rule} is broken in batch {broken.batch}") as found:
+            check.verify_schedule(data, text)
+        assert (found.value.rule, found.value.batch) == (broken.rule, broken.batch)
+        return broken.rule
+    assert check.verify_schedule(data, text) == {name: objective_value(trace, name) for name in check.OBJECTIVES}
+    return 0
+
+
+@pytest.mark.parametrize("seed", few(range(24), 6))
+def test_random_schedules_and_mutants_of_them(seed):
+    draw, rules = random.Random(seed), Counter()
+    for _ in range(15):
+        instance = random_instance(draw)
+        data, schedule = loaded(instance), random_schedule(draw, instance)
+        assert check.sha256(data) == instance.sha256
+        assert same_schedule(instance, data, schedule) == 0
+        rules.update(same_schedule(instance, data, mutate(draw, instance, schedule)) for _ in range(12))
+    assert len(rules) >= 9
+
+
+@pytest.mark.parametrize("seed", few(range(24), 6))
+def test_schedules_of_policies(seed):
+    draw, instance, valid = random.Random(seed), crowded_instance(seed), 0
+    data = loaded(instance)
+    for policy in POLICIES:
+        try:
+            schedule = kv.simulate(instance, policy).schedule
+        except BadInput:
+            continue
+        valid += same_schedule(instance, data, schedule) == 0
+        for _ in range(3):
+            same_schedule(instance, data, mutate(draw, instance, schedule))
+    assert valid
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"speed": 2}, {"tick_seconds": 0.001}, {"tick_seconds": "0"}, {"machine": {"memory": 1}}, {"requests": []},
+        {"cost": []}, {"name": "a\nb"}, {"version": True}, {"machine": {"memory": 99, "evict": 1}},
+        {"requests": [{"id": "R1", "prompt": 1, "segments": [{"decode": 1, "call": {"duration": 1}}]}]},
+        {"requests": [{"id": "R1", "prompt": 1, "segments": [{"decode": 1}]}] * 2},
+        {"requests": [{"id": "R1", "prompt": 1, "max_new": 1, "segments": [{"decode": 2}]}]},
+        {"machine": {"memory": 99, "chunked": False, "prefill_tokens": 1, "batch_tokens": 2}},
+    ],
+)  # fmt: skip
+def test_both_refuse_what_is_no_instance(changes):
+    given = json.loads(tiny_instance(1).to_json()) | changes
+    with pytest.raises(BadInput):
+        parse(Instance, json.dumps(given), "i.json")
+    with pytest.raises(check.Bad):
+        check.read_instance(given)
+
+
+# --- certificates ------------------------------------------------------------------------------------------------
+
+
+def random_shares(draw, instance, objective):
+    names = ("functions", "memory", "tokens", "prefill_tokens", "requests", "packing", "packs")
+    same = random_speed(draw, instance)
+    alone, windows = (), ()
+    if objective in SUMS[:3] or objective == "normalized-latency":
+        alone = draw.choice([(), tuple(draw.choice([0, 1024, draw.randint(0, 1024)]) for _ in instance.requests)])
+    if objective == "late-requests":
+        a, b, c, d = sorted(draw.sample(range(40), 4))
+        windows = draw.choice([((a, b), (c, d)), ((0, d),)])
+    return Shares(**{name: getattr(same, name) for name in names}, alone=alone, windows=windows)
+
+
+def random_parts(draw, instance, objective):
+    order = draw.sample(range(len(instance.requests)), len(instance.requests))
+    cut = draw.randint(1, len(order))
+    return Parts(
+        parts=tuple(
+            Part(requests=tuple(part), proof=random_shares(draw, instance, objective).replace(alone=()))
+            for part in (order[:cut], order[cut:])
+            if part
+        )
+    )
+
+
+def random_coarse(draw, instance, objective):
+    grid = {"block_tokens": draw.choice([1, 2, 3, 4]), "slot_ticks": draw.choice([1, 2, 3, 4, 5])}
+    small = coarsen(instance, direction="relax", **grid)
+    kind = draw.choice([lambda *_: Alone(), random_shares])
+    return Coarse(**grid, proof=kind(draw, small, objective))
+
+
+def flat(draw, seed):
+    return random_instance(draw) if seed % 2 else tiny_instance(seed)
+
+
+KINDS = {
+    "alone": (flat, lambda draw, instance, objective: Alone(), check.OBJECTIVES),
+    "shares": (flat, random_shares, check.OBJECTIVES),
+    "speed": (flat, lambda draw, instance, objective: random_speed(draw, instance), (*SUMS[:3], SUMS[4])),
+    "prices": (
+        lambda draw, seed: tiny_instance(seed, **PRICEABLE),
+        lambda draw, instance, objective: random_prices(draw, instance),
+        ("total-flow-time", "weighted-flow-time", "normalized-latency"),
+    ),
+    "configurations": (
+        lambda draw, seed: rigid(seed, online=seed % 2 == 1),
+        lambda draw, instance, objective: random_configurations(instance, objective, draw),
+        ("total-flow-time", "weighted-flow-time"),
+    ),
+    "parts": (lambda draw, seed: tiny_instance(seed, evict=False), random_parts, check.OBJECTIVES),
+    "coarse": (
+        lambda draw, seed: fine_for_relax(draw, draw.choice([1, 2, 3, 4]), [1, 2, 3], [0, 0, 1, 2], 12),
+        random_coarse,
+        ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time"),
+    ),
+}
+ROUNDED = ("prices", "speed")
+"""Kinds of which kvbound proves a little less: it rounds to 1/scale, and leaves out parts after the last slot."""
+
+
+def mutated(draw, file, proved):
+    """The file of a certificate with one thing changed in it."""
+    file = json.loads(json.dumps(file))
+    if draw.random() < 0.3:
+        file["bound"] = str(proved + draw.choice([-1, 0, 1, 7]))
+        return file
+    places = [(file, key) for key in file]
+    for holder, key in places:
+        inner = holder[key]
+        places += [(inner, each) for each in (inner if isinstance(inner, dict) else range(len(inner)))
+                   if isinstance(inner, dict | list)] if isinstance(inner, dict | list) else []  # fmt: skip
+    holder, key = draw.choice(places)
+    value = holder[key]
+    if isinstance(value, int) and draw.random() < 0.8:
+        holder[key] = draw.choice([value + 1, value - 1, 0, 2 * value, 5])
+    elif draw.random() < 0.5:
+        del holder[key]
+    else:
+        holder[key] = draw.choice([None, -1, 1.5, "1", [], True, "0" * 64])
+    return file
+
+
+def verdict(verify, refused, bad):
+    """What a checker says of a file: the bound, or what it calls it."""
+    try:
+        return verify()
+    except refused:
+        return "refused"
+    except bad:
+        return "bad"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", few(range(24), 6))
+def test_random_certificates_and_mutants_of_them(kind, seed):
+    make, proof_of, objectives = KINDS[kind]
+    draw = random.Random(f"{kind} {seed}")
+    for round in range(6):
+        instance = make(draw, 100 * seed + round)
+        objective = draw.choice(objectives)
+        data = loaded(instance)
+        proof = proof_of(draw, instance, objective)
+        certificate = Certificate(
+            instance_sha256=instance.sha256, objective=objective, bound=WORTHLESS, proof=proof, why="", made_by=""
+        )
+        file = json.loads(certificate.to_json())
+        proved = same_certificate(instance, data, file, kind)
+        assert kind in ("parts", "speed", "coarse", "prices") or proved not in ("refused", "bad")
+        for _ in range(10 if not isinstance(proved, str) else 0):
+            same_certificate(instance, data, mutated(draw, file, proved), kind)
+
+
+def same_certificate(instance, data, file, kind):
+    """Assert that both checkers say the same of a file; what kvbound's says."""
+
+    def theirs():
+        return verify_certificate(instance, parse(Certificate, json.dumps(file), "c.json"))
+
+    expected = verdict(theirs, InvalidCertificate, BadInput)
+    found = verdict(lambda: check.verify_certificate(data, file)[1], check.Broken, check.Bad)
+    if found == "refused" and not isinstance(expected, str) and file["objective"] == "normalized-latency":
+        found = check.verify_certificate(data, file | {"bound": WORTHLESS})[1]  # nothing rounds up what it proves
+    if isinstance(expected, str) and not isinstance(found, str):
+        claimed = check.claim(file["bound"], "bound")
+        assert claimed <= found < claimed + 2, (file, "check.py accepts what kvbound refuses")
+        assert kind in ROUNDED or file["objective"] == "normalized-latency", file
+    elif isinstance(expected, str):
+        assert found in ("refused", "bad"), file
+    else:
+        assert not isinstance(found, str), (file, "check.py refuses what kvbound accepts")
+        slack = 1 if kind in ROUNDED else 1e-6 * (file["objective"] == "normalized-latency")
+        assert expected - (slack and 1e-6) <= found <= expected + slack, json.dumps(file)
+    return expected
+
+
+@pytest.mark.parametrize("seed", few(range(24), 6))
+def test_no_numbers_prove_more_than_the_optimum(seed):
+    """Where check.py proves more than kvbound it is not too much."""
+    draw = random.Random(seed)
+    instance = tiny_instance(seed, requests=2, **(PRICEABLE if seed % 2 else {}))
+    objective = SUMS[seed % 4 // 2]
+    optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
+    for draw_proof in [random_speed, random_prices if seed % 2 else random_speed] * 8:
+        proof = json.loads(draw_proof(draw, instance).model_dump_json())
+        assert check.prove(loaded(instance), proof, objective) <= optimum
+
+
+# --- the command -------------------------------------------------------------------------------------------------
+
+
+def command(*arguments):
+    return subprocess.run([sys.executable, FILE, *arguments], capture_output=True, text=True)
+
+
+def test_the_command_and_a_library(tmp_path):
+    instance = kv.load_instance("mars-figure1")
+    schedule = kv.simulate(instance, "mars-order").schedule
+    certificate = Certificate(instance_sha256=instance.sha256, objective="total-flow-time", bound="22", proof=Alone())
+    folder = tmp_path / "records" / "mars"
+    folder.mkdir(parents=True)
+    base = folder / "mars-figure1"
+    files = {"instance": instance, "total-flow-time.schedule": schedule, "total-flow-time.certificate": certificate}
+    for name, made in files.items():
+        Path(f"{base}.{name}.json.gz").write_bytes(gzip.compress(made.to_json().encode()))
+    shown = command(f"{base}.instance.json.gz", f"{base}.total-flow-time.schedule.json.gz")
+    assert shown.returncode == 0
+    assert "total-flow-time 30" in shown.stdout
+    shown = command(f"{base}.instance.json.gz", f"{base}.total-flow-time.certificate.json.gz")
+    assert (shown.returncode, shown.stdout) == (0, "valid: total-flow-time is at least 22\n")
+
+    broken = tmp_path / "a.broken.json"
+    broken.write_text(Schedule(instance_sha256=instance.sha256, batches=schedule.batches[:-1]).to_json())
+    shown = command(f"{base}.instance.json.gz", broken)
+    assert shown.returncode == 1
+    assert "R11 is broken in batch 11" in shown.stdout
+    assert command(broken, broken).returncode == 2
+
+    record = {"format": "kvbound-record", "version": 1, "name": "mars-figure1", "instance_sha256": instance.sha256}
+    entry = {"value": 30, "bound": 22, "status": "open", "schedule": {"seconds": 0.5}, "certificate": {"seconds": 0.5}}
+    Path(f"{base}.json").write_text(json.dumps(record | {"objectives": {"total-flow-time": entry}}))
+    shown = command("--all", tmp_path)
+    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, "1 records, 0 of them wrong")
+    Path(f"{base}.json").write_text(json.dumps(record | {"objectives": {"total-flow-time": entry | {"value": 29}}}))
+    shown = command("--all", tmp_path)
+    assert shown.returncode == 1
+    assert "the schedule has 30, the record says 29" in shown.stdout
+
+
+def test_a_certificate_for_free_calls_is_one_for_the_instance():
+    instance = kv.load_instance("mars-figure1")
+    free = instance.with_free_calls()
+    certificate = Certificate(instance_sha256=free.sha256, objective="makespan", bound="9", proof=Alone())
+    assert check.verify_certificate(loaded(instance), json.loads(certificate.to_json()))[1] == Alone().value(
+        free, "makespan"
+    )
+
+
+def test_configurations_are_of_whole_files():
+    """A price for two requests that are alike must be the same: both refuse."""
+    instance = rigid(3)
+    twice = instance.replace(
+        requests=tuple(one.replace(id=f"{one.id}{k}") for one in instance.requests for k in (1, 2))
+    )
+    proof = Configurations(scale=4, memory=(), starts=tuple(range(5, 5 + len(twice.requests))))
+    file = json.loads(
+        Certificate(instance_sha256=twice.sha256, objective="total-flow-time", bound=WORTHLESS, proof=proof).to_json()
+    )
+    assert same_certificate(twice, loaded(twice), file, "configurations") == "refused"
+
+
+def test_what_is_not_checked_is_said():
+    with pytest.raises(check.Bad, match="no proof of kind 'exhaustive' is checked here"):
+        check.proof({"kind": "exhaustive", "states": 5}, "proof")

@@ -1,0 +1,344 @@
+"""The library: what its records claim is true, what is wrong is said, and only what is better gets in."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from benchmarks.library import CHOSEN, compared
+from kvbound.plots import plot_profile
+from kvcore.certificates import Alone, certify
+from kvcore.errors import BadInput
+from kvcore.files import read_schedule, write_text
+from kvcore.result import Result
+from library import Best, Library, Origin
+from library.families import FAMILIES, make
+from library.fill import fill
+from library.library import RECORDS
+from library.policies import policy_rows, profile
+from library.table import page, write_table
+from sweeps.cell import Cell
+from sweeps.store import Store
+from tests.support.commands import kvbound
+from workloads.builtin import builtin_instance, is_builtin
+
+LIBRARY = Library()
+QUICK = (
+    "mars-figure1", "worst-augserve-makespan-n4", "infercept-sample-k3-evict0", "infermax-figure15-I32",
+    "azure-conv-7b-0-100", "hindsight-n20-M30-seed0",
+)  # fmt: skip
+"""Certificates of every kind that the library has."""
+TODAY = Origin(by="a test", how="", seconds=1.0, date="2026-11-22")
+FLOW = "total-flow-time"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Library:
+    """A library of one instance, of which a schedule of 29 ticks and a bound of 29 are known."""
+    shutil.copytree(RECORDS / "mars", tmp_path / "mars", ignore=lambda _, names: [n for n in names if "like" in n])
+    return Library(tmp_path)
+
+
+def changed(library: Library, **changes: object) -> None:
+    """Change keys of the record of mars-figure1."""
+    path = library.folder / "mars" / "mars-figure1.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def without(library: Library, kind: str) -> str:
+    """Make the library forget the schedule or the certificate; return the path of a file that holds it."""
+    path = library.path(library.record("mars-figure1"), kind, FLOW)
+    kept = library.folder / f"{kind}.json"
+    kept.write_bytes(gzip.decompress(path.read_bytes()))
+    path.unlink()
+    data = json.loads((library.folder / "mars" / "mars-figure1.json").read_text())["objectives"]
+    data[FLOW] |= {kind: None, {"schedule": "value", "certificate": "bound"}[kind]: None, "status": "open"}
+    changed(library, objectives=data)
+    return str(kept)
+
+
+def wrong(library: Library) -> list[str]:
+    return [one.wrong for one in library.check("mars-figure1") if one.wrong]
+
+
+# --- what is there ---------------------------------------------------------------------------------------------------
+
+
+def test_the_library_spans_the_field() -> None:
+    records = LIBRARY.records()
+    assert len(records) >= 200
+    assert len({record.instance_sha256 for record in records}) == len(records)
+    assert {record.family for record in records} == set(FAMILIES)
+    assert len(FAMILIES) >= 10
+
+
+def test_every_record_has_its_family_s_case() -> None:
+    cases = {
+        case.name: (family, case.source, case.objectives) for family in FAMILIES for case in FAMILIES[family].cases
+    }
+    found = {r.name: (r.family, r.source, tuple(r.objectives)) for r in LIBRARY.records()}
+    assert found == cases
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_record_is_true(name: str) -> None:
+    checked = LIBRARY.check(name)
+    assert [one for one in checked if one.wrong] == []
+    assert [one.what for one in checked][:3] == ["record", "schedule", "certificate"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_is_true(family: str) -> None:
+    names = [record.name for record in LIBRARY.records() if record.family == family]
+    assert [one for name in names for one in LIBRARY.check(name) if one.wrong] == []
+
+
+@pytest.mark.slow
+def test_a_built_in_name_makes_the_instance_of_the_record() -> None:
+    sources = {r.source: r.instance_sha256 for r in LIBRARY.records() if is_builtin(r.source)}
+    given = {source: sha256 for source, sha256 in sources.items() if "slice" not in source}
+    assert {source: builtin_instance(source).sha256 for source in given} == given
+
+
+def test_a_command_makes_the_instance_of_the_record() -> None:
+    record = LIBRARY.record("slo-toolbench-r2")
+    assert make(record.source).sha256 == record.instance_sha256
+    with pytest.raises(BadInput, match="kvbound generate magic: kvbound: no kind of requests is called 'magic'"):
+        make("generate magic")
+
+
+def test_the_table_is_current() -> None:
+    assert (RECORDS / "README.md").read_text(encoding="utf-8") == page(LIBRARY), "run: python -m library.table"
+
+
+# --- what is wrong is said -------------------------------------------------------------------------------------------
+
+
+def test_a_value_that_the_schedule_does_not_have(small: Library) -> None:
+    data = json.loads((small.folder / "mars" / "mars-figure1.json").read_text())["objectives"]
+    data[FLOW] |= {"value": 28, "bound": 28}
+    changed(small, objectives=data)
+    assert wrong(small) == ["it proves 29, not 28", "it proves 29, not 28"]
+
+
+def test_an_instance_that_was_changed(small: Library) -> None:
+    changed(small, instance_sha256="0" * 64)
+    assert wrong(small)[0].startswith("mars-figure1: its instance has the hash ")
+
+
+def test_sizes_that_are_not_so(small: Library) -> None:
+    changed(small, calls=7)
+    assert wrong(small) == ["the instance has 3 requests with 3 calls"]
+
+
+def test_a_record_at_another_place(small: Library) -> None:
+    changed(small, family="others")
+    assert wrong(small)[0].endswith("it says that it is others/mars-figure1")
+
+
+def test_a_file_that_nobody_claims_and_one_that_is_not_there(small: Library) -> None:
+    path = small.path(small.record("mars-figure1"), "schedule", FLOW)
+    path.rename(path.with_name(path.name.replace(FLOW, "makespan")))
+    assert [text.partition(": ")[2] or text for text in wrong(small)] == [
+        "cannot be read: No such file or directory", "no objective of the record has this file",
+    ]  # fmt: skip
+
+
+def test_a_certificate_of_another_objective(small: Library) -> None:
+    record = small.record("mars-figure1")
+    other = certify(small.instance(record), "makespan", Alone())
+    small.path(record, "certificate", FLOW).write_bytes(gzip.compress(other.to_json().encode()))
+    assert wrong(small) == ["mars-figure1 is for total-flow-time, not for makespan"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"value": 3}, "a value has a schedule, and a bound a certificate, or neither is there"),
+        ({"value": 3, "schedule": TODAY, "status": "solved"}, "solved is what has a value that is its bound"),
+        ({"value": "a/b", "schedule": TODAY}, "should match pattern"),
+    ],
+)
+def test_a_record_is_consistent(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Best.model_validate(given)
+
+
+def test_better_is_smaller_for_values_and_larger_for_bounds() -> None:
+    best = Best().better("schedule", 30, TODAY)
+    assert best is not None
+    assert (best.value, best.gap, best.better("schedule", 30, TODAY)) == (30, None, None)
+    best = best.better("certificate", 20, TODAY)
+    assert best is not None
+    assert (best.gap, best.status, best.better("certificate", 19, TODAY)) == (0.5, "open", None)
+    solved = best.better("schedule", 20, TODAY)
+    assert solved is not None
+    assert (solved.status, solved.gap) == ("solved", 0.0)
+
+
+# --- the commands ----------------------------------------------------------------------------------------------------
+
+
+def test_list_and_show() -> None:
+    rows = json.loads(kvbound("library", "list", "--family", "mars", "--json", "-").stdout)["rows"]
+    assert rows[0] == {
+        "name": "mars-figure1", "family": "mars", "requests": 3, "calls": 3, "objective": FLOW,
+        "value": 29, "bound": 29, "gap": 0.0, "status": "solved",
+    }  # fmt: skip
+    assert "mars-figure1" in kvbound("library", "list", "--family", "mars", "--status", "solved").stdout
+    assert "exhaustive" in kvbound("library", "show", "mars-figure1").stdout
+    assert "there are family: agents, azure" in kvbound("library", "list", "--family", "none", code=2).stderr
+    assert "the library has no instance 'none'" in kvbound("library", "show", "none", code=2).stderr
+    assert "there is no folder of records" in kvbound("library", "list", "--library", "none", code=2).stderr
+
+
+def test_get(tmp_path: Path) -> None:
+    targets = {what: str(tmp_path / f"{what}.json") for what in ("out", "schedule", "certificate")}
+    kvbound("library", "get", "mars-figure1", *(word for key, path in targets.items() for word in (f"--{key}", path)))
+    kvbound("verify", targets["out"], "--schedule", targets["schedule"])
+    kvbound("verify", targets["out"], "--certificate", targets["certificate"])
+    printed = kvbound("library", "get", "mars-figure1").stdout
+    assert json.loads(printed) == json.loads(Path(targets["out"]).read_text())
+    said = kvbound("library", "get", "mars-figure1", "--objective", "makespan", code=2).stderr
+    assert "mars-figure1 is for total-flow-time, not for makespan" in said
+
+
+def test_get_of_what_is_not_known(small: Library, tmp_path: Path) -> None:
+    without(small, "schedule")
+    arguments = ("--schedule", tmp_path / "s.json", "--library", small.folder)
+    said = kvbound("library", "get", "mars-figure1", *arguments, code=2).stderr
+    assert "mars-figure1: no schedule for total-flow-time is known" in said
+
+
+def test_verify(small: Library) -> None:
+    said = kvbound("library", "verify", "--all", "--library", small.folder, "--jobs", 1).stdout
+    assert said == "1 records, 1 schedules, 1 certificates checked, 0 of them wrong\n"
+    changed(small, calls=7)
+    said = kvbound("library", "verify", "mars-figure1", "--library", small.folder, code=1).stdout
+    assert said.startswith("mars-figure1  record: the instance has 3 requests")
+    assert "verify takes names, or --all" in kvbound("library", "verify", code=2).stderr
+
+
+@pytest.mark.parametrize(("kind", "before"), [("schedule", None), ("certificate", None)])
+def test_what_is_better_gets_in(small: Library, kind: str, before: None) -> None:
+    file = without(small, kind)
+    arguments = ("library", "submit", file, "--by", "a test", "--how", "by hand", "--library", small.folder)
+    rows = json.loads(kvbound(*arguments, "--json", "-").stdout)["improved"]
+    assert rows == [{"name": "mars-figure1", "objective": FLOW, "what": kind, "before": before, "now": 29}]
+    assert wrong(Library(small.folder)) == []
+    made = getattr(Library(small.folder).record("mars-figure1").objectives[FLOW], kind)
+    assert (made.by, made.how) == ("a test", "by hand")
+    assert "`mars-figure1` | 3 | 3 | total-flow-time | 29 | 29 | solved |" in (small.folder / "README.md").read_text()
+    assert "valid, but no better" in kvbound(*arguments, code=1).stdout
+
+
+def test_what_breaks_a_rule_does_not_get_in(small: Library, tmp_path: Path) -> None:
+    schedule = read_schedule(without(small, "schedule"))
+    write_text(broken := tmp_path / "s.json", schedule.replace(batches=schedule.batches[:-1]).to_json())
+    arguments = ("--by", "a test", "--library", small.folder)
+    assert kvbound("library", "submit", broken, *arguments, code=1).stdout.startswith("invalid: ")
+    write_text(broken, schedule.replace(instance_sha256="0" * 64).to_json())
+    said = kvbound("library", "submit", broken, *arguments, code=2).stderr
+    assert "it is for an instance 000000000000.., which the library does not have" in said
+    other = certify(small.instance(small.record("mars-figure1")), "makespan", Alone())
+    write_text(broken, other.to_json())
+    said = kvbound("library", "submit", broken, *arguments, code=2).stderr
+    assert "mars-figure1 is for total-flow-time, not for makespan" in said
+
+
+def test_run(small: Library, tmp_path: Path) -> None:
+    schedule = small.folder / "s.json"
+    kvbound("library", "get", "mars-figure1", "--schedule", schedule, "--library", small.folder)
+    csv, plot = tmp_path / "r.csv", tmp_path / "r.svg"
+    arguments = ("--policies", "fcfs,vllm", "--schedule", schedule, "--out", csv, "--plot", plot, "--jobs", 1)
+    said = kvbound("library", "run", *arguments, "--library", small.folder).stdout
+    assert [line.split()[:3] for line in said.splitlines()[1:]] == [["s.json", "1", "1.000"], ["fcfs", "1", "1.207"]]
+    lines = csv.read_text().splitlines()
+    assert lines[1].startswith("mars-figure1,mars,3,3,total-flow-time,s.json,29,29,29,1,1,")
+    assert lines[2].startswith("mars-figure1,mars,3,3,total-flow-time,fcfs,35,29,29,35/29,35/29,")
+    assert ",vllm,,29,29,,," in lines[3]
+    assert "times the best known" in plot.read_text()
+    said = kvbound("library", "run", "--library", small.folder, code=2).stderr
+    assert "give --policies, --schedule, or both" in said
+
+
+def test_run_says_what_would_be_better(small: Library) -> None:
+    file = without(small, "schedule")
+    fcfs = small.folder / "fcfs.json"
+    kvbound("simulate", "mars-figure1", "--policy", "fcfs", "--schedule", fcfs)
+    kvbound("library", "submit", fcfs, "--by", "a test", "--library", small.folder)
+    said = kvbound("library", "run", "--schedule", file, "--library", small.folder).stdout
+    assert said.endswith("1 values are better than the best known: submit their schedules\n")
+
+
+def test_a_policy_that_is_too_slow_has_no_value(small: Library) -> None:
+    (row,) = policy_rows(small, "mars-figure1", ["fcfs"], seconds=-1.0)
+    assert (row["value"], row["over_best"], row["error"]) == (None, None, "not done after -1 s")
+    assert profile([row]) == []
+
+
+def test_a_profile_says_how_many_are_within_so_many_times_the_best() -> None:
+    ratios = {"a": ["1", "21/20", "", "2"], "b": ["1"], "c": [None]}
+    lines = profile({"policy": policy, "over_best": each} for policy, found in ratios.items() for each in found)
+    assert [(line["policy"], line["values"], line["median"], line["worst"]) for line in lines] == [
+        ("b", 1, 1.0, 1.0), ("a", 3, 1.05, 2.0),
+    ]  # fmt: skip
+    assert lines[1]["within"] == {"1.01": 1 / 3, "1.1": 2 / 3, "1.5": 2 / 3}
+    with pytest.raises(BadInput, match="there is nothing to draw: no value has a best known one"):
+        plot_profile([])
+
+
+def test_two_runs_of_the_benchmark_are_compared() -> None:
+    row = {"case": "a", "objective": FLOW, "way": "auto", "value": 10, "bound": 8, "seconds": 2.0}
+    found = compared([row], [row | {"value": 12, "bound": 4, "seconds": 1.0}])
+    case = "a total-flow-time auto"
+    assert found == {"value": [(case, 1, Fraction(6, 5))], "bound": [(case, 1, 2)], "seconds": [(case, 2, 1)]}
+    assert compared([row], [row | {"value": None, "bound": 0}])["value"] == []
+    assert set(CHOSEN) <= set(LIBRARY.names)
+
+
+def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_path: Path) -> None:
+    without(small, "schedule")
+    without(small, "certificate")
+    database = tmp_path / "tried.sqlite"
+    tried = fill(small, database, ways=["improve", "start-time on highs"], seconds=0.3)
+    assert (tried.run, {one.what for one in tried.improved}) == (2, {"schedule"})
+    (proved,) = fill(small, database, ways=["exhaustive"], seconds=500).improved
+    assert (proved.what, proved.before, proved.now) == ("certificate", None, 29)
+    assert wrong(small) == []
+    without(small, "certificate")
+    assert fill(small, database, ways=["exhaustive"], seconds=500).run == 0
+    with pytest.raises(BadInput, match="no way is called 'magic'; there are improve, auto, bound"):
+        fill(small, database, ways=["magic"])
+
+
+def test_fill_keeps_what_it_had_when_it_is_interrupted(small: Library, tmp_path: Path, monkeypatch) -> None:
+    schedule = read_schedule(without(small, "schedule"))
+
+    def interrupted(library: Library, cell: Cell) -> Result:
+        return Result(cell.instance, cell.objective, schedule=schedule, stopped="interrupted")
+
+    monkeypatch.setattr("library.fill._result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fill(small, tmp_path / "tried.sqlite", ways=["auto"])
+    assert small.record("mars-figure1").objectives[FLOW].value == 29
+    with Store(tmp_path / "tried.sqlite", resume=True) as store:
+        assert store.finished() == set()
+
+
+def test_an_instance_is_added_once(small: Library) -> None:
+    about = {"name": "two", "family": "mars", "source": "mine", "origin": "me", "licence": "MIT"}
+    instance = builtin_instance("mars-like:n=2,seed=7")
+    record = small.add(instance, ["makespan"], **about)
+    assert (record.requests, record.calls, Library(small.folder).names) == (2, 2, ["mars-figure1", "two"])
+    write_table(small)
+    with pytest.raises(BadInput, match="the library has an instance 'two' already"):
+        small.add(instance, ["makespan"], **about)
+    with pytest.raises(BadInput, match="the record: name: String should match pattern"):
+        small.add(instance, ["makespan"], **about | {"name": "a b"})

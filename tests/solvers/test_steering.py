@@ -1,0 +1,74 @@
+"""Steps of the index rule: what the compiled run counts is what the engine executes, and steps gain."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from heuristics import trace_policy
+from heuristics.policies.index import Index, Steps
+from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment, objective_value
+from solvers.improve import improve
+from solvers.steering import OBJECTIVES, Runs, applies, steer
+
+COST = Cost(
+    (
+        CostFunction(divisor=2, busy=2000, any_decode=600, any_prefill=2900, tokens=61, decode_kv=3),
+        CostFunction(busy=900, tokens=2, prefill_pairs=1, generated=30),
+    )
+)
+
+
+def drawn(seed: int, number: int = 40) -> Instance:
+    draw = random.Random(seed)
+    requests = tuple(
+        Request(
+            id=f"R{i}",
+            arrival=draw.randint(0, 60_000),
+            prompt=draw.randint(1, 60),
+            segments=(Segment(decode=draw.randint(1, 50)),),
+            weight=draw.randint(1, 3),
+        )
+        for i in range(number)
+    )
+    limits = {"memory": draw.choice([None, 300]), "batch_tokens": draw.choice([None, 64])}
+    machine = Machine(evict=True, batch_requests=draw.choice([None, 6]), **limits)
+    return Instance(machine=machine, cost=COST, requests=requests)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_compiled_run_is_that_of_the_engine(objective: str) -> None:
+    close = 0
+    for seed in range(12):
+        instance = drawn(seed)
+        draw = np.random.default_rng(seed)
+        logs, gammas = np.log(draw.uniform(1e3, 1e5, 4)), draw.uniform(0.3, 1.5, 4)
+        value, last = Runs(instance, objective)(30_000.0, logs, gammas)
+        tick = float(instance.tick_seconds)
+        trace = trace_policy(instance, Index(steps=Steps(30_000 * tick, np.exp(logs) * tick, gammas)))
+        true = float(objective_value(trace, objective))
+        assert value == pytest.approx(true, rel=0.1)
+        close += value == pytest.approx(true, rel=1e-9)
+        assert last > 0
+    assert close >= 8
+
+
+def test_steps_are_better_than_one_r0() -> None:
+    instance = drawn(1, 120)
+    policy = steer(Runs(instance, "total-flow-time"), 0.05, random.Random(0), lambda made: made < 300)
+    one = objective_value(trace_policy(instance, Index(r0=0.05)), "total-flow-time")
+    assert objective_value(trace_policy(instance, policy), "total-flow-time") < one
+    found = improve(instance, start="vllm-v1", rounds=30)
+    assert found.verified
+    assert found.value is not None
+    assert found.value < one
+
+
+def test_where_it_does_not_apply() -> None:
+    instance = drawn(0)
+    assert applies(instance, "total-flow-time")
+    assert not applies(instance, "makespan")
+    assert not applies(instance.replace(machine=instance.machine.replace(block=4)), "total-flow-time")
+    assert not applies(instance.replace(machine=instance.machine.replace(pause=False)), "total-flow-time")
