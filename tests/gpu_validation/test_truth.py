@@ -16,7 +16,7 @@ from gpu_validation.cache import Cache
 from gpu_validation.check import HELD
 from gpu_validation.engine import Engine, ReplayResult
 from gpu_validation.kernels.backend import TritonBackend
-from gpu_validation.plan import Plan, make_plan
+from gpu_validation.plan import EnginePlan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
 from tests.gpu_validation.test_plan import moved
 
@@ -29,7 +29,7 @@ def torch_engine(dtype: torch.dtype) -> Engine:
     return Engine(TINY, TorchBackend(), dtype=dtype)
 
 
-def plans_of(ways: tuple[str, ...], **more: Any) -> dict[str, Plan]:
+def plans_of(ways: tuple[str, ...], **more: Any) -> dict[str, EnginePlan]:
     made = workload(**more)
     return {way: make_plan(made, laid_out(made, way)) for way in ways}
 
@@ -109,7 +109,7 @@ def test_l1_is_void_where_the_margin_is_within_twice_the_difference(
 # --- L2 ----------------------------------------------------------------------------------------------------------
 
 
-def strict_records(plans: dict[str, Plan], strict: bool) -> list[truth.Record]:
+def strict_records(plans: dict[str, EnginePlan], strict: bool) -> list[truth.Record]:
     engine = Engine(MICRO, TritonBackend("cpu", strict=strict), dtype=torch.float64)
     return truth.logits_are_bitwise_equal(engine, plans)
 
