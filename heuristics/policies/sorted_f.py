@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.view import View
 from heuristics.policies.mc_sf import McSf
 from kvcore.instance import LIMIT
 
@@ -61,22 +60,16 @@ class SortedF(McSf):
     rule = "sets of the least outputs / size^2 first, each by output, started as in mc-sf; running ones go on"
     source = "Wang, Ye, Zhou (arXiv 2508.06133): Sorted-F; started as in MC-SF"
 
-    def start(self, view: View) -> None:
-        """Begin with empty queues."""
-        super().start(view)
-        self._outputs: dict[int, int] = {}  # that those waiting have left
-
-    def key(self, job: Job) -> int:
-        """Return the last place: a request that has come is given its own when the next ones start."""
-        self._outputs[job.index] = job.remaining + sum(job.demand.decode[job.segment + 1 :])
-        return LIMIT
+    def key(self, job: Job) -> tuple[int, int]:
+        """Return the place behind those of a set, by the tokens left to generate."""
+        return 1, job.remaining + sum(job.demand.decode[job.segment + 1 :])
 
     def fill_waiting(self, plan: Plan) -> None:
         """Start the requests of a set in order; when all have started, those of the next."""
         while self.waiting:
-            if self.waiting[0].key == LIMIT:
+            if self.waiting[0].key[0]:
                 self.choose()
-            chosen = bisect_left(self.waiting, LIMIT, key=attrgetter("key"))
+            chosen = bisect_left(self.waiting, (1,), key=attrgetter("key"))
             others = self.waiting[chosen:]
             del self.waiting[chosen:]
             super().fill_waiting(plan)
@@ -87,17 +80,14 @@ class SortedF(McSf):
 
     def choose(self) -> None:
         """Choose the next set, and put it before the others."""
-        sizes = [(self._outputs[entry.position], place) for place, entry in enumerate(self.waiting)]
-        longest_first = sorted(sizes)[:MOST][::-1]
+        longest_first = self.waiting[:MOST][::-1]
         blocks, block = self.machine.block_limit, self.machine.block
-        held = [self.waiting[place].job.known + block - 2 for _, place in longest_first]
+        held = [entry.job.known + block - 2 for entry in longest_first]
         memory = LIMIT if blocks is None else blocks * block
-        best = least_f([outputs for outputs, _ in longest_first], held, memory) or [len(held) - 1]
-        chosen = [longest_first[i][1] for i in best]
-        first = [self.waiting[place]._replace(key=k) for k, place in enumerate(chosen)]
-        places = set(chosen)
-        others = [entry for place, entry in enumerate(self.waiting) if place not in places]
-        self.waiting = first + others
+        best = least_f([entry.key[1] for entry in longest_first], held, memory) or [len(held) - 1]
+        for k, i in enumerate(best):
+            longest_first[i] = longest_first[i]._replace(key=(0, k))
+        self.waiting[:MOST] = sorted(longest_first)
 
 
 def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
