@@ -192,8 +192,10 @@ class Unified(Policy):
         """Let running decodes process their token, together as far as memory surely lasts; where it lacks, evict."""
         while (jobs := [job for job in jobs if job.index not in self._evicted]) and plan.takes("decode"):
             room = self.available(plan) - self.spare_block
-            growths = accumulate(job.device % self.machine.block == 0 for job in jobs)
-            fit = sum(1 for _ in takewhile(room.__ge__, growths))
+            fit = min(len(jobs), max(0, room))
+            if self.machine.block > 1:
+                growths = accumulate(job.device % self.machine.block == 0 for job in jobs)
+                fit = sum(1 for _ in takewhile(room.__ge__, growths))
             first, jobs = jobs[: max(1, fit)], jobs[max(1, fit) :]
             for job in () if fit and plan.decode_on(first) else first:
                 if job.index not in self._evicted and plan.chunk(job):
