@@ -103,6 +103,8 @@ class PreemptiveOrder(Unified):
             if decodes:
                 self._decode_in_order(group, running, plan)
             for job in () if decodes else group:
+                if plan.tokens_left < 1:
+                    return
                 tokens = 0 if job.index in self._evicted else plan.chunk(job)
                 if tokens:
                     self._take_or_evict(job, tokens, running, plan)
