@@ -45,21 +45,22 @@ class RankAsReleased(PreemptiveOrder):
         """Put a request into a queue."""
         if queue is self.waiting:
             need = self.machine.blocks(self.reserve(job, job.missing)) - job.blocks
-            self._needs = np.insert(self._needs, bisect_left(queue, Entry(key, job.index, job)), need)
+            at = bisect_left(queue, Entry(key, job.index, job))
+            self._needs = np.concatenate((self._needs[:at], (need,), self._needs[at:]))
         super().enqueue(queue, job, key)
 
     def dequeue(self, at: int) -> None:
         """Take the waiting request at a place out of the queue."""
         super().dequeue(at)
-        self._needs = np.delete(self._needs, at)
+        self._needs = np.concatenate((self._needs[:at], self._needs[at + 1 :]))
 
     def let_in_last(self, at: int, running: Sequence[Job], plan: Plan) -> None:
         """Admit waiting requests from a place on; none that runs comes after them, so only those that fit are asked."""
         while plan.takes("prefill"):
-            fit = np.flatnonzero(self._needs[at:] <= self.available(plan))
-            if not len(fit):
+            fit = self._needs[at:] <= self.available(plan)
+            if not fit.any():
                 return
-            at += int(fit[0])
+            at += int(fit.argmax())
             if self.waiting[at].position not in self._evicted and self._let_in(self.waiting[at], running, plan):
                 self.dequeue(at)
             else:
