@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from itertools import permutations, product
+from itertools import permutations
 from math import ceil
 
 from pydantic import ValidationError
 
-from heuristics import get_policy, predictions, run_policy
+from heuristics import get_policy, predictions, run_policy, with_min_waste_handlings
 from heuristics.policies.listed import Listed
 from hypotheses.case import Case, Fails, Held, Undecided, ratio
 from hypotheses.hypothesis import Predicate
@@ -60,17 +61,12 @@ def best_of(label: str, *makes: Callable[[Case], Iterator[Held | None]]) -> Make
 
 
 def any_handling(case: Case) -> Iterator[Held | None]:
-    """Yield first come, first served for each way to handle all calls of a request alike."""
-    choices: tuple[Handling, ...] = ("preserve", "swap", "discard")
-    for vector in product(choices, repeat=len(case.instance.requests)):
-        requests = tuple(
-            request.with_calls(lambda call: call.replace(handling=handling))  # noqa: B023
-            for request, handling in zip(case.instance.requests, vector, strict=True)
-        )
-        try:
-            yield case.policy("fcfs", case.instance.replace(requests=requests))
-        except ValidationError:  # the host cannot hold it
-            continue
+    """Yield first come, first served with one handling for all calls, and with what wastes least for each."""
+    choices: tuple[Handling, ...] = ("preserve", "discard", "swap")
+    yield case.policy("fcfs", with_min_waste_handlings(case.instance))
+    for handling in choices:
+        with suppress(ValidationError):  # the host cannot hold it
+            yield case.policy("fcfs", case.instance.with_calls_handled(handling))
 
 
 def any_order(case: Case) -> Iterator[Held | None]:

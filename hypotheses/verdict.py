@@ -33,7 +33,6 @@ class Verdict:
     name: str
     hypothesis: Hypothesis
     held: int = 0
-    failed: int = 0
     undecided: int = 0
     complete: bool = False
     """Whether every case of the family was judged, or one failed that ends it."""
@@ -41,15 +40,16 @@ class Verdict:
     interrupted: bool = False
     largest: Fraction | None = None
     """The largest number that the predicate gave for a case."""
-    total: Fraction = Fraction(0)
-    """The sum of these numbers."""
-    told: str | None = None
-    """What the predicate said of a case that held."""
     fails: Fails | None = None
     failing: tuple[Instance, ...] = ()
     skipped: str | None = None
     seconds: float = 0.0
     files: list[str] = field(default_factory=list)
+    failed: int = 0
+    total: Fraction = Fraction(0)
+    """The sum of the numbers that the predicate gave."""
+    told: str | None = None
+    """What the predicate said of a case that held."""
 
     def __repr__(self) -> str:
         """Return the verdict, on how many cases, and why."""
