@@ -26,7 +26,7 @@ MEMORY_LIMIT_MB = 1500
 """What the states of one search may take."""
 STATES = 30_000
 """States that the proof of a saved optimum may need; beyond, its schedule is saved without a certificate."""
-SOLVE_SECONDS = 10.0
+SOLVE_SECONDS = 30.0
 """What one optimum may take, at the most."""
 
 

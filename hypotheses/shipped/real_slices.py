@@ -64,18 +64,21 @@ HYPOTHESES = {
         )
         for trace in CALLS
     },
-    **{
-        f"real-min-waste-or-preserve-{trace}": small(
-            "Handling each call as wastes least is never worse (optimal total flow time) than preserving every call.",
-            "InferCept (arXiv 2402.01869): preserving is one of its three choices",
-            within(
-                optimal("least-waste", with_min_waste_handlings), 1, optimal("preserve", preserving),
-                "with the least waste of each call {}, preserving every call {}",
-            ),
-            trace,
-        )
-        for trace in CALLS
-    },
+    "real-min-waste-or-preserve-agents": small(
+        "Handling each call as wastes least is never worse (optimal total flow time) than preserving every call.",
+        "InferCept (arXiv 2402.01869): preserving is one of its choices",
+        within(
+            optimal("least-waste", with_min_waste_handlings), 1, optimal("preserve", preserving),
+            "with the least waste of each call {}, preserving every call {}",
+        ),
+        "agents",
+    ),
+    "real-preserve-agents": small(
+        "Preserving the KV in every call is part of some optimal schedule (total flow time).",
+        "what engines do that know no calls but keep a session's KV",
+        within(optimal("preserve", preserving), 1, optimal("free"), "preserving has {}, the optimum is {}"),
+        "agents",
+    ),
     "real-min-waste-curve-mixture": Hypothesis(
         statement="The more memory there is, the less is lost on average by handling each call as wastes least.",
         source="InferCept (arXiv 2402.01869): the loss of its rule by load",
@@ -83,18 +86,9 @@ HYPOTHESES = {
         family=together(SMALL, "mixture", 20),
         predicate=falls_with_memory(
             optimal("least-waste", with_min_waste_handlings), optimal("free"),
-            [Fraction(k, 4) for k in (4, 5, 6, 8)],
+            [Fraction(k, 2) for k in (2, 3, 4)],
         ),
     ),
-    **{
-        f"real-preserve-{trace}": small(
-            "Preserving the KV in every call is part of some optimal schedule (total flow time).",
-            "what engines do that know no calls but keep a session's KV",
-            within(optimal("preserve", preserving), 1, optimal("free"), "preserving has {}, the optimum is {}"),
-            trace,
-        )
-        for trace in CALLS
-    },
     "real-swap-mixture": small(
         "Room on the host for half the largest request does not lower the optimal total flow time: no swap is needed.",
         "InferCept (arXiv 2402.01869): how often is swapping optimal?",
