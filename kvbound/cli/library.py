@@ -6,8 +6,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -281,10 +283,13 @@ def add(
     library: FolderOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Add an instance of which nothing is known yet."""
-    opened, about = Library(library), {"source": source, "origin": origin, "licence": licence}
-    chosen = [objective.strip() for objective in objectives.split(",")]
-    record = opened.add(load_instance(instance), chosen, name=name, family=family, **about)
+    """Add an instance of which nothing is known yet; a folder that is not there is made."""
+    added, about = load_instance(instance), {"source": source, "origin": origin, "licence": licence}
+    if library is not None:
+        with suppress(OSError):  # what Library then says is enough
+            Path(library).mkdir(exist_ok=True)
+    opened, chosen = Library(library), [objective.strip() for objective in objectives.split(",")]
+    record = opened.add(added, chosen, name=name, family=family, **about)
     write_table(opened)
     text = f"{family}/{name} is there; `kvbound library fill --names {name}` looks for first values"
     emit(json, record.model_dump(mode="json"), lambda console: console.print(text, soft_wrap=True))

@@ -21,7 +21,7 @@ from library import Best, Library, Origin
 from library.families import FAMILIES, make
 from library.fill import TRIED, fill
 from library.library import RECORDS
-from library.policies import policy_rows, profile
+from library.policies import known_rows, policy_rows, profile
 from library.table import page, write_table
 from sweeps.cell import Cell
 from sweeps.store import Store
@@ -252,6 +252,8 @@ def test_an_instance_is_added(small: Library, tmp_path: Path) -> None:
     assert "already, as 'mine'" in kvbound(*arguments, "--name", "other", code=2).stderr
     assert "the library has an instance 'mine' already" in kvbound(*arguments, "--name", "mine", code=2).stderr
     assert "the record: name: " in kvbound(*arguments, "--name", "a.b", code=2).stderr
+    kvbound(*arguments[:-1], folder := tmp_path / "new", "--name", "mine")
+    assert Library(folder).names == ["mine"]
 
 
 def test_what_breaks_a_rule_does_not_get_in(small: Library, tmp_path: Path) -> None:
@@ -308,6 +310,21 @@ def test_a_profile_says_how_many_are_within_so_many_times_the_best() -> None:
     assert lines[1]["within"] == {"1.01": 1 / 3, "1.1": 2 / 3, "1.5": 2 / 3}
     with pytest.raises(BadInput, match="there is nothing to draw: no value has a best known one"):
         plot_profile([])
+
+
+def test_rows_beside_the_records_are_over_what_is_best_now(small: Library) -> None:
+    kvbound(
+        "library",
+        "run",
+        "--policies",
+        "fcfs,vllm",
+        "--out",
+        path := small.folder / "policies.csv",
+        "--library",
+        small.folder,
+    )
+    path.write_text(path.read_text().replace(",29,29,35/29,35/29,", ",40,20,7/8,7/4,"))
+    assert [(row["best"], row["over_bound"]) for row in known_rows(small)] == [(29, "35/29"), (29, None)]
 
 
 def test_two_runs_of_the_benchmark_are_compared() -> None:
