@@ -16,7 +16,7 @@ from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_text, write_text
 from kvcore.metrics import Value
 from kvcore.result import Result
-from library.library import OURS, Improved, Library, origin
+from library.library import OURS, TRIED, Improved, Library, origin
 from library.record import Best
 from solvers import solve
 from solvers.improve import improve
@@ -29,8 +29,6 @@ from sweeps.store import Store
 WAYS = ("improve", "auto", "bound", *METHODS, *(f"{formulation} on {solver}" for formulation, solver in SOLVING))
 """Policies with destroy and repair, what `solve` chooses, the ladder of bounds; then each bound, each way to solve."""
 
-TRIED = "tried.csv"
-"""In the folder of the records: a line for each try of every database that it was filled with."""
 COLUMNS = (
     "name", "objective", "run", "seed", "value", "bound", "proved", "seconds", "error", "version", "finished",
 )  # fmt: skip

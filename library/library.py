@@ -21,6 +21,8 @@ from kvcore.schedule import Schedule
 from library.record import Best, Origin, Record
 
 RECORDS = Path(__file__).parent / "records"
+TRIED = "tried.csv"
+"""In the folder of the records: a line for each try of every database that it was filled with."""
 OURS = f"kvbound {kvcore.__version__}"
 
 

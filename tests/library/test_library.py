@@ -19,8 +19,8 @@ from kvcore.files import read_schedule, write_text
 from kvcore.result import Result
 from library import Best, Library, Origin
 from library.families import FAMILIES, make
-from library.fill import TRIED, fill
-from library.library import RECORDS
+from library.fill import fill
+from library.library import RECORDS, TRIED
 from library.policies import known_rows, policy_rows, profile
 from library.table import page, write_table
 from sweeps.cell import Cell
@@ -356,6 +356,15 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
     assert (small.folder / TRIED).read_text().splitlines() == lines
     with pytest.raises(BadInput, match="no way is called 'magic'; there are improve, auto, bound"):
         fill(small, database, ways=["magic"])
+
+
+def test_the_table_says_what_is_optimal_by_the_word_of_a_solver(small: Library) -> None:
+    without(small, "certificate")
+    (small.folder / TRIED).write_text(
+        f"name,objective,run,bound,proved\nmars-figure1,{FLOW},auto,29,1\nmars-figure1,{FLOW},improve,,0\n"
+    )
+    assert "| 29 | - | -, optimal by `auto` |" in page(small)
+    assert "| 1 | 1 | 0 | 1 | - | - |" in page(small)
 
 
 def test_fill_begins_with_the_largest_gap_if_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
