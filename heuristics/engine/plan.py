@@ -226,7 +226,7 @@ class Plan:
         return self._admission
 
     def test_with(self, test: Admission) -> None:
-        """Go on with the test of the batch before: all that it knows of has been done, and nothing else has happened."""
+        """Go on with the test of the batch before: what it knows of has been done, and nothing else has happened."""
         self._admission = test
 
     # --- moves ---------------------------------------------------------------------------------------------------

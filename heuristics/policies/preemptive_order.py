@@ -71,7 +71,7 @@ class PreemptiveOrder(Unified):
 
         Return the place of the next to ask. Without an `end`, all are asked.
         """
-        place = None if end is None else self._place(end)
+        place: Any = None if end is None else self._place(end)
         while at < len(self.waiting) and (end is None or self.waiting[at][:2] < place):
             if end is not None and end.index in self._evicted:
                 break

@@ -21,7 +21,8 @@ class RankAsReleased(PreemptiveOrder):
     One that does not fit even so has evicted them all the same, and the next one is tried; that one may be evicted for
     the first again in the next batch.
 
-    Guarantee: nothing is known. Running time: O(n) for a batch with n requests present.
+    Guarantee: nothing is known. Running time: O(r log r) for a batch with r running requests, and O(n), in numpy, for
+    each of the n present that is admitted or evicted.
     Source: INFERMAX's released simulator (a fork of Vidur): its `rank` scheduler, read, and not run (as released it
     frees what it does not hold).
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterator
 from heapq import merge
 
 from heuristics.engine.job import Job
@@ -109,7 +110,7 @@ class TensorRtLlm(ServingEngine):
         room = self.room(plan)
         chosen: list[Job] = []
         paused: list[Job] = []
-        line = merge(self.running, self.waiting, key=self.place)
+        line: Iterator[Job] = merge(self.running, self.waiting, key=self.place)
         first = not (started and self.waiting) or self.place(started[-1]) < self.place(self.waiting[0])
         if first and all(plan.decoding(started)) and plan.growth_of(started) <= room:
             chosen, line = started[: plan.requests_left], iter(self.waiting)  # none that started lacks memory
