@@ -107,7 +107,7 @@ HYPOTHESES = {
             "without the host {}, with it {}",
         ),
         "mixture",
-        "no counterexample",
+        "undecided",
         "A refill takes a part of one slot of 1.6 s: where recomputing is so cheap, no swap is needed.",
     ),
     **{
@@ -181,11 +181,11 @@ HYPOTHESES = {
                 in_order("KV-time"), in_order("tokens"), optimal()
             ),
         )
-        for trace in SMALL
+        for trace in ("conversations", "agents")
     },
     "real-predictions-conversations": Hypothesis(
-        statement="Predictions with errors of half (a standard deviation) of each length raise the total flow time of "
-        "srpt by 10 % at most.",
+        statement="Predictions with errors of half (a standard deviation) of each length and call raise the total "
+        "flow time of srpt by 10 % at most.",
         source="MARS and LAMPS study such errors",
         states="refuted",
         family=one_by_one(LONG, "conversations"),
