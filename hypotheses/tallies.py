@@ -144,14 +144,15 @@ def falls_with_memory(one: Make, other: Make, factors: Sequence[Fraction]) -> Pr
     """Return whether the mean ratio of two schedules falls with the memory: so many times the largest request."""
 
     def judge(case: Case) -> Fails | str:
-        means, parts, worst = [], [], None
+        means, parts, everything = [], [], list[tuple[Held, ...]]()
         for factor in factors:
             sized = [_sized(instance, factor) for instance in case.instances]
             rows, left = _tried(Case(tuple(sized), case.deadline), (one, other))
             means.append(sum(ratio(*row) for row in rows) / len(rows))
             parts.append(f"{float(means[-1] - 1):.2%} at {float(factor):g}{left}")
-            worst = max([*rows, *([worst] if worst else [])], key=lambda row: ratio(*row))
+            everything += rows
         said = f"the mean loss is {', '.join(parts)} times the largest request"
+        worst = max(everything, key=lambda row: ratio(*row))
         return said if means == sorted(means, reverse=True) else Fails(said, worst, None, (worst[0].instance,))
 
     return judge
