@@ -274,3 +274,11 @@ def test_prices_rise_with_the_order_that_is_checked(n):
     prices.rise(20, NEVER)
     assert prices.proof().ordered
     assert 0.97 < prices.value / float(prices.proof().value(late, FLOW)) < 1 + 1e-4
+
+
+def test_first_tokens_have_slots_short_enough_to_wait_in():
+    """Pairs of prompts of 30 ticks, a pair every 100: 30 and 60 ticks."""
+    pairs = alike(40, 3, 1, 3, Cost((CostFunction(tokens=10),)))
+    pairs = pairs.replace(requests=tuple(r.replace(arrival=i // 2 * 100) for i, r in enumerate(pairs.requests)))
+    rung = bounds.bound(pairs, "total-ttft", method="speed", time_limit=NEVER)
+    assert 0.97 * 20 * 90 < rung.bound <= 20 * 90
