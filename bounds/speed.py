@@ -28,6 +28,8 @@ RATIOS = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320)
 """64ths of D / (D - f) at which tangents touch."""
 SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
 """Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
+MOST_SLOTS = 20_000
+"""With so many, slots are not halved."""
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
@@ -100,7 +102,7 @@ class _Search:
         if self.best is not None:
             now = time.monotonic()
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
-            self.best.order()
+            self.best.refine()
             self.best.rise(ROUNDS, end)
 
     def _inflate(self) -> None:
@@ -140,11 +142,26 @@ class Ascent:
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
 
-    def order(self) -> None:
-        """Let first tokens come before the others, if the check stays short."""
+    def refine(self) -> None:
+        """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
         if self._short():
             self.shape = self.shape._replace(ordered=True)
             self._begin()
+        elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
+            self._halve()
+
+    def _halve(self) -> None:
+        """Go on with slots of half the length."""
+        (price, parts), rows, step, slot = self.best, self.rows, self.step, self.division.slot // 2
+        self.division, self.shape = self.division.replace(slot=slot), self.shape._replace(slot=float(slot))
+        self.rows = Rows(self.work, self.shape, 2 * len(price))
+        place = rows.first[self.rows.owner] + self.rows.slot // 2 - rows.start[self.rows.owner]
+        self.rows.parts = parts[np.clip(place, rows.first[self.rows.owner], rows.first[self.rows.owner + 1] - 1)]
+        if self.rows.parts.any():
+            self.rows.turn(0 * self.rows.parts)
+        self.best, self.pull = (np.repeat(price, 2), self.rows.parts), np.zeros(len(self.rows.parts))
+        self._begin()
+        self.step = step
 
     def _short(self) -> bool:
         paid = self.value + self.shape.slot * self.best[0].sum()
@@ -206,8 +223,8 @@ class _Needs:
         self.one = np.array([places[0] for places in same])
         chosen = [instance.requests[i] for i in self.one]
         self.requests = np.array([len(places) for places in same], float)
-        each, *within = FIRST_SLOTS if self.objective == "total-ttft" else SLOTS
-        self.slots = int(np.clip(each * self.requests.sum(), *within))
+        each, least, most = FIRST_SLOTS if self.objective == "total-ttft" else SLOTS
+        self.slots = int(np.clip(each * self.requests.sum(), least, most))
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
         self.rate = np.array([float(weight(request, self.objective)) for request in chosen])
 
