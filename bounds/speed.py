@@ -39,8 +39,10 @@ LATE = 2 / 3
 """The part of the time in which prices rise without that order: a round with it takes some four times as long."""
 TRIAL, TRIALS = 60, 6
 """Rounds in which two divisions are compared, at the most, and how little of the time each takes."""
-STEP, SLOWER, MOMENTUM = 0.02, 100, 0.9
+STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
 """How much prices change in the first step where nothing is taken; after so many rounds half as much."""
+RISK, SHORT = 0.3, 0.01
+"""The part of the bound that this much of all prices is at the most, but no shorter step than that."""
 PATIENCE = 10
 """Rounds without a better bound before steps become a quarter."""
 STALLED, ENOUGH = 50, 2e-4
@@ -137,10 +139,11 @@ class Ascent:
     def _begin(self) -> None:
         """Go on from the best prices as if they were the first."""
         self.price, self.rows.parts = self.best
-        self.drift, self.pull, self.step = np.zeros(len(self.price)), 0 * self.pull, STEP
+        self.drift, self.pull = np.zeros(len(self.price)), 0 * self.pull
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
+        self.step = float(np.clip(RISK * self.value / max(1.0, self.shape.slot * self.price.sum()), SHORT, STEP))
 
     def refine(self) -> None:
         """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
