@@ -28,6 +28,8 @@ RATIOS = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320)
 """64ths of D / (D - f) at which tangents touch."""
 SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
 """Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
+MOST_SLOTS = 20_000
+"""With so many, slots are not halved."""
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
@@ -37,8 +39,10 @@ LATE = 2 / 3
 """The part of the time in which prices rise without that order: a round with it takes some four times as long."""
 TRIAL, TRIALS = 60, 6
 """Rounds in which two divisions are compared, at the most, and how little of the time each takes."""
-STEP, SLOWER, MOMENTUM = 0.02, 100, 0.9
+STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
 """How much prices change in the first step where nothing is taken; after so many rounds half as much."""
+RISK, SHORT = 0.3, 0.01
+"""The part of the bound that this much of all prices is at the most, but no shorter step than that."""
 PATIENCE = 10
 """Rounds without a better bound before steps become a quarter."""
 STALLED, ENOUGH = 50, 2e-4
@@ -100,7 +104,7 @@ class _Search:
         if self.best is not None:
             now = time.monotonic()
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
-            self.best.order()
+            self.best.refine()
             self.best.rise(ROUNDS, end)
 
     def _inflate(self) -> None:
@@ -135,16 +139,32 @@ class Ascent:
     def _begin(self) -> None:
         """Go on from the best prices as if they were the first."""
         self.price, self.rows.parts = self.best
-        self.drift, self.pull, self.step = np.zeros(len(self.price)), 0 * self.pull, STEP
+        self.drift, self.pull = np.zeros(len(self.price)), 0 * self.pull
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
+        self.step = float(np.clip(RISK * self.value / max(1.0, self.shape.slot * self.price.sum()), SHORT, STEP))
 
-    def order(self) -> None:
-        """Let first tokens come before the others, if the check stays short."""
+    def refine(self) -> None:
+        """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
         if self._short():
             self.shape = self.shape._replace(ordered=True)
             self._begin()
+        elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
+            self._halve()
+
+    def _halve(self) -> None:
+        """Go on with slots of half the length."""
+        (price, parts), rows, step, slot = self.best, self.rows, self.step, self.division.slot // 2
+        self.division, self.shape = self.division.replace(slot=slot), self.shape._replace(slot=float(slot))
+        self.rows = Rows(self.work, self.shape, 2 * len(price))
+        place = rows.first[self.rows.owner] + self.rows.slot // 2 - rows.start[self.rows.owner]
+        self.rows.parts = parts[np.clip(place, rows.first[self.rows.owner], rows.first[self.rows.owner + 1] - 1)]
+        if self.rows.parts.any():
+            self.rows.turn(0 * self.rows.parts)
+        self.best, self.pull = (np.repeat(price, 2), self.rows.parts), np.zeros(len(self.rows.parts))
+        self._begin()
+        self.step = step
 
     def _short(self) -> bool:
         paid = self.value + self.shape.slot * self.best[0].sum()
@@ -206,8 +226,8 @@ class _Needs:
         self.one = np.array([places[0] for places in same])
         chosen = [instance.requests[i] for i in self.one]
         self.requests = np.array([len(places) for places in same], float)
-        each, *within = FIRST_SLOTS if self.objective == "total-ttft" else SLOTS
-        self.slots = int(np.clip(each * self.requests.sum(), *within))
+        each, least, most = FIRST_SLOTS if self.objective == "total-ttft" else SLOTS
+        self.slots = int(np.clip(each * self.requests.sum(), least, most))
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
         self.rate = np.array([float(weight(request, self.objective)) for request in chosen])
 
