@@ -23,7 +23,7 @@ from solvers import solve
 from solvers.improve import improve
 from solvers.ladder import climb
 
-SECONDS = 10.0
+SECONDS = 4.0
 """For each way on each instance."""
 CHOSEN = (
     "mars-like-n10-seed0", "mars-like-n20-seed0", "mars-like-n50-seed0",

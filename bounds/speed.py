@@ -22,12 +22,14 @@ from kvcore.metrics import SUMS, weight
 
 Floats = npt.NDArray[np.float64]
 
-INFLATE = 1.05
+INFLATE = 1.05, 1.01
 """By so much more or less than its work a request keeps the one machine busy, as long as that gains."""
-RATIOS = (66, 70, 77, 86, 102, 128, 192, 320, 640)
+RATIOS = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320)
 """64ths of D / (D - f) at which tangents touch."""
-SLOTS = (60, 2000)
-"""The least and the most slots of a price; between, one for two requests."""
+SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
+"""Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
+MOST_SLOTS = 20_000
+"""With so many, slots are not halved."""
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
@@ -39,6 +41,8 @@ TRIAL, TRIALS = 60, 6
 """Rounds in which two divisions are compared, at the most, and how little of the time each takes."""
 STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
 """How much prices change in the first step where nothing is taken; after so many rounds half as much."""
+RISK, SHORT = 0.3, 0.01
+"""The part of the bound that this much of all prices is at the most, but no shorter step than that."""
 PATIENCE = 10
 """Rounds without a better bound before steps become a quarter."""
 STALLED, ENOUGH = 50, 2e-4
@@ -100,12 +104,12 @@ class _Search:
         if self.best is not None:
             now = time.monotonic()
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
-            self.best.order()
+            self.best.refine()
             self.best.rise(ROUNDS, end)
 
     def _inflate(self) -> None:
         """Try prices for more work, and for less, as long as they gain."""
-        for factor in (INFLATE, 1 / INFLATE):
+        for factor in (change**sign for change in INFLATE for sign in (1, -1)):
             while self.best is not None and self._try(self.best.division, self.best.inflated * factor):
                 pass
 
@@ -125,7 +129,7 @@ class Ascent:
     def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
         self.inflated = inflated
         self.work, fixed, totals = needs.divided(division)
-        slot, self.price = first_prices(self.work, totals, inflated)
+        slot, self.price = first_prices(self.work, totals, inflated, needs.slots)
         self.division = division.replace(slot=slot)
         self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]), False)
         self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
@@ -135,16 +139,32 @@ class Ascent:
     def _begin(self) -> None:
         """Go on from the best prices as if they were the first."""
         self.price, self.rows.parts = self.best
-        self.drift, self.pull, self.step = np.zeros(len(self.price)), 0 * self.pull, STEP
+        self.drift, self.pull = np.zeros(len(self.price)), 0 * self.pull
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
+        self.step = float(np.clip(RISK * self.value / max(1.0, self.shape.slot * self.price.sum()), SHORT, STEP))
 
-    def order(self) -> None:
-        """Let first tokens come before the others, if the check stays short."""
+    def refine(self) -> None:
+        """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
         if self._short():
             self.shape = self.shape._replace(ordered=True)
             self._begin()
+        elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
+            self._halve()
+
+    def _halve(self) -> None:
+        """Go on with slots of half the length."""
+        (price, parts), rows, step, slot = self.best, self.rows, self.step, self.division.slot // 2
+        self.division, self.shape = self.division.replace(slot=slot), self.shape._replace(slot=float(slot))
+        self.rows = Rows(self.work, self.shape, 2 * len(price))
+        place = rows.first[self.rows.owner] + self.rows.slot // 2 - rows.start[self.rows.owner]
+        self.rows.parts = parts[np.clip(place, rows.first[self.rows.owner], rows.first[self.rows.owner + 1] - 1)]
+        if self.rows.parts.any():
+            self.rows.turn(0 * self.rows.parts)
+        self.best, self.pull = (np.repeat(price, 2), self.rows.parts), np.zeros(len(self.rows.parts))
+        self._begin()
+        self.step = step
 
     def _short(self) -> bool:
         paid = self.value + self.shape.slot * self.best[0].sum()
@@ -206,6 +226,8 @@ class _Needs:
         self.one = np.array([places[0] for places in same])
         chosen = [instance.requests[i] for i in self.one]
         self.requests = np.array([len(places) for places in same], float)
+        each, least, most = FIRST_SLOTS if self.objective == "total-ttft" else SLOTS
+        self.slots = int(np.clip(each * self.requests.sum(), least, most))
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
         self.rate = np.array([float(weight(request, self.objective)) for request in chosen])
 
@@ -243,8 +265,8 @@ class _Needs:
         ), fixed, sums  # fmt: skip
 
 
-def first_prices(work: Work, totals: Floats, inflated: float) -> tuple[int, Floats]:
-    """Return the ticks of a slot, and prices: the dual of least mean busy times on one machine that may interrupt.
+def first_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
+    """Return the ticks of a slot, of so many, and prices: the dual of least mean busy times with interruptions.
 
     It serves the largest weight for its work. While it serves j, which ends at e, the price falls by weight / work a
     tick, down to what is served next if that has waited at e, and else to 0.
@@ -254,7 +276,7 @@ def first_prices(work: Work, totals: Floats, inflated: float) -> tuple[int, Floa
     rank = np.argsort(np.argsort(-falls, kind="stable"))
     columns = (work.arrival * unit, rank, size * work.requests * unit, range(len(size)))
     served = list(run([WorkPiece(int(a), int(r), max(1, int(w)), i) for a, r, w, i in zip(*columns, strict=True)]))
-    slot = 1 + max(end for *_, end in served) // (unit * int(np.clip(work.requests.sum() / 2, *SLOTS)))
+    slot = 1 + max(end for *_, end in served) // (unit * slots)
     price, tops = np.zeros(max(end for *_, end in served) // (unit * slot) + 1), dict[int, float]()
     after: tuple[WorkPiece, int] | None = None
     for piece, start, end in reversed(served):

@@ -229,6 +229,8 @@ def pay(work, shape, fees, price, usage):
                     if s < last:
                         for k in range(pieces):
                             here = price[s] * (each * (part + fast * shape.ratios[k] ** 2) + fee)
+                            if n > 0 and total >= need and here >= cost[n - 1]:
+                                break
                             mark = s * len(shape.ratios) + k
                             n, total = insert(cost, free, place, n, here, span * room[k], mark, need, total)
             if turn == 0:

@@ -9,7 +9,7 @@ from kvcore.instance import Instance
 from kvcore.metrics import Value
 
 if TYPE_CHECKING:
-    from formulations.arc_flow import ArcFlow
+    from formulations.arc_flow.program import ArcFlow
     from formulations.batch_bigm import BatchBigM
 
 PYOMO = ("batch-bigm", "batch-bigm:plain", "arc-flow")
@@ -34,7 +34,7 @@ def make(
     if name not in PYOMO:
         raise BadInput(f"no Pyomo formulation is called {name!r}; there are {', '.join(PYOMO)}")
     if name == "arc-flow":
-        from formulations.arc_flow import ArcFlow
+        from formulations.arc_flow.program import ArcFlow
 
         return ArcFlow(instance, objective, batches, upper_bound=upper_bound)
     return BatchBigM(instance, objective, batches, upper_bound=upper_bound, plain=name.endswith(":plain"))

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from costmodels.models import Model
-from gpu_validation.attention_case import TOLERANCE, Case, CaseData
+from gpu_validation.attention_case import TOLERANCE, AttentionCase, CaseData
 from gpu_validation.measure import REPEATS, WARMUP, interleaved, spread
 from gpu_validation.peers import Peer, Run, Unsupported, one_line
 
@@ -35,13 +35,13 @@ PREFILLED = 8192
 """Tokens that a prefill launch has at least, by taking more requests."""
 
 
-def gpu_cases(model: Model, quick: bool = False) -> list[Case]:
+def gpu_cases(model: Model, quick: bool = False) -> list[AttentionCase]:
     """Return the grid for one model, the large cases first: decodes, whole prompts, chunks at an offset, a mixed batch.
 
     `quick` leaves out the others.
     """
     large = _cases(model, QUICK_DECODES, QUICK_PROMPTS, CHUNKS[-1:])
-    large.append(Case("mixed", model, ((512, 1536), *((1, 2047),) * 63)))
+    large.append(AttentionCase("mixed", model, ((512, 1536), *((1, 2047),) * 63)))
     known = {case.work for case in large}
     more = [case for case in _cases(model, product(BATCHES, CONTEXTS), PROMPTS, CHUNKS) if case.work not in known]
     return large if quick else [*large, *(replace(case, large=False) for case in more)]
@@ -49,24 +49,24 @@ def gpu_cases(model: Model, quick: bool = False) -> list[Case]:
 
 def _cases(
     model: Model, decodes: Iterable[tuple[int, int]], prompts: Iterable[int], chunks: Iterable[tuple[int, int]]
-) -> list[Case]:
-    cases = [Case("decode", model, ((1, context - 1),) * batch) for batch, context in decodes]
-    cases += [Case("prefill", model, ((c, 0),) * max(1, PREFILLED // c)) for c in prompts]
-    return cases + [Case("chunk", model, ((c, m),)) for c, m in chunks]
+) -> list[AttentionCase]:
+    cases = [AttentionCase("decode", model, ((1, context - 1),) * batch) for batch, context in decodes]
+    cases += [AttentionCase("prefill", model, ((c, 0),) * max(1, PREFILLED // c)) for c in prompts]
+    return cases + [AttentionCase("chunk", model, ((c, m),)) for c, m in chunks]
 
 
-def cpu_cases(model: Model) -> list[Case]:
+def cpu_cases(model: Model) -> list[AttentionCase]:
     """Return a case of each kind, so small that a CPU does it in milliseconds."""
     return [
-        Case("decode", model, ((1, 47),) * 3),
-        Case("prefill", model, ((40, 0),) * 2),
-        Case("chunk", model, ((16, 24),)),
-        Case("mixed", model, ((16, 24), (1, 39), (1, 7))),
+        AttentionCase("decode", model, ((1, 47),) * 3),
+        AttentionCase("prefill", model, ((40, 0),) * 2),
+        AttentionCase("chunk", model, ((16, 24),)),
+        AttentionCase("mixed", model, ((16, 24), (1, 39), (1, 7))),
     ]
 
 
 def bench(
-    cases: Sequence[Case],
+    cases: Sequence[AttentionCase],
     peers: Sequence[Peer],
     device: torch.device,
     dtype: torch.dtype,
@@ -86,7 +86,7 @@ def bench(
 
 
 def bench_case(
-    case: Case, peers: Sequence[Peer], device: torch.device, dtype: torch.dtype, repeats: int = REPEATS
+    case: AttentionCase, peers: Sequence[Peer], device: torch.device, dtype: torch.dtype, repeats: int = REPEATS
 ) -> list[dict[str, Any]]:
     """Prepare, check and time every peer on one case; the first peer is ours."""
     rows = _rows(case, peers, dtype)
@@ -106,7 +106,7 @@ def bench_case(
     return [row | _timed(case, dtype, layers, times[row["peer"]]) if row["peer"] in times else row for row in rows]
 
 
-def layers_for(case: Case, size: int, device: torch.device, copies: bool) -> int:
+def layers_for(case: AttentionCase, size: int, device: torch.device, copies: bool) -> int:
     """Return how many layers a sample reads: more where one is small, 0 where not even one fits with the copies."""
     if device.type != "cuda":
         return 2
@@ -136,7 +136,7 @@ def _run_all(run: Run, layers: int) -> None:
         run(layer)
 
 
-def _rows(case: Case, peers: Sequence[Peer], dtype: torch.dtype) -> list[dict[str, Any]]:
+def _rows(case: AttentionCase, peers: Sequence[Peer], dtype: torch.dtype) -> list[dict[str, Any]]:
     """Return what is known of each row before anything is measured."""
     model = case.model
     about = {
@@ -148,7 +148,7 @@ def _rows(case: Case, peers: Sequence[Peer], dtype: torch.dtype) -> list[dict[st
     return [about | {"peer": peer.name, "ours": peer is peers[0]} for peer in peers]
 
 
-def _timed(case: Case, dtype: torch.dtype, layers: int, samples: Sequence[float]) -> dict[str, Any]:
+def _timed(case: AttentionCase, dtype: torch.dtype, layers: int, samples: Sequence[float]) -> dict[str, Any]:
     """Return the times of a launch (one layer), and the rates: bytes of KV read and operations over the median."""
     found = spread([seconds / layers for seconds in samples])
     rates = {"bytes_per_second": case.kv_bytes(dtype.itemsize), "flop_per_second": case.flops}

@@ -23,7 +23,7 @@ PROBED = 64
 
 
 @dataclass(frozen=True)
-class Case:
+class AttentionCase:
     """A batch: each request processes c tokens with m resident before them, in one layer of a model."""
 
     kind: str
@@ -81,7 +81,7 @@ class Case:
 class CaseData:
     """The tensors of a case: a block-major cache of several layers with permuted tables, and a query."""
 
-    case: Case
+    case: AttentionCase
     kv: Tensor
     """[blocks, layers, 2, KV, BS, D]."""
     query: Tensor
@@ -89,7 +89,9 @@ class CaseData:
     tables: list[list[int]]
 
     @classmethod
-    def make(cls, case: Case, device: torch.device, dtype: torch.dtype, layers: int, seed: int = 0) -> CaseData:
+    def make(
+        cls, case: AttentionCase, device: torch.device, dtype: torch.dtype, layers: int, seed: int = 0
+    ) -> CaseData:
         """Draw the tensors on the device; the tables are a permutation of all blocks."""
         torch.manual_seed(seed)
         model, counts = case.model, [-(-length // case.block) for length in case.lengths]

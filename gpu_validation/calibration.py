@@ -69,7 +69,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class GridSizes:
     """What a grid consists of (the standard ones are in `SIZES`); what does not fit into the memory is left out."""
 
     batches: Sequence[int]
@@ -91,7 +91,7 @@ class Sizes:
 
 
 SIZES = {
-    ("cuda", False): Sizes(
+    ("cuda", False): GridSizes(
         (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256), (128, 512, 1024, 2048, 4096, 8192),
         (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096), (0, 1024, 6144), ((4, 64), (8, 256), (4, 1024)),
         (64, 256, 512, 1024, 2048, 2560, 4096, 8192),
@@ -99,24 +99,24 @@ SIZES = {
               for c in (64, 256, 512, 1024, 2048)),
         (64, 2048),
     ),
-    ("cuda", True): Sizes(
+    ("cuda", True): GridSizes(
         (1, 8, 32, 64, 128), (512, 2048, 8192), (32, 128, 256, 512, 2048), (0, 2048), ((4, 256),),
         (256, 1024, 2048, 4096), ((8, 1024, 256), (64, 2048, 64), (64, 2048, 512)), (64, 2048),
     ),
-    ("cpu", False): Sizes(
+    ("cpu", False): GridSizes(
         (1, 2, 3, 4, 8), (64, 512, 1024, 1536, 2048), (2, 16, 32, 64, 128, 256, 512, 1024, 1536, 2048),
         (0, 512, 1024, 1920), ((2, 64), (4, 128), (2, 512), (2, 1024), (2, 1500)), (64, 512, 1024, 2048, 4096),
         ((1, 2048, 8), (2, 2048, 8), (1, 1024, 32), (2, 2048, 64), (1, 512, 256), (2, 1024, 512), (1, 2048, 2048),
          (2, 1500, 2000), (4, 512, 128)), (2, 1024),
     ),
-    ("cpu", True): Sizes(
+    ("cpu", True): GridSizes(
         (1, 4, 8), (16, 128), (8, 32, 128), (0, 64), ((4, 16),), (64, 512), ((2, 64, 16), (8, 64, 32)), (8, 64)
     ),
 }  # fmt: skip
 """By the type of the device, and whether it has to be quick; those of a CPU are for the models small and tiny."""
 
 
-def grid(sizes: Sizes, memory: int, block: int) -> list[Point]:
+def grid(sizes: GridSizes, memory: int, block: int) -> list[Point]:
     """Return the points that fit into `memory` tokens in blocks of `block`, each once."""
     busy = ((1, sizes.busy[1]),) * sizes.busy[0]
     points = [Point("decode", ((1, m),) * n) for n in sizes.batches for m in sizes.contexts]

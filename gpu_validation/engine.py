@@ -28,7 +28,7 @@ from gpu_validation.graphs import BatchGraph, Stages
 from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.model import Decoder, Inputs, parameters
 from gpu_validation.movers import movers
-from gpu_validation.plan import BatchPlan, Plan, synthetic_plan
+from gpu_validation.plan import BatchPlan, EnginePlan, synthetic_plan
 from gpu_validation.swap import Swapper
 from kvcore.errors import BadInput
 
@@ -88,7 +88,7 @@ class _Step:
 class _Loaded(NamedTuple):
     """A plan on the device, kept for the next replays of it; `known` is the history at the start."""
 
-    plan: Plan
+    plan: EnginePlan
     known: Tensor
     steps: list[_Step]
 
@@ -123,7 +123,7 @@ class Engine:
         """Return the bytes of a block of so many tokens over all layers."""
         return self.model.kv_bytes(self.dtype.itemsize) * block
 
-    def reserve(self, plans: Iterable[Plan]) -> None:
+    def reserve(self, plans: Iterable[EnginePlan]) -> None:
         """Make room for all of the plans at once: the pools, the history, the angles.
 
         BadInput if the device or the host has too little memory, with what it takes and what there is.
@@ -164,7 +164,7 @@ class Engine:
     # --- a replay ------------------------------------------------------------------------------------------------
 
     def run(
-        self, plan: Plan, *, pipelined: bool = False, keep_logits: bool = False, teacher: Tensor | None = None,
+        self, plan: EnginePlan, *, pipelined: bool = False, keep_logits: bool = False, teacher: Tensor | None = None,
         poison: bool = False, check: bool = False,
     ) -> ReplayResult:  # fmt: skip
         """Replay a plan.
@@ -173,8 +173,8 @@ class Engine:
             plan: from `make_plan`.
             pipelined: transfers may go on beside later batches; otherwise a batch ends when its own are done, too.
             keep_logits: keep those of every generated token.
-            teacher: int64 [1 + requests * width], the history to be forced (`Plan.history`'s places); what is generated
-                is not written then.
+            teacher: int64 [1 + requests * width], the history to be forced (`EnginePlan.history`'s places); what is
+                generated is not written then.
             poison: make free blocks NaN, before the run and whenever blocks are freed (slow, synchronous).
             check: compare the checksums of what is swapped (slow, synchronous).
         """
@@ -226,7 +226,7 @@ class Engine:
 
     # --- before the clock starts ---------------------------------------------------------------------------------
 
-    def _load(self, plan: Plan, writes: bool, keeps: bool, graphs: bool) -> _Loaded:
+    def _load(self, plan: EnginePlan, writes: bool, keeps: bool, graphs: bool) -> _Loaded:
         """Return the plan on the device; the last ones are kept. `writes`: what is generated goes to the history."""
         key = (id(plan), writes, keeps and graphs, graphs)
         if key not in self._loaded:
@@ -236,7 +236,7 @@ class Engine:
             self._loaded[key] = _Loaded(plan, known, self._upload(plan, writes, keeps, graphs))
         return self._loaded[key]
 
-    def _upload(self, plan: Plan, writes: bool, keeps: bool, graphs: bool) -> list[_Step]:
+    def _upload(self, plan: EnginePlan, writes: bool, keeps: bool, graphs: bool) -> list[_Step]:
         """Put everything that the batches read on the device, and capture them."""
         steps, ins = [], -1
         for batch in plan.batches:
@@ -264,7 +264,7 @@ class Engine:
                 self._history[step.targets] = logits.argmax(-1)
             yield logits
 
-    def _tokens(self, plan: Plan) -> dict[str, list[int]]:
+    def _tokens(self, plan: EnginePlan) -> dict[str, list[int]]:
         history = self._history[1 : 1 + len(plan.ids) * plan.width].reshape(-1, plan.width).tolist()
         ends = [max(last for _, last in ranges) for ranges in plan.given]
         if plan.trace is not None:
@@ -276,8 +276,8 @@ class _Replay:
     """One replay under way: makes the moves of each batch, and runs its work."""
 
     def __init__(
-        self, engine: Engine, plan: Plan, pipelined: bool = False, keep_logits: bool = False, poison: bool = False,
-        check: bool = False,
+        self, engine: Engine, plan: EnginePlan, pipelined: bool = False, keep_logits: bool = False,
+        poison: bool = False, check: bool = False,
     ) -> None:  # fmt: skip
         self.engine, self.plan, self.cache, self.pipelined = engine, plan, engine.cache, pipelined
         self.keep_logits, self.poison, self.check = keep_logits, poison, check

@@ -41,7 +41,7 @@ class FlashInfer(Peer):
         self.name = f"flashinfer, {kernels}"
 
     def prepare(self, data: CaseData) -> Run:
-        """Plan once; each run reads another layer."""
+        """EnginePlan once; each run reads another layer."""
         if data.case.decodes and self.kernels != "fa2":
             raise Unsupported("has no decode kernels of its own")
         workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=data.kv.device)

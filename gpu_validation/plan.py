@@ -26,7 +26,7 @@ class Mismatch(RuntimeError):
     """The allocator holds other memory than the referee counts: a mistake in this package, never of the input."""
 
 
-class Work(NamedTuple):
+class DeviceWork(NamedTuple):
     """What a request does in a batch: `tokens` processed on top of `resident` ones, and the blocks of its context."""
 
     request: int
@@ -54,7 +54,7 @@ class Transfer:
 class BatchPlan:
     """One batch: what moves, what works, and which transfers the work waits for."""
 
-    work: tuple[Work, ...]
+    work: tuple[DeviceWork, ...]
     out: Transfer | None = None
     back: Transfer | None = None
     after_out: int = -1
@@ -79,10 +79,10 @@ class BatchPlan:
         return _joined([np.array(work.table)[span // block] * block + span % block for work, span in self._spans()])
 
     def places(self, width: int) -> Integers:
-        """Return where the token of each row stands in the flat history (see `Plan.history`)."""
+        """Return where the token of each row stands in the flat history (see `EnginePlan.history`)."""
         return _joined([1 + work.request * width + span for work, span in self._spans()])
 
-    def _spans(self) -> list[tuple[Work, Integers]]:
+    def _spans(self) -> list[tuple[DeviceWork, Integers]]:
         return [(work, np.arange(work.resident, work.resident + work.tokens)) for work in self.work]
 
     def sampled(self) -> Integers:
@@ -91,7 +91,7 @@ class BatchPlan:
 
 
 @dataclass
-class Plan:
+class EnginePlan:
     """What the engine needs to replay a schedule; `blocks` and `host_blocks` are what its pools must hold."""
 
     ids: tuple[str, ...]
@@ -122,7 +122,7 @@ class Plan:
         return tokens
 
 
-def make_plan(instance: Instance, schedule: Schedule) -> Plan:
+def make_plan(instance: Instance, schedule: Schedule) -> EnginePlan:
     """Execute a schedule ahead of time.
 
     Raises:
@@ -135,7 +135,7 @@ def make_plan(instance: Instance, schedule: Schedule) -> Plan:
         planner.batch(j, batch, traced)
         for j, (batch, traced) in enumerate(zip(trace.expanded().batches, trace.batches, strict=True))
     ]
-    return Plan(
+    return EnginePlan(
         ids=tuple(request.id for request in instance.requests),
         block=instance.machine.block,
         width=max(request.peak for request in instance.requests) + 1,
@@ -149,7 +149,7 @@ def make_plan(instance: Instance, schedule: Schedule) -> Plan:
 
 def synthetic_plan(
     work: Sequence[tuple[int, int]], block: int, swap_out_tokens: int = 0, swap_in_tokens: int = 0
-) -> Plan:
+) -> EnginePlan:
     """Return a plan of one batch in which each request of `work` = [(c, m), ..] processes c tokens on top of m.
 
     One more request is swapped out, and one in. Every request of `work` generates a token, and all tokens are given.
@@ -166,12 +166,12 @@ def synthetic_plan(
     back = order.transfer("in", allocator.swap_in(n + 1, swap_in_tokens))
     for i, (tokens, _) in enumerate(work):
         allocator.grow(i, tokens)
-    works = tuple(Work(i, m, c, allocator.table(i), True) for i, (c, m) in enumerate(work))
+    works = tuple(DeviceWork(i, m, c, allocator.table(i), True) for i, (c, m) in enumerate(work))
     batch = BatchPlan(works, out, back)
     width = max((c + m for c, m in work), default=0) + 1
     ids = tuple(f"S{i}" for i in range(n + 2))
     given = [[(0, width)]] * len(ids)
-    return Plan(ids, block, width, given, [batch], allocator.device.made, allocator.host.made)
+    return EnginePlan(ids, block, width, given, [batch], allocator.device.made, allocator.host.made)
 
 
 class _Order:
@@ -195,7 +195,7 @@ class _Order:
         self.count[direction] += 1
         return Transfer(pieces, after["out"], after["in"])
 
-    def work(self, works: Sequence[Work]) -> tuple[int, int]:
+    def work(self, works: Sequence[DeviceWork]) -> tuple[int, int]:
         """Return the transfers out and in that the work of a batch waits for, and forget what it has waited for."""
         if not (self.device["out"] or self.device["in"]):
             return -1, -1
@@ -223,7 +223,7 @@ class _Planner:
         self.last = [request.steps[-1].batch for request in trace.requests]
 
     def batch(self, j: int, batch: Batch, traced: BatchTrace) -> BatchPlan:
-        """Plan one batch; Mismatch if its memory is not the referee's."""
+        """EnginePlan one batch; Mismatch if its memory is not the referee's."""
         moved = self.index(batch.drop) + self.index(batch.swap_out) + self.index(batch.swap_in)
         for i, tokens in self.index(batch.drop):
             self.allocator.drop(i, tokens)
@@ -248,13 +248,13 @@ class _Planner:
         """Return the requests by their positions."""
         return [(self.instance.index[id], tokens) for id, tokens in tokens_of.items()]
 
-    def work(self, i: int, tokens: int, step: Step) -> Work:
+    def work(self, i: int, tokens: int, step: Step) -> DeviceWork:
         """Let a request grow, and return what it does."""
         resident = self.allocator.resident(i)
         if (resident, tokens) != (step.resident, step.tokens):
             raise Mismatch(f"request {i} in batch {step.batch}: {resident} + {tokens}, the referee has {step}")
         self.allocator.grow(i, tokens)
-        return Work(i, resident, tokens, self.allocator.table(i), step.generated)
+        return DeviceWork(i, resident, tokens, self.allocator.table(i), step.generated)
 
     def compare(self, j: int, device: int, host: int) -> None:
         """Mismatch unless the blocks held, and the tokens on the host, are those that the referee counts."""

@@ -30,7 +30,7 @@ STOPPED, GRACE, LEAST = 130, 30, 15
 
 
 @dataclass(frozen=True)
-class Step:
+class RecordStep:
     """A step: its name, what Python is called with, its limit in seconds on a GPU, and the steps that it builds on."""
 
     name: str
@@ -39,7 +39,7 @@ class Step:
     after: tuple[str, ...] = ()
 
 
-def steps(device: str, folder: Path) -> list[Step]:
+def steps(device: str, folder: Path) -> list[RecordStep]:
     """Return the steps in order of worth; together they may take 25 minutes on a GPU."""
     dry = device == "cpu"
     check = ("-m", "gpu_validation.check", "--device", device)
@@ -48,12 +48,12 @@ def steps(device: str, folder: Path) -> list[Step]:
     slice_ = ("infercept-ve:k=3,chunked=1", *POLICIES, "optimum@infercept-ve:k=3")
     kernels = (*CLI, "kernels", "--device", device, "--quick", *shown(folder, "kernels"))
     return [
-        Step("preflight", (*check, "--preflight", "--json", str(folder / "preflight.json")), 120),
-        Step("calibration", (*calibrate, *shown(folder, "calibration")), 240, ("preflight",)),
+        RecordStep("preflight", (*check, "--preflight", "--json", str(folder / "preflight.json")), 120),
+        RecordStep("calibration", (*calibrate, *shown(folder, "calibration")), 240, ("preflight",)),
         replay(device, folder, "slice", 150, *slice_),
-        Step("truth", (*check, "--json", str(folder / "truth.json")), 180, ("preflight",)),
+        RecordStep("truth", (*check, "--json", str(folder / "truth.json")), 180, ("preflight",)),
         *mixture(device, folder, SEEDS[0]),
-        Step("kernels", kernels, 240, ("preflight",)),
+        RecordStep("kernels", kernels, 240, ("preflight",)),
         *(
             []
             if dry
@@ -68,27 +68,29 @@ def shown(folder: Path, name: str) -> tuple[str, ...]:
     return ("--json", str(folder / f"{name}.json"), "--plot", str(folder / f"{name}.svg"))
 
 
-def replay(device: str, folder: Path, name: str, seconds: int, instance: str, *schedules: str) -> Step:
+def replay(device: str, folder: Path, name: str, seconds: int, instance: str, *schedules: str) -> RecordStep:
     """Return the step that replays schedules of an instance at the calibrated cost."""
     rounds = ("--repeats", "2", "--warm-up", "1", "--time-limit", "5") if device == "cpu" else ("--time-limit", "30")
     asked = ("--handling", "free", "--cost", str(folder / "cost.json"), "--device", device, *rounds)
     name = f"replay-{name}"
-    return Step(name, (*CLI, "replay", instance, *schedules, *asked, *shown(folder, name)), seconds, ("calibration",))
+    return RecordStep(
+        name, (*CLI, "replay", instance, *schedules, *asked, *shown(folder, name)), seconds, ("calibration",)
+    )
 
 
-def mixture(device: str, folder: Path, seed: int) -> list[Step]:
+def mixture(device: str, folder: Path, seed: int) -> list[RecordStep]:
     """Return the steps that draw requests of InferCept's mixture and replay what the policies make of them."""
     dry, made = device == "cpu", str(folder / f"mixture-{seed}.instance.json")
     drawn = ("--n", "2" if dry else "10", "--rate", "4", "--seed", str(seed), "--handling", "free")
     size = ("--memory", "6144", "--host-memory", "16384", "--batch-tokens", "2048", "--cost", str(folder / "cost.json"))
     generate = (*CLI, "generate", "infercept", *drawn, *size, "--out", made)
     return [
-        Step(f"mixture-{seed}", generate, 20, ("calibration",)),
+        RecordStep(f"mixture-{seed}", generate, 20, ("calibration",)),
         replay(device, folder, f"mixture-{seed}", 180, made, *(POLICIES[:2] if dry else POLICIES)),
     ]
 
 
-def run(step: Step, folder: Path, limit: float | None) -> dict[str, object]:
+def run(step: RecordStep, folder: Path, limit: float | None) -> dict[str, object]:
     """Run a step, what it says in a log as it says it; return how it ended, in a row of `steps.json`."""
     started, log = time.monotonic(), folder / f"{step.name}.log"
     with log.open("w", encoding="utf-8") as said:

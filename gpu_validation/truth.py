@@ -25,7 +25,7 @@ from costmodels.models import Model
 from gpu_validation.devices import open_backend
 from gpu_validation.engine import Engine, ReplayResult
 from gpu_validation.kernels.variants import HALF
-from gpu_validation.plan import Plan, make_plan
+from gpu_validation.plan import EnginePlan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out
 from kvcore.instance import Instance
 
@@ -36,7 +36,7 @@ Record = dict[str, Any]
 Named = tuple[str, ReplayResult]
 
 
-def truth_plans(instance: Instance, chunk: int = 5) -> dict[str, Plan]:
+def truth_plans(instance: Instance, chunk: int = 5) -> dict[str, EnginePlan]:
     """Return the plans that L1 to L3 compare, the one to compare with first."""
     plans = {way: make_plan(instance, laid_out(instance, way)) for way in WAYS}
     plans["chunked"] = make_plan(instance, laid_out(instance, "recompute", chunk=chunk))
@@ -79,7 +79,7 @@ def check_all(
     return sorted(records, key=lambda record: str(record["level"]))
 
 
-def swaps_are_exact(engine: Engine, preserved: Plan, swapped: Plan) -> Record:
+def swaps_are_exact(engine: Engine, preserved: EnginePlan, swapped: EnginePlan) -> Record:
     """L0, for two plans of the same batches."""
     before = engine.run(preserved, keep_logits=True, poison=True)
     after = engine.run(swapped, keep_logits=True, poison=True, check=True)
@@ -90,7 +90,7 @@ def swaps_are_exact(engine: Engine, preserved: Plan, swapped: Plan) -> Record:
     }  # fmt: skip
 
 
-def tokens_are_equal(engine: Engine, plans: Mapping[str, Plan]) -> list[Record]:
+def tokens_are_equal(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[Record]:
     """L1: a record for every plan but the first, which the others are compared with."""
     return [_equal_tokens(engine, *pair) for pair in _pairs(engine, plans)]
 
@@ -106,7 +106,7 @@ def _equal_tokens(engine: Engine, reference: Named, other: Named) -> Record:
     }  # fmt: skip
 
 
-def logits_are_bitwise_equal(engine: Engine, plans: Mapping[str, Plan]) -> list[Record]:
+def logits_are_bitwise_equal(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[Record]:
     """L2: as L1, for an engine whose backend is strict."""
     return [
         _record(engine, "L2", not (differ := _unequal(a, b)), reference, other)
@@ -116,14 +116,14 @@ def logits_are_bitwise_equal(engine: Engine, plans: Mapping[str, Plan]) -> list[
 
 
 def forced_logits_are_close(
-    engine: Engine, plans: Mapping[str, Plan], teacher: Tensor, exact: ReplayResult, reference: ReplayResult
+    engine: Engine, plans: Mapping[str, EnginePlan], teacher: Tensor, exact: ReplayResult, reference: ReplayResult
 ) -> list[Record]:
     """L3: every plan, forced along the teacher's tokens as the exact run and the reference were."""
     runs = {name: _run(engine, plan, teacher) for name, plan in plans.items()}
     return [_close(engine, exact, reference, named) for named in runs.items()]
 
 
-def teacher_of(plan: Plan, run: ReplayResult) -> Tensor:
+def teacher_of(plan: EnginePlan, run: ReplayResult) -> Tensor:
     """Return the history of a run, to force others along it."""
     history = torch.zeros(1 + len(plan.ids) * plan.width, dtype=torch.int64)
     for r, id in enumerate(plan.ids):
@@ -149,11 +149,11 @@ def _distances(exact: ReplayResult, other: ReplayResult) -> list[float]:
     return [float((row - rows[k]).norm() / row.norm()) if k in rows else inf for k, row in exact.logits.items()]
 
 
-def _run(engine: Engine, plan: Plan, teacher: Tensor | None = None) -> ReplayResult:
+def _run(engine: Engine, plan: EnginePlan, teacher: Tensor | None = None) -> ReplayResult:
     return engine.run(plan, keep_logits=True, poison=True, teacher=teacher)
 
 
-def _pairs(engine: Engine, plans: Mapping[str, Plan]) -> list[tuple[Named, Named]]:
+def _pairs(engine: Engine, plans: Mapping[str, EnginePlan]) -> list[tuple[Named, Named]]:
     """Run the plans; return the first with each of the others."""
     first, *others = ((name, _run(engine, plan)) for name, plan in plans.items())
     return [(first, other) for other in others]

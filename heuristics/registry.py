@@ -14,6 +14,7 @@ from heuristics.policies.augserve_as_printed import AugServeAsPrinted
 from heuristics.policies.augserve_batching import AugServeBatching
 from heuristics.policies.eviction_free import eviction_free
 from heuristics.policies.fcfs import Fcfs
+from heuristics.policies.first_tokens import FirstTokens
 from heuristics.policies.improved_discard import ImprovedDiscard
 from heuristics.policies.index import Index
 from heuristics.policies.infercept import Infercept
@@ -88,7 +89,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
     "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
-    "references": (Srpt(), Index(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(), RandomOrder()),
+    "references": (Srpt(), Index(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(), RandomOrder()),
 }  # fmt: skip
 """Every policy, by what it is from."""
 

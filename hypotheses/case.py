@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 
+import kvcore
 from heuristics import Policy, PolicyError, Unsuited, get_policy, run_policy
 from kvcore.certificates import Certificate, Exhaustive, InvalidCertificate, certify
 from kvcore.certificates.exhaustive import look
+from kvcore.files import read_schedule, write_text
 from kvcore.instance import Instance
 from kvcore.metrics import Value, objective_value
 from kvcore.referee import verify_schedule
@@ -22,7 +26,7 @@ MEMORY_LIMIT_MB = 1500
 """What the states of one search may take."""
 STATES = 30_000
 """States that the proof of a saved optimum may need; beyond, its schedule is saved without a certificate."""
-SOLVE_SECONDS = 10.0
+SOLVE_SECONDS = 30.0
 """What one optimum may take, at the most."""
 
 
@@ -61,10 +65,15 @@ class Held:
 
 @dataclass(frozen=True)
 class Fails:
-    """The claim does not hold here: in words, and the schedules that show it."""
+    """The claim does not hold here: in words, the schedules that show it, and how far it fails, if that is a number.
+
+    `shown` are the instances that show it, where not all of the case do.
+    """
 
     why: str
     evidence: Sequence[Held] = ()
+    number: Fraction | None = None
+    shown: tuple[Instance, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,9 +127,15 @@ def ratio(value: Held, other: Held) -> Fraction:
 def _optimum(instance: Instance, objective: str, seconds: float) -> tuple[Value, Schedule] | None:
     """Return the optimal value and a schedule, as found before if it was; None if a limit strikes.
 
+    The folder that the variable KVBOUND_OPTIMA names, if any, keeps what is found for later runs of this version.
+
     Raises KeyboardInterrupt on Ctrl-C, which the search itself would answer with what it has found so far.
     """
-    place = instance.sha256, objective
+    place, folder = (instance.sha256, objective), os.environ.get("KVBOUND_OPTIMA")
+    file = folder and Path(folder) / f"{instance.sha256}-{objective}-{kvcore.__version__}.json"
+    if place not in _FOUND and file and file.exists():
+        schedule = read_schedule(file)
+        _FOUND[place] = objective_value(verify_schedule(instance, schedule), objective), schedule
     if place not in _FOUND:
         outcome = search(instance, objective, time_limit=seconds, memory_limit_mb=MEMORY_LIMIT_MB)
         if outcome.stopped == "interrupted":
@@ -128,6 +143,8 @@ def _optimum(instance: Instance, objective: str, seconds: float) -> tuple[Value,
         if not outcome.proved or outcome.schedule is None or outcome.value is None:
             return None
         _FOUND[place] = outcome.value, outcome.schedule
+        if file:
+            write_text(file, outcome.schedule.to_json())
     return _FOUND[place]
 
 

@@ -14,8 +14,8 @@ from kvcore.shown import brief
 STATES = ("proved", "no counterexample", "refuted", "undecided")
 """What a verdict may say, and a file may state. A family whose data is not at hand is "skipped"."""
 
-Predicate = Callable[[Case], Fails | Fraction | None]
-"""Judges one case: how it fails; or None where it holds, or how near it came (the record keeps the largest).
+Predicate = Callable[[Case], Fails | Fraction | str | None]
+"""Judges one case: how it fails; or, where it holds, None, how near it came (the record keeps the largest), or words.
 
 It raises `Undecided` where a limit strikes (the case does so by itself).
 """
@@ -26,7 +26,7 @@ class Hypothesis:
     """A claim about scheduling that a script decides.
 
     `states` is the verdict that its author expects. `sentence` is what the source says, where the verdict contradicts
-    it; `note` is for readers.
+    it; `note` is for readers. With `every`, cases are judged after one has failed too, and those that fail are counted.
     """
 
     statement: str
@@ -36,6 +36,7 @@ class Hypothesis:
     predicate: Predicate
     sentence: str = ""
     note: str = ""
+    every: bool = False
 
     def __repr__(self) -> str:
         """Return the claim, the verdict that is expected, and of which instances."""

@@ -37,8 +37,8 @@ def _section(row: dict[str, Any]) -> list[str]:
     lines = [f"### {row['hypothesis']}", "", f"**{row['verdict'].capitalize()}.** {row['statement']}", ""]
     lines += [f"* Source: {row['source']}.", f"* Family: {row['family']}. {_counts(row)}"]
     if row["why"]:
-        lines.append(f"* Counterexample: {row['why']}.")
-        lines += [f"  * `{line}`" for line in row["counterexample"]]
+        lines.append(f"* {'Counterexample' if row['counterexample'] else 'Found'}: {row['why']}.")
+        lines += [f"  * `{line}`" for line in row["counterexample"] or ()]
     if row["sentence"]:
         lines.append(f"* The source says: “{row['sentence']}”")
     if row["note"]:
@@ -47,14 +47,17 @@ def _section(row: dict[str, Any]) -> list[str]:
 
 
 def _counts(row: dict[str, Any]) -> str:
-    text = f"{row['held']} cases held"
-    if row["verdict"] == "refuted":
+    text = f"{row['held']} {'case' if row['held'] == 1 else 'cases'} held"
+    if row.get("failed"):
+        text += f", {row['failed']} failed (the smallest is shown)"
+    elif row["verdict"] == "refuted":
         text += " before it"
     if row["undecided"]:
         text += f", {row['undecided']} undecided"
     numerator, _, denominator = (row["largest"] or "").partition("/")
     largest = f"; the largest number is {int(numerator) / int(denominator or 1):.4g}" if numerator else ""
-    return f"{text}{largest}."
+    mean = f", the mean {row['mean']}" if row.get("mean") else ""
+    return f"{text}{largest}{mean}."
 
 
 def _cell(text: str) -> str:

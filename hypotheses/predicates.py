@@ -42,14 +42,15 @@ def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str)
     return judge
 
 
-def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Predicate:
+def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[[Case], Fails | Fraction]:
     """Return whether one value is at most `limit` times the other, and how many times; `why` as in `compared`."""
 
     def judge(case: Case) -> Fails | Fraction:
         first, second = _both(case, one, other)
-        if ratio(first, second) <= limit:
-            return ratio(first, second)
-        return Fails(why.format(first.value, second.value), (first, second))
+        times = ratio(first, second)
+        if times <= limit:
+            return times
+        return Fails(why.format(first.value, second.value), (first, second), times)
 
     return judge
 

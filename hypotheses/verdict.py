@@ -19,6 +19,9 @@ from kvcore.shown import brief
 TIME_LIMIT = 60.0
 """Seconds for one hypothesis, unless told otherwise."""
 
+MOST = 8
+"""Requests that are described of an instance."""
+
 Progress = Callable[[str, int], None]
 """Called with the name and the number of cases judged."""
 
@@ -32,20 +35,25 @@ class Verdict:
     held: int = 0
     undecided: int = 0
     complete: bool = False
-    """Whether every case of the family was judged, or one failed."""
+    """Whether every case of the family was judged, or one failed that ends it."""
     out_of_time: bool = False
     interrupted: bool = False
     largest: Fraction | None = None
-    """The largest number that the predicate gave for a case that held."""
+    """The largest number that the predicate gave for a case."""
     fails: Fails | None = None
     failing: tuple[Instance, ...] = ()
     skipped: str | None = None
     seconds: float = 0.0
     files: list[str] = field(default_factory=list)
+    failed: int = 0
+    total: Fraction = Fraction(0)
+    """The sum of the numbers that the predicate gave."""
+    told: str | None = None
+    """What the predicate said of a case that held."""
 
     def __repr__(self) -> str:
         """Return the verdict, on how many cases, and why."""
-        counts = f"{self.held} cases held, {self.undecided} undecided"
+        counts = f"{self.held} cases held, {self.failed} failed, {self.undecided} undecided"
         why = self.skipped or (self.fails.why if self.fails else "nothing failed")
         return f"Verdict({self.name!r}, {brief(self.hypothesis.statement)}: {self.verdict}, {counts}, {brief(why)})"
 
@@ -69,6 +77,8 @@ class Verdict:
 
     def row(self) -> dict[str, Any]:
         """Return the record that scripts read."""
+        judged = self.held + self.failed
+        counted = {"failed": self.failed, "mean": f"{float(self.total / judged):.4f}" if self.total else None}
         return {
             "hypothesis": self.name,
             "statement": self.hypothesis.statement,
@@ -84,7 +94,8 @@ class Verdict:
             "all_judged": self.complete,
             "interrupted": self.interrupted,
             "largest": None if self.largest is None else str(self.largest),
-            "why": self.skipped or (None if self.fails is None else self.fails.why),
+            **(counted if self.hypothesis.every else {}),
+            "why": self.skipped or (self.told if self.fails is None else self.fails.why),
             "counterexample": None if self.fails is None else [describe(instance) for instance in self.failing],
             "files": self.files,
             "seconds": round(self.seconds, 3),
@@ -125,10 +136,10 @@ def _judge_all(verdict: Verdict, deadline: float, take: int | None, progress: Pr
         if progress is not None:
             progress(verdict.name, judged)
         _judge(verdict, Case(instances, deadline))
-        if verdict.fails is not None:
-            verdict.failing = instances
+        if verdict.fails is not None and not verdict.hypothesis.every:
             break
-    verdict.complete = verdict.fails is not None or take is None or take >= len(cases)
+    ended = verdict.fails is not None and not verdict.hypothesis.every
+    verdict.complete = ended or take is None or take >= len(cases)
 
 
 def _judge(verdict: Verdict, case: Case) -> None:
@@ -138,11 +149,18 @@ def _judge(verdict: Verdict, case: Case) -> None:
         verdict.undecided += 1
         return
     if isinstance(answer, Fails):
-        verdict.fails = answer
-        return
-    verdict.held += 1
-    if answer is not None:
-        verdict.largest = answer if verdict.largest is None else max(verdict.largest, answer)
+        number: Fraction | str | None = answer.number if verdict.hypothesis.every else None
+        verdict.failed += 1
+        if verdict.fails is None:
+            verdict.fails, verdict.failing = answer, answer.shown or case.instances
+    else:
+        number = answer
+        verdict.held += 1
+    if isinstance(number, str):
+        verdict.told = number
+    elif number is not None:
+        verdict.largest = number if verdict.largest is None else max(verdict.largest, number)
+        verdict.total += number
 
 
 def describe(instance: Instance) -> str:
@@ -158,7 +176,9 @@ def describe(instance: Instance) -> str:
     }
     switches = [name for name in ("hybrid", "chunked", "evict", "partial", "pause") if getattr(machine, name)]
     sizes = ", ".join(f"{name}={limit}" for name, limit in limits.items() if limit is not None)
-    requests = "; ".join(_describe_request(request.model_dump()) for request in instance.requests)
+    requests = "; ".join(_describe_request(request.model_dump()) for request in instance.requests[:MOST])
+    if len(instance.requests) > MOST:
+        requests += f"; .. ({len(instance.requests)} of {instance.name})"
     return f"{sizes} ({', '.join(switches) or 'no switch'}): {requests}"
 
 

@@ -144,7 +144,7 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1), Fa
     def always_one_tick(self) -> bool:
         """Whether every batch lasts exactly one tick, so that batches are slots of time."""
         return all(
-            function.tokens_above is None
+            not (function.tokens_above and function.tokens_above.coefficient)
             and sum(c for _, c in function.terms) <= function.divisor
             and {Features._fields[k] for k, _ in function.terms} <= {"busy", "any_decode", "any_prefill"}
             for function in self.root

@@ -78,6 +78,7 @@ def _slots() -> Iterator[Case]:
         yield builtin(f"infercept-ve:k={k},chunked={chunked}")
     for k, evict in product((7, 8, 10, 12, 16, 24), (0, 1)):
         yield builtin(f"infercept-slice:k={k},seed=0,evict={evict}")
+    yield builtin("infercept-slice:k=16,seed=2,evict=0")
 
 
 def _kinds() -> Iterator[Case]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -12,19 +13,25 @@ from typing import Any, NamedTuple
 
 from bounds import METHODS
 from kvcore.errors import BadInput, MissingTool
+from kvcore.files import read_text, write_text
 from kvcore.metrics import Value
 from kvcore.result import Result
-from library.library import OURS, Improved, Library, origin
+from library.library import OURS, TRIED, Improved, Library, origin
+from library.record import Best
 from solvers import solve
 from solvers.improve import improve
 from solvers.ladder import climb
 from solvers.ways import WAYS as SOLVING
 from sweeps.cell import Cell
+from sweeps.export import as_csv
 from sweeps.store import Store
 
 WAYS = ("improve", "auto", "bound", *METHODS, *(f"{formulation} on {solver}" for formulation, solver in SOLVING))
 """Policies with destroy and repair, what `solve` chooses, the ladder of bounds; then each bound, each way to solve."""
 
+COLUMNS = (
+    "name", "objective", "run", "seed", "value", "bound", "proved", "seconds", "error", "version", "finished",
+)  # fmt: skip
 Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 
 
@@ -40,37 +47,63 @@ def fill(
     database: str | Path,
     *,
     names: Iterable[str] | None = None,
+    family: str | None = None,
+    objective: str | None = None,
     ways: Iterable[str] = WAYS,
     seconds: float = 60.0,
     seed: int = 0,
+    largest_gap: bool = False,
     watch: Watch = lambda done, of: nullcontext(lambda: None),
 ) -> Filled:
-    """Try each way on each open instance, the smallest first, for so many seconds, and keep what is better.
+    """Try each way on each open instance for so many seconds, and keep what is better.
 
-    What the database has is not tried again: it may be ended at any time, and goes on where it was. BadInput for a way
-    or a name that is none.
+    The smallest instance is first, or with `largest_gap` the one that is farthest from solved; `family` and `objective`
+    leave out all others. What the database has is not tried again: it may be ended at any time, and goes on where it
+    was. BadInput for a way or a name that is none.
     """
     ways = tuple(ways)
     for way in set(ways) - set(WAYS):
         raise BadInput(f"no way is called {way!r}; there are {', '.join(WAYS)}")
     records = [library.record(name) for name in (library.names if names is None else names)]
-    records.sort(key=lambda record: record.requests + record.calls)
-    instances = [(record, library.instance(record)) for record in records]
+    wanted = [
+        (-_gap(best) if largest_gap else record.requests + record.calls, record, of)
+        for record in records for of, best in record.objectives.items()
+        if best.status == "open" and family in (None, record.family) and objective in (None, of)
+    ]  # fmt: skip
+    wanted.sort(key=lambda one: one[0])
+    instances = {record.name: library.instance(record) for _, record, _ in wanted}
     cells = [
-        Cell(record.family, record.name, instance, objective, "as-given", "solver", way,
+        Cell(record.family, record.name, instances[record.name], of, "as-given", "solver", way,
              {"way": way, "seconds": seconds, "seed": seed})
-        for way in ways for record, instance in instances for objective in record.objectives
+        for way in ways for _, record, of in wanted
     ]  # fmt: skip
     run, improved = 0, list[Improved]()
     with Store(database, resume=True) as store:
         finished = store.finished()
-        with watch(sum(cell.key in finished for cell in cells), len(cells)) as advance:
-            for cell in (cell for cell in cells if cell.key not in finished):
-                if library.record(cell.name).objectives[cell.objective].status == "open":
-                    run += 1
-                    improved += _try(library, cell, store)
-                advance()
+        try:
+            with watch(sum(cell.key in finished for cell in cells), len(cells)) as advance:
+                for cell in (cell for cell in cells if cell.key not in finished):
+                    if library.record(cell.name).objectives[cell.objective].status == "open":
+                        run += 1
+                        improved += _try(library, cell, store)
+                    advance()
+        finally:
+            _note(library, store)
     return Filled(run, improved)
+
+
+def _gap(best: Best) -> float:
+    """Return the gap, infinite where there is none."""
+    return math.inf if best.gap is None else best.gap
+
+
+def _note(library: Library, store: Store) -> None:
+    """Add what the database has to the table of tries beside the records."""
+    names, path = {record.instance_sha256: record.name for record in library.records()}, library.folder / TRIED
+    rows = [row | {"name": names.get(row["instance_sha256"])} for row in store.flat_rows(store.finished())]
+    head, *new = as_csv([{key: row[key] for key in COLUMNS} for row in rows if row["name"]], COLUMNS).splitlines()
+    known = read_text(path).splitlines()[1:] if path.exists() else []
+    write_text(path, "\n".join([head, *sorted({*known, *new})]) + "\n")
 
 
 def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:

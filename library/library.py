@@ -21,6 +21,8 @@ from kvcore.schedule import Schedule
 from library.record import Best, Origin, Record
 
 RECORDS = Path(__file__).parent / "records"
+TRIED = "tried.csv"
+"""In the folder of the records: a line for each try of every database that it was filled with."""
 OURS = f"kvbound {kvcore.__version__}"
 
 
@@ -76,10 +78,13 @@ class Library:
 
     def of(self, sha256: str) -> Record:
         """Return the record of the instance that has this hash; BadInput if there is none."""
-        found = next((record for record in self.records() if record.instance_sha256 == sha256), None)
+        found = self._of(sha256)
         if found is None:
             raise BadInput(f"it is for an instance {sha256[:12]}.., which the library does not have")
         return found
+
+    def _of(self, sha256: str) -> Record | None:
+        return next((record for record in self.records() if record.instance_sha256 == sha256), None)
 
     def path(self, record: Record, kind: str, objective: str | None = None) -> Path:
         """Return the path of the instance, or of a schedule or certificate for an objective."""
@@ -112,6 +117,8 @@ class Library:
             })  # fmt: skip
         if record.name in self._paths:
             raise BadInput(f"the library has an instance {record.name!r} already; a changed one gets another name")
+        if twin := self._of(instance.sha256):
+            raise BadInput(f"the library has this instance already, as {twin.name!r}")
         (self.folder / record.family).mkdir(exist_ok=True)
         self._write(self.path(record, "instance"), instance.to_json(None))
         self._keep(record)

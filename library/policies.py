@@ -59,9 +59,15 @@ def _rows(record: Record, policy: str, trace: Trace | None, seconds: float, erro
 
 
 def known_rows(library: Library) -> list[dict[str, Any]]:
-    """Return the rows beside the records; numbers are text, and empty where there is none."""
+    """Return the rows beside the records, each over the best that is known now; numbers are text, empty without one."""
     path = library.folder / TABLE
-    return list(csv.DictReader(read_text(path).splitlines())) if path.exists() else []
+    rows = list(csv.DictReader(read_text(path).splitlines())) if path.exists() else []
+    known = {(row["name"], row["objective"]): row for record in library.records() for row in record.rows()}
+    for row in rows:
+        best = known[row["name"], row["objective"]]
+        row |= {"best": best["value"], "bound": best["bound"]}
+        row |= {f"over_{what}": over(row["value"] or None, row[what]) for what in ("best", "bound")}
+    return rows
 
 
 def over(value: int | str | None, known: int | str | None) -> str | None:

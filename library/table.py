@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from statistics import median
 from typing import Any
 
-from kvcore.files import write_text
+from kvcore.files import read_text, write_text
 from library.families import FAMILIES
-from library.library import Library
+from library.library import TRIED, Library
 from library.policies import WITHIN, known_rows, profile
 
 HEAD = """# The best known
 
 Written by `kvbound library submit` and `python -m library.table`; [the library](../../docs/library.md) says what it is
-and how to hand something in. A gap is (value - bound) / bound, of schedules and certificates in this folder."""
+and how to hand something in. A gap is (value - bound) / bound, of schedules and certificates in this folder; solved is
+what has none. `By word` are those open ones that a solver proved optimal without a certificate (`tried.csv`)."""
 SIZES = (5, 15, 50, 150, 10**9)
 """Requests of the groups of instances by size."""
 
@@ -27,7 +29,12 @@ def write_table(library: Library) -> None:
 
 def page(library: Library) -> str:
     """Return the table as Markdown."""
-    rows = [row for record in library.records() for row in record.rows()]
+    words = _words(library)
+    rows = [
+        row | {"word": row["status"] == "open" and words.get((row["name"], row["objective"], str(row["value"])))}
+        for record in library.records()
+        for row in record.rows()
+    ]
     families = {record.family: record for record in library.records()}
     parts = [
         HEAD, *_heading("By family", ("family", "what", "from", "licence", "instances", *COUNTS)),
@@ -43,13 +50,25 @@ def page(library: Library) -> str:
     return "\n".join(parts) + "\n"
 
 
-COUNTS = ("values and bounds", "solved", "median gap", "largest gap")
+COUNTS = ("values and bounds", "solved", "by word", "median gap", "largest gap")
 
 
 def _counts(rows: Sequence[dict[str, Any]]) -> tuple[object, ...]:
     gaps = [row["gap"] for row in rows if row["gap"] is not None]
     solved = sum(row["status"] == "solved" for row in rows)
-    return len(rows), solved, *(map(_percent, (median(gaps), max(gaps))) if gaps else ("-", "-"))
+    return (
+        len(rows),
+        solved,
+        sum(bool(row["word"]) for row in rows),
+        *(map(_percent, (median(gaps), max(gaps))) if gaps else ("-", "-")),
+    )
+
+
+def _words(library: Library) -> dict[tuple[str, str, str], str]:
+    """Return which way proved a bound of an instance and objective, in what was tried, be it without a certificate."""
+    path = library.folder / TRIED
+    tried = csv.DictReader(read_text(path).splitlines()) if path.exists() else ()
+    return {(row["name"], row["objective"], row["bound"]): row["run"] for row in tried if row["proved"] == "1"}
 
 
 def _policies(library: Library) -> Iterator[str]:
@@ -69,6 +88,7 @@ def _records(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
         for row in mine:
             known = ("-" if row[name] is None else row[name] for name in ("value", "bound"))
             gap = "solved" if row["status"] == "solved" else _percent(row["gap"])
+            gap += f", optimal by `{row['word']}`" if row["word"] else ""
             yield _line(f"`{row['name']}`", row["requests"], row["calls"], row["objective"], *known, gap)
 
 

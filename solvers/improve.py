@@ -83,7 +83,7 @@ def improve(
     """
     check_objective(objective)
     instance = free_calls(instance, handling)
-    search = _Search(instance, objective, seconds, rounds, progress)
+    search = _Improvement(instance, objective, seconds, rounds, progress)
     search.start(start)
     first, stopped = search.value, "time limit" if rounds is None else "rounds"
     try:
@@ -113,7 +113,7 @@ class _OverError(Exception):
 
 
 @dataclass
-class _Search:
+class _Improvement:
     """The best schedule so far, and what is left of the rounds or of the seconds."""
 
     instance: Instance

@@ -17,7 +17,7 @@ from gpu_validation.kernels.paged_attention import attend
 from gpu_validation.kernels.rms_norm import rms_norm
 from gpu_validation.kernels.silu_mul import silu_mul
 from gpu_validation.kernels.store_kv import store_kv
-from gpu_validation.kernels.variants import VARIANTS, WIDTHS, Shape, Variant, variant_for, work_list
+from gpu_validation.kernels.variants import VARIANTS, WIDTHS, HeadShape, Variant, variant_for, work_list
 from kvcore.errors import BadInput
 
 
@@ -32,7 +32,7 @@ class TritonBackend:
     ) -> None:
         self.device = torch.device(device)
         self.strict, self.variant = strict, variant
-        self.shape: Shape | None = None
+        self.shape: HeadShape | None = None
         self.used: set[str] = set()
         """Names of the variants of attention that ran."""
         self._torch = TorchBackend(self.device)
@@ -45,7 +45,7 @@ class TritonBackend:
             raise BadInput(f"{heads} heads share {kv_heads} KV heads unevenly; choose a multiple")
         if dtype == torch.float64 and not INTERPRETED:
             raise BadInput("float64 runs in the interpreter only; on a GPU choose float32, bfloat16 or float16")
-        self.shape = Shape(heads // kv_heads, kv_heads, width, dtype.itemsize)
+        self.shape = HeadShape(heads // kv_heads, kv_heads, width, dtype.itemsize)
 
     def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
         """Put a layout on the device, with its work lists: decodes and other rows go to different kernels."""
@@ -89,7 +89,7 @@ class TritonBackend:
 
     def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
         """Return attention; rows that belong to no program are undefined."""
-        asked = Shape(query.shape[1] // kv.shape[2], kv.shape[2], query.shape[2], query.element_size())
+        asked = HeadShape(query.shape[1] // kv.shape[2], kv.shape[2], query.shape[2], query.element_size())
         if self.shape != asked:
             raise BadInput(f"this backend serves {self.shape}, not {asked}; make one for each model")
         if len(query) and not (kv[0].is_contiguous() and query[0].is_contiguous()):

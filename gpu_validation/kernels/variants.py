@@ -64,7 +64,7 @@ VARIANTS = {(variant.name, size): variant for size, table in ((2, HALF), (4, SIN
 
 
 @dataclass(frozen=True)
-class Shape:
+class HeadShape:
     """What the choice of a variant asks about a model: heads per KV head, KV heads, width, bytes of a number."""
 
     group: int
@@ -73,7 +73,7 @@ class Shape:
     size: int
 
 
-def variant_for(role: str, counts: Sequence[int], shape: Shape) -> Variant:
+def variant_for(role: str, counts: Sequence[int], shape: HeadShape) -> Variant:
     """Return the variant for decodes with so much KV each, or for prefills with so many rows each.
 
     Where few programs would run it is the one with smaller splits or tiles.

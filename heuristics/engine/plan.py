@@ -175,7 +175,7 @@ class Plan:
         work = {job.id: 1 for job in jobs if job.id in members}
         if len(work) < count or (touched and not touched.isdisjoint(work)):
             return False
-        growth = self._growth_of(jobs)
+        growth = self.growth_of(jobs)
         if self.free_blocks is not None:
             if growth > self.free_blocks:
                 return False
@@ -189,7 +189,7 @@ class Plan:
             self._owed.pop(job.index, None)
         return True
 
-    def _growth_of(self, jobs: Sequence[Job]) -> int:
+    def growth_of(self, jobs: Sequence[Job]) -> int:
         """Return the blocks that the next token of each takes."""
         block = self.machine.block
         if len(jobs) == len(self._stream):
@@ -224,6 +224,10 @@ class Plan:
         """
         self._admission = Admission(self.machine, self.true_demands, holders, self.free_blocks, self._taken, holdings)
         return self._admission
+
+    def test_with(self, test: Admission) -> None:
+        """Go on with the test of the batch before: what it knows of has been done, and nothing else has happened."""
+        self._admission = test
 
     # --- moves ---------------------------------------------------------------------------------------------------
 

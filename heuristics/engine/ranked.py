@@ -52,6 +52,8 @@ class Ranked(RankedRule):
         self._idle: dict[int, Holding] = {}  # holders that were blocked when last asked, and their device blocks
         self._stopped: dict[int, int] = {}  # of _idle those that would decode, with the tokens that they hold
         self._endings: dict[int, tuple[int, int]] = {}  # tokens at the end of the segment, and claim in blocks
+        self._test: Admission | None = None  # that of the batch before, if nothing else has happened since
+        self._batch = 0
 
     def decide(self, view: View, plan: Plan) -> None:
         """Take the ready requests in order of their key."""
@@ -79,6 +81,9 @@ class Ranked(RankedRule):
     # --- what has happened ---------------------------------------------------------------------------------------
 
     def _observe(self, view: View) -> None:
+        if view.ended or view.called or view.returned or view.batch != self._batch + 1:
+            self._test = None
+        self._batch = view.batch
         for job in view.ended:
             del self._holders[job.index]
         for job in view.called:
@@ -151,25 +156,27 @@ class Ranked(RankedRule):
         back = any(job.host for job in others)
         more = len(going) + sum(job.missing for job in others)
         skip = self._settled and not back and self._whole(plan, more)
-        resting = self._resting()
-        holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
-        block = plan.machine.block
-        for job, tokens in held.items():
-            holdings[job.index] = -(-tokens // block) if tokens else job.blocks, self._ending(job, plan)[1]
+        if self._test is None:
+            resting = self._resting()
+            block = plan.machine.block
+            holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
+            for job, tokens in held.items():
+                holdings[job.index] = -(-tokens // block) if tokens else job.blocks, self._ending(job, plan)[1]
+            self._test = plan.test_among([*resting, *self._holders.values()], holdings)
+        plan.test_with(self._test)
         if not skip:
             asked += [self._candidate(self._holders[i]) for i in self._idle]
             self._idle, self._longest = {}, self._waiting.longest
-        test = plan.test_among([*resting, *self._holders.values()], holdings)
         self._settled = plan.hybrid
         decoding = {job.index: tokens for job, tokens in held.items() if tokens} | self._stopped if plan.hybrid else {}
-        taken = self._take_in_order(sorted(asked), decoding, test, plan, wait=skip)
+        taken = self._take_in_order(sorted(asked), decoding, self._test, plan, wait=skip)
         positions = {candidate.position for candidate in taken}
         for candidate in asked:
             i, job = candidate.position, candidate.job
             if i in positions:
                 self._stopped.pop(i, None)
             elif i in self._holders:
-                self._idle[i] = holdings[i]
+                self._idle[i] = self._holding(job, plan)
                 if i not in self._stopped and job.phase == "decode" and not job.host:
                     self._stopped[i] = job.device
                 self._longest = max(self._longest, 1 if i in self._stopped else job.missing)

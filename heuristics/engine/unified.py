@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from heuristics.engine.job import Job
@@ -186,9 +186,20 @@ class Unified(Policy):
         if not jobs or (needed <= self.available(plan) and plan.decode_on(jobs)):
             return  # all of them decode, so their order does not matter
         jobs = self.order(jobs)
-        for job in list(jobs):
-            if job.index not in self._evicted and plan.chunk(job):
-                self._take_or_evict(job, 1, jobs, plan)
+        self._decode_in_order(jobs, jobs, plan)
+
+    def _decode_in_order(self, jobs: Sequence[Job], running: Sequence[Job], plan: Plan) -> None:
+        """Let running decodes process their token, together as far as memory surely lasts; where it lacks, evict."""
+        while (jobs := [job for job in jobs if job.index not in self._evicted]) and plan.takes("decode"):
+            room = self.available(plan) - self.spare_block
+            fit = min(len(jobs), max(0, room))
+            if self.machine.block > 1:
+                growths = accumulate(job.device % self.machine.block == 0 for job in jobs)
+                fit = sum(1 for _ in takewhile(room.__ge__, growths))
+            first, jobs = jobs[: max(1, fit)], jobs[max(1, fit) :]
+            for job in () if fit and plan.decode_on(first) else first:
+                if job.index not in self._evicted and plan.chunk(job):
+                    self._take_or_evict(job, 1, running, plan)
 
     def fill_prefilling(self, plan: Plan) -> None:
         """Let running requests go on with their prefills, which may evict others that have not been taken."""

@@ -58,15 +58,23 @@ class PreemptiveOrder(Unified):
         places, running = [place for place, _ in ranked], [job for _, job in ranked]
         k = at = 0  # of the running, and of the waiting: those that are evicted come later
         while k < len(running):
-            at = self._let_in_before(places[k], at, running, plan)
+            at = self._let_in_before(running[k], at, running, plan)
+            if running[k].index in self._evicted:
+                break  # and so are all after it
             end = len(running) if at >= len(self.waiting) else bisect_left(places, self.waiting[at][:2], k + 1)
             self._go_on([job for job in running[k:end] if job.index not in self._evicted], running, plan)
             k = end
         self.let_in_last(at, running, plan)
 
-    def _let_in_before(self, end: tuple[Any, int] | None, at: int, running: Sequence[Job], plan: Plan) -> int:
-        """Admit waiting requests from a place on that come before `end`; return the place of the next to ask."""
-        while at < len(self.waiting) and (end is None or self.waiting[at][:2] < end):
+    def _let_in_before(self, end: Job | None, at: int, running: Sequence[Job], plan: Plan) -> int:
+        """Admit waiting requests from a place on that come before a running one, until that is evicted for them.
+
+        Return the place of the next to ask. Without an `end`, all are asked.
+        """
+        place: Any = None if end is None else self._place(end)
+        while at < len(self.waiting) and (end is None or self.waiting[at][:2] < place):
+            if end is not None and end.index in self._evicted:
+                break
             if self.waiting[at].position in self._evicted:
                 at += 1
             elif self._let_in(self.waiting[at], running, plan):
@@ -92,9 +100,11 @@ class PreemptiveOrder(Unified):
         """Let these running requests go on in order, decodes that follow each other at once if memory lasts."""
         for decodes, pairs in groupby(zip(jobs, plan.decoding(jobs), strict=True), key=lambda pair: pair[1] > 0):
             group = [job for job, _ in pairs]
-            if decodes and self._unreserved_growth(group) <= self.available(plan) and plan.decode_on(group):
-                continue
-            for job in group:
+            if decodes:
+                self._decode_in_order(group, running, plan)
+            for job in () if decodes else group:
+                if plan.tokens_left < 1:
+                    return
                 tokens = 0 if job.index in self._evicted else plan.chunk(job)
                 if tokens:
                     self._take_or_evict(job, tokens, running, plan)

@@ -21,7 +21,8 @@ class RankAsReleased(PreemptiveOrder):
     One that does not fit even so has evicted them all the same, and the next one is tried; that one may be evicted for
     the first again in the next batch.
 
-    Guarantee: nothing is known. Running time: O(n) for a batch with n requests present.
+    Guarantee: nothing is known. Running time: O(r log r) for a batch with r running requests, and O(n), in numpy, for
+    each of the n present that is admitted or evicted.
     Source: INFERMAX's released simulator (a fork of Vidur): its `rank` scheduler, read, and not run (as released it
     frees what it does not hold).
     """
@@ -45,21 +46,22 @@ class RankAsReleased(PreemptiveOrder):
         """Put a request into a queue."""
         if queue is self.waiting:
             need = self.machine.blocks(self.reserve(job, job.missing)) - job.blocks
-            self._needs = np.insert(self._needs, bisect_left(queue, Entry(key, job.index, job)), need)
+            at = bisect_left(queue, Entry(key, job.index, job))
+            self._needs = np.concatenate((self._needs[:at], (need,), self._needs[at:]))
         super().enqueue(queue, job, key)
 
     def dequeue(self, at: int) -> None:
         """Take the waiting request at a place out of the queue."""
         super().dequeue(at)
-        self._needs = np.delete(self._needs, at)
+        self._needs = np.concatenate((self._needs[:at], self._needs[at + 1 :]))
 
     def let_in_last(self, at: int, running: Sequence[Job], plan: Plan) -> None:
         """Admit waiting requests from a place on; none that runs comes after them, so only those that fit are asked."""
         while plan.takes("prefill"):
-            fit = np.flatnonzero(self._needs[at:] <= self.available(plan))
-            if not len(fit):
+            fit = self._needs[at:] <= self.available(plan)
+            if not fit.any():
                 return
-            at += int(fit[0])
+            at += int(fit.argmax())
             if self.waiting[at].position not in self._evicted and self._let_in(self.waiting[at], running, plan):
                 self.dequeue(at)
             else:

@@ -72,9 +72,11 @@ class Slai(Unified):
             limit = self.machine.block_limit
             full = limit is not None and limit - self.available(plan) >= NEARLY_FULL * limit
             due = view.now - Fraction((EARLIER if full else EARLY) * self.busy, view.batch)
+            usual = ceil(due + self.limit)
             for job in self.decoding:
                 if job.worked:
-                    self.due[job.index] = ceil(due + ((job.slo and job.slo.tpot) or self.limit))
+                    tpot = job.slo and job.slo.tpot
+                    self.due[job.index] = ceil(due + tpot) if tpot else usual
 
     def leave(self, job: Job, *, keep_reserve: bool = False) -> None:
         """Take a request out of the running ones; one that comes back is due at once."""

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate
 from operator import attrgetter
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.view import View
 from heuristics.policies.mc_sf import McSf
 from kvcore.instance import LIMIT
 
-Outputs = NDArray[np.int64]
+Tokens = NDArray[np.int64]
 MOST = 100
 """Requests among which a set is chosen."""
-
-
-class ChosenSet(NamedTuple):
-    """Requests chosen for a set: what they hold at first, what they generate, the last of them, and those before."""
-
-    held: int
-    outputs: int
-    last: int
-    before: ChosenSet | None
-
-    def chosen(self) -> Iterator[int]:
-        """Yield the places of the requests, the shortest output first."""
-        choice: ChosenSet | None = self
-        while choice is not None and choice.last >= 0:
-            yield choice.last
-            choice = choice.before
 
 
 class SortedF(McSf):
@@ -61,22 +42,16 @@ class SortedF(McSf):
     rule = "sets of the least outputs / size^2 first, each by output, started as in mc-sf; running ones go on"
     source = "Wang, Ye, Zhou (arXiv 2508.06133): Sorted-F; started as in MC-SF"
 
-    def start(self, view: View) -> None:
-        """Begin with empty queues."""
-        super().start(view)
-        self._outputs: dict[int, int] = {}  # that those waiting have left
-
-    def key(self, job: Job) -> int:
-        """Return the last place: a request that has come is given its own when the next ones start."""
-        self._outputs[job.index] = job.remaining + sum(job.demand.decode[job.segment + 1 :])
-        return LIMIT
+    def key(self, job: Job) -> tuple[int, int]:
+        """Return the place behind those of a set, by the tokens left to generate."""
+        return 1, job.remaining + sum(job.demand.decode[job.segment + 1 :])
 
     def fill_waiting(self, plan: Plan) -> None:
         """Start the requests of a set in order; when all have started, those of the next."""
         while self.waiting:
-            if self.waiting[0].key == LIMIT:
+            if self.waiting[0].key[0]:
                 self.choose()
-            chosen = bisect_left(self.waiting, LIMIT, key=attrgetter("key"))
+            chosen = bisect_left(self.waiting, (1,), key=attrgetter("key"))
             others = self.waiting[chosen:]
             del self.waiting[chosen:]
             super().fill_waiting(plan)
@@ -87,17 +62,14 @@ class SortedF(McSf):
 
     def choose(self) -> None:
         """Choose the next set, and put it before the others."""
-        sizes = [(self._outputs[entry.position], place) for place, entry in enumerate(self.waiting)]
-        longest_first = sorted(sizes)[:MOST][::-1]
+        longest_first = self.waiting[:MOST][::-1]
         blocks, block = self.machine.block_limit, self.machine.block
-        held = [self.waiting[place].job.known + block - 2 for _, place in longest_first]
+        held = [entry.job.known + block - 2 for entry in longest_first]
         memory = LIMIT if blocks is None else blocks * block
-        best = least_f([outputs for outputs, _ in longest_first], held, memory) or [len(held) - 1]
-        chosen = [longest_first[i][1] for i in best]
-        first = [self.waiting[place]._replace(key=k) for k, place in enumerate(chosen)]
-        places = set(chosen)
-        others = [entry for place, entry in enumerate(self.waiting) if place not in places]
-        self.waiting = first + others
+        best = least_f([entry.key[1] for entry in longest_first], held, memory) or [len(held) - 1]
+        for k, i in enumerate(best):
+            longest_first[i] = longest_first[i]._replace(key=(0, k))
+        self.waiting[:MOST] = sorted(longest_first)
 
 
 def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
@@ -105,49 +77,61 @@ def least_f(outputs: list[int], held: list[int], memory: int) -> list[int]:
 
     Request i holds held[i] + q tokens in the q-th of its outputs[i] batches; the longest come first. Memory peaks at
     the ends. At that of i those chosen before it still run, and those chosen after it count only at ends of their own.
-    So what matters of a set is its size and what it holds at first. One that generates too much for any set of which
-    it is the longest part to have the F of the best set of shortest outputs is left out.
+    So what matters of a set is its size, what it holds at first and what it generates, and one that is no less in the
+    last two than another of its size is left out. So is one that does not reach the F of a known set even with the
+    shortest outputs to come, as many as fit if those that hold least come.
     """
-    most, fewest = _target(outputs, held, memory), np.array([0, *accumulate(outputs[::-1])])
-    fronts: list[list[ChosenSet]] = [[ChosenSet(0, 0, -1, None)]]
-    for i in range(len(outputs)):
-        fronts.append([])
-        for size in range(len(fronts) - 1, 0, -1):
-            if size >= len(most):
-                continue
-            room, more_to_come = memory - size * outputs[i] - held[i], min(len(outputs) - i, len(most) - size)
-            limit = int((most[size : size + more_to_come] - fewest[:more_to_come]).max()) - outputs[i]
-            more = [
-                ChosenSet(c.held + held[i], c.outputs + outputs[i], i, c)
-                for c in fronts[size - 1]
-                if c.held <= room and c.outputs <= limit
-            ]
-            if more:
-                fronts[size] = undominated(fronts[size] + more)
-        if not fronts[-1]:
-            fronts.pop()
-    sizes = (size for size in range(len(fronts) - 1, 0, -1) if fronts[size])
-    best = min(sizes, key=lambda k: Fraction(fronts[k][-1].outputs, k * k), default=0)
-    return list(fronts[best][-1].chosen())
+    most = _target(np.array(outputs), np.array(held), memory)
+    coming, size = np.arange(len(most)), np.arange(len(most))[:, None]
+    fewest = np.array([0, *accumulate(outputs[::-1])])[coming]
+    spare = np.where(size + coming < len(most), most[np.minimum(size + coming, len(most) - 1)] - fewest, -1)
+    room = np.maximum.accumulate(spare, axis=1)  # by size: the most that a set may generate, if so many are to come
+    sets = np.zeros((4, 1), dtype=np.int64)  # of each: size, what it holds and generates, and its number
+    last, before = [-1], [-1]  # by number: the last request of the set, and the set without it
+    for i, (output, first) in enumerate(zip(outputs, held, strict=True)):
+        more = sets + np.array([[1], [first], [output], [0]])
+        more = more[:, (more[0] < len(most)) & (more[1] + more[0] * output <= memory)]
+        before += more[3].tolist()
+        more[3] = len(last) + np.arange(more.shape[1])
+        last += [i] * more.shape[1]
+        sets = np.append(sets, more, axis=1)
+        least = np.append(0, np.cumsum(np.sort(held[i + 1 :]) + outputs[-1]))[: len(most)]
+        others = np.searchsorted(least, memory - sets[1] - sets[0] * outputs[-1], side="right") - 1
+        sets = undominated(sets[:, sets[2] <= room[sets[0], others]])
+    ends = sets[:, np.diff(sets[0], append=-1) != 0].T.tolist()[::-1]  # of each size what generates least
+    *_, number = min((end for end in ends if end[0]), key=lambda end: Fraction(end[2], end[0] ** 2), default=ends[0])
+    chosen = []
+    while number:
+        chosen.append(last[number])
+        number = before[number]
+    return chosen
 
 
-def _target(outputs: list[int], held: list[int], memory: int) -> Outputs:
-    """Return, by size, the most that a set generates with the F of the best that has only shortest outputs.
+def _target(outputs: Tokens, held: Tokens, memory: int) -> Tokens:
+    """Return, by size, the most that a set generates with the F of the best of some; no set is larger than the last.
 
-    No set is larger than the last size.
+    Those are feasible sets of least output and memory held, weighed in several ways.
     """
-    ends, sizes = np.array(outputs), np.arange(1, len(outputs) + 1)
-    largest = np.count_nonzero(np.cumsum(np.sort(held)) + sizes * min(outputs) <= memory)
-    feasible = [k for k in range(1, largest + 1) if np.all(np.cumsum(held[-k:]) + sizes[:k] * ends[-k:] <= memory)]
-    values = [Fraction(sum(outputs[-k:]), k * k) for k in feasible]
-    most = [LIMIT * k if not values else min(LIMIT * k, int(min(values) * k * k)) for k in range(largest + 1)]
-    return np.array(most, dtype=np.int64)
+    places = np.arange(1, len(held) + 1)
+
+    def overflows(chosen: Tokens) -> bool:
+        chosen = np.sort(chosen)
+        return bool(np.any(np.cumsum(held[chosen]) + places[: len(chosen)] * outputs[chosen] > memory))
+
+    f = Fraction(LIMIT)
+    for price in (0, *2.0 ** np.arange(-4, 5)):
+        order = np.argsort(outputs * held.mean() + price * held * outputs.mean())
+        size = bisect_left(places, True, key=lambda k: overflows(order[:k]))
+        if size:
+            made = np.cumsum(outputs[order[:size]])
+            best = int(np.argmin(made / places[:size] ** 2))
+            f = min(f, Fraction(int(made[best]), (best + 1) ** 2))
+    largest = np.count_nonzero(np.cumsum(np.sort(held)) + places * outputs.min() <= memory)
+    return np.array([min(LIMIT * k, int(f * k * k)) for k in range(largest + 1)])
 
 
-def undominated(choices: list[ChosenSet]) -> list[ChosenSet]:
-    """Return those than which none holds less and generates less; the last generates least."""
-    kept: list[ChosenSet] = []
-    for choice in sorted(choices, key=lambda c: (c.held, c.outputs)):
-        if not kept or choice.outputs < kept[-1].outputs:
-            kept.append(choice)
-    return kept
+def undominated(sets: Tokens) -> Tokens:
+    """Return those than which none of the same size holds less and generates less, in order of both."""
+    sets = sets[:, np.lexsort(sets[2::-1])]
+    rank = np.unique(sets[2], return_inverse=True)[1] - sets[0] * sets.shape[1]
+    return sets[:, np.diff(np.minimum.accumulate(rank), prepend=1) < 0]

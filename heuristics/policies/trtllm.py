@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterator
 from heapq import merge
 
 from heuristics.engine.job import Job
@@ -67,7 +68,7 @@ class TensorRtLlm(ServingEngine):
         for job in paused:
             self.preempt(job, plan)
             insort(self.waiting, job, key=self.place)
-        decodes = [job for job in chosen if self.generates(job)]
+        decodes = chosen if all(plan.decoding(chosen)) else [job for job in chosen if self.generates(job)]
         if not plan.decode_on(decodes):
             for job in decodes:
                 self.give(job, plan)
@@ -106,10 +107,17 @@ class TensorRtLlm(ServingEngine):
     def walk(self, plan: Plan) -> tuple[list[Job], list[Job]]:
         """Return who takes part, and who pauses, with MAX_UTILIZATION."""
         started = list(self.running)
-        room = self.room(plan) - sum(map(self.promised, started))
+        room = self.room(plan)
         chosen: list[Job] = []
         paused: list[Job] = []
-        for job in merge(self.running, self.waiting, key=self.place):
+        line: Iterator[Job] = merge(self.running, self.waiting, key=self.place)
+        first = not (started and self.waiting) or self.place(started[-1]) < self.place(self.waiting[0])
+        if first and all(plan.decoding(started)) and plan.growth_of(started) <= room:
+            chosen, line = started[: plan.requests_left], iter(self.waiting)  # none that started lacks memory
+            room -= plan.growth_of(started)
+        else:
+            room -= sum(map(self.promised, started))
+        for job in line:
             if len(chosen) == plan.requests_left or (paused and self.place(job) >= self.place(paused[-1])):
                 break
             need = self.need(job)

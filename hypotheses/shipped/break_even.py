@@ -65,7 +65,7 @@ def held_until(case: Case, tick: int, label: str) -> Held:
     return case.held(label, placed(case.instance, batches))
 
 
-def takes_at_most_twice(case: Case) -> Fails | Fraction | None:
+def takes_at_most_twice(case: Case) -> Fails | Fraction:
     context, duration = case.instance.requests[0].prompt, case.instance.requests[0].calls[0].duration
     kept, dropped = held_until(case, context + duration, "preserve"), held_until(case, context, "discard")
     patient = held_until(case, context + (context + 1) ** 2 // context, "break-even")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from math import isqrt
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import ratio
@@ -45,7 +47,36 @@ def one_within_three(case: Case) -> Fails | Fraction:
     return Fails(f"{values}; the optimum is {optimum.value}", (*found, optimum))
 
 
+def exponent(
+    of: str, words: str, share: Fraction, make: Callable[[int], Instance], end: int, policies: tuple[str, str]
+) -> Hypothesis:
+    """Return that a ratio is at least `share` times the square root of the memory, in the family of another."""
+
+    def judge(case: Case) -> Fails | Fraction:
+        root = isqrt(case.instance.machine.memory or 0)
+        found = [held for held in map(case.policy, policies) if held is not None]
+        if ratio(*found) >= share * root:
+            return ratio(*found) / root
+        return Fails(f"{policies[0]} is {float(ratio(*found)):.3f} times {policies[1]}, the root is {root}", found)
+
+    return Hypothesis(
+        statement=f"The ratio of {words} to the optimum grows with the square root of the memory at least: {share} of "
+        f"it or more on the family of {of}.",
+        source=f"one of our own: the exponent behind {of}",
+        states="proved",
+        family=enumerated(f"the family of {of}", lambda: (make(k) for k in range(2, end))),
+        predicate=judge,
+        note=f"The number is the ratio to {policies[1]}, which is no larger, over the root. A larger exponent is open.",
+    )
+
+
 HYPOTHESES = {
+    "fcfs-exponent": exponent(
+        "fcfs-unbounded", "first come, first served", Fraction(1, 2), one_large, 31, ("fcfs", "sjf")
+    ),
+    "shortest-output-exponent": exponent(
+        "shortest-output-unbounded", "shortest output first", Fraction(1, 4), mixed, 17, ("mc-sf", "memory-area")
+    ),
     "fcfs-unbounded": Hypothesis(
         statement="First come, first served stays within 4 times the least total flow time.",
         source="a habit of serving systems",

@@ -21,7 +21,7 @@ from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 
 if TYPE_CHECKING:
-    from gpu_validation.attention_case import Case
+    from gpu_validation.attention_case import AttentionCase
     from gpu_validation.peers import Peer
 
 SHAPES = ("llama-3.2-1b", "llama-3-8b")
@@ -83,7 +83,7 @@ def kernels(
     return EXIT_INTERRUPTED if interrupted else 0
 
 
-def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Case]:
+def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[AttentionCase]:
     """Return the grid of one model, or of the usual ones, large cases first; on a CPU a few tiny cases."""
     from gpu_validation.attention_bench import cpu_cases, gpu_cases
 

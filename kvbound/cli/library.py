@@ -6,8 +6,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +17,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import (
+    InstanceArgument,
     JsonOption,
     PlotOption,
     SchedulesOption,
@@ -36,6 +39,7 @@ from library.fill import WAYS, fill
 from library.policies import COLUMNS, policy_rows, profile, schedule_rows
 from library.table import write_table
 from sweeps.export import as_csv
+from workloads.builtin import load_instance
 
 app = typer.Typer(
     help="Instances with their best known schedules and certified bounds; beat them.",
@@ -48,6 +52,7 @@ FolderOption = Annotated[
     str | None, typer.Option("--library", metavar="FOLDER", help="of records, not the shipped one")
 ]
 FamilyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only this family")]
+ObjectiveOption = Annotated[str | None, typer.Option(metavar="NAME", help="only this objective")]
 JobsOption = Annotated[
     int | None, typer.Option(min=1, max=1024, metavar="N", help="processes at once (default: cores)")
 ]
@@ -83,7 +88,7 @@ def _each(function: Callable[[str], Any], names: Sequence[str], jobs: int | None
 @app.command("list")
 def list_(
     family: FamilyOption = None,
-    objective: Annotated[str | None, typer.Option(metavar="NAME", help="only this objective")] = None,
+    objective: ObjectiveOption = None,
     status: Annotated[str | None, typer.Option(metavar="open|solved", help="only these")] = None,
     library: FolderOption = None,
     json: JsonOption = None,
@@ -264,6 +269,32 @@ def submit(
     return 0 if improved else EXIT_FAILED
 
 
+@app.command()
+def add(
+    instance: InstanceArgument,
+    name: Annotated[str, typer.Option(metavar="NAME", help="of letters, digits and -")],
+    family: Annotated[str, typer.Option(metavar="NAME", help="of the library, or a new one")],
+    source: Annotated[str, typer.Option(metavar="TEXT", help="what makes it: a built-in name, a command, or a file")],
+    origin: Annotated[str, typer.Option(metavar="TEXT", help="what it is from, in words")],
+    licence: Annotated[str, typer.Option(metavar="TEXT", help="of the data in it")],
+    objectives: Annotated[
+        str, typer.Option(metavar="NAME[,NAME..]", help="that count for it; docs/semantics.md lists all")
+    ] = "total-flow-time",
+    library: FolderOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Add an instance of which nothing is known yet; a folder that is not there is made."""
+    added, about = load_instance(instance), {"source": source, "origin": origin, "licence": licence}
+    if library is not None:
+        with suppress(OSError):  # what Library then says is enough
+            Path(library).mkdir(exist_ok=True)
+    opened, chosen = Library(library), [objective.strip() for objective in objectives.split(",")]
+    record = opened.add(added, chosen, name=name, family=family, **about)
+    write_table(opened)
+    text = f"{family}/{name} is there; `kvbound library fill --names {name}` looks for first values"
+    emit(json, record.model_dump(mode="json"), lambda console: console.print(text, soft_wrap=True))
+
+
 @app.command("fill")
 def fill_(
     out: Annotated[str, typer.Option(metavar="DB.sqlite", help="says what was tried, and is gone on with")],
@@ -272,6 +303,11 @@ def fill_(
         str | None, typer.Option(metavar="WAY[,WAY..]", help=f"of {', '.join(WAYS)} (default: all)")
     ] = None,
     names: Annotated[str | None, typer.Option(metavar="NAME[,NAME..]", help="of instances (default: all)")] = None,
+    family: FamilyOption = None,
+    objective: ObjectiveOption = None,
+    largest_gap: Annotated[
+        bool, typer.Option("--largest-gap", help="begin with the largest gap (default: the smallest instance)")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
     library: FolderOption = None,
     json: JsonOption = None,
@@ -280,9 +316,10 @@ def fill_(
     check_writable(out, json)
     opened, chosen = Library(library), WAYS if ways is None else [way.strip() for way in ways.split(",")]
     some = None if names is None else [name.strip() for name in names.split(",")]
-    watch = partial(counted, "tries")
+    _rows(opened, family, objective, None)  # refuses what is none
+    tries = partial(fill, names=some, family=family, objective=objective, ways=chosen, largest_gap=largest_gap)
     try:
-        done = fill(opened, out, names=some, ways=chosen, seconds=seconds, seed=seed, watch=watch)
+        done = tries(opened, out, seconds=seconds, seed=seed, watch=partial(counted, "tries"))
     finally:
         write_table(opened)
     payload = {"run": done.run, "improved": [one._asdict() for one in done.improved]}

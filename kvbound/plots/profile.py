@@ -29,7 +29,7 @@ def plot_profile(lines: Sequence[Mapping[str, Any]], path: str | Path | None = N
         for k, line in enumerate(lines):
             ratios = line["ratios"]
             shares = [(i + 1) / len(ratios) for i in range(len(ratios))]
-            look = {"linewidth": 1, "linestyle": ("-", "--", ":")[k // len(style.SERIES) % 3]}
+            look = {"linewidth": 1, "linestyle": ("-", "--", ":", "-.")[k // len(style.SERIES) % 4]}
             colour = style.SERIES[k % len(style.SERIES)]
             label = f"{line['policy']} ({len(ratios)})"
             ax.step([least, *ratios, MOST], [0, *shares, shares[-1]], where="post", color=colour, label=label, **look)

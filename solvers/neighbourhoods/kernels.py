@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
 
 DEVICE, HOST, TOKENS, PREFILL_TOKENS, REQUESTS = range(5)
@@ -17,6 +18,8 @@ PREFILL, DECODE, HELD, HOSTED = range(4)
 FIRST, PRESERVE, DISCARD, SWAP, FREE = range(5)
 """What came before a segment: the arrival, or a call with its handling."""
 KIND, BEGIN, END, RESIDENT, WORK = range(5)
+ZERO, ONE, YES = np.int64(0), np.int64(1), np.bool_(True)
+"""Arguments of kernels: a plain 0 has a type of its own, and the kernel is compiled once more for it."""
 
 
 class Grid(NamedTuple):
@@ -202,13 +205,13 @@ def fit_runs(room, grid, ready, context, decode, least, parts, pieces):
                     break
                 length += 1
             if length >= min(least, decode - done):
-                found = fill(room, grid, ready, first, context + done, 0, parts)
+                found = fill(room, grid, ready, first, context + done, ZERO, parts)
                 if found:
                     break
             first += 1
         if not found:
             return -1, 0
-        count = write(pieces, count, first, context + done, length, 0, parts, found)
+        count = write(pieces, count, first, context + done, length, ZERO, parts, found)
         if count < 0:
             return -1, 0
         done += length
@@ -251,10 +254,10 @@ def insert(room, grid, arrival, segments, most, host_first, run, pieces, scratch
                 else:
                     count = write(pieces, count, first, context, decode, kept, parts, found)
         if handling in (FIRST, DISCARD, FREE) and first != max(ready, first_slot[k]):
-            again, found = fit(room, grid, ready, max(ready, first_slot[k]), context, decode, 0, parts)
+            again, found = fit(room, grid, ready, max(ready, first_slot[k]), context, decode, ZERO, parts)
             if again >= 0 and (first < 0 or again < first):
                 first = again
-                count = write(pieces, first_piece[k], first, context, decode, 0, parts, found)
+                count = write(pieces, first_piece[k], first, context, decode, ZERO, parts, found)
         if first >= 0 and count < 0:
             return 0
         end_slot[k] = first + decode

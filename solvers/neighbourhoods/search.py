@@ -11,7 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from solvers.neighbourhoods.kernels import BEGIN, DECODE, END, KIND, PREFILL, RESIDENT, Scratch, insert, use
+from solvers.neighbourhoods.kernels import (
+    BEGIN,
+    DECODE,
+    END,
+    KIND,
+    ONE,
+    PREFILL,
+    RESIDENT,
+    YES,
+    ZERO,
+    Scratch,
+    insert,
+    use,
+)
 
 REACH = 20
 """Requests of a group begin or end within this part of all slots, or within 30 slots."""
@@ -48,10 +61,10 @@ def build(order, release, room, grid, requests, lists):
     scratch = _scratch(grid, requests.first, pieces.shape[1])
     for i in order:
         segments = requests.segments[requests.first[i] : requests.first[i + 1]]
-        count[i] = insert(room, grid, release[i], segments, grid.slots, True, 0, pieces[i], scratch)
+        count[i] = insert(room, grid, release[i], segments, grid.slots, YES, ZERO, pieces[i], scratch)
         if count[i] == 0:
             return False
-        use(room, grid.block, pieces[i], count[i], -1)
+        use(room, grid.block, pieces[i], count[i], -ONE)
     return True
 
 
@@ -138,7 +151,7 @@ def take_out(group, size, room, block, lists, old):
     plan, count = lists
     for g in range(size):
         i = group[g]
-        use(room, block, plan[i], count[i], 1)
+        use(room, block, plan[i], count[i], ONE)
         old.count[g] = count[i]
         old.pieces[g, : count[i]] = plan[i, : count[i]]
 
@@ -148,12 +161,12 @@ def put_back(group, size, done, room, block, lists, old):
     """Undo: the first `done` of the group have been inserted anew; all get their old pieces again."""
     plan, count = lists
     for g in range(done):
-        use(room, block, plan[group[g]], count[group[g]], 1)
+        use(room, block, plan[group[g]], count[group[g]], ONE)
     for g in range(size):
         i = group[g]
         count[i] = old.count[g]
         plan[i, : count[i]] = old.pieces[g, : count[i]]
-        use(room, block, plan[i], count[i], -1)
+        use(room, block, plan[i], count[i], -ONE)
 
 
 @njit(cache=True)
@@ -205,7 +218,7 @@ def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, lar
             count[i] = insert(room, grid, requests.arrival[i] + late, mine, most, host_first, run, plan[i], scratch)
             if count[i] == 0:
                 break
-            use(room, block, plan[i], count[i], -1)
+            use(room, block, plan[i], count[i], -ONE)
             done += 1
             after += price(i, lists, requests)
         if done < size or after > allowed:

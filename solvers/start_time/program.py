@@ -157,6 +157,8 @@ def close(
     highs.cbMipImprovingSolution += lambda event: on_jobs(_jobs(columns, event.data_out.mip_solution))
     highs.cbMipInterrupt += lambda event: on_bound(event.data_out.mip_dual_bound)
     highs.run()
+    if highs.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+        on_jobs(_jobs(columns, highs.getSolution().col_value))  # the last one need not have been an event
     statuses = highspy.HighsModelStatus
     return highs.getModelStatus() in (statuses.kOptimal, statuses.kInfeasible, statuses.kObjectiveBound)
 

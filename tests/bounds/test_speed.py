@@ -269,8 +269,32 @@ def test_prices_rise_with_the_order_that_is_checked(n):
     prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
     prices.rise(20, NEVER)
     before = prices.value
-    prices.order()
+    prices.refine()
     assert prices.value >= before
     prices.rise(20, NEVER)
     assert prices.proof().ordered
     assert 0.97 < prices.value / float(prices.proof().value(late, FLOW)) < 1 + 1e-4
+
+
+def test_first_tokens_have_slots_short_enough_to_wait_in():
+    """Pairs of prompts of 30 ticks, a pair every 100: 30 and 60 ticks."""
+    pairs = alike(40, 3, 1, 3, Cost((CostFunction(tokens=10),)))
+    pairs = pairs.replace(requests=tuple(r.replace(arrival=i // 2 * 100) for i, r in enumerate(pairs.requests)))
+    rung = bounds.bound(pairs, "total-ttft", method="speed", time_limit=NEVER)
+    assert 0.97 * 20 * 90 < rung.bound <= 20 * 90
+
+
+def test_halved_slots_prove_no_less(monkeypatch):
+    """Where the order would take too long to check, they are what is left to gain."""
+    monkeypatch.setattr("bounds.speed.ORDERED", 0)
+    late = alike(12, 1, 7, 99, Cost((CostFunction(busy=40, tokens=8),)))
+    late = late.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(late.requests)))
+    prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
+    prices.rise(20, NEVER)
+    before, slots = prices.proof(), len(prices.price)
+    prices.refine()
+    prices.rise(20, NEVER)
+    after = prices.proof()
+    assert not after.ordered
+    assert len(after.price) == 2 * slots
+    assert after.value(late, FLOW) > before.value(late, FLOW)

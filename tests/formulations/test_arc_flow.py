@@ -5,8 +5,8 @@ import pytest
 
 import solvers
 from formulations import make
-from formulations.arc_flow import ArcFlow
 from formulations.arc_flow.graph import SINK
+from formulations.arc_flow.program import ArcFlow
 from formulations.batch_start import broken
 from formulations.timing import start_early
 from heuristics import best_schedule

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from gpu_validation.model import EPSILON, ROTARY_BASE, Decoder
-from gpu_validation.plan import Plan
+from gpu_validation.plan import EnginePlan
 
 
-def decoded(decoder: Decoder, plan: Plan, seed: int) -> dict[str, list[int]]:
+def decoded(decoder: Decoder, plan: EnginePlan, seed: int) -> dict[str, list[int]]:
     """Return the context of every request, its missing tokens generated greedily in fp64."""
     width, model = plan.width, decoder.model
     known = plan.history(model.vocabulary, seed).tolist()

@@ -7,7 +7,7 @@ import torch
 
 from gpu_validation.kernels import paged_attention
 from gpu_validation.kernels.backend import TritonBackend
-from gpu_validation.kernels.variants import VARIANTS, Shape, variant_for, work_list
+from gpu_validation.kernels.variants import VARIANTS, HeadShape, variant_for, work_list
 from kvcore.errors import BadInput
 from tests.gpu_validation.paged import TOLERANCE, Batch, attend, error, expected, inputs_of
 
@@ -84,9 +84,9 @@ def test_a_decode_is_split_where_the_case_says_so():
 
 
 def test_large_batches_take_the_large_variants(monkeypatch):
-    shape = Shape(group=2, kv_heads=2, width=16, size=8)
-    assert variant_for("decode", [4096] * 64, Shape(4, 8, 64, 2)).name == "decode"
-    assert variant_for("prefill", [2048], Shape(4, 8, 64, 2)).name == "prefill"
+    shape = HeadShape(group=2, kv_heads=2, width=16, size=8)
+    assert variant_for("decode", [4096] * 64, HeadShape(4, 8, 64, 2)).name == "decode"
+    assert variant_for("prefill", [2048], HeadShape(4, 8, 64, 2)).name == "prefill"
     assert (variant_for("decode", [64], shape).name, variant_for("prefill", [64], shape).name) == (
         "decode-few",
         "prefill-few",

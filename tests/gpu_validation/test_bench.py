@@ -14,7 +14,7 @@ from torch import Tensor
 from costmodels.models import LLAMA_1B, TINY, Model
 from gpu_validation import library_peers, measure
 from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for
-from gpu_validation.attention_case import TOLERANCE, Case, CaseData
+from gpu_validation.attention_case import TOLERANCE, AttentionCase, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
@@ -26,8 +26,8 @@ from tests.support.commands import kvbound
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 LIMITS = {"read": 2e9, "copy": 1e9, "matmul": 4e9}
-MIXED = Case("mixed", TINY, ((5, 12), (1, 33), (1, 0)))
-ALIKE = Case("chunk", TINY, ((6, 21),) * 2)
+MIXED = AttentionCase("mixed", TINY, ((5, 12), (1, 33), (1, 0)))
+ALIKE = AttentionCase("chunk", TINY, ((6, 21),) * 2)
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +40,14 @@ def ours() -> Ours:
 
 
 def test_the_bytes_of_a_decode_launch() -> None:
-    case = Case("decode", LLAMA_1B, ((1, 2047),) * 64)
+    case = AttentionCase("decode", LLAMA_1B, ((1, 2047),) * 64)
     a_token = 2 * 8 * 64 * 2  # keys and values, 8 heads of 64, 2 bytes
     assert case.kv_bytes() == 64 * 2048 * a_token == 268_435_456
     assert case.kv_bytes(4) == 2 * 268_435_456
 
 
 def test_the_operations_of_a_causal_prefill() -> None:
-    assert Case("prefill", LLAMA_1B, ((2048, 0),)).flops == 4 * 32 * 64 * (2048 * 2049 // 2) == 17_188_257_792
+    assert AttentionCase("prefill", LLAMA_1B, ((2048, 0),)).flops == 4 * 32 * 64 * (2048 * 2049 // 2) == 17_188_257_792
     visible = sum(key <= 12 + query for query in range(5) for key in range(17))  # the chunk of 5 at 12
     assert MIXED.pairs == visible + 34 + 1
     assert MIXED.flops == 4 * 4 * 16 * MIXED.pairs
@@ -98,7 +98,7 @@ def test_the_kernels_are_right_on_our_cases() -> None:
         backends.append(open_backend("cpu", "triton"))
         return backends[-1]
 
-    data = CaseData.make(Case("mixed", TINY, ((3, 30), (1, 20))), CPU, torch.float32, layers=2)
+    data = CaseData.make(AttentionCase("mixed", TINY, ((3, 30), (1, 20))), CPU, torch.float32, layers=2)
     run = Ours(make, "ours, triton").prepare(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
     assert type(backends[0]).__name__ == "TritonBackend"
@@ -200,12 +200,12 @@ def test_a_kernel_that_breaks_while_it_is_timed_leaves_the_other_cases(monkeypat
 
 def test_one_key_less_of_8192_is_more_than_the_tolerance_of_bf16() -> None:
     model = Model("wide", 1, 64, 2, 1, 32, 64, 64)
-    data = CaseData.make(Case("decode", model, ((1, 8191),) * 4), CPU, torch.float32, layers=1)
+    data = CaseData.make(AttentionCase("decode", model, ((1, 8191),) * 4), CPU, torch.float32, layers=1)
     assert data.error(Planted("one key less").prepare(data)(0), 0) > TOLERANCE[torch.bfloat16]
 
 
 def test_a_long_chunk_is_checked_at_both_ends() -> None:
-    data = CaseData.make(Case("prefill", TINY, ((150, 3), (2, 0))), CPU, torch.float64, layers=1)
+    data = CaseData.make(AttentionCase("prefill", TINY, ((150, 3), (2, 0))), CPU, torch.float64, layers=1)
     right = ours().prepare(data)(0)
     assert data.error(right, 0) < 1e-12, "whole and in chunks, products are rounded apart on some processors"
     for row in (0, 63, 86, 149, 150, 151):
@@ -314,7 +314,7 @@ def test_varlen_is_given_pages_as_it_documents(monkeypatch: pytest.MonkeyPatch) 
 
 def test_small_cases_take_more_layers_and_large_ones_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10 * 2**30, 0))
-    small, large = (Case("decode", LLAMA_1B, ((1, 2047),) * batch) for batch in (8, 1024))
+    small, large = (AttentionCase("decode", LLAMA_1B, ((1, 2047),) * batch) for batch in (8, 1024))
     assert small.kv_bytes() == 2**25
     assert layers_for(small, 2, CUDA, copies=True) == 2**27 // 2**25
     assert large.kv_bytes() == 2**32
@@ -374,8 +374,8 @@ class FakeFlashInfer:
         return torch.cat(out)
 
 
-@pytest.mark.parametrize("case", [MIXED, ALIKE, Case("decode", TINY, ((1, 15), (1, 16), (1, 40)))])
-def test_flashinfer_is_given_what_it_documents(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", [MIXED, ALIKE, AttentionCase("decode", TINY, ((1, 15), (1, 16), (1, 40)))])
+def test_flashinfer_is_given_what_it_documents(case: AttentionCase, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = SimpleNamespace(
         BatchDecodeWithPagedKVCacheWrapper=FakeFlashInfer, BatchPrefillWithPagedKVCacheWrapper=FakeFlashInfer
     )
@@ -455,8 +455,8 @@ class FakeGraph:
             out[s] = attend(given["q"][s].float(), keys.float(), values.float(), self.options["attn_scale"]).to(out)
 
 
-@pytest.mark.parametrize("case", [ALIKE, Case("decode", TINY, ((1, 40),) * 3)])
-def test_cudnn_is_given_what_it_documents(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", [ALIKE, AttentionCase("decode", TINY, ((1, 40),) * 3)])
+def test_cudnn_is_given_what_it_documents(case: AttentionCase, monkeypatch: pytest.MonkeyPatch) -> None:
     types = SimpleNamespace(FLOAT="float", BFLOAT16="bf16", HALF="half", INT32="int32")
     fake = SimpleNamespace(
         data_type=types,

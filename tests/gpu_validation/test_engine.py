@@ -20,7 +20,7 @@ from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache, layer_groups
 from gpu_validation.engine import Engine, ReplayResult
 from gpu_validation.model import Decoder, parameters
-from gpu_validation.plan import BatchPlan, Plan, make_plan
+from gpu_validation.plan import BatchPlan, EnginePlan, make_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
 from kvcore import BadInput, Instance, MissingTool
 from tests.gpu_validation.lazy import LazySwapper
@@ -38,7 +38,7 @@ def engine() -> Engine:
     return Engine(TINY, TorchBackend(), dtype=torch.float64)
 
 
-def workload_plan(way: str, block: int = 4, **options: Any) -> Plan:
+def workload_plan(way: str, block: int = 4, **options: Any) -> EnginePlan:
     made = workload(block=block)
     return make_plan(made, laid_out(made, way, **options))
 
@@ -123,7 +123,7 @@ def _copies_parts_whole(cache: Cache, pieces: list[Piece], out: bool, layers: sl
 BAD_MOVERS = {f.__name__.strip("_"): f for f in (_forgets_a_block, _copies_the_wrong_block, _copies_parts_whole)}
 
 
-def swapped_twice() -> Plan:
+def swapped_twice() -> EnginePlan:
     """Two blocks of one request leave in three parts, so that a block holds tokens on both sides, and come back."""
     made = instance(request("R1", 7, 3), block=4, evict=True, partial=True)
     return make_plan(made, schedule(
@@ -187,7 +187,7 @@ def test_what_nobody_wrote_is_nan_where_it_is_poisoned(engine: Engine) -> None:
 
 
 def lazy_run(
-    engine: Engine, plan: Plan, first: int, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, plan: EnginePlan, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[ReplayResult, LazySwapper]:
     """Run a plan with every transfer as late as its waits allow, on pools full of NaN; `first`: those out, or in."""
     made: list[LazySwapper] = []

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_validation.allocator import Allocator, Blocks, Piece
 from gpu_validation.movers import runs
-from gpu_validation.plan import Mismatch, Plan, Transfer, make_plan, synthetic_plan
+from gpu_validation.plan import EnginePlan, Mismatch, Transfer, make_plan, synthetic_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
 from kvcore import Instance, InvalidSchedule
 from tests.support.build import batch, instance, request, schedule
@@ -17,7 +17,7 @@ from tests.support.mars_schedules import PUBLISHED, mars
 from tests.support.random_schedules import random_instance, random_schedule
 
 
-def random_plans(count: int) -> list[Plan]:
+def random_plans(count: int) -> list[EnginePlan]:
     plans = []
     for seed in range(count):
         draw = random.Random(seed)
@@ -30,7 +30,7 @@ def moved(transfer: Transfer | None) -> int:
     return sum(piece.last - piece.first for piece in transfer.pieces) if transfer else 0
 
 
-def assert_sound(plan: Plan) -> None:
+def assert_sound(plan: EnginePlan) -> None:
     """No slot is written twice in a batch, no block is in two tables, and everything lies in the pools."""
     for planned in plan.batches:
         slots = planned.slots(plan.block)
@@ -142,7 +142,7 @@ def test_neighbours_on_both_sides_are_one_run() -> None:
     assert runs([*whole, Piece(0, 9, 8, 5, 0, 2, False)]) == [(4, 0, 2), (6, 3, 2)]
 
 
-def in_and_out_again() -> Plan:
+def in_and_out_again() -> EnginePlan:
     """R1 swaps out, R2 takes its block, R1 comes back to another one and is swapped out again at once."""
     made = instance(request("R1", 2, (1, 1, 0, "free"), 1), request("R2", 1, 4), block=2, evict=True)
     return make_plan(
@@ -198,7 +198,7 @@ def test_given_tokens_depend_on_seed_id_and_position_alone() -> None:
     assert preserving_plan(made).history(50, 8)[1:].tolist() != plan.history(50, 7)[1:].tolist()
 
 
-def preserving_plan(made: Instance) -> Plan:
+def preserving_plan(made: Instance) -> EnginePlan:
     return make_plan(made, laid_out(made, every=0))
 
 

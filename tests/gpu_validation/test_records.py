@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpu_validation import record
-from gpu_validation.record import RECORDS, Step, main, steps
+from gpu_validation.record import RECORDS, RecordStep, main, steps
 from gpu_validation.targets import NOT_YET, table, targets
 
 GPU = {"device_type": "cuda", "device": "NVIDIA H200"}
@@ -111,11 +111,11 @@ def given_steps(monkeypatch, *planned):
 def test_a_step_that_fails_or_hangs_leaves_the_others_whole(tmp_path, monkeypatch):
     given_steps(
         monkeypatch,
-        Step("fails", ("-c", "import sys; sys.exit('no memory')"), 10**6),
-        Step("hangs", ("-c", "import time; time.sleep(600)"), 1),
-        Step("needs it", ("-c", "0"), 20, ("fails",)),
-        Step("works", ("-c", "print('fine')"), 10**6),
-        Step("stops", ("-c", "raise SystemExit(130)"), 10**6),  # with what it had, as the commands do
+        RecordStep("fails", ("-c", "import sys; sys.exit('no memory')"), 10**6),
+        RecordStep("hangs", ("-c", "import time; time.sleep(600)"), 1),
+        RecordStep("needs it", ("-c", "0"), 20, ("fails",)),
+        RecordStep("works", ("-c", "print('fine')"), 10**6),
+        RecordStep("stops", ("-c", "raise SystemExit(130)"), 10**6),  # with what it had, as the commands do
     )
     rows = {row["step"]: row for row in record.record("cuda", tmp_path)}
     assert [rows[name]["ok"] for name in rows] == [False, False, False, True, True]
@@ -144,7 +144,7 @@ def test_a_step_that_is_told_to_stop_may_write_what_it_has(tmp_path, monkeypatch
         return waited(self, timeout)
 
     monkeypatch.setattr(record.subprocess.Popen, "wait", wait)
-    given_steps(monkeypatch, Step("long", ("-c", code), 1))
+    given_steps(monkeypatch, RecordStep("long", ("-c", code), 1))
     [row] = record.record("cuda", tmp_path)
     assert (row["ok"], row["exit_code"], kept.read_text()) == (True, 130, "rows")
 
@@ -158,7 +158,7 @@ def test_called_again_only_what_is_missing_is_measured(tmp_path, monkeypatch):
         return {"step": step.name, "ok": step.name != "second" or len(begun) > 4, "error": "lost"}
 
     monkeypatch.setattr(record, "run", run)
-    given_steps(monkeypatch, *(Step(name, (), 50) for name in ("first", "second", "third")))
+    given_steps(monkeypatch, *(RecordStep(name, (), 50) for name in ("first", "second", "third")))
     moments = iter([0, 0, 70, 90])
     monkeypatch.setattr(record.time, "monotonic", lambda: next(moments))
     rows = record.record("cuda", tmp_path, budget=100)

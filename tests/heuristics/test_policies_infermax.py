@@ -13,6 +13,7 @@ from heuristics.engine.ranked_rule import RankedRule
 from heuristics.policies.fcfs import Fcfs
 from heuristics.policies.mars_order import MarsOrder
 from heuristics.policies.random_order import RandomOrder
+from heuristics.policies.rank_as_released import RankAsReleased
 from heuristics.policies.sjf import Sjf
 from heuristics.policies.sjf_api import SjfApi
 from kvcore import BadInput, Call, Instance, Machine, Request, Segment
@@ -118,6 +119,23 @@ def test_who_comes_later_is_evicted_only_if_that_makes_room() -> None:
     # Rank_O: A takes 6 of 9; B (5) lacks 4 beside C, which holds 2: C stays, until A needs its memory
     too_little = instance(9, request("A", 5, 3), request("C", 2, 6), request("B", 5, 4, 1))
     assert moves(too_little, "rank-o", 3) == [({"A": 5, "C": 2}, {}), ({"A": 1, "C": 1}, {}), ({"A": 1}, {"C": 3})]
+
+
+@pytest.mark.parametrize("name", ["rank-org-as-released", "rank-o-as-released"])
+def test_a_rank_as_released_does_not_ask_all_that_wait(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once all that come after one that waits are evicted, only those that fit in what is free are asked."""
+    asked, ask = [0], RankAsReleased._let_in
+
+    def counted(self: RankAsReleased, *of: Any) -> bool:
+        asked[0] += 1
+        return ask(self, *of)
+
+    monkeypatch.setattr(RankAsReleased, "_let_in", counted)
+    draw = random.Random(5)
+    requests = [request(f"R{i}", draw.randint(1, 30), draw.randint(1, 40), i) for i in range(80)]
+    made = trace_policy(instance(150, *requests), get_policy(name))
+    assert sum(move.kind == "drop" for one in made.requests for move in one.moves) > 80
+    assert asked[0] < 3 * len(made.schedule.batches)
 
 
 def test_srpt_on_one_machine() -> None:

@@ -7,7 +7,10 @@ from collections.abc import Iterable
 from fractions import Fraction
 from itertools import combinations
 
+import pytest
+
 from heuristics import get_policy, trace_policy
+from heuristics.policies import sorted_f
 from heuristics.policies.sorted_f import least_f
 from hypotheses.instances import plain
 from kvcore.metrics import completions
@@ -46,6 +49,21 @@ def test_the_sets_have_the_least_f_of_all() -> None:
         f, size = Fraction(sum(outputs[i] for i in best), len(best) ** 2), len(best)
         assert (f, -size) == least_by_definition(outputs, held, memory), seed
         assert [outputs[i] for i in best] == sorted(outputs[i] for i in best)
+
+
+def test_few_sets_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good set is found first, and what cannot be as good is left out: of 60 requests, 2,310 sets are kept at all."""
+    looked, keep = [0], sorted_f.undominated
+
+    def counted(sets: sorted_f.Tokens) -> sorted_f.Tokens:
+        looked[0] += sets.shape[1]
+        return keep(sets)
+
+    monkeypatch.setattr(sorted_f, "undominated", counted)
+    draw = random.Random(0)
+    outputs = sorted((draw.randint(100, 900) for _ in range(60)), reverse=True)
+    assert len(least_f(outputs, [draw.randint(100, 4000) for _ in outputs], 60_000)) == 32
+    assert looked[0] < 5_000
 
 
 def test_the_next_set_is_chosen_when_the_first_has_started() -> None:

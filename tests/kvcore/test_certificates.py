@@ -3,6 +3,7 @@
 import json
 import random
 from fractions import Fraction
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -41,6 +42,11 @@ def read(text):
     return parse(Certificate, text, "c.json")
 
 
+@cache
+def proof_of_mars():
+    return bounds.bound(MARS).certificate
+
+
 def test_a_certificate_is_read_back_and_verified():
     for objective in OBJECTIVES:
         rung = bounds.bound(MARS, objective, time_limit=NEVER)
@@ -60,14 +66,14 @@ def test_a_weaker_claim_is_verified_and_a_stronger_one_refused():
 
 
 def test_it_is_of_one_instance():
-    certificate = bounds.bound(MARS).certificate
+    certificate = proof_of_mars()
     with pytest.raises(InvalidCertificate, match="of another instance"):
         verify_certificate(MARS.with_free_calls(), certificate)
 
 
 def test_the_objective_is_one():
     with pytest.raises(BadInput, match="no objective is called"):
-        verify_certificate(MARS, bounds.bound(MARS).certificate.replace(objective="beauty"))
+        verify_certificate(MARS, proof_of_mars().replace(objective="beauty"))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +96,7 @@ def test_the_objective_is_one():
     ],
 )
 def test_what_is_no_certificate_file(changes, message):
-    document = json.loads(bounds.bound(MARS).certificate.to_json()) | changes
+    document = json.loads(proof_of_mars().to_json()) | changes
     with pytest.raises(BadInput, match=message) as caught:
         read(json.dumps(document))
     assert "\n" not in str(caught.value)
@@ -100,7 +106,7 @@ def test_a_proof_may_be_nested_but_not_too_deeply():
     proof = {"kind": "alone"}
     for _ in range(5):
         proof = {"kind": "parts", "parts": [{"requests": [0], "proof": proof}]}
-    document = json.loads(bounds.bound(MARS).certificate.to_json()) | {"proof": proof, "bound": "8"}
+    document = json.loads(proof_of_mars().to_json()) | {"proof": proof, "bound": "8"}
     assert verify_certificate(MARS, read(json.dumps(document))) == 8
     for _ in range(2000):
         proof = {"kind": "parts", "parts": [{"requests": [0], "proof": proof}]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -19,8 +20,8 @@ from kvcore.result import Result
 from library import Best, Library, Origin
 from library.families import FAMILIES, make
 from library.fill import fill
-from library.library import RECORDS
-from library.policies import policy_rows, profile
+from library.library import RECORDS, TRIED
+from library.policies import known_rows, policy_rows, profile
 from library.table import page, write_table
 from sweeps.cell import Cell
 from sweeps.store import Store
@@ -73,16 +74,16 @@ def test_the_library_spans_the_field() -> None:
     records = LIBRARY.records()
     assert len(records) >= 200
     assert len({record.instance_sha256 for record in records}) == len(records)
-    assert {record.family for record in records} == set(FAMILIES)
+    assert {record.family for record in records} >= set(FAMILIES)
     assert len(FAMILIES) >= 10
 
 
-def test_every_record_has_its_family_s_case() -> None:
+def test_every_case_of_a_family_has_its_record() -> None:
     cases = {
         case.name: (family, case.source, case.objectives) for family in FAMILIES for case in FAMILIES[family].cases
     }
     found = {r.name: (r.family, r.source, tuple(r.objectives)) for r in LIBRARY.records()}
-    assert found == cases
+    assert cases.items() <= found.items()
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -93,7 +94,7 @@ def test_a_record_is_true(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", sorted({record.family for record in LIBRARY.records()}))
 def test_a_family_is_true(family: str) -> None:
     names = [record.name for record in LIBRARY.records() if record.family == family]
     assert [one for name in names for one in LIBRARY.check(name) if one.wrong] == []
@@ -238,6 +239,23 @@ def test_what_is_better_gets_in(small: Library, kind: str, before: None) -> None
     assert "valid, but no better" in kvbound(*arguments, code=1).stdout
 
 
+def test_an_instance_is_added(small: Library, tmp_path: Path) -> None:
+    about = ("--source", "worst-mars-makespan:n=4", "--origin", "a test", "--licence", "MIT", "--family", "new")
+    arguments = ("library", "add", "worst-mars-makespan:n=4", *about, "--library", small.folder)
+    said = kvbound(*arguments, "--name", "mine", "--objectives", "makespan,busy-time").stdout
+    assert said == "new/mine is there; `kvbound library fill --names mine` looks for first values\n"
+    record = Library(small.folder).record("mine")
+    assert (record.requests, record.calls, record.origin, list(record.objectives)) == (
+        3, 2, "a test", ["makespan", "busy-time"],
+    )  # fmt: skip
+    assert "`mine` | 3 | 2 | busy-time | - | - | - |" in (small.folder / "README.md").read_text()
+    assert "already, as 'mine'" in kvbound(*arguments, "--name", "other", code=2).stderr
+    assert "the library has an instance 'mine' already" in kvbound(*arguments, "--name", "mine", code=2).stderr
+    assert "the record: name: " in kvbound(*arguments, "--name", "a.b", code=2).stderr
+    kvbound(*arguments[:-1], folder := tmp_path / "new", "--name", "mine")
+    assert Library(folder).names == ["mine"]
+
+
 def test_what_breaks_a_rule_does_not_get_in(small: Library, tmp_path: Path) -> None:
     schedule = read_schedule(without(small, "schedule"))
     write_text(broken := tmp_path / "s.json", schedule.replace(batches=schedule.batches[:-1]).to_json())
@@ -294,6 +312,21 @@ def test_a_profile_says_how_many_are_within_so_many_times_the_best() -> None:
         plot_profile([])
 
 
+def test_rows_beside_the_records_are_over_what_is_best_now(small: Library) -> None:
+    kvbound(
+        "library",
+        "run",
+        "--policies",
+        "fcfs,vllm",
+        "--out",
+        path := small.folder / "policies.csv",
+        "--library",
+        small.folder,
+    )
+    path.write_text(path.read_text().replace(",29,29,35/29,35/29,", ",40,20,7/8,7/4,"))
+    assert [(row["best"], row["over_bound"]) for row in known_rows(small)] == [(29, "35/29"), (29, None)]
+
+
 def test_two_runs_of_the_benchmark_are_compared() -> None:
     row = {"case": "a", "objective": FLOW, "way": "auto", "value": 10, "bound": 8, "seconds": 2.0}
     found = compared([row], [row | {"value": 12, "bound": 4, "seconds": 1.0}])
@@ -312,10 +345,53 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
     (proved,) = fill(small, database, ways=["exhaustive"], seconds=500).improved
     assert (proved.what, proved.before, proved.now) == ("certificate", None, 29)
     assert wrong(small) == []
+    lines = (small.folder / TRIED).read_text().splitlines()
+    assert [line.split(",")[:6] for line in lines[1:]] == [
+        ["mars-figure1", FLOW, "exhaustive", "0", "", "29"],
+        ["mars-figure1", FLOW, "improve", "0", "29", ""],
+        ["mars-figure1", FLOW, "start-time on highs", "0", "", ""],
+    ]
     without(small, "certificate")
     assert fill(small, database, ways=["exhaustive"], seconds=500).run == 0
+    assert (small.folder / TRIED).read_text().splitlines() == lines
     with pytest.raises(BadInput, match="no way is called 'magic'; there are improve, auto, bound"):
         fill(small, database, ways=["magic"])
+
+
+def test_the_table_says_what_is_optimal_by_the_word_of_a_solver(small: Library) -> None:
+    without(small, "certificate")
+    (small.folder / TRIED).write_text(
+        f"name,objective,run,bound,proved\nmars-figure1,{FLOW},auto,29,1\nmars-figure1,{FLOW},improve,,0\n"
+    )
+    assert "| 29 | - | -, optimal by `auto` |" in page(small)
+    assert "| 1 | 1 | 0 | 1 | - | - |" in page(small)
+
+
+def test_fill_begins_with_the_largest_gap_if_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for family, name in (
+        ("slo", "slo-toolbench-r2"),
+        ("slots", "infercept-ve-k3-chunked0"),
+        ("slots", "infercept-ve-k4-chunked0"),
+    ):
+        (tmp_path / family).mkdir(exist_ok=True)
+        for path in (RECORDS / family).glob(f"{name}.*"):
+            shutil.copy(path, tmp_path / family)
+    tried: list[tuple[str, str]] = []
+
+    def nothing(library: Library, cell: Cell) -> Result:
+        tried.append((cell.name, cell.objective))
+        return Result(cell.instance, cell.objective)
+
+    monkeypatch.setattr("library.fill._result", nothing)
+    library = Library(tmp_path)
+    fill(library, tmp_path / "a.sqlite", ways=["alone"], largest_gap=True)
+    known = [library.record(name).objectives[of].gap for name, of in tried]
+    gaps = [math.inf if gap is None else gap for gap in known]
+    assert len(gaps) > 2
+    assert gaps == sorted(gaps, reverse=True)
+    tried.clear()
+    fill(library, tmp_path / "b.sqlite", ways=["alone"], family="slo", objective=FLOW)
+    assert tried == [("slo-toolbench-r2", FLOW)]
 
 
 def test_fill_keeps_what_it_had_when_it_is_interrupted(small: Library, tmp_path: Path, monkeypatch) -> None:

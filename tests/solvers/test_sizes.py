@@ -36,7 +36,7 @@ from solvers.task import Bound, Done, Failed, Task
 from solvers.ways import LAGRANGE, SEARCH
 from tests.support.clock import Clock
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
-from tests.support.few import few
+from tests.support.few import ALL, few
 from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
 
@@ -149,7 +149,7 @@ def test_lagrange_is_right_up_to_its_largest_weights(monkeypatch):
     for module in ("lagrange.solve", "neighbourhoods.improve"):
         monkeypatch.setattr(sys.modules[f"solvers.{module}"], "time", Clock())
     answers = 0
-    for seed in range(30, 44):
+    for seed in few(range(30, 45)):
         fixed = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
         instance = weighing(tiny_instance(seed, **PROFILES["calls-free"] | fixed), 1)
         weight = PATH // (3 * most_slots(instance) * UNIT)
@@ -165,7 +165,7 @@ def test_lagrange_is_right_up_to_its_largest_weights(monkeypatch):
         bound = max(m.value for m in bounds if isinstance(m, Bound))
         assert 0.8 * optimum * weight < bound <= optimum * weight <= lagrange.cutoff
         answers += 1
-    assert answers >= 5
+    assert answers >= (5 if ALL else 1)
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,11 @@ def test_agrees_where_requests_arrive_at_different_ticks(way):
         assert (solver.value, solver.bound, stopped) == (expected, expected, "proved"), (seed, way)
 
 
+def test_branch_and_bound_holds_a_solution_that_was_no_event():
+    solver, stopped, _ = solve(rigid(142, requests=(2, 5)), "weighted-flow-time", most_configurations=0)
+    assert (solver.value, solver.bound, stopped) == (23, 23, "proved")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("way", [3_000_000, 0], ids=["network", "branch and bound"])

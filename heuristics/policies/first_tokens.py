@@ -1,0 +1,89 @@
+"""First tokens before all else, for the least total TTFT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.run import Unsuited
+from heuristics.engine.unified import Unified
+from heuristics.engine.view import View
+from heuristics.policies.index import Marginal, Step
+from kvcore.cost import OwnCost
+
+CHUNK = 512
+"""Tokens that refills take of a batch, so that a first token that comes waits little."""
+
+
+class FirstTokens(Unified):
+    """Requests without a first token go before all others, the shortest prompt first; nothing else is in their batch.
+
+    It is the prefix of them that has the most first tokens for its duration; what decodes is evicted if they need its
+    memory, the most left first. While none waits, the others decode, and refill 512 tokens a batch; one without KV is
+    then admitted if there is memory for all that it will hold.
+
+    Guarantee: nothing is known.
+    Running time: O(n log n) for a batch with n requests present.
+    Source: this project; the most first tokens for its duration is Smith's rule (1956) for a batch.
+    """
+
+    name = "first-tokens"
+    rule = "first tokens before all else, the shortest prompt first, in batches of the most a tick; then the least left"
+    source = "this project, after Smith (1956)"
+    knows = "predictions"
+    swapped_wait = True
+
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        if isinstance(view.cost, OwnCost):
+            raise Unsuited(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
+        self.marginal = Marginal(view.cost)
+
+    def key(self, job: Job) -> Any:
+        """Those without a first token first, then the least tokens to process."""
+        return job.generated > 0, job.missing, job.arrival
+
+    def order(self, jobs: list[Job]) -> list[Job]:
+        """The least tokens left first."""
+        return sorted(jobs, key=lambda job: (job.remaining, job.index))
+
+    def reserve(self, job: Job, tokens: int) -> int:
+        """Return all that it will hold; before its first token, what it knows."""
+        return job.peak if job.generated else job.known
+
+    def groups(self, plan: Plan) -> Iterator[Callable[[Plan], None]]:
+        """First tokens alone, or the others."""
+        yield self.fill_first
+        if not plan.work:
+            plan.limit(prefill_tokens=CHUNK if self.machine.chunked else None)
+            yield from super().groups(plan)
+
+    def fill_first(self, plan: Plan) -> None:
+        """Take the first tokens that are best together, and evict for them."""
+        begun = [job for job in self.prefilling if not job.generated]
+        fresh = [entry.job for entry in self.waiting if not entry.job.generated]
+        for job in [*begun, *fresh[: max(0, self._together(fresh) - len(begun))]]:
+            tokens = plan.chunk(job)
+            running = self.order([*self.decoding, *(other for other in self.prefilling if other.generated)])
+            if not tokens or not self._would_fit(job, tokens, running, plan):
+                break
+            while not self._fits(job, tokens, plan):
+                self.evict(next(self.evictable(running, plan)), plan)
+            plan.take(job, tokens)
+            if job not in begun:
+                self.waiting = [entry for entry in self.waiting if entry.job is not job]
+                self.prefilling.append(job)
+
+    def _together(self, jobs: list[Job]) -> int:
+        """Return how many of them have the most first tokens for the duration of their batch."""
+        if not jobs:
+            return 0
+        tokens = np.array([float(job.missing) for job in jobs])
+        step = Step(np.zeros(len(jobs)), tokens, np.zeros(len(jobs), bool))
+        durations = self.marginal.durations(step, self.marginal.step(step))
+        return int(np.argmax(np.arange(1, len(jobs) + 1) / durations)) + 1

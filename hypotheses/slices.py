@@ -1,0 +1,139 @@
+"""Seeded slices of real traces: small ones, whose optima are proved in seconds, and longer ones for policies alone.
+
+The small ones are in blocks of tokens and slots of ticks, rounded up (`kvcore.coarsen`), with memory for one and a half
+of the largest request: 4 requests of the InferCept mixture that come together, with room for half of it on the host; 6
+conversations in a row; 3 sessions of coding agents of 2 to 8 answers, of at most 340,000 tokens, that come together.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+from costmodels.registry import get_cost
+from hypotheses.families import DATA, Family
+from hypotheses.instances import with_machine
+from kvcore.coarsen import coarsen
+from kvcore.instance import Instance, Machine, Request
+from workloads.importers import infercept_slice, read_agent_traces, read_azure, read_infercept
+
+COUNT = 200
+ROOMY = Machine(memory=None, host_memory=None, batch_tokens=512)
+SESSION_TOKENS = 340_000
+"""What a session may hold in a small slice: one and a half times that is processed within a slot."""
+MIXTURE, CONVERSATIONS, AGENTS = (
+    "infercept/merged_exp_uniform_lengths.csv", "azure2023/AzureLLMInferenceTrace_conv.csv",
+    "agent_traces/agent_requests.csv",
+)  # fmt: skip
+
+
+def _file(name: str) -> Path:
+    return Path(os.environ[DATA]) / name
+
+
+def _from_tick_0(requests: Sequence[Request]) -> tuple[Request, ...]:
+    return tuple(request.replace(arrival=request.arrival - requests[0].arrival) for request in requests)
+
+
+def _together(requests: Sequence[Request]) -> tuple[Request, ...]:
+    return tuple(request.replace(arrival=0) for request in requests)
+
+
+def _coarse(name: str, trace: Instance, requests: tuple[Request, ...], size: int) -> Instance:
+    """Return requests in blocks of `size` tokens and slots of as many ticks, no room on the host."""
+    fine = trace.replace(name=name, requests=requests)
+    coarse = coarsen(fine, block_tokens=size, slot_ticks=size, direction="restrict")
+    largest = max(request.peak for request in coarse.requests)
+    return with_machine(coarse, memory=-(-3 * largest // 2), host_memory=0).replace(name=name)
+
+
+@cache
+def _conversations() -> Instance:
+    return read_azure(_file(CONVERSATIONS), machine=ROOMY)
+
+
+@cache
+def _sessions() -> Instance:
+    return read_agent_traces(_file(AGENTS), machine=ROOMY)
+
+
+def _mixture_slice(seed: int) -> Instance:
+    return infercept_slice(_file(MIXTURE), 4, seed)
+
+
+def _conversation_slice(seed: int) -> Instance:
+    trace = _conversations()
+    first = random.Random(seed).randrange(len(trace.requests) - 6)
+    return _coarse(f"conversations-{seed}", trace, _from_tick_0(trace.requests[first : first + 6]), 64)
+
+
+def _session_slice(seed: int) -> Instance:
+    trace = _sessions()
+    few = [r for r in trace.requests if 2 <= len(r.segments) <= 8 and r.peak <= SESSION_TOKENS]
+    return _coarse(f"agents-{seed}", trace, _together(random.Random(seed).sample(few, 3)), 1024)
+
+
+def _long_mixture(seed: int) -> Instance:
+    model = get_cost("infercept-6b")
+    machine = Machine(memory=8192, block=16, host_memory=0, batch_tokens=512, evict=True)
+    return read_infercept(
+        _file(MIXTURE), take=32, seed=seed, rate=Fraction(2), tick=model.tick, cost=model.make(), machine=machine
+    )
+
+
+@cache
+def _priced(name: str) -> Instance:
+    """Return a trace on a machine whose batches last what INFERMAX published for Llama-2-7B on an A100."""
+    model = get_cost("infermax-7b")
+    read, memory = (read_azure, 16_384) if name == CONVERSATIONS else (read_agent_traces, 1_000_000)
+    machine = Machine(memory=memory, block=16, host_memory=0, batch_tokens=512, evict=True)
+    return read(_file(name), tick=model.tick, cost=model.make(), machine=machine)
+
+
+def _long_conversations(seed: int) -> Instance:
+    trace = _priced(CONVERSATIONS)
+    first = random.Random(seed).randrange(len(trace.requests) - 32)
+    requests = _from_tick_0(trace.requests[first : first + 32])
+    return trace.replace(name=f"conversations-32-{seed}", requests=requests)
+
+
+def _long_sessions(seed: int) -> Instance:
+    trace = _priced(AGENTS)
+    few = [r for r in trace.requests if len(r.segments) <= 8 and r.peak <= SESSION_TOKENS]
+    long = trace.replace(name=f"agents-4-{seed}", requests=_together(random.Random(seed).sample(few, 4)))
+    return with_machine(long, memory=400_000)
+
+
+Kind = dict[str, tuple[str, Callable[[int], Instance]]]
+SMALL: Kind = {
+    "mixture": ("4 requests of the InferCept mixture, blocks of 64 tokens, slots of 1.6 s", _mixture_slice),
+    "conversations": ("6 Azure conversations in a row, blocks of 64 tokens, slots of 1.6 s", _conversation_slice),
+    "agents": ("3 sessions of coding agents, blocks of 1,024 tokens, slots of 25.6 s", _session_slice),
+}
+LONG: Kind = {
+    "mixture": ("32 requests of the InferCept mixture, 2 a second, memory 8,192", _long_mixture),
+    "conversations": ("32 Azure conversations in a row, memory 16,384", _long_conversations),
+    "agents": ("4 sessions of coding agents, memory 400,000", _long_sessions),
+}
+
+
+def one_by_one(kind: Kind, trace: str) -> Family:
+    """Return the slices of a trace, each a case."""
+    what, make = kind[trace]
+    return Family(f"{what}; {COUNT} drawn with seeds 0 to {COUNT - 1}", lambda: _slices(make), data=True)
+
+
+def together(kind: Kind, trace: str, count: int = COUNT) -> Family:
+    """Return the first slices of a trace as one case, in the order of their seeds."""
+    what, make = kind[trace]
+    named = f"{what}; the {count} of seeds 0 to {count - 1}"
+    return Family(named, lambda: [_slices(make)[:count]], complete=True, data=True)
+
+
+@cache
+def _slices(make: Callable[[int], Instance]) -> tuple[Instance, ...]:
+    return tuple(make(seed) for seed in range(COUNT))

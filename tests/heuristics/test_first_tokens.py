@@ -1,0 +1,41 @@
+"""First tokens before all else, by hand."""
+
+import pytest
+
+from heuristics import Unsuited, get_policy, trace_policy
+from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore.cost import OwnCost
+from kvcore.metrics import objective_value
+
+POLICY = get_policy("first-tokens")
+TOKENS = Cost((CostFunction(busy=2, tokens=1),))
+
+
+def served(*requests, memory=99, cost=TOKENS):
+    """Return the trace of requests (arrival, prompt, decode)."""
+    made = tuple(
+        Request(id=f"R{i}", arrival=arrival, prompt=prompt, segments=(Segment(decode=decode),))
+        for i, (arrival, prompt, decode) in enumerate(requests)
+    )
+    machine = Machine(memory=memory, evict=True, pause=True, hybrid=True, chunked=True)
+    return trace_policy(Instance(machine=machine, cost=cost, requests=made), POLICY)
+
+
+def work(trace):
+    return [dict(batch.work) for batch in trace.expanded().batches]
+
+
+def test_the_shortest_prompts_go_first_and_alone():
+    """Of prompts of 1, 1 and 9: two tokens in 4 ticks are better than one in 3, or three in 13."""
+    assert work(served((0, 9, 1), (0, 1, 2), (0, 1, 1))) == [{"R1": 1, "R2": 1}, {"R0": 9}, {"R1": 1}]
+
+
+def test_what_decodes_is_evicted_for_a_first_token():
+    trace = served((0, 3, 4), (6, 8, 1), memory=8)
+    assert work(trace) == [{"R0": 3}, {"R0": 1}, {"R1": 8}, {"R0": 5}, {"R0": 1}]
+    assert objective_value(trace, "total-ttft") == 5 + (8 + 10 - 6)
+
+
+def test_a_cost_without_marginal_costs_is_declined():
+    with pytest.raises(Unsuited, match="it needs what a request adds to a batch"):
+        served((0, 1, 1), cost=OwnCost(lambda features: 1))
