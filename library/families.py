@@ -171,7 +171,10 @@ FAMILIES: dict[str, Family] = {
     ),
     "worst": Family(
         "where a policy is far from the best", "found by `kvbound search`",
-        [builtin(f"worst-{p}-{o}:n=4", o) for p, o in product(WORST_POLICIES, WORST_OBJECTIVES)],
+        [
+            Case(f"worst-{p}-{o}-n4-v2", f"worst-{p}-{o}:n=4", (o,))
+            for p, o in product(WORST_POLICIES, WORST_OBJECTIVES)
+        ],
     ),
     "slo": Family(
         "requests with service-level objectives", "moments published by InferCept, MARS and LAMPS", [*_slo()]
