@@ -32,12 +32,12 @@ MOST_SLOTS = 400_000
 
 
 def propose_prices(task: Task) -> Iterator[Proposal]:
-    """Yield prices of the limits of each slot."""
+    """Return prices of the limits of each slot."""
     return _propose(task, ())
 
 
 def propose_windows(task: Task) -> Iterator[Proposal]:
-    """Yield prices of the limits, and of the windows around the ends of large requests.
+    """Return prices of the limits, and of the windows around the ends of large requests.
 
     Raises BadInput where no two requests are too large for each other.
     """
@@ -63,6 +63,13 @@ def large_ends(instance: Instance) -> Windows | None:
 
 
 def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
+    reason = why_not(task.instance, task.objective)
+    if reason is not None:
+        raise BadInput(f"prices of slots {reason}")
+    return _proposals(task, windows)
+
+
+def _proposals(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
     pricing = SlotPricing(task.instance, task.objective, windows)
     first, slots = first_prices(pricing, MOST_SLOTS)
     if slots > MOST_SLOTS:

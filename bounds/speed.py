@@ -33,8 +33,10 @@ MOST_SLOTS = 20_000
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
-ORDERED = 2 * 10**6
-"""First tokens come before the others where so many pairs of slots take the check, about 10 s a million."""
+ORDERED, PAIRS = 2 * 10**6, 10**5
+"""First tokens come before the others where the check looks at so many pairs of slots at the most, so many a second."""
+CHECK = 50
+"""The check takes as long as so many rounds."""
 LATE = 2 / 3
 """The part of the time in which prices rise without that order: a round with it takes some four times as long."""
 TRIAL, TRIALS = 60, 6
@@ -54,16 +56,20 @@ REACH, SMOOTH, LEAST = 128, 9, 1e-4
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
-    """Yield prices of work for slots of time, for sums over requests."""
+    """Return prices of work for slots of time, for sums over requests (BadInput: not for this objective)."""
     if task.objective not in SUMS:
         raise BadInput(f"prices of work prove {', '.join(SUMS)}, not {task.objective}")
+    return _propose(task)
+
+
+def _propose(task: Task) -> Iterator[Proposal]:
     found = _Search(task)
     try:
         found.begin()
         found.ascend()
     finally:  # on KeyboardInterrupt too
         if found.best is not None:
-            yield Proposal(found.best.proof())
+            yield Proposal(found.best.proof(task.deadline))
 
 
 class _Search:
@@ -104,8 +110,8 @@ class _Search:
         if self.best is not None:
             now = time.monotonic()
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
-            self.best.refine()
-            self.best.rise(ROUNDS, end)
+            self.best.refine(end)
+            self.best.rise(ROUNDS, end - CHECK * self.best.seconds)
 
     def _inflate(self) -> None:
         """Try prices for more work, and for less, as long as they gain."""
@@ -145,9 +151,9 @@ class Ascent:
         self._evaluate()
         self.step = float(np.clip(RISK * self.value / max(1.0, self.shape.slot * self.price.sum()), SHORT, STEP))
 
-    def refine(self) -> None:
+    def refine(self, deadline: float) -> None:
         """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
-        if self._short():
+        if self._short(deadline):
             self.shape = self.shape._replace(ordered=True)
             self._begin()
         elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
@@ -166,16 +172,20 @@ class Ascent:
         self._begin()
         self.step = step
 
-    def _short(self) -> bool:
+    def _short(self, deadline: float) -> bool:
+        """Whether the check with first tokens before the others ends by the deadline."""
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
-        return bool(len(self.work.arrival) * slots**2 / 2 <= ORDERED)
+        pairs = len(self.work.arrival) * slots**2 / 2
+        return bool(pairs <= min(ORDERED, PAIRS * (deadline - time.monotonic())))
 
     def _evaluate(self) -> None:
+        began = time.monotonic()
         value, usage = evaluate(self.work, self.shape, self.price, self.rows.fees(FEE * (self.round > 0)))
         self.drift = MOMENTUM * self.drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
         if value > self.value:
             self.value, self.best, self.gained = value, (self.price, self.rows.parts), self.round
+        self.seconds = time.monotonic() - began
 
     def rise(self, rounds: int, deadline: float) -> None:
         """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
@@ -199,11 +209,11 @@ class Ascent:
             self.round += 1
             self._evaluate()
 
-    def proof(self) -> Speed:
-        """Return the best prices as a proof."""
+    def proof(self, deadline: float) -> Speed:
+        """Return the best prices as a proof, to be checked by the deadline."""
         price, self.rows.parts = self.best
         whole = tuple(int(each) for each in np.floor(price * SCALE))
-        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short())
+        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short(deadline))
         if not self.rows.parts.any():
             return proof
         return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())

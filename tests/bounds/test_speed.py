@@ -269,11 +269,11 @@ def test_prices_rise_with_the_order_that_is_checked(n):
     prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
     prices.rise(20, NEVER)
     before = prices.value
-    prices.refine()
+    prices.refine(NEVER)
     assert prices.value >= before
     prices.rise(20, NEVER)
-    assert prices.proof().ordered
-    assert 0.97 < prices.value / float(prices.proof().value(late, FLOW)) < 1 + 1e-4
+    assert prices.proof(NEVER).ordered
+    assert 0.97 < prices.value / float(prices.proof(NEVER).value(late, FLOW)) < 1 + 1e-4
 
 
 def test_first_tokens_have_slots_short_enough_to_wait_in():
@@ -291,10 +291,10 @@ def test_halved_slots_prove_no_less(monkeypatch):
     late = late.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(late.requests)))
     prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
     prices.rise(20, NEVER)
-    before, slots = prices.proof(), len(prices.price)
-    prices.refine()
+    before, slots = prices.proof(NEVER), len(prices.price)
+    prices.refine(NEVER)
     prices.rise(20, NEVER)
-    after = prices.proof()
+    after = prices.proof(NEVER)
     assert not after.ordered
     assert len(after.price) == 2 * slots
     assert after.value(late, FLOW) > before.value(late, FLOW)

@@ -340,7 +340,7 @@ def test_compare_measures_large_instances_against_the_ladder(tmp_path, monkeypat
     ).stdout
     assert "lower bound, as given" in shown
     assert "no schedule is below" in shown
-    assert "bound: prices" in file.read_text()
+    assert "bound: windows" in file.read_text()
     rows = json.loads(made.read_text())["rows"]
     assert [row["label"] for row in rows] == ["mc-sf", "lower bound, as given"]
     assert 1 <= Fraction(rows[0]["ratio_to_bound"]["as-given"]) < 1.5
