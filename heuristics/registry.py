@@ -106,7 +106,7 @@ BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstanc
 def get_policy(name: str) -> Policy:
     """Return the policy of that name, or one of a user's file (`FILE.py`, `FILE.py:CLASS`). BadInput if there is none.
 
-    Some take parameters: `random:SEED`, `index:gamma=G,r0=SECONDS` (either may be left out), `staggered:B,G`,
+    Some take parameters: `random:SEED`, `index:r0=SECONDS,group=G` (either may be left out), `staggered:B,G`,
     `wait:N,COUNT`.
     """
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():

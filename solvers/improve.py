@@ -1,6 +1,6 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
-The index rule is tuned first: one R0, then one for each window of time (`solvers.steering`).
+The index rule is tuned first: one R0, then one R0 and `group` for each window of time (`solvers.steering`).
 Each run is one of the engine, so the referee has passed whatever is kept. Where destroy and repair applies
 (`solvers.neighbourhoods`), it goes on from the best of the policies.
 """
@@ -38,6 +38,8 @@ FIRST = ("index", "sjf", "serial")
 """What is run for a start, where none is given: the first that the machine suits."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """What is run before all other policies."""
+WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
+"""What is run before those where requests call: each was the best of all on a workload."""
 WINDOW = 50, 200
 """How many requests, one after another by arrival, get other priorities at once."""
 SPREAD = 0.3
@@ -91,7 +93,7 @@ def improve(
             search.follow(tries)
         draw = random.Random(seed)
         search.follow(search.steered(draw), named=False)
-        search.follow(_others())
+        search.follow(_others(instance, objective))
         if why_not(instance, objective) is None:
             search.repair(seed)
         search.follow(search.perturbed(draw), named=False)
@@ -267,9 +269,11 @@ class _Improvement:
                 value, logs = other, changed
 
 
-def _others() -> Tries:
+def _others(instance: Instance, objective: str) -> Tries:
     """Run the other policies, roughly the fastest first."""
-    for name in dict.fromkeys((*OTHERS, *(policy.name for policy in BY_COST))):
+    early = WITH_CALLS if any(len(request.segments) > 1 for request in instance.requests) else ()
+    early += ("first-tokens",) * (objective == "total-ttft")
+    for name in dict.fromkeys((*early, *OTHERS, *(policy.name for policy in BY_COST))):
         yield get_policy(name)
 
 

@@ -43,6 +43,6 @@ def policies(json: JsonOption = None) -> None:
 
     def show(console: Console) -> None:
         console.print(table(("policy", "knows", "rule", "source"), cells))
-        console.print("with parameters: random:SEED, index:gamma=G,r0=SECONDS, staggered:B,G, wait:N,COUNT")
+        console.print("with parameters: random:SEED, index:r0=SECONDS,group=G, staggered:B,G, wait:N,COUNT")
 
     emit(json, {"rows": rows}, show)
