@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import kvcore
 from bounds import METHODS
 from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_text, write_text
@@ -32,6 +33,8 @@ WAYS = ("improve", "auto", "bound", *METHODS, *(f"{formulation} on {solver}" for
 COLUMNS = (
     "name", "objective", "run", "seed", "value", "bound", "proved", "seconds", "error", "version", "finished",
 )  # fmt: skip
+SLACK = 0.9
+"""What ends so much before its limit has used it: the last part may be too short for another round."""
 Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 
 
@@ -59,7 +62,7 @@ def fill(
 
     The smallest instance is first, or with `largest_gap` the one that is farthest from solved; `family` and `objective`
     leave out all others. What the database has is not tried again: it may be ended at any time, and goes on where it
-    was. BadInput for a way or a name that is none.
+    was. Nor is what `tried.csv` says is spent (`_spent`). BadInput for a way or a name that is none.
     """
     ways = tuple(ways)
     for way in set(ways) - set(WAYS):
@@ -72,10 +75,11 @@ def fill(
     ]  # fmt: skip
     wanted.sort(key=lambda one: one[0])
     instances = {record.name: library.instance(record) for _, record, _ in wanted}
+    spent = _spent(library, seconds)
     cells = [
         Cell(record.family, record.name, instances[record.name], of, "as-given", "solver", way,
              {"way": way, "seconds": seconds, "seed": seed})
-        for way in ways for _, record, of in wanted
+        for way in ways for _, record, of in wanted if (record.name, of, way) not in spent
     ]  # fmt: skip
     run, improved = 0, list[Improved]()
     with Store(database, resume=True) as store:
@@ -95,6 +99,20 @@ def fill(
 def _gap(best: Best) -> float:
     """Return the gap, infinite where there is none."""
     return math.inf if best.gap is None else best.gap
+
+
+def _spent(library: Library, seconds: float) -> set[tuple[str, str, str]]:
+    """Return what this version has tried for so many seconds (with SLACK) and the record does not come from."""
+    tried = {
+        (row["name"], row["objective"], row["run"]) for row in library.tried()
+        if row["version"] == kvcore.__version__ and float(row["seconds"] or 0) >= SLACK * seconds
+    }  # fmt: skip
+    gained = {
+        (record.name, objective, found.how.partition(":")[0])
+        for record in library.records() for objective, best in record.objectives.items()
+        for found in (best.schedule, best.certificate) if found is not None and found.seconds >= SLACK * seconds
+    }  # fmt: skip
+    return tried - gained
 
 
 def _note(library: Library, store: Store) -> None:
