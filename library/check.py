@@ -13,7 +13,7 @@ the end: it may prove more than kvbound, which rounds on the way. Kind `exhausti
 """
 
 # mypy: ignore-errors
-# ruff: noqa: B905, C408, D101, D102, D103, E741
+# ruff: noqa: B905, C408, D102, D103, E741
 # fmt: off
 
 import gzip
@@ -22,7 +22,9 @@ import heapq
 import json
 import re
 import sys
+from collections import namedtuple
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate, zip_longest
 from math import ceil
 from pathlib import Path
@@ -34,6 +36,12 @@ OBJECTIVES = ("makespan", "busy-time", "max-flow-time", *SUMS)
 
 class Bad(Exception):
     """The input is not what docs/formats.md asks for: exit code 2."""
+
+
+class Box(dict):
+    """An object of a file; its keys are attributes, too."""
+
+    __getattr__ = dict.__getitem__
 
 
 class Broken(Exception):
@@ -107,7 +115,7 @@ def record(**fields):
     def checked(value, where):
         if not isinstance(value, dict) or value.keys() - fields.keys():
             raise Bad(f"{where}: give an object with no other keys than {', '.join(fields)}")
-        result = {}
+        result = Box()
         for key, (check, *default) in fields.items():
             if key not in value and not default:
                 raise Bad(f"{where}: {key} is missing")
@@ -120,6 +128,7 @@ words = check(lambda value: isinstance(value, str), "a text")
 switch = one_of(True, False)
 limit = optional(integer(1))
 ratio = fraction(True, 40)
+claim = fraction(False, 400)
 COEFFICIENTS = ("busy", "any_decode", "any_prefill", "tokens", "generated", "decode_requests", "prefill_requests",
                 "decode_kv", "prefill_kv", "prefill_pairs", "swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
 hinge = record(knee=(integer(0),), coefficient=(integer(0),))
@@ -179,28 +188,28 @@ def load(path, floats=False):
 def read_instance(data):
     """The instance with all defaults written out; Bad if a request can never fit (docs/semantics.md, Requests)."""
     instance = instance_file(data, "instance")
-    device = instance["machine"]
-    memory, block, host = device["memory"], device["block"], device["host_memory"]
-    if None not in (device["batch_tokens"], device["prefill_tokens"]) and device["prefill_tokens"] > device["batch_tokens"]:
+    device = instance.machine
+    memory, block, host = device.memory, device.block, device.host_memory
+    if None not in (device.batch_tokens, device.prefill_tokens) and device.prefill_tokens > device.batch_tokens:
         raise Bad("prefill_tokens is above batch_tokens")
-    if len({one["id"] for one in instance["requests"]}) < len(instance["requests"]):
+    if len({one.id for one in instance.requests}) < len(instance.requests):
         raise Bad("two requests have the same id")
-    for one in instance["requests"]:
-        if any((segment["call"] is None) != (segment is one["segments"][-1]) for segment in one["segments"]):
-            raise Bad(f"{one['id']}: every segment but the last ends with a call")
-        if one["max_new"] is not None and any(segment["decode"] > one["max_new"] for segment in one["segments"]):
-            raise Bad(f"{one['id']}: a segment exceeds max_new")
+    for one in instance.requests:
+        if any((segment.call is None) != (segment is one.segments[-1]) for segment in one.segments):
+            raise Bad(f"{one.id}: every segment but the last ends with a call")
+        if one.max_new is not None and any(segment.decode > one.max_new for segment in one.segments):
+            raise Bad(f"{one.id}: a segment exceeds max_new")
         if memory is not None and blocks(peak(one), block) > memory // block:
-            raise Bad(f"{one['id']} can never fit: its peak of {peak(one)} tokens is above the memory")
-        held = one["prompt"] - 1
-        for segment in one["segments"][:-1]:
-            held += segment["decode"]
-            if segment["call"]["handling"] == "swap" and host is not None and held > host:
-                raise Bad(f"{one['id']} can never fit: a swap of {held} tokens is above the host's memory")
-            held += segment["call"]["returns"]
-        whole = None if device["chunked"] else prefill_budget(device)
+            raise Bad(f"{one.id} can never fit: its peak of {peak(one)} tokens is above the memory")
+        held = one.prompt - 1
+        for segment in one.segments[:-1]:
+            held += segment.decode
+            if segment.call.handling == "swap" and host is not None and held > host:
+                raise Bad(f"{one.id} can never fit: a swap of {held} tokens is above the host's memory")
+            held += segment.call.returns
+        whole = None if device.chunked else prefill_budget(device)
         if whole is not None and any(token.A - token.kept > whole for token in tokens_of(one, device)):
-            raise Bad(f"{one['id']} can never fit: a prefill above {whole} tokens must be taken whole")
+            raise Bad(f"{one.id} can never fit: a prefill above {whole} tokens must be taken whole")
     return instance
 
 
@@ -209,32 +218,29 @@ def blocks(tokens, block):
 
 
 def output(one):
-    return sum(segment["decode"] for segment in one["segments"])
+    return sum(segment.decode for segment in one.segments)
 
 
 def peak(one):
-    return one["prompt"] + output(one) + sum(segment["call"]["returns"] for segment in one["segments"][:-1]) - 1
+    return one.prompt + output(one) + sum(segment.call.returns for segment in one.segments[:-1]) - 1
 
 
 def prefill_budget(machine):
     """The most prefill tokens of a batch; None: no limit."""
-    return machine["batch_tokens"] if machine["prefill_tokens"] is None else machine["prefill_tokens"]
+    return machine.batch_tokens if machine.prefill_tokens is None else machine.prefill_tokens
 
 
 def sha256(instance):
     """The hash of the canonical JSON (docs/formats.md); `max_new` is in it only where it is given."""
-    plain = json.loads(json.dumps(instance, default=str))
-    for one in plain["requests"]:
-        if one["max_new"] is None:
-            del one["max_new"]
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    ones = [{key: value for key, value in one.items() if (key, value) != ("max_new", None)} for one in instance.requests]
+    text = json.dumps(Box(instance, requests=ones), sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def with_free_calls(instance):
-    free = json.loads(json.dumps(instance, default=str))
-    for one in free["requests"]:
-        for segment in one["segments"][:-1]:
-            segment["call"]["handling"] = "free"
+    free = json.loads(json.dumps(instance, default=str), object_hook=Box)
+    for call in (segment.call for one in free.requests for segment in one.segments[:-1]):
+        call["handling"] = "free"
     return read_instance(free)
 
 
@@ -246,9 +252,9 @@ def duration(cost, features):
     longest = 1
     for function in cost:
         value = sum(function[name] * features.get(name, 0) for name in COEFFICIENTS)
-        if over := function["tokens_above"]:
-            value += over["coefficient"] * max(0, features.get("tokens", 0) - over["knee"])
-        longest = max(longest, -(-value // function["divisor"]))
+        if over := function.tokens_above:
+            value += over.coefficient * max(0, features.get("tokens", 0) - over.knee)
+        longest = max(longest, -(-value // function.divisor))
     return longest
 
 
@@ -260,8 +266,8 @@ class State:
     """Where a request is: S tokens known, m on the device, h on the host; its segment; its call."""
 
     def __init__(self, one):
-        self.one, self.id, self.S, self.m, self.h = one, one["id"], one["prompt"], 0, 0
-        self.segment, self.left = 0, one["segments"][0]["decode"]
+        self.one, self.id, self.S, self.m, self.h = one, one.id, one.prompt, 0, 0
+        self.segment, self.left = 0, one.segments[0].decode
         self.returns_at = None  # the tick at which the call ends, while it runs
         self.window = None  # the handling of the last call, until the request next works
         self.due = None  # after a call that orders a move: the tokens that the next batch is to move
@@ -272,16 +278,16 @@ class Execution:
     """The machine while a schedule runs; `breach` notes a broken rule, and the batch ends with the lowest of them."""
 
     def __init__(self, instance):
-        self.cost, self.machine = instance["cost"], instance["machine"]
-        self.states = {one["id"]: State(one) for one in instance["requests"]}
+        self.cost, self.machine = instance.cost, instance.machine
+        self.states = {one.id: State(one) for one in instance.requests}
         self.j = self.clock = self.busy = self.blocks = self.host = 0  # blocks and tokens that all requests hold
         self.calling, self.due, self.worked = set(), [], []
 
     def run(self, batches):
         for written in batches:
-            self.step(written, written["start"])
-            for _ in range(written["repeat"] - 1):
-                self.step({**dict.fromkeys(MOVES, {}), "work": written["work"]}, self.clock)
+            self.step(written, written.start)
+            for _ in range(written.repeat - 1):
+                self.step(Box(drop={}, swap_out={}, swap_in={}, work=written.work), self.clock)
         for state in self.states.values():
             if state.done is None:
                 raise Broken("it is not done at the end", 11, self.j, state.id)
@@ -295,14 +301,14 @@ class Execution:
         if start < self.clock:
             self.breach(1, None, f"it starts at {start}, before {self.clock}")
         for state in [state for state in self.calling if state.returns_at <= start]:
-            state.S += state.one["segments"][state.segment - 1]["call"]["returns"]
+            state.S += state.one.segments[state.segment - 1].call.returns
             state.returns_at = None
             self.calling.discard(state)
         for id in (id for what in ("work", *MOVES) for id in written[what] if id not in self.states):
             self.breach(10, None, f"there is no request {id!r}")
-        if not (written["work"] or written["swap_out"] or written["swap_in"]):
+        if not (written.work or written.swap_out or written.swap_in):
             self.breach(10, None, "it has no work and no transfer")
-        work = {self.states[id]: c for id, c in written["work"].items() if id in self.states}
+        work = {self.states[id]: c for id, c in written.work.items() if id in self.states}
         features = self.work(work, start, *self.move(written))
         if self.broken:
             rule, id, detail = min(self.broken, key=lambda item: item[0])
@@ -316,7 +322,7 @@ class Execution:
             self.grow(state, c)
 
     def hold(self, state, m, h):
-        block = self.machine["block"]
+        block = self.machine.block
         self.blocks += blocks(m, block) - blocks(state.m, block)
         self.host += h - state.h
         state.m, state.h = m, h
@@ -324,7 +330,7 @@ class Execution:
     def move(self, written):
         """Make the moves (R8, R9, R10): what each took, by kind and request, and who was evicted."""
         taken, evicted = {kind: {} for kind in MOVES}, set()
-        for kind, id in ((kind, id) for kind in MOVES for id in written[kind] if id in self.states):
+        for kind, id in ((what, id) for what in MOVES for id in written[what] if id in self.states):
             state, asked = self.states[id], written[kind][id]
             there = {"drop": state.m + state.h, "swap_out": state.m, "swap_in": state.h}[kind]
             k = max(0, min(asked, there))
@@ -337,9 +343,9 @@ class Execution:
             if kind != "swap_in" and state.window != "free" and not ordered:
                 if k:
                     evicted.add(state)
-                if in_call or not self.machine["evict"]:
+                if in_call or not self.machine.evict:
                     self.breach(8, state, f"{kind} that neither a call nor evict allows")
-            if asked != there and not self.machine["partial"]:
+            if asked != there and not self.machine.partial:
                 self.breach(8, state, f"{kind} of {asked} of {there} tokens without partial")
             if kind == "drop":
                 self.hold(state, state.m - max(0, k - state.h), max(0, state.h - k))
@@ -356,12 +362,12 @@ class Execution:
 
     def work(self, work, start, taken, evicted):
         """The features of a batch; R2 to R7."""
-        machine, block, prefilled, occupied = self.machine, self.machine["block"], 0, self.blocks
+        machine, block, prefilled, occupied = self.machine, self.machine.block, 0, self.blocks
         features = dict.fromkeys(COEFFICIENTS, 0)
         for state, c in work.items():
-            if state.done is not None or state.returns_at is not None or start < state.one["arrival"]:
+            if state.done is not None or state.returns_at is not None or start < state.one.arrival:
                 self.breach(2, state, "it works, but it is done, in a call or has not arrived")
-            if not 1 <= c <= state.S - state.m or (c < state.S - state.m and not machine["chunked"]):
+            if not 1 <= c <= state.S - state.m or (c < state.S - state.m and not machine.chunked):
                 self.breach(3, state, f"it processes {c} of {state.S - state.m} tokens")
             if state.h or state in evicted:
                 self.breach(4, state, "it works, but KV of it is on the host or is evicted in this batch")
@@ -381,14 +387,14 @@ class Execution:
         for name, total in totals.items():
             if machine[name] is not None and total > machine[name]:
                 self.breach(5, None, f"{total} is above {name} = {machine[name]}")
-        if not machine["hybrid"] and features["any_decode"] and features["any_prefill"]:
+        if not machine.hybrid and features["any_decode"] and features["any_prefill"]:
             self.breach(5, None, "prefills and decodes share the batch")
-        for state in self.worked if not machine["pause"] else ():
+        for state in self.worked if not machine.pause else ():
             if state not in work and state not in taken["drop"] and state not in taken["swap_out"]:
                 self.breach(5, state, "it worked in the batch before and sits out")
-        if machine["memory"] is not None and occupied > machine["memory"] // block:
+        if machine.memory is not None and occupied > machine.memory // block:
             self.breach(6, None, f"the requests occupy {occupied} blocks of {block}")
-        if machine["host_memory"] is not None and self.host > machine["host_memory"]:
+        if machine.host_memory is not None and self.host > machine.host_memory:
             self.breach(7, None, f"the host holds {self.host} tokens")
         return features
 
@@ -402,23 +408,23 @@ class Execution:
         if not generated or state.left:
             self.worked.append(state)
             return
-        after = state.one["segments"][state.segment]["call"]
+        after = state.one.segments[state.segment].call
         if after is None:
             state.done = self.clock
             self.hold(state, 0, 0)
             return
         state.segment += 1
-        state.left = state.one["segments"][state.segment]["decode"]
-        state.returns_at, state.window = self.clock + after["duration"], after["handling"]
+        state.left = state.one.segments[state.segment].decode
+        state.returns_at, state.window = self.clock + after.duration, after.handling
         self.calling.add(state)
-        if after["handling"] in ORDERED:
+        if after.handling in ORDERED:
             state.due = state.m
             self.due.append(state)
 
 
 def is_late(one, first, last):
     """Whether a request exceeds any SLO: `first` and `last` are its TTFT and its latency."""
-    limits, o = one["slo"] or {}, output(one)
+    limits, o = one.slo or {}, output(one)
     spans = {"ttft": first, "latency": last, "normalized_latency": Fraction(last, o),
              "tpot": Fraction(last - first, o - 1) if o > 1 else 0}
     return any(limits.get(name) is not None and span > limits[name] for name, span in spans.items())
@@ -428,10 +434,10 @@ def by_objective(ones, times, busy):
     """The value of every objective, from the first and last token of each request, after its arrival."""
     firsts, lasts = zip(*times)
     return {
-        "makespan": max(one["arrival"] + last for one, last in zip(ones, lasts)),
+        "makespan": max(one.arrival + last for one, last in zip(ones, lasts)),
         "busy-time": busy,
         "total-flow-time": sum(lasts),
-        "weighted-flow-time": sum(one["weight"] * last for one, last in zip(ones, lasts)),
+        "weighted-flow-time": sum(one.weight * last for one, last in zip(ones, lasts)),
         "max-flow-time": max(lasts),
         "total-ttft": sum(firsts),
         "late-requests": sum(is_late(one, *both) for one, both in zip(ones, times)),
@@ -443,31 +449,28 @@ def objectives(instance, batches):
     """The value of every objective of a schedule; Broken names the first rule that it breaks."""
     execution = Execution(instance)
     execution.run(batches)
-    times = [(state.first - state.one["arrival"], state.done - state.one["arrival"]) for state in execution.states.values()]
-    return by_objective(instance["requests"], times, execution.busy)
+    times = [(state.first - state.one.arrival, state.done - state.one.arrival) for state in execution.states.values()]
+    return by_objective(instance.requests, times, execution.busy)
 
 
 # --- what a request needs at the least (docs/bounds.md, Shares of time) -----------------------------------------------
 
 
-class Token:
-    """An output token: A tokens resident when it comes; low to kept of them since the one before, `wait` ticks ago."""
-
-    def __init__(self, A, kept, low, wait):
-        self.A, self.kept, self.low, self.wait = A, kept, low, wait
+Token = namedtuple("Token", "A kept low wait")
+"""An output token: A tokens resident when it comes; low to kept of them since the one before, `wait` ticks ago."""
 
 
 def tokens_of(one, machine):
     """The output tokens of a request, in order."""
-    result, A, kept, wait = [], one["prompt"], 0, 0
-    drops = machine["evict"] or any(segment["call"]["handling"] in ("discard", "free") for segment in one["segments"][:-1])
-    for segment in one["segments"]:
-        for _ in range(segment["decode"]):
+    result, A, kept, wait = [], one.prompt, 0, 0
+    drops = machine.evict or any(segment.call.handling in ("discard", "free") for segment in one.segments[:-1])
+    for segment in one.segments:
+        for _ in range(segment.decode):
             result.append(Token(A, kept, 0 if drops else kept, wait))
             A, kept, wait = A + 1, A, 0
-        if after := segment["call"]:
-            A, wait = A + after["returns"], after["duration"]
-            kept = 0 if after["handling"] == "discard" else kept
+        if after := segment.call:
+            A, wait = A + after.returns, after.duration
+            kept = 0 if after.handling == "discard" else kept
     return result
 
 
@@ -477,81 +480,70 @@ WORK = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv
 def lines_of(cost):
     """The lines of each cost function, as prices: `base` of a batch, `prefill` of one with a prefill, and of work."""
     for function in cost:
-        q, over = function["divisor"], function["tokens_above"]
-        base = function["busy"] + min(function["any_decode"], function["any_prefill"])
+        q, over = function.divisor, function.tokens_above
+        base = function.busy + min(function.any_decode, function.any_prefill)
         line = {name: Fraction(function[name], q) for name in WORK}
-        line |= {"base": Fraction(base, q), "prefill": Fraction(max(0, function["any_prefill"] - function["any_decode"]), q)}
+        line |= {"base": Fraction(base, q), "prefill": Fraction(max(0, function.any_prefill - function.any_decode), q)}
         yield line
-        if over and over["coefficient"]:
-            fixed = over["knee"] * over["coefficient"]
+        if over and over.coefficient:
+            fixed = over.knee * over.coefficient
             x = Fraction(1) if base >= fixed else Fraction(base, fixed)
-            yield line | {"base": (base - x * fixed) / q, "tokens": line["tokens"] + x * over["coefficient"] / q}
+            yield line | {"base": (base - x * fixed) / q, "tokens": line["tokens"] + x * over.coefficient / q}
     yield dict.fromkeys((*WORK, "prefill"), 0) | {"base": 1}
 
 
 def most_prefill(machine):
     """P: the most prefill tokens of one request in a batch; None: no limit, since one batch takes all."""
-    return prefill_budget(machine) if machine["chunked"] else None
+    return prefill_budget(machine) if machine.chunked else None
 
 
 class Tariff:
-    """What work costs: prices of what is done, of a `batch`, of `prefill` in it, of a `block` of KV in it, of `packed`."""
+    """What work costs: prices of what is done, of a `batch`, of `prefill` and a `block` of KV in it, and of `packed`."""
 
     def __init__(self, machine, prices, packs=1):
         names = (*WORK, "batch", "prefill", "prefill_token", "block", "packed")
-        self.prices = {name: Fraction(prices.get(name, 0)) for name in names}
-        self.machine, self.packs, self.P, self.known = machine, packs, most_prefill(machine), {}
+        self.prices, self.packs = {name: Fraction(prices.get(name, 0)) for name in names}, packs
+        self.machine, self.P, self.block = machine, most_prefill(machine), machine.block
+        self.least = cache(self.least)
 
     def least(self, token):
         """The least that the work for a token costs, over all ways to generate it."""
-        key = (token.A, token.kept, token.low)
-        if key not in self.known:
-            self.known[key] = min(self.ways(*key)) + self.packing(token.A)
-        return self.known[key]
+        return min(self.ways(token.A, token.kept, token.low)) + self.packing(token.A)
 
     def packing(self, tokens):
         """The price of so many tokens by the dual feasible function u."""
         if not self.prices["packed"]:
             return 0
-        k, x = self.packs, Fraction(blocks(tokens, self.machine["block"]), self.machine["memory"] // self.machine["block"])
+        k, x = self.packs, Fraction(blocks(tokens, self.block), self.machine.memory // self.block)
         return self.prices["packed"] * (x if ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k))
 
     def ways(self, A, kept, low):
         """What it costs to generate a token by a decode (1) or by a prefill (0), from s tokens of KV on."""
-        p, P, size = self.prices, self.P, self.machine["block"]
+        p, P = self.prices, self.P
         for decodes in (1, 0):
             end = A - decodes  # where the prefills end
             if decodes:
-                starts = {s for s in (low, kept) if s == end or self.machine["chunked"]} if A > 1 else ()
+                starts = {s for s in (low, kept) if s == end or self.machine.chunked} if A > 1 else ()
             else:
-                starts = {low, min(kept, A - 2) if self.machine["partial"] else kept}
+                starts = {low, min(kept, A - 2) if self.machine.partial else kept}
                 starts = {s for s in starts if low <= s and (s == 0 or s <= A - 2)}
             for s in starts:
                 count = -(-(end - kept) // P) if P else int(end > kept)  # prefills
                 count = count if decodes else max(1, count)
                 n = count - (not decodes)  # prefills before the last batch, and the KV after each of them, summed
                 held = n * end - (P or 0) * n * (n - 1 + 2 * (not decodes)) // 2
-                cost = p["generated"] + p["batch"] * (count + decodes) + p["prefill"] * count + p["tokens"] * (A - s)
-                cost += p["prefill_token"] * (end - s) + p["prefill_requests"] * count + p["prefill_kv"] * s * (count > 0)
-                cost += p["prefill_pairs"] * (end**2 - s**2) + (p["decode_requests"] + p["decode_kv"] * end) * decodes
-                yield cost + p["block"] * (blocks(A, size) + blocks(held, size))
+                cost = p["generated"] + p["batch"] * (count + decodes) + p["tokens"] * (A - s)
+                cost += (p["decode_requests"] + p["decode_kv"] * end) * decodes
+                cost += (p["prefill"] + p["prefill_requests"]) * count + p["prefill_token"] * (end - s)
+                cost += p["prefill_kv"] * s * (count > 0) + p["prefill_pairs"] * (end**2 - s**2)
+                yield cost + p["block"] * (blocks(A, self.block) + blocks(held, self.block))
 
 
-class Ticks:
-    """d: how long the batches last, together and at the least, in which a request works for a token."""
-
-    def __init__(self, instance):
-        machine = instance["machine"]
-        self.batches = Tariff(machine, {"batch": 1})
-        self.lines = [(line["base"], Tariff(machine, line)) for line in lines_of(instance["cost"])]
-        self.known = {}
-
-    def least(self, token):
-        key = (token.A, token.kept, token.low)
-        if key not in self.known:
-            batches = self.batches.least(token)
-            self.known[key] = max(ceil(base * batches + tariff.least(token)) for base, tariff in self.lines)
-        return self.known[key]
+def ticks_of(instance):
+    """d, by token: how long the batches last, together and at the least, in which a request works for it."""
+    batches = Tariff(instance.machine, {"batch": 1}).least
+    lines = [(line["base"], Tariff(instance.machine, line).least) for line in lines_of(instance.cost)]
+    return cache(lambda token: max(ceil(base * batches(token) + least(token)) for base, least in lines))
 
 
 class Work:
@@ -559,8 +551,7 @@ class Work:
 
     def __init__(self, one, machine, ticks, shares, calls=True):
         self.one, self.tokens = one, tokens_of(one, machine)
-        self.d = [ticks.least(token) for token in self.tokens]
-        self.share = [shares.least(token) for token in self.tokens]
+        self.d, self.share = ([least(token) for token in self.tokens] for least in (ticks, shares))
         self.wait = [token.wait * calls for token in self.tokens]
         self.chain = sum(self.d) + sum(self.wait)
         ends = list(accumulate(d + wait for d, wait in zip(self.d, self.wait)))
@@ -569,25 +560,25 @@ class Work:
 
 def least_step(instance):
     """e: ticks that every batch with work lasts: one decode on the least KV, or the first token of a prefill."""
-    shortest = min(one["prompt"] for one in instance["requests"])
-    decode = dict(any_decode=1, decode_requests=1, generated=1, decode_kv=max(1, shortest - instance["machine"]["chunked"]))
+    shortest = min(one.prompt for one in instance.requests)
+    decode = dict(any_decode=1, decode_requests=1, generated=1, decode_kv=max(1, shortest - instance.machine.chunked))
     prefill = dict(any_prefill=1, prefill_requests=1, prefill_pairs=1)
-    return min(duration(instance["cost"], {"busy": 1, "tokens": 1, **work}) for work in (decode, prefill))
+    return min(duration(instance.cost, {"busy": 1, "tokens": 1, **work}) for work in (decode, prefill))
 
 
 def alone(instance, proof, objective):
     """Kind `alone`: each request takes its own batches, each of least duration, its whole prompt, and its calls."""
-    step, P = least_step(instance), most_prefill(instance["machine"])
-    smooth = [{**function, "tokens_above": None} for function in instance["cost"]]
+    step, P = least_step(instance), most_prefill(instance.machine)
+    smooth = [Box(function, tokens_above=None) for function in instance.cost]
     busy, times = [], []
-    for one in instance["requests"]:
-        tokens, I = tokens_of(one, instance["machine"]), one["prompt"]
+    for one in instance.requests:
+        tokens, I = tokens_of(one, instance.machine), one.prompt
         batches = [blocks(token.A - token.kept, P) if P else 1 for token in tokens]
         whole = dict(busy=1, any_prefill=1, tokens=I, prefill_requests=1, prefill_pairs=max(1, I - 1) ** 2, generated=1)
         first = max(batches[0] * step, duration(smooth, whole))
         times.append((first, first + step * sum(batches[1:]) + sum(token.wait for token in tokens)))
         busy.append(step * sum(batches))
-    return by_objective(instance["requests"], times, max(busy))[objective]
+    return by_objective(instance.requests, times, max(busy))[objective]
 
 
 # --- kind `shares` (docs/bounds.md, Shares of time) -------------------------------------------------------------------
@@ -597,23 +588,23 @@ class Division:
     """How the time of a batch is divided: a weighted mean of lines, and the parts of its base that are shared."""
 
     def __init__(self, instance, proof):
-        machine, lines = instance["machine"], list(lines_of(instance["cost"]))
-        if len(proof["functions"]) != len(lines) or sum(proof["functions"]) > 1024:
+        machine, lines = instance.machine, list(lines_of(instance.cost))
+        if len(proof.functions) != len(lines) or sum(proof.functions) > 1024:
             raise Broken(f"functions: give {len(lines)} numbers, of 1024 at most together")
-        self.machine, self.packs = machine, proof["packs"]
-        self.line = {name: sum(Fraction(weight, 1024) * line[name] for line, weight in zip(lines, proof["functions"]))
+        self.machine, self.packs = machine, proof.packs
+        self.line = {name: sum(Fraction(weight, 1024) * line[name] for line, weight in zip(lines, proof.functions))
                      for name in lines[0]}
-        peaks = sum(peak(one) for one in instance["requests"])
-        L = None if machine["memory"] is None else machine["memory"] // machine["block"]
-        self.P = min(peaks, prefill_budget(machine) or peaks, L * machine["block"] if L else peaks)
-        self.limits = {"memory": L, "tokens": machine["batch_tokens"], "prefill_tokens": self.P,
-                       "requests": machine["batch_requests"], "packing": L}
+        peaks = sum(peak(one) for one in instance.requests)
+        L = None if machine.memory is None else machine.memory // machine.block
+        self.P = min(peaks, prefill_budget(machine) or peaks, L * machine.block if L else peaks)
+        self.limits = {"memory": L, "tokens": machine.batch_tokens, "prefill_tokens": self.P,
+                       "requests": machine.batch_requests, "packing": L}
         self.part = {name: Fraction(proof[name], 1024) for name in self.limits}
         if sum(self.part.values()) > 1 or any(part and not self.limits[name] for name, part in self.part.items()):
             raise Broken("the parts are above 1024 together, or of what has no limit")
 
     def tariff(self, line):
-        """The shares of a line: what work costs, and the parts of `base` and of `prefill` that it takes."""
+        """Of a line, the share of a token: what work costs, and the parts of `base` and of `prefill` that it takes."""
         each = {name: line["base"] * part / self.limits[name] if part else 0 for name, part in self.part.items()}
         p = {name: line.get(name, 0) for name in (*WORK, "prefill")}
         taken = dict(tokens=p["tokens"] + each["tokens"], prefill=0, block=each["memory"],
@@ -621,7 +612,7 @@ class Division:
                      prefill_requests=p["prefill_requests"] + each["requests"],
                      prefill_token=each["prefill_tokens"] + Fraction(p["prefill"]) / self.P,
                      packed=line["base"] * self.part["packing"])
-        return Tariff(self.machine, p | taken, self.packs)
+        return Tariff(self.machine, p | taken, self.packs).least
 
 
 def served(jobs):
@@ -653,15 +644,15 @@ def heads_and_tails(works, start=lambda work: 0, by_flow=False):
 
 def weights(instance, objective):
     if objective == "normalized-latency":
-        return [Fraction(1, output(one)) for one in instance["requests"]]
-    return [one["weight"] if objective == "weighted-flow-time" else 1 for one in instance["requests"]]
+        return [Fraction(1, output(one)) for one in instance.requests]
+    return [one.weight if objective == "weighted-flow-time" else 1 for one in instance.requests]
 
 
 def shares(instance, proof, objective):
     """Kind `shares`: what runs together in a batch shares its time, and time runs once."""
-    division, ticks = Division(instance, proof), Ticks(instance)
+    division, ticks = Division(instance, proof), ticks_of(instance)
     tariff = division.tariff(division.line)
-    works = [Work(one, instance["machine"], ticks, tariff) for one in instance["requests"]]
+    works = [Work(one, instance.machine, ticks, tariff) for one in instance.requests]
     if objective == "late-requests":
         return shared_late(works, proof)
     if objective not in ("makespan", "busy-time", "max-flow-time"):
@@ -669,21 +660,21 @@ def shares(instance, proof, objective):
     busy, by_flow = max(shared_batches(instance, division), *(sum(work.d) for work in works)), objective == "max-flow-time"
     if objective == "busy-time":
         return busy
-    arrivals = [work.one["arrival"] for work in works]
+    arrivals = [work.one.arrival for work in works]
     chains = [work.chain + arrival * (not by_flow) for arrival, work in zip(arrivals, works)]
-    bound = max(heads_and_tails(works, lambda work: work.one["arrival"], by_flow), *chains)
+    bound = max(heads_and_tails(works, lambda work: work.one.arrival, by_flow), *chains)
     return bound if by_flow else max(bound, min(arrivals) + busy)
 
 
 def shared_sum(instance, proof, objective, works):
     """Sums of flow times, or of first tokens."""
     count = 1 if objective == "total-ttft" else None
-    parts = [Fraction(part, 1024) for part in proof["alone"] or [0] * len(works)]
+    parts = [Fraction(part, 1024) for part in proof.alone or [0] * len(works)]
     if len(parts) != len(works):
         raise Broken("alone: give a number for each request, or none")
     half, total, jobs = Fraction(least_step(instance), 2), 0, []
     for i, (work, weight, part) in enumerate(zip(works, weights(instance, objective), parts)):
-        chain, whole, arrival = sum(work.d[:count]) + sum(work.wait[:count]), sum(work.share[:count]), work.one["arrival"]
+        chain, whole, arrival = sum(work.d[:count]) + sum(work.wait[:count]), sum(work.share[:count]), work.one.arrival
         rest = weight * (1 - part)
         if not whole or not rest:
             total += weight * chain
@@ -701,29 +692,31 @@ def shared_sum(instance, proof, objective, works):
 
 def shared_batches(instance, division):
     """Busy time: the prices of all work, base for each batch, and prefill for each that the prefill tokens need."""
-    machine, line, parts = instance["machine"], division.line, division.tariff({"base": 1})
-    prices, prefill = Tariff(machine, line | {"prefill": 0}), Tariff(machine, {"prefill_token": 1})
-    works = [Work(one, machine, Tariff(machine, {"batch": 1}), parts, calls=False) for one in instance["requests"]]
+    machine, line, parts = instance.machine, division.line, division.tariff({"base": 1})
+    prices, prefill, batch = (
+        Tariff(machine, each).least for each in (line | {"prefill": 0}, {"prefill_token": 1}, {"batch": 1})
+    )
+    works = [Work(one, machine, batch, parts, calls=False) for one in instance.requests]
     batches = max(heads_and_tails(works), *(work.chain for work in works))
     tokens = [token for work in works for token in work.tokens]
-    filled = ceil(sum(map(prefill.least, tokens)) / division.P)
-    return ceil(sum(map(prices.least, tokens)) + line["base"] * batches + line["prefill"] * filled)
+    filled = ceil(sum(map(prefill, tokens)) / division.P)
+    return ceil(sum(map(prices, tokens)) + line["base"] * batches + line["prefill"] * filled)
 
 
 def shared_late(works, proof):
     """Requests that are late alone, and in disjoint windows those that are too many (Moore and Hodgson)."""
-    late, found, last = {work.one["id"] for work in works if is_late(work.one, work.d[0], work.chain)}, 0, -1
-    for start, end in proof["windows"]:
+    late, found, last = {work.one.id for work in works if is_late(work.one, work.d[0], work.chain)}, 0, -1
+    for start, end in proof.windows:
         if start < last or end <= start:
             raise Broken("the windows are not disjoint and in order")
         last, jobs, taken, used = end, [], [], 0
         for work in works:
-            one, limits = work.one, work.one["slo"]
-            if one["id"] in late or one["arrival"] < start or not limits:
+            one, limits = work.one, work.one.slo
+            if one.id in late or one.arrival < start or not limits:
                 continue
             due, share = deadline(one), sum(work.share)
             if due is None or due > end:
-                due, share = None if limits["ttft"] is None else one["arrival"] + limits["ttft"], work.share[0]
+                due, share = None if limits.ttft is None else one.arrival + limits.ttft, work.share[0]
             if due is not None and due <= end:
                 jobs.append((due, share))
         for due, share in sorted(jobs):
@@ -737,14 +730,14 @@ def shared_late(works, proof):
 
 def deadline(one):
     """The last tick at which a request can end on time; None: any."""
-    limits, o, ends = one["slo"], output(one), []
-    if limits["latency"] is not None:
-        ends.append(limits["latency"])
-    if limits["normalized_latency"] is not None:
-        ends.append(limits["normalized_latency"] * o)
-    if limits["ttft"] is not None and limits["tpot"] is not None:
-        ends.append(limits["ttft"] + limits["tpot"] * (o - 1))
-    return one["arrival"] + int(min(ends)) if ends else None
+    limits, o, ends = one.slo, output(one), []
+    if limits.latency is not None:
+        ends.append(limits.latency)
+    if limits.normalized_latency is not None:
+        ends.append(limits.normalized_latency * o)
+    if limits.ttft is not None and limits.tpot is not None:
+        ends.append(limits.ttft + limits.tpot * (o - 1))
+    return one.arrival + int(min(ends)) if ends else None
 
 
 # --- kind `speed` (docs/bounds.md, Speed has a price) -----------------------------------------------------------------
@@ -754,28 +747,28 @@ def speed(instance, proof, objective):
     """Kind `speed`: while a batch of length D runs, each request in it pays for its work by its speed, and fees."""
     if objective not in SUMS or objective == "late-requests":
         raise Broken("prices of work are for sums over requests")
-    if sorted(set(proof["ratios"])) != proof["ratios"]:
+    if sorted(set(proof.ratios)) != proof.ratios:
         raise Broken("the ratios do not increase")
-    division, ticks = Division(instance, proof), Ticks(instance)
+    division, ticks = Division(instance, proof), ticks_of(instance)
     tariff, F = division.tariff(division.line), division.line["base"]
     batches = Batches(proof, F, F * (1 - sum(division.part.values())))
-    start, total = min(one["arrival"] for one in instance["requests"]), 0
-    for one, weight, a in zip(instance["requests"], weights(instance, objective), parts_of_fixed(instance, proof, start)):
-        work = Work(one, instance["machine"], ticks, tariff)
+    start, total = min(one.arrival for one in instance.requests), 0
+    for one, weight, a in zip(instance.requests, weights(instance, objective), parts_of_fixed(instance, proof, start)):
+        work = Work(one, instance.machine, ticks, tariff)
         w = work.share[:1] if objective == "total-ttft" else work.share
-        total += batches.least(one["arrival"] - start, int(weight * proof["scale"]), work, w, a)
-    return Fraction(total - proof["slot"] * sum(proof["price"])) / proof["scale"]
+        total += batches.least(one.arrival - start, int(weight * proof.scale), work, w, a)
+    return Fraction(total - proof.slot * sum(proof.price)) / proof.scale
 
 
 def parts_of_fixed(instance, proof, start):
     """a: by request and slot its part of what is fixed in a batch. `fees` are weights, the same for all that are alike."""
-    kinds = [json.dumps(dict(one, id=""), default=str) for one in instance["requests"]]
-    first = {kind: one["arrival"] - start for kind, one in zip(kinds, instance["requests"])}  # in the order of the first
-    if proof["fees"] and len(proof["fees"]) != len(first):
+    kinds = [json.dumps(dict(one, id=""), default=str) for one in instance.requests]
+    first = {kind: one.arrival - start for kind, one in zip(kinds, instance.requests)}  # in the order of the first
+    if proof.fees and len(proof.fees) != len(first):
         raise Broken("fees: give a list for each group of requests that differ in their ids only, or none")
     rows, together = {}, {}
-    for (kind, arrival), row in zip(first.items(), proof["fees"] or [[] for _ in first]):
-        rows[kind] = {arrival // proof["slot"] + k: weight for k, weight in enumerate(row) if weight}
+    for (kind, arrival), row in zip(first.items(), proof.fees or [[] for _ in first]):
+        rows[kind] = {arrival // proof.slot + k: weight for k, weight in enumerate(row) if weight}
         for s, weight in rows[kind].items():
             together[s] = together.get(s, 0) + weight * kinds.count(kind)
     parts = {kind: {s: Fraction(weight, together[s]) for s, weight in row.items()} for kind, row in rows.items()}
@@ -786,9 +779,9 @@ class Batches:
     """Of length F at the least, of which f is shared by none, and the prices of work in slots of time."""
 
     def __init__(self, proof, F, f):
-        self.F, self.f, self.ordered, self.fee = F, f, proof["ordered"], Fraction(proof["fee"], 1024)
-        self.slot, self.price, self.level = proof["slot"], proof["price"], Fraction(proof["level"], 1024)
-        self.ratios = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof["ratios"])]
+        self.F, self.f, self.ordered, self.fee = F, f, proof.ordered, Fraction(proof.fee, 1024)
+        self.slot, self.price, self.level = proof.slot, proof.price, Fraction(proof.level, 1024)
+        self.ratios = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)]
 
     def pieces(self, w):
         """What pieces of speed cost: (for a token of work w where the price is 1, how many tokens a tick have room)."""
@@ -900,9 +893,9 @@ class Tokens:
 
 def always_one_tick(cost):
     fixed = ("busy", "any_decode", "any_prefill")
-    return all(sum(function[name] for name in fixed) <= function["divisor"]
+    return all(sum(function[name] for name in fixed) <= function.divisor
                and not any(function[name] for name in COEFFICIENTS if name not in fixed)
-               and not (function["tokens_above"] and function["tokens_above"]["coefficient"]) for function in cost)
+               and not (function.tokens_above and function.tokens_above.coefficient) for function in cost)
 
 
 def sums(values):
@@ -911,27 +904,27 @@ def sums(values):
 
 def slot_prices(instance, proof, objective):
     """Kind `prices`: every request pays for what it takes of each slot, and takes its cheapest path."""
-    machine, calls = instance["machine"], any(len(one["segments"]) > 1 for one in instance["requests"])
+    machine, calls = instance.machine, any(len(one.segments) > 1 for one in instance.requests)
     if objective not in ("total-flow-time", "weighted-flow-time", "normalized-latency"):
         raise Broken("prices of slots are for sums of flow times")
-    if not always_one_tick(instance["cost"]) or (machine["partial"] and (calls or machine["evict"])):
+    if not always_one_tick(instance.cost) or (machine.partial and (calls or machine.evict)):
         raise Broken("prices of slots are for batches of one tick, without partial where there are calls or evict")
-    if proof["windows"] and machine["evict"]:
+    if proof.windows and machine.evict:
         raise Broken("prices of windows are for machines without evict")
-    T, scale, rows, total = proof["slots"], proof["scale"], {}, 0
-    limits = {"device": machine["memory"] and machine["memory"] // machine["block"], "host": machine["host_memory"],
-              "tokens": machine["batch_tokens"], "requests": machine["batch_requests"]}
+    T, scale, rows, total = proof.slots, proof.scale, {}, 0
+    limits = {"device": machine.memory and machine.memory // machine.block, "host": machine.host_memory,
+              "tokens": machine.batch_tokens, "requests": machine.batch_requests}
     for name, most in limits.items():
         row = priced_row(proof[name], T)
         if most is None and proof[name] and name != "host":
             raise Broken(f"{name} has a price and no limit")
         rows[name] = row if most is not None else [0] * T  # a host without a limit is free
         total -= (most or 0) * sum(row)
-    families = [(family, sums(priced_row(family["price"], T))) for family in proof["windows"]]
-    total -= sum(family["most"] * paid[-1] for family, paid in families)
-    start = min(one["arrival"] for one in instance["requests"])
-    for one, weight in zip(instance["requests"], weights(instance, objective)):
-        total += Course(one, machine, rows, T, int(weight * scale), one["arrival"] - start, families).cheapest()
+    families = [(family, sums(priced_row(family.price, T))) for family in proof.windows]
+    total -= sum(family.most * paid[-1] for family, paid in families)
+    start = min(one.arrival for one in instance.requests)
+    for one, weight in zip(instance.requests, weights(instance, objective)):
+        total += Course(one, machine, rows, T, int(weight * scale), one.arrival - start, families).cheapest()
     return Fraction(total, scale)
 
 
@@ -949,7 +942,7 @@ class Course:
 
     def __init__(self, one, machine, rows, T, rate, arrival, families):
         self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
-        self.arrival, self.families, self.P, self.block = arrival, families, most_prefill(machine), machine["block"]
+        self.arrival, self.families, self.P, self.block = arrival, families, most_prefill(machine), machine.block
         self.paid = sums(rows["device"])
         self.moment = sums(z * price for z, price in enumerate(rows["device"]))
 
@@ -958,17 +951,17 @@ class Course:
         return paid[max(0, min(self.T, last))] - paid[max(0, min(self.T, first))]
 
     def cheapest(self):
-        A, m, legs, earliest, before = self.one["prompt"], 0, [], self.arrival, None
-        for segment in self.one["segments"]:
-            ways = [(0, "discard")] if before is None or before["handling"] == "discard" else [(m, before["handling"])]
-            if before and before["handling"] == "free":
+        A, m, legs, earliest, before = self.one.prompt, 0, [], self.arrival, None
+        for segment in self.one.segments:
+            ways = [(0, "discard")] if before is None or before.handling == "discard" else [(m, before.handling)]
+            if before and before.handling == "free":
                 ways.append((0, "discard"))
-            wait, kept = before["duration"] if before else 0, ways[0][0]
-            legs.append((A, segment["decode"], wait, earliest + wait, ways))
-            earliest += wait + (blocks(A - kept, self.P) if self.P else 1) + segment["decode"] - 1
-            m, before = A + segment["decode"] - 1, segment["call"]
-            A = m + 1 + (before["returns"] if before else 0)
-        d, h = self.one["segments"][-1]["decode"], blocks(peak(self.one), self.block)
+            wait, kept = before.duration if before else 0, ways[0][0]
+            legs.append((A, segment.decode, wait, earliest + wait, ways))
+            earliest += wait + (blocks(A - kept, self.P) if self.P else 1) + segment.decode - 1
+            m, before = A + segment.decode - 1, segment.call
+            A = m + 1 + (before.returns if before else 0)
+        d, h = self.one.segments[-1].decode, blocks(peak(self.one), self.block)
         after = [self.end(c - 1, h, d) for c in range(self.T + 2)]
         for leg in reversed(legs):
             after = self.leg(*leg, after)
@@ -979,10 +972,10 @@ class Course:
 
     def end(self, e, h, d):
         """What an end in slot e costs: the flow time, and the windows."""
-        total, memory = self.rate * (e + 1 - self.arrival), self.machine["memory"]
+        total, memory = self.rate * (e + 1 - self.arrival), self.machine.memory
         for family, paid in self.families if e < self.T and memory else ():
-            behind = min(family["reach"], blocks(h - memory // self.block, family["most"]) + family["shift"])
-            ahead = min(h - family["shift"], d - family["reach"])
+            behind = min(family.reach, blocks(h - memory // self.block, family.most) + family.shift)
+            ahead = min(h - family.shift, d - family.reach)
             if ahead + behind > 0:
                 total += self.between(paid, e - ahead, e + behind)
         return total
@@ -992,7 +985,7 @@ class Course:
 
         With `evict` KV may leave before any token, so it goes token by token, each with its KV kept or dropped.
         """
-        slots, evict, best = range(self.T + 2), self.machine["evict"], []
+        slots, evict, best = range(self.T + 2), self.machine.evict, []
         for i in range(d - 1, 0, -1) if evict else ():
             kept, dropped = (self.tokens(A + i, m, 1, earliest + i, after, "swap") for m in (A + i - 1, 0))
             after = [min(kept(c), dropped(c + 1)) for c in slots]
@@ -1011,10 +1004,10 @@ class Course:
 
         m tokens are held until then.
         """
-        T, P, evict, n = self.T, self.P, self.machine["evict"], blocks(A - m, self.P) if self.P else 1
+        T, P, evict, n = self.T, self.P, self.machine.evict, blocks(A - m, self.P) if self.P else 1
         hold = sums(self.holding(z, m, how) for z in range(T))
         places = []  # prices of a place in a batch, the least of them so far, how many are taken, and in the last batch
-        for name, taken, now in (("tokens", A - m, 1 if self.machine["chunked"] else A - m), ("requests", n, 1)):
+        for name, taken, now in (("tokens", A - m, 1 if self.machine.chunked else A - m), ("requests", n, 1)):
             row = self.rows[name]
             places.append((row, [0] * min(earliest, T) + list(accumulate(row[earliest:], min)), taken, now * evict))
         cost = []  # by f, the slot of the first token (T: any later one), with what is held from slot 0 on
@@ -1038,7 +1031,7 @@ class Course:
         if how == "discard" or z >= self.T:
             return 0
         device = self.rows["device"][z] * blocks(m, self.block)
-        stays = how == "preserve" or (self.machine["evict"] and self.machine["host_memory"] == 0)
+        stays = how == "preserve" or (self.machine.evict and self.machine.host_memory == 0)
         return device if stays else min(device, self.rows["host"][z] * m)
 
     def decodes(self, f, A, d):
@@ -1055,24 +1048,24 @@ class Course:
 
 def configurations(instance, proof, objective):
     """Kind `configurations`: prices of starts and of memory, in a network of what can run together at a tick."""
-    machine, ones, scale, memory = instance["machine"], instance["requests"], proof["scale"], proof["memory"]
-    start, block = min(one["arrival"] for one in ones), machine["block"]
-    late = any(one["arrival"] != start for one in ones)
-    if (not always_one_tick(instance["cost"]) or any(len(one["segments"]) > 1 for one in ones) or not machine["hybrid"]
-            or machine["chunked"] or machine["evict"] or machine["pause"]
+    machine, ones, scale, memory = instance.machine, instance.requests, proof.scale, proof.memory
+    start, block = min(one.arrival for one in ones), machine.block
+    late = any(one.arrival != start for one in ones)
+    if (not always_one_tick(instance.cost) or any(len(one.segments) > 1 for one in ones) or not machine.hybrid
+            or machine.chunked or machine.evict or machine.pause
             or objective not in ("total-flow-time", "weighted-flow-time", "total-ttft")
-            or (late and (objective == "total-ttft" or machine["batch_tokens"] or machine["prefill_tokens"]))):
+            or (late and (objective == "total-ttft" or machine.batch_tokens or machine.prefill_tokens))):
         raise Broken("its schedules are not start times")
-    if len(proof["starts"]) != len(ones):
+    if len(proof.starts) != len(ones):
         raise Broken("starts: give a price for each request, or null")
     kinds = {}  # what requests that are alike share: [the price of a start, how many there are]
-    for one, weight, y in zip(ones, weights(instance, objective), proof["starts"]):
-        load = tuple(blocks(one["prompt"] + q, block) for q in range(output(one)))
-        kind = (load, one["arrival"] - start, weight, 1 if objective == "total-ttft" else output(one), one["prompt"])
+    for one, weight, y in zip(ones, weights(instance, objective), proof.starts):
+        load = tuple(blocks(one.prompt + q, block) for q in range(output(one)))
+        kind = (load, one.arrival - start, weight, 1 if objective == "total-ttft" else output(one), one.prompt)
         if kinds.setdefault(kind, [y, 0])[0] != y:
             raise Broken("requests that are alike have different prices")
         kinds[kind][1] += 1
-    M = machine["memory"] // block if machine["memory"] else sum(kind[0][-1] * count for kind, (_, count) in kinds.items())
+    M = machine.memory // block if machine.memory else sum(kind[0][-1] * count for kind, (_, count) in kinds.items())
     total = -M * sum(memory)
     for kind, (y, count) in kinds.items():
         ticks = range(kind[1], max(kind[1], len(memory)) + 1)
@@ -1130,13 +1123,13 @@ def with_starts(running, totals, options, i, alike, M):
 
 def parts(instance, proof, objective):
     """Kind `parts`: disjoint parts of the requests, each without the others."""
-    if instance["machine"]["evict"]:
+    if instance.machine.evict:
         raise Broken("parts are for machines without evict")
-    ones, listed = instance["requests"], [i for part in proof["parts"] for i in part["requests"]]
+    ones, listed = instance.requests, [i for part in proof.parts for i in part.requests]
     if len(set(listed)) < len(listed) or max(listed) >= len(ones):
         raise Broken("the parts share a request, or there is none of such a number")
-    bounds = [prove(dict(instance, requests=[ones[i] for i in part["requests"]]), part["proof"], objective)
-              for part in proof["parts"]]
+    bounds = [prove(Box(instance, requests=[ones[i] for i in part.requests]), part.proof, objective)
+              for part in proof.parts]
     return sum(bounds) if objective in SUMS else max(bounds)
 
 
@@ -1144,15 +1137,15 @@ def coarse(instance, proof, objective):
     """Kind `coarse`: a bound of the instance rounded in the schedule's favour gives one of the instance."""
     if objective not in ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time"):
         raise Broken("a coarse bound says nothing about this objective")
-    if not always_one_tick(instance["cost"]) or instance["coarsening"] or any(one["slo"] for one in instance["requests"]):
+    if not always_one_tick(instance.cost) or instance.coarsening or any(one.slo for one in instance.requests):
         raise Broken("coarse is for batches of one tick, without SLOs, of an instance that is not coarse")
-    s = proof["slot_ticks"]
-    rounded, offsets = relax(instance, proof["block_tokens"], s)
-    bound = s * whole(prove(rounded, proof["proof"], objective), objective)
+    s = proof.slot_ticks
+    rounded, offsets = relax(instance, proof.block_tokens, s)
+    bound = s * whole(prove(rounded, proof.proof, objective), objective)
     if objective == "makespan":
         return bound + min(offsets)
-    flows = [t + s * one["arrival"] - fine["arrival"]
-             for t, one, fine in zip(offsets, rounded["requests"], instance["requests"])]
+    flows = [t + s * one.arrival - fine.arrival
+             for t, one, fine in zip(offsets, rounded.requests, instance.requests)]
     if objective == "max-flow-time":
         return bound + min(flows)
     return bound + sum(flow * weight for flow, weight in zip(flows, weights(instance, objective)))
@@ -1160,53 +1153,53 @@ def coarse(instance, proof, objective):
 
 def relax(instance, b, s):
     """The coarse instance, and of each request the time t that its completion leaves out."""
-    machine, n = instance["machine"], len(instance["requests"])
-    ones, offsets, extra, merged = zip(*(relax_request(fine, b, s, machine["evict"]) for fine in instance["requests"]))
+    machine, n = instance.machine, len(instance.requests)
+    ones, offsets, extra, merged = zip(*(relax_request(fine, b, s, machine.evict) for fine in instance.requests))
     extras, free = sum(extra), s > b or any(merged)
     M, H, C, P, B = (machine[name] for name in ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests"))
-    small = dict(machine, chunked=True, hybrid=True, pause=True, batch_requests=None if B is None or free else B * s)
-    if machine["evict"]:
+    small = Box(machine, chunked=True, hybrid=True, pause=True, batch_requests=None if B is None or free else B * s)
+    if machine.evict:
         total = M if s == 1 else None if None in (M, H, C) else M + H + C * (s - 1)
         small.update(block=1, host_memory=0, batch_tokens=None, prefill_tokens=None,
                      memory=None if total is None else total // b + extras)
     else:
-        block = machine["block"] // b if machine["block"] % b == 0 else 1
-        room = None if H is None else 0 if H == 0 else (H + n * (b - 1) * machine["partial"]) // b + extras
+        block = machine.block // b if machine.block % b == 0 else 1
+        room = None if H is None else 0 if H == 0 else (H + n * (b - 1) * machine.partial) // b + extras
         C = None if C is None or free else (C * s + 3 * n * (b - 1)) // b
         P = None if P is None or free else (P * s + n * (3 * b - 2)) // b
         P = P if None in (C, P) else min(C, P)
         small.update(block=block, host_memory=room, batch_tokens=C, prefill_tokens=P,
                      memory=None if M is None else M // b + extras * block)
-    return dict(instance, machine=small, requests=list(ones), cost=[cost_function({"busy": 1}, "cost")]), offsets
+    return Box(instance, machine=small, requests=list(ones), cost=[cost_function({"busy": 1}, "cost")]), offsets
 
 
 def relax_request(fine, b, s, evict):
     """A coarse request, its t, whether it is an extra, and whether any segment was merged."""
-    u, segments = max(b, s), fine["segments"]
-    spans = [segment["call"]["duration"] if segment["call"] else 0 for segment in segments]
-    kept = [k for k, segment in enumerate(segments) if segment["decode"] >= u]
+    u, segments = max(b, s), fine.segments
+    spans = [segment.call.duration if segment.call else 0 for segment in segments]
+    kept = [k for k, segment in enumerate(segments) if segment.decode >= u]
     if not kept:
-        e = fine["arrival"] + output(fine) + sum(spans)
+        e = fine.arrival + output(fine) + sum(spans)
         arrival = max(0, e // s - 1)
-        stand_in = dict(fine, arrival=arrival, prompt=1, segments=[{"decode": 1, "call": None}])
+        stand_in = Box(fine, arrival=arrival, prompt=1, segments=[Box(decode=1, call=None)])
         return stand_in, e - s * (arrival + 1), True, True
-    known, K = [fine["prompt"]], []
+    known, K = [fine.prompt], []
     for segment in segments[:-1]:
-        known.append(known[-1] + segment["decode"] + segment["call"]["returns"])
+        known.append(known[-1] + segment.decode + segment.call.returns)
     for k in kept:
-        least = K[-1] + segments[kept[len(K) - 1]]["decode"] // u if K else 1
+        least = K[-1] + segments[kept[len(K) - 1]].decode // u if K else 1
         K.append(max(known[k] // b, least))
     result = []
     for i, k in enumerate(kept):
-        d, call, following = segments[k]["decode"], None, kept[i + 1] if i + 1 < len(kept) else len(segments)
-        time = d % u + sum(spans[k:following]) + sum(segment["decode"] for segment in segments[k + 1 : following])
+        d, call, following = segments[k].decode, None, kept[i + 1] if i + 1 < len(kept) else len(segments)
+        time = d % u + sum(spans[k:following]) + sum(segment.decode for segment in segments[k + 1 : following])
         if following < len(segments):
-            handlings = [segment["call"]["handling"] for segment in segments[k:following]]
+            handlings = [segment.call.handling for segment in segments[k:following]]
             handling = "preserve" if set(handlings) == {"preserve"} else "discard" if handlings[-1] == "discard" else "free"
-            call = dict(duration=time // s, returns=K[i + 1] - K[i] - d // u, handling="free" if evict else handling)
-        result.append({"decode": d // u, "call": call})
-    before = sum(segments[k]["decode"] + spans[k] for k in range(kept[0]))
-    one = dict(fine, arrival=(fine["arrival"] + before) // s, prompt=K[0], segments=result)
+            call = Box(duration=time // s, returns=K[i + 1] - K[i] - d // u, handling="free" if evict else handling)
+        result.append(Box(decode=d // u, call=call))
+    before = sum(segments[k].decode + spans[k] for k in range(kept[0]))
+    one = Box(fine, arrival=(fine.arrival + before) // s, prompt=K[0], segments=result)
     return one, time, known[kept[0]] < b, len(kept) < len(segments)
 
 
@@ -1246,14 +1239,14 @@ KINDS = {
 }
 certificate_file = record(
     format=(one_of("kvbound-certificate"), "kvbound-certificate"), version=(one_of(1), 1), instance_sha256=(words,),
-    objective=(one_of(*OBJECTIVES),), bound=(fraction(False, 400),), why=(words, ""), horizon=(words, ""),
+    objective=(one_of(*OBJECTIVES),), bound=(claim,), why=(words, ""), horizon=(words, ""),
     made_by=(words, ""), proof=(proof,),
 )
 
 
 def prove(instance, proof, objective):
     """The lower bound that the numbers of a proof give, whatever they are; Broken where its argument does not hold."""
-    return KINDS[proof["kind"]][0](instance, proof, objective)
+    return KINDS[proof.kind][0](instance, proof, objective)
 
 
 def whole(bound, objective):
@@ -1264,13 +1257,13 @@ def whole(bound, objective):
 def verify_certificate(instance, data):
     """What a certificate proves; Broken if that is less than it claims."""
     certificate = certificate_file(data, "certificate")
-    objective = certificate["objective"]
-    if certificate["instance_sha256"] != sha256(instance):
+    objective = certificate.objective
+    if certificate.instance_sha256 != sha256(instance):
         instance = with_free_calls(instance)
-        if certificate["instance_sha256"] != sha256(instance):
+        if certificate.instance_sha256 != sha256(instance):
             raise Broken("the certificate is for another instance")
-    bound = whole(prove(instance, certificate["proof"], objective), objective)
-    if bound < certificate["bound"]:
+    bound = whole(prove(instance, certificate.proof, objective), objective)
+    if bound < certificate.bound:
         raise Broken(f"it claims {certificate['bound']}, but proves {bound} only")
     return objective, bound
 
@@ -1278,9 +1271,9 @@ def verify_certificate(instance, data):
 def verify_schedule(instance, data):
     """The values of a schedule by objective; Broken names the first rule that it breaks."""
     schedule = schedule_file(data, "schedule")
-    if schedule["instance_sha256"] != sha256(instance):
+    if schedule.instance_sha256 != sha256(instance):
         raise Bad("the schedule is for another instance")
-    return objectives(instance, schedule["batches"])
+    return objectives(instance, schedule.batches)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
