@@ -4,7 +4,7 @@
     python library/check.py INSTANCE.json CERTIFICATE.json    recompute its bound
     python library/check.py --all library/                    every record of the library
 
-Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or the claim is not proved; 2: no such file, or bad input.
+Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not proved; 2: no such file, or bad input.
 
 It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, start_time.md,
 coarsening.md, the head of kvcore/certificates/evictions.py), whose symbols it uses, and shares no code with kvbound, so
@@ -70,7 +70,7 @@ def integer(least, most=MOST):
 
 
 def one_of(*values):
-    return check(lambda value: any(type(value) is type(known) and value == known for known in values), f"one of {values}")
+    return check(lambda value: (type(value), value) in [(type(known), known) for known in values], f"one of {values}")
 
 
 def text(least, most):
@@ -129,8 +129,9 @@ switch = one_of(True, False)
 limit = optional(integer(1))
 ratio = fraction(True, 40)
 claim = fraction(False, 400)
-COEFFICIENTS = ("busy", "any_decode", "any_prefill", "tokens", "generated", "decode_requests", "prefill_requests",
-                "decode_kv", "prefill_kv", "prefill_pairs", "swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
+WORK = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs")
+SWAPS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
+COEFFICIENTS = ("busy", "any_decode", "any_prefill", *WORK, *SWAPS)
 hinge = record(knee=(integer(0),), coefficient=(integer(0),))
 cost_function = record(
     divisor=(integer(1), 1), tokens_above=(optional(hinge), None), **{name: (integer(0), 0) for name in COEFFICIENTS}
@@ -145,13 +146,14 @@ call = record(duration=(integer(0),), returns=(integer(0), 0), handling=(handlin
 slo = record(ttft=(optional(integer(0)), None), latency=(optional(integer(0)), None), tpot=(optional(ratio), None),
              normalized_latency=(optional(ratio), None))
 request = record(
-    id=(text(1, 200),), arrival=(integer(0), 0), prompt=(integer(1),), weight=(integer(1), 1), slo=(optional(slo), None),
-    max_new=(limit, None), segments=(list_of(record(decode=(integer(1),), call=(optional(call), None)), 1),),
+    id=(text(1, 200),), arrival=(integer(0), 0), prompt=(integer(1),), weight=(integer(1), 1), max_new=(limit, None),
+    slo=(optional(slo), None), segments=(list_of(record(decode=(integer(1),), call=(optional(call), None)), 1),),
 )
 offsets = map_of(integer(-MOST))
 coarsening = record(
     direction=(one_of("relax", "restrict"),), block_tokens=(integer(1),), slot_ticks=(integer(1),),
-    headroom_ticks=(integer(0), 0), fine_tick_seconds=(ratio,), completion_offset=(offsets, {}), flow_offset=(offsets, {}),
+    headroom_ticks=(integer(0), 0), fine_tick_seconds=(ratio,),
+    completion_offset=(offsets, {}), flow_offset=(offsets, {}),
 )
 instance_file = record(
     format=(one_of("kvbound-instance"), "kvbound-instance"), version=(one_of(1), 1), name=(text(0, 200), "instance"),
@@ -232,7 +234,7 @@ def prefill_budget(machine):
 
 def sha256(instance):
     """The hash of the canonical JSON (docs/formats.md); `max_new` is in it only where it is given."""
-    ones = [{key: value for key, value in one.items() if (key, value) != ("max_new", None)} for one in instance.requests]
+    ones = [{key: value for key, value in one.items() if key != "max_new" or value} for one in instance.requests]
     text = json.dumps(Box(instance, requests=ones), sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -445,10 +447,13 @@ def by_objective(ones, times, busy):
     }
 
 
-def objectives(instance, batches):
-    """The value of every objective of a schedule; Broken names the first rule that it breaks."""
+def verify_schedule(instance, data):
+    """The values of a schedule by objective; Broken names the first rule that it breaks."""
+    schedule = schedule_file(data, "schedule")
+    if schedule.instance_sha256 != sha256(instance):
+        raise Bad("the schedule is for another instance")
     execution = Execution(instance)
-    execution.run(batches)
+    execution.run(schedule.batches)
     times = [(state.first - state.one.arrival, state.done - state.one.arrival) for state in execution.states.values()]
     return by_objective(instance.requests, times, execution.busy)
 
@@ -474,9 +479,6 @@ def tokens_of(one, machine):
     return result
 
 
-WORK = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs")
-
-
 def lines_of(cost):
     """The lines of each cost function, as prices: `base` of a batch, `prefill` of one with a prefill, and of work."""
     for function in cost:
@@ -498,7 +500,7 @@ def most_prefill(machine):
 
 
 class Tariff:
-    """What work costs: prices of what is done, of a `batch`, of `prefill` and a `block` of KV in it, and of `packed`."""
+    """What work costs: prices of what is done, of a `batch`, of `prefill` and a `block` of KV in it, of `packed`."""
 
     def __init__(self, machine, prices, packs=1):
         names = (*WORK, "batch", "prefill", "prefill_token", "block", "packed")
@@ -657,10 +659,10 @@ def shares(instance, proof, objective):
         return shared_late(works, proof)
     if objective not in ("makespan", "busy-time", "max-flow-time"):
         return shared_sum(instance, proof, objective, works)
-    busy, by_flow = max(shared_batches(instance, division), *(sum(work.d) for work in works)), objective == "max-flow-time"
+    busy = max(shared_batches(instance, division), *(sum(work.d) for work in works))
     if objective == "busy-time":
         return busy
-    arrivals = [work.one.arrival for work in works]
+    arrivals, by_flow = [work.one.arrival for work in works], objective == "max-flow-time"
     chains = [work.chain + arrival * (not by_flow) for arrival, work in zip(arrivals, works)]
     bound = max(heads_and_tails(works, lambda work: work.one.arrival, by_flow), *chains)
     return bound if by_flow else max(bound, min(arrivals) + busy)
@@ -761,7 +763,7 @@ def speed(instance, proof, objective):
 
 
 def parts_of_fixed(instance, proof, start):
-    """a: by request and slot its part of what is fixed in a batch. `fees` are weights, the same for all that are alike."""
+    """a: by request and slot its part of what is fixed in a batch. `fees` are weights, the same for all of a kind."""
     kinds = [json.dumps(dict(one, id=""), default=str) for one in instance.requests]
     first = {kind: one.arrival - start for kind, one in zip(kinds, instance.requests)}  # in the order of the first
     if proof.fees and len(proof.fees) != len(first):
@@ -868,7 +870,7 @@ class Tokens:
         return self.cheapest(self.offer(s, tick) if s < len(self.batches.price) else [])[1]
 
     def ending(self, s, price, rate):
-        """What they pay if the last is done in slot s, where every tick up to it costs `rate`; None: too little room."""
+        """What they pay if the last is done in slot s, where a tick up to it costs `rate`; None: too little room."""
         self.pass_by(s)
         x, paid, each = 0, 0, []
         for cost, width in self.tangents:
@@ -981,7 +983,7 @@ class Course:
         return total
 
     def leg(self, A, d, wait, earliest, ways, after):
-        """By slot c after the end of the segment before: the least from there on. `ways` are (KV kept in the call, how).
+        """By slot c after the end of the segment before: the least from there on; `ways` are (KV kept in a call, how).
 
         With `evict` KV may leave before any token, so it goes token by token, each with its KV kept or dropped.
         """
@@ -1000,11 +1002,12 @@ class Course:
         return [min(each) for each in zip(*best)]
 
     def tokens(self, A, m, d, earliest, after, how):
-        """The least from slot c on, a function of c, if then the work for d tokens may begin, the first with A resident.
+        """The least from slot c on, a function of c, if then the work for d tokens may begin.
 
-        m tokens are held until then.
+        The first of them comes with A resident; m tokens are held until its work begins.
         """
         T, P, evict, n = self.T, self.P, self.machine.evict, blocks(A - m, self.P) if self.P else 1
+        grows = "swap" if evict else "preserve"
         hold = sums(self.holding(z, m, how) for z in range(T))
         places = []  # prices of a place in a batch, the least of them so far, how many are taken, and in the last batch
         for name, taken, now in (("tokens", A - m, 1 if self.machine.chunked else A - m), ("requests", n, 1)):
@@ -1013,7 +1016,7 @@ class Course:
         cost = []  # by f, the slot of the first token (T: any later one), with what is held from slot 0 on
         for f in range(T):
             paid = hold[max(0, f - n + 1)] + self.decodes(f, A, d) + self.at(after, f + d)
-            paid += sum(self.holding(f - j, A - j * P, "swap" if evict else "preserve") for j in range(1, min(n, f + 1)))
+            paid += sum(self.holding(f - j, A - j * P, grows) for j in range(1, min(n, f + 1)))
             for row, least, taken, now in places:
                 paid += now * row[f] + (taken - now) * least[f] + sum(least[f + 1 : f + d])
             cost.append(paid)
@@ -1156,8 +1159,9 @@ def relax(instance, b, s):
     machine, n = instance.machine, len(instance.requests)
     ones, offsets, extra, merged = zip(*(relax_request(fine, b, s, machine.evict) for fine in instance.requests))
     extras, free = sum(extra), s > b or any(merged)
-    M, H, C, P, B = (machine[name] for name in ("memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests"))
-    small = Box(machine, chunked=True, hybrid=True, pause=True, batch_requests=None if B is None or free else B * s)
+    M, H, C, P = machine.memory, machine.host_memory, machine.batch_tokens, machine.prefill_tokens
+    small = Box(machine, chunked=True, hybrid=True, pause=True,
+                batch_requests=machine.batch_requests * s if machine.batch_requests and not free else None)
     if machine.evict:
         total = M if s == 1 else None if None in (M, H, C) else M + H + C * (s - 1)
         small.update(block=1, host_memory=0, batch_tokens=None, prefill_tokens=None,
@@ -1195,8 +1199,9 @@ def relax_request(fine, b, s, evict):
         time = d % u + sum(spans[k:following]) + sum(segment.decode for segment in segments[k + 1 : following])
         if following < len(segments):
             handlings = [segment.call.handling for segment in segments[k:following]]
-            handling = "preserve" if set(handlings) == {"preserve"} else "discard" if handlings[-1] == "discard" else "free"
-            call = Box(duration=time // s, returns=K[i + 1] - K[i] - d // u, handling="free" if evict else handling)
+            alike = set(handlings) == {"preserve"} or handlings[-1] == "discard"
+            call = Box(duration=time // s, returns=K[i + 1] - K[i] - d // u,
+                       handling=handlings[-1] if alike and not evict else "free")
         result.append(Box(decode=d // u, call=call))
     before = sum(segments[k].decode + spans[k] for k in range(kept[0]))
     one = Box(fine, arrival=(fine.arrival + before) // s, prompt=K[0], segments=result)
@@ -1227,8 +1232,9 @@ KINDS = {
     "alone": (alone, {}),
     "shares": (shares, dict(DIVISION, alone=(list_of(part, 0, 10**6), []),
                             windows=(list_of(list_of(integer(0), 2, 2), 0, 10**5), []))),
-    "prices": (slot_prices, dict(scale=(integer(1, 2**40),), slots=(integer(1, 2**21),), device=(row, []), host=(row, []),
-                                 tokens=(row, []), requests=(row, []), windows=(list_of(family, 0, 100), []))),
+    "prices": (slot_prices, dict(scale=(integer(1, 2**40),), slots=(integer(1, 2**21),), device=(row, []),
+                                 host=(row, []), tokens=(row, []), requests=(row, []),
+                                 windows=(list_of(family, 0, 100), []))),
     "speed": (speed, dict(DIVISION, slot=(integer(1),), scale=(integer(1, 2**40),), price=(list_of(price, 0, 2**18),),
                           level=(part, 0), ratios=(list_of(integer(65, 2**20), 0, 64), []), ordered=(switch, False),
                           fee=(part, 0), fees=(list_of(list_of(integer(0, 2**20), 0, 2**18), 0, 10**6), []))),
@@ -1268,14 +1274,6 @@ def verify_certificate(instance, data):
     return objective, bound
 
 
-def verify_schedule(instance, data):
-    """The values of a schedule by objective; Broken names the first rule that it breaks."""
-    schedule = schedule_file(data, "schedule")
-    if schedule.instance_sha256 != sha256(instance):
-        raise Bad("the schedule is for another instance")
-    return objectives(instance, schedule.batches)
-
-
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
@@ -1299,7 +1297,7 @@ def check_record(path):
                 done.append(f"{objective} {value}, its bound {bound} is exhaustive and not checked")
                 continue
             if verify_certificate(instance, said)[0] != objective or Fraction(said["bound"]) < bound:
-                raise Broken(f"{objective}: the certificate is for {said['objective']} >= {said['bound']}, not >= {bound}")
+                raise Broken(f"{objective}: the certificate claims {said['objective']} >= {said['bound']}, not {bound}")
         if (claimed["status"] == "solved") != (value is not None and value == bound):
             raise Broken(f"{objective}: it is called {claimed['status']} with value {value} and bound {bound}")
         done.append(f"{objective} {value} >= {bound}")
@@ -1308,7 +1306,7 @@ def check_record(path):
 
 def check_all(folder):
     """Check every record below a folder; the exit code."""
-    wrong, records = 0, sorted(path for path in Path(folder).rglob("*.json") if "." not in path.name.removesuffix(".json"))
+    wrong, records = 0, sorted(path for path in Path(folder).rglob("*.json") if path.name.count(".") == 1)
     for path in records:
         try:
             print(f"{path.stem}: {check_record(path)}", flush=True)
