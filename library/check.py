@@ -26,7 +26,7 @@ from collections import namedtuple
 from fractions import Fraction
 from functools import cache
 from itertools import accumulate, zip_longest
-from math import ceil
+from math import ceil, lcm
 from pathlib import Path
 
 MOST = 10**15
@@ -503,42 +503,45 @@ class Tariff:
     """What work costs: prices of what is done, of a `batch`, of `prefill` and a `block` of KV in it, of `packed`."""
 
     def __init__(self, machine, prices, packs=1):
-        names = (*WORK, "batch", "prefill", "prefill_token", "block", "packed")
-        self.prices, self.packs = {name: Fraction(prices.get(name, 0)) for name in names}, packs
-        self.machine, self.P, self.block = machine, most_prefill(machine), machine.block
-        self.least = cache(self.least)
+        self.machine, self.P, self.block, self.packs = machine, most_prefill(machine), machine.block, packs
+        given = {name: Fraction(price) for name, price in prices.items() if price and name not in ("base", "packed")}
+        self.unit = lcm(*(price.denominator for price in given.values()))
+        self.prices = {name: int(price * self.unit) for name, price in given.items()}  # so that ways are whole numbers
+        self.packed, self.least = prices.get("packed", 0), cache(self.least)
 
     def least(self, token):
         """The least that the work for a token costs, over all ways to generate it."""
-        return min(self.ways(token.A, token.kept, token.low)) + self.packing(token.A)
+        return Fraction(min(self.ways(token.A, token.kept, token.low)), self.unit) + self.packing(token.A)
 
     def packing(self, tokens):
         """The price of so many tokens by the dual feasible function u."""
-        if not self.prices["packed"]:
+        if not self.packed:
             return 0
         k, x = self.packs, Fraction(blocks(tokens, self.block), self.machine.memory // self.block)
-        return self.prices["packed"] * (x if ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k))
+        return self.packed * (x if ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k))
 
     def ways(self, A, kept, low):
         """What it costs to generate a token by a decode (1) or by a prefill (0), from s tokens of KV on."""
-        p, P = self.prices, self.P
+        P, chunked, partial = self.P, self.machine.chunked, self.machine.partial
         for decodes in (1, 0):
             end = A - decodes  # where the prefills end
             if decodes:
-                starts = {s for s in (low, kept) if s == end or self.machine.chunked} if A > 1 else ()
+                starts = {s for s in (low, kept) if s == end or chunked} if A > 1 else ()
             else:
-                starts = {low, min(kept, A - 2) if self.machine.partial else kept}
-                starts = {s for s in starts if low <= s and (s == 0 or s <= A - 2)}
+                most = min(kept, A - 2) if partial else kept
+                starts = {s for s in (low, most) if low <= s and (s == 0 or s <= A - 2)}
             for s in starts:
                 count = -(-(end - kept) // P) if P else int(end > kept)  # prefills
                 count = count if decodes else max(1, count)
                 n = count - (not decodes)  # prefills before the last batch, and the KV after each of them, summed
                 held = n * end - (P or 0) * n * (n - 1 + 2 * (not decodes)) // 2
-                cost = p["generated"] + p["batch"] * (count + decodes) + p["tokens"] * (A - s)
-                cost += (p["decode_requests"] + p["decode_kv"] * end) * decodes
-                cost += (p["prefill"] + p["prefill_requests"]) * count + p["prefill_token"] * (end - s)
-                cost += p["prefill_kv"] * s * (count > 0) + p["prefill_pairs"] * (end**2 - s**2)
-                yield cost + p["block"] * (blocks(A, self.block) + blocks(held, self.block))
+                amounts = {
+                    "generated": 1, "batch": count + decodes, "tokens": A - s, "decode_requests": decodes,
+                    "decode_kv": decodes * end, "prefill": count, "prefill_requests": count, "prefill_token": end - s,
+                    "prefill_kv": s * (count > 0), "prefill_pairs": end**2 - s**2,
+                    "block": blocks(A, self.block) + blocks(held, self.block),
+                }
+                yield sum(price * amounts[name] for name, price in self.prices.items())
 
 
 def ticks_of(instance):
@@ -618,11 +621,12 @@ class Division:
 
 
 def served(jobs):
-    """What one machine that may interrupt works on, the lowest rank first: (rank, owner, from, to), piece by piece.
+    """What one machine that may interrupt works on, the lowest rank first: (rank, owner, from, to, unit) by piece.
 
-    Jobs are (release, work, rank, owner).
+    Jobs are (release, work, rank, owner); from and to are whole numbers of 1 / unit.
     """
-    jobs, ready, now, i = sorted(jobs), [], 0, 0
+    unit, ready, now, i = lcm(*{job[1].denominator for job in jobs}), [], 0, 0
+    jobs = sorted((int(release * unit), int(work * unit), rank, owner) for release, work, rank, owner in jobs)
     while i < len(jobs) or ready:
         now = now if ready else max(now, jobs[i][0])
         while i < len(jobs) and jobs[i][0] <= now:
@@ -630,7 +634,7 @@ def served(jobs):
             i += 1
         rank, owner, _, left = ready[0]
         step = min(left, jobs[i][0] - now) if i < len(jobs) else left
-        yield rank, owner, now, now + step
+        yield rank, owner, now, now + step, unit
         now += step
         ready[0][3] -= step
         if not ready[0][3]:
@@ -641,7 +645,7 @@ def heads_and_tails(works, start=lambda work: 0, by_flow=False):
     """The least time by which all are done if what is shared takes one machine (largest tail first)."""
     jobs = [(start(work) + release, share, start(work) * by_flow - tail, 0)
             for work in works for release, share, tail in zip(work.release, work.share, work.tail)]
-    return ceil(max(end - rank for rank, _, _, end in served(jobs)))
+    return ceil(max(Fraction(end, unit) - rank for rank, _, _, end, unit in served(jobs)))
 
 
 def weights(instance, objective):
@@ -674,22 +678,23 @@ def shared_sum(instance, proof, objective, works):
     parts = [Fraction(part, 1024) for part in proof.alone or [0] * len(works)]
     if len(parts) != len(works):
         raise Broken("alone: give a number for each request, or none")
-    half, total, jobs = Fraction(least_step(instance), 2), 0, []
+    half, total, jobs, density = Fraction(least_step(instance), 2), 0, [], {}
     for i, (work, weight, part) in enumerate(zip(works, weights(instance, objective), parts)):
         chain, whole, arrival = sum(work.d[:count]) + sum(work.wait[:count]), sum(work.share[:count]), work.one.arrival
         rest = weight * (1 - part)
         if not whole or not rest:
             total += weight * chain
             continue
+        density[i] = rest / whole
         total += weight * part * chain + rest * (half - arrival)
         if count is None:
-            total += rest / whole * sum(share * tail for share, tail in zip(work.share, work.tail))
-        jobs += [(arrival + release, share, -rest / whole, i)
+            total += density[i] * sum(share * tail for share, tail in zip(work.share, work.tail))
+        jobs += [(arrival + release, share, -density[i], i)
                  for release, share in zip(work.release[:count], work.share[:count]) if share]
-    moments = {}  # by density the integral of 2 t over the time at which its jobs are worked on
-    for rank, _, begin, end in served(jobs):
-        moments[-rank] = moments.get(-rank, 0) + end**2 - begin**2
-    return total + sum(density * moment / 2 for density, moment in moments.items())
+    moments = dict.fromkeys(density, 0)  # the integral of 2 t over the time at which its work is done
+    for _, i, begin, end, unit in served(jobs):
+        moments[i] += end**2 - begin**2
+    return total + sum(Fraction(density[i] * moment, 2 * unit**2) for i, moment in moments.items())
 
 
 def shared_batches(instance, division):
