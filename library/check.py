@@ -691,8 +691,8 @@ def shared_sum(instance, proof, objective, works):
             total += density[i] * sum(share * tail for share, tail in zip(work.share, work.tail))
         jobs += [(arrival + release, share, -density[i], i)
                  for release, share in zip(work.release[:count], work.share[:count]) if share]
-    moments = dict.fromkeys(density, 0)  # the integral of 2 t over the time at which its work is done
-    for _, i, begin, end, unit in served(jobs):
+    moments, unit = dict.fromkeys(density, 0), 1  # the integral of 2 t over the time at which its work is done
+    for _, i, begin, end, unit in served(jobs):  # noqa: B007
         moments[i] += end**2 - begin**2
     return total + sum(Fraction(density[i] * moment, 2 * unit**2) for i, moment in moments.items())
 

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 
 import kvcore
 from bounds import METHODS
+from heuristics import BY_COST, PolicyError, Unsuited, trace_policy
 from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_text, write_text
-from kvcore.metrics import Value
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
 from kvcore.result import Result
+from kvcore.schedule import Schedule
 from library.library import OURS, TRIED, Improved, Library, origin
 from library.record import Best
 from solvers import solve
@@ -27,8 +30,9 @@ from sweeps.cell import Cell
 from sweeps.export import as_csv
 from sweeps.store import Store
 
-WAYS = ("improve", "auto", "bound", *METHODS, *(f"{formulation} on {solver}" for formulation, solver in SOLVING))
-"""Policies with destroy and repair, what `solve` chooses, the ladder of bounds; then each bound, each way to solve."""
+EXACT = tuple(f"{formulation} on {solver}" for formulation, solver in SOLVING)
+WAYS = ("policies", "improve", "auto", "bound", *METHODS, *EXACT)
+"""Every policy, then with changes and repair, what `solve` chooses, the ladder of bounds; then each of the others."""
 
 COLUMNS = (
     "name", "objective", "run", "seed", "value", "bound", "proved", "seconds", "error", "version", "finished",
@@ -149,6 +153,8 @@ def _result(library: Library, cell: Cell) -> Result:
     record, instance, objective = library.record(cell.name), cell.instance, cell.objective
     assert instance is not None  # for mypy: the library has made it
     seconds, seed, value = cell.options["seconds"], cell.options["seed"], record.objectives[objective].value
+    if cell.run == "policies":
+        return _policies(instance, objective, seconds)
     if cell.run == "improve":
         start = library.schedule(record, objective)
         return improve(instance, objective, start=start, seconds=seconds, seed=seed)
@@ -159,3 +165,20 @@ def _result(library: Library, cell: Cell) -> Result:
     formulation, _, solver = cell.run.partition(" on ")
     way = partial(solve, formulation=formulation, solver=solver or "auto")
     return way(instance, objective, time_limit=seconds, seed=seed)
+
+
+def _policies(instance: Instance, objective: str, seconds: float) -> Result:
+    """Run every policy, the cheapest decisions first, for so many seconds together."""
+    began = time.monotonic()
+    best: tuple[Value, str, Schedule] | None = None
+    for policy in BY_COST:
+        try:
+            trace = trace_policy(instance, policy, go_on=lambda: time.monotonic() - began < seconds)
+        except (PolicyError, Unsuited):
+            continue
+        value = objective_value(trace, objective)
+        if best is None or value < best[0]:
+            best = value, policy.name, trace.schedule
+    passed = time.monotonic() - began
+    claimed, name, schedule = best or (None, None, None)
+    return Result(instance, objective, schedule, claimed, formulation="policies", policy=name, seconds=passed)

@@ -360,8 +360,15 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
     without(small, "certificate")
     assert fill(small, database, ways=["exhaustive"], seconds=500).run == 0
     assert (small.folder / TRIED).read_text().splitlines() == lines
-    with pytest.raises(BadInput, match="no way is called 'magic'; there are improve, auto, bound"):
+    with pytest.raises(BadInput, match="no way is called 'magic'; there are policies, improve, auto, bound"):
         fill(small, database, ways=["magic"])
+
+
+def test_fill_runs_every_policy(small: Library, tmp_path: Path) -> None:
+    without(small, "schedule")
+    (found,) = fill(small, tmp_path / "tried.sqlite", ways=["policies"], seconds=50).improved
+    assert (found.what, found.now) == ("schedule", 29)
+    assert small.record("mars-figure1").objectives[FLOW].schedule.how == "policies: random"
 
 
 def test_fill_tries_what_is_spent_again_only_if_it_gained(small: Library, tmp_path: Path, monkeypatch) -> None:
