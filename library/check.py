@@ -9,7 +9,8 @@ Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not
 It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, start_time.md,
 coarsening.md, the head of kvcore/certificates/evictions.py), whose symbols it uses, and shares no code with kvbound, so
 that an error in one is no error in the other. It is slow, sets no limit on time and memory, and rounds nothing before
-the end: it may prove more than kvbound, which rounds on the way. Kind `exhaustive` is left out.
+the end: it may prove more than kvbound, which rounds on the way; less only by that rounding of shares. Kind
+`exhaustive` is left out.
 """
 
 # mypy: ignore-errors

@@ -19,7 +19,7 @@ from library.library import Library, exact
 from library.record import Record
 
 TABLE = "policies.csv"
-"""In the folder of the records: what `kvbound library run --policies .. --out library/records/policies.csv` wrote."""
+"""In the folder of the records: what the command in docs/library.md wrote."""
 COLUMNS = (
     "name", "family", "requests", "calls", "objective", "policy", "value", "best", "bound", "over_best", "over_bound",
     "seconds", "error",
