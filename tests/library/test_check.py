@@ -262,7 +262,7 @@ def test_no_numbers_prove_more_than_the_optimum(seed):
     objective = SUMS[seed % 4 // 2]
     optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
     for draw_proof in [random_speed, random_prices if seed % 2 else random_speed] * 8:
-        proof = json.loads(draw_proof(draw, instance).model_dump_json())
+        proof = check.proof(json.loads(draw_proof(draw, instance).model_dump_json()), "proof")
         assert check.prove(loaded(instance), proof, objective) <= optimum
 
 
