@@ -60,20 +60,24 @@ from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.speed import Speed
+from kvcore.certificates.tree import Branch, Leaf, Tree
 
 __all__ = [
     "Alone",
     "AnyProof",
+    "Branch",
     "Certificate",
     "Coarse",
     "Configurations",
     "Exhaustive",
     "InvalidCertificate",
+    "Leaf",
     "Parts",
     "Prices",
     "Proof",
     "Shares",
     "Speed",
+    "Tree",
     "Windows",
     "certify",
     "read_certificate",
