@@ -11,6 +11,7 @@ from bounds.ascent import ascend
 from bounds.generate import generate
 from bounds.prices import DEVICE, Floats, Oracle, PricePoint, SlotPricing, first_prices, proof_of
 from bounds.task import Proposal, Task
+from bounds.tree import propose_tree
 from kvcore.certificates import Windows
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.prices import kinds, spend, why_not
@@ -85,6 +86,8 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
             _ascend(oracle, begin[0] if windows else oracle.best, task)
     finally:  # on KeyboardInterrupt too
         yield Proposal(proof_of(pricing, oracle.spread(oracle.best.prices)))
+    if calls and oracle.stride == 1 and not task.instance.machine.evict:
+        yield from propose_tree(task, oracle)
 
 
 def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> None:

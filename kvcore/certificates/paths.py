@@ -114,7 +114,12 @@ def prefix(values: Array) -> Array:
 
 
 def cheapest(
-    course: Course, machine: Machine, prices: SlotPrices, arrival: int, end: Callable[[Array], Array], toll: Array,
+    course: Course,
+    machine: Machine,
+    prices: SlotPrices,
+    arrival: int,
+    end: Callable[[Array], Array],
+    toll: Array,
     ends: Ends = (),
 ) -> int:
     """Return what the cheapest path costs, from slot `arrival` on, with each segment in its `ends` (none: in any).

@@ -123,7 +123,13 @@ class Prices(Proof):
         return rows + sum(family.most * sum(family.price) for family in self.windows)
 
     def _cheapest(
-        self, machine: Machine, objective: str, origin: int, rows: SlotPrices, sums: list[Array], request: Request,
+        self,
+        machine: Machine,
+        objective: str,
+        origin: int,
+        rows: SlotPrices,
+        sums: list[Array],
+        request: Request,
         ends: Ends = (),
     ) -> int:
         """Return what the cheapest path costs, with the tolls of windows whose prices have these `sums`."""
