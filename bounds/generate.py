@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import highspy
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csc_array
 
+from bounds.kernels import HIGH, LOW
 from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath
 
 STAY = 0.6
 """How near to the best prices known new ones are tried (Wentges): 0 would be the program's own, which leap."""
 CLOSE = 1e-4
 """The bound and the program's value are called equal when they differ by less than this fraction."""
+LEAST_SHARE = 1e-6
+INFINITY, NONE = highspy.kHighsInf, np.zeros(0, np.int32)
 LEAST = 0.1
 """Seconds that the program has, at the least."""
 
@@ -23,65 +25,84 @@ class Master:
     """The linear program that mixes known paths within the limits; its duals are the next prices.
 
     Each kind of request takes as many paths as it has requests; rows are limits of pieces that were ever exceeded.
-    A request that takes no path begins after the last slot and pays for it (`late`). `shares` are those of the paths.
+    A request that takes no path begins after the last slot and pays for it; these are the first columns.
     """
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle = oracle
-        self.counts = np.array([kind.count for kind in oracle.pricing.kinds], float)
-        self.late = np.array([kind.rate * (oracle.slots + kind.least - kind.arrival) for kind in oracle.pricing.kinds])
+        kinds = oracle.pricing.kinds
+        self.counts = np.array([kind.count for kind in kinds], float)
+        self.late = np.array([kind.rate * (oracle.slots + kind.least - kind.arrival) for kind in kinds])
         self.paths: list[RequestPath] = []
-        self.columns: list[tuple[Ints, Floats]] = []
-        self.active = np.zeros(oracle.room.shape, bool)
-        self.shares = np.zeros(0)
+        self.known: set[tuple[int, bytes]] = set()
+        self.row = np.full(oracle.room.size, -1)  # of each limit, if it has one
+        self.rows = n = len(kinds)
+        self.highs = highspy.Highs()
+        for option, value in {"output_flag": False, "threads": 1}.items():
+            self.highs.setOptionValue(option, value)
+        self.highs.addRows(n, self.counts, np.full(n, INFINITY), 0, np.zeros(n, np.int32), NONE, np.zeros(0))
+        self._add_columns(self.late, np.arange(n + 1), np.arange(n), np.ones(n))
+
+    def _add_columns(self, costs: Floats, starts: Ints, rows: Ints, amounts: Floats) -> None:
+        n, free = len(costs), np.full(len(costs), INFINITY)
+        starts, rows = starts[:-1].astype(np.int32), rows.astype(np.int32)
+        self.highs.addCols(n, costs, np.zeros(n), free, len(rows), starts, rows, amounts)
 
     def add(self, paths: list[RequestPath]) -> None:
         """Take in paths, one of each kind."""
         together = sum(count * path.use for count, path in zip(self.counts, paths, strict=True))
-        self.active |= together > self.oracle.room
-        self.paths += paths
-        used = [np.flatnonzero(path.use) for path in paths]
-        self.columns += [(rows, path.use.ravel()[rows]) for rows, path in zip(used, paths, strict=True)]
+        self._limit(np.flatnonzero((together > self.oracle.room).ravel() & (self.row < 0)))
+        fresh = [path for path in paths if (path.kind, path.use.tobytes()) not in self.known]
+        self.known |= {(path.kind, path.use.tobytes()) for path in fresh}
+        self.paths += fresh
+        taken = [np.flatnonzero((self.row >= 0) & (path.use.ravel() > 0)) for path in fresh]
+        rows = [np.append(self.row[each], path.kind) for each, path in zip(taken, fresh, strict=True)]
+        amounts = [np.append(path.use.ravel()[each], 1.0) for each, path in zip(taken, fresh, strict=True)]
+        if fresh:
+            starts = np.cumsum([0, *map(len, rows)])
+            costs = np.array([path.cost for path in fresh])
+            self._add_columns(costs, starts, np.concatenate(rows), np.concatenate(amounts))
 
-    def _joined(self, part: int) -> Floats:
-        return np.concatenate([column[part] for column in self.columns])
+    def _limit(self, places: Ints) -> None:
+        """Add rows for some limits, by their places in `room`."""
+        if not len(places):
+            return
+        self.row[places] = self.rows + np.arange(len(places))
+        self.rows += len(places)
+        uses = np.array([path.use.ravel()[places] for path in self.paths]).reshape(-1, len(places)).T
+        row, column = np.nonzero(uses)
+        starts = np.searchsorted(row, np.arange(len(places))).astype(np.int32)
+        index, lower = (column + len(self.counts)).astype(np.int32), np.full(len(places), -INFINITY)
+        room = self.oracle.room.ravel()[places]
+        self.highs.addRows(len(places), lower, room, len(row), starts, index, uses[row, column])
 
-    def within(self, oracle: Oracle, keep: Callable[[RequestPath], bool], late: Floats) -> Master:
-        """Return a copy with some of the paths."""
-        copy = Master(oracle)
-        copy.active, copy.late = self.active.copy(), late
-        both = [each for each in zip(self.paths, self.columns, strict=True) if keep(each[0])]
-        copy.paths, copy.columns = [path for path, _ in both], [column for _, column in both]
-        return copy
+    def narrow(self, legs: list[Ints]) -> None:
+        """Leave out the paths with other ends than these legs allow."""
+        fits = [bool(((legs[p.kind][:, LOW] <= p.ends) & (p.ends <= legs[p.kind][:, HIGH])).all()) for p in self.paths]
+        n = len(fits)
+        columns = (len(self.counts) + np.arange(n)).astype(np.int32)
+        self.highs.changeColsBounds(n, columns, np.zeros(n), np.where(fits, INFINITY, 0.0))
+        never = [(each[:, HIGH] < self.oracle.slots).any() for each in legs]
+        late = np.where(never, 10 * self.late.max(), self.late)
+        self.highs.changeColsCost(len(late), np.arange(len(late), dtype=np.int32), late)
 
     def solve(self, seconds: float) -> tuple[float, Floats] | None:
         """Return the cost of the best mixture and the prices of the pieces [rows, pieces].
 
         None if the solver fails, or takes longer.
         """
-        active, n, m = np.flatnonzero(self.active), len(self.counts), len(self.paths)
-        place = np.full(self.active.size, -1)
-        place[active] = np.arange(len(active))
-        path, rows = np.repeat(np.arange(m), [len(used) for used, _ in self.columns]), self._joined(0)
-        kept = place[rows] >= 0
-        kinds = np.concatenate([[path.kind for path in self.paths], np.arange(n)])  # the last are late
-        place = np.concatenate([place[rows[kept]], len(active) + kinds])
-        entries = np.concatenate([self._joined(1)[kept], np.full(m + n, -1.0)])
-        columns = np.concatenate([path[kept], np.arange(m + n)])
-        limits = np.concatenate([self.oracle.room.ravel()[active], -self.counts])
-        answer = linprog(
-            np.concatenate([[path.cost for path in self.paths], self.late]),
-            A_ub=csc_array((entries, (place, columns)), shape=(len(limits), m + n)),
-            b_ub=limits,
-            method="highs-ds",
-            options={"time_limit": seconds},
-        )
-        if answer.status != 0:
+        self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
+        self.highs.run()
+        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
-        self.shares = answer.x[:m]
-        prices = np.zeros(self.active.size)
-        prices[active] = np.maximum(0, -answer.ineqlin.marginals[: len(active)])
-        return float(answer.fun), prices.reshape(self.active.shape)
+        duals = np.maximum(0, -np.array(self.highs.getSolution().row_dual))
+        prices = np.where(self.row < 0, 0.0, duals[self.row])
+        return self.highs.getObjectiveValue(), prices.reshape(self.oracle.room.shape)
+
+    def mixed(self) -> list[tuple[float, RequestPath]]:
+        """Return the shares of paths that the program mixes."""
+        shares = self.highs.getSolution().col_value[len(self.counts) :]
+        return [(share, path) for share, path in zip(shares, self.paths, strict=False) if share > LEAST_SHARE]
 
 
 def generate(oracle: Oracle, begin: list[PricePoint], deadline: float, rounds: int = 200) -> None:

@@ -37,8 +37,8 @@ class TreeNode:
     """What may end when, paths within that, the best prices, and the two sides of its branch, if it has one."""
 
     legs: list[Ints]
-    master: Master
     point: PricePoint
+    mixed: list[tuple[float, RequestPath]] = field(default_factory=list)
     branch: Branch | None = None
     sides: list[TreeNode] = field(default_factory=list)
 
@@ -65,9 +65,8 @@ class TreeSearch:
         self.task, self.oracle = task, oracle
         self.is_whole = task.objective != "normalized-latency"
         self.cutoff = np.inf if task.upper is None else float(task.upper)
-        master, point = Master(oracle), oracle.evaluate(prices)
-        master.add(point.paths)
-        self.root = TreeNode(oracle.legs, master, point)
+        self.master = Master(oracle)
+        self.root = self._node(oracle.legs, prices)
         self.open = [self.root]
         pricing = oracle.pricing
         spend(count := Budget(), pricing.machine, kinds(pricing.instance), oracle.slots, len(pricing.windows))
@@ -103,7 +102,9 @@ class TreeSearch:
     def _improve(self, node: TreeNode, rounds: int) -> None:
         self.oracle.legs = node.legs
         if node.point.bound < FAR:
-            node.point = improve(self.oracle, node.master, node.point, self.task.deadline, rounds, self._enough)
+            self.master.narrow(node.legs)
+            node.point = improve(self.oracle, self.master, node.point, self.task.deadline, rounds, self._enough)
+            node.mixed = self.master.mixed()
 
     def _enough(self, value: float, bound: float) -> bool:
         if self.is_whole and self._value(bound) < self._value(value):
@@ -136,9 +137,8 @@ class TreeSearch:
         """Return requests, segments and slots between their ends; those first whose ends differ most."""
         found: list[tuple[float, int, int, int]] = []
         mixed: dict[int, list[tuple[float, Ints]]] = {}
-        for share, path in zip(node.master.shares, node.master.paths, strict=False):
-            if share > 1e-6:
-                mixed.setdefault(path.kind, []).append((share, path.ends))
+        for share, path in node.mixed:
+            mixed.setdefault(path.kind, []).append((share, path.ends))
         for k, paths in mixed.items():
             shares, ends = np.array([share for share, _ in paths]), np.array([ends for _, ends in paths])
             mean = shares @ ends / shares.sum()
@@ -161,19 +161,14 @@ class TreeSearch:
             for s in range(segment, 0, -1):
                 before = mine[s, HIGH] - mine[s, DECODE] - mine[s - 1, PAUSE]
                 mine[s - 1, HIGH] = min(mine[s - 1, HIGH], before)
-        late = node.master.late.copy()
-        if (mine[:, HIGH] < self.oracle.slots).any():
-            late[k] = 10 * abs(node.master.late).max()
+        return self._node(legs, node.point.prices)
 
-        def fits(path: RequestPath) -> bool:
-            return path.kind != k or bool(((mine[:, LOW] <= path.ends) & (path.ends <= mine[:, HIGH])).all())
-
+    def _node(self, legs: list[Ints], prices: Floats) -> TreeNode:
         self.oracle.legs = legs
-        master = node.master.within(self.oracle, fits, late)
-        point = self.oracle.evaluate(node.point.prices)
+        point = self.oracle.evaluate(prices)
         if point.bound < FAR:
-            master.add(point.paths)
-        return TreeNode(legs, master, point)
+            self.master.add(point.paths)
+        return TreeNode(legs, point)
 
     def proof(self) -> Tree:
         """Return the tree, without branches that are not needed for its bound."""
