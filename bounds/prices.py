@@ -120,6 +120,8 @@ class Oracle:
         self.room = pricing.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
         self.best = PricePoint(np.zeros(self.room.shape), -np.inf, [])
         self.legs = [kind.legs for kind in pricing.kinds]
+        self.alone: list[RequestPath] = []
+        self.alone = self.evaluate(self.best.prices).paths
 
     def evaluate(self, prices: Floats) -> PricePoint:
         """Return the bound at these prices (roughly, if the stride is above 1), and the paths."""
@@ -132,6 +134,10 @@ class Oracle:
             rows[HOST] = rows[DEVICE]  # nothing can be there: no cheaper than the device
         paid, paths = 0.0, []
         for k, kind in enumerate(self.pricing.kinds):
+            if self.alone and self._is_free(self.alone[k], prices):
+                paid += kind.count * self.alone[k].cost
+                paths.append(self.alone[k])
+                continue
             toll = self._toll(self.sides[k], toll_sums)
             total, use, ends = self._path(k, kernels.PriceArrays(rows, sums, moments, toll))
             paid += kind.count * total
@@ -139,6 +145,11 @@ class Oracle:
         point = PricePoint(prices, paid - float((prices * self.room).sum()), paths)
         self.best = max(self.best, point, key=lambda each: each.bound)
         return point
+
+    def _is_free(self, path: RequestPath, prices: Floats) -> bool:
+        """Whether a path pays no price, and ends when it may."""
+        low, high = self.legs[path.kind][:, [kernels.LOW, kernels.HIGH]].T
+        return not (path.use * prices).any() and bool(((low <= path.ends) & (path.ends <= high)).all())
 
     def _path(self, k: int, prices: kernels.PriceArrays) -> tuple[float, Floats, Ints]:
         kind, legs, pricing = self.pricing.kinds[k], self.legs[k], self.pricing

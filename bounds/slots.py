@@ -79,7 +79,7 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
     start = np.zeros(oracle.room.shape)
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
     try:
-        begin = [oracle.evaluate(np.zeros(oracle.room.shape)), oracle.evaluate(start)]
+        begin = [oracle.best, oracle.evaluate(start)]
         if calls:
             generate(oracle, begin, task.deadline)
         else:

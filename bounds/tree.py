@@ -27,6 +27,8 @@ ROUNDS = 12
 """Linear programs of a node, at the most."""
 TRIALS, TRIAL_ROUNDS = 4, 2
 """Branchings that are tried before one is chosen, and linear programs for each side."""
+SPARE = 16
+"""Pieces of time beyond half as many again as those that have a price."""
 MOST_LEAVES = 1000
 SLACK = 1e-3
 """A bound counts as so much less, for what is lost when prices become whole numbers."""
@@ -50,7 +52,10 @@ def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
     """Yield a tree, where it proves more than the best prices of the oracle, whose requests are taken apart."""
     before = oracle.pricing
     pricing = SlotPricing(before.instance, before.objective, before.windows, apart=True)
-    search = TreeSearch(task, Oracle(pricing, oracle.slots, oracle.piece, oracle.stride), oracle.best.prices)
+    priced = np.flatnonzero(oracle.best.prices.any(axis=0))
+    pieces = min(oracle.pieces, (SPARE + priced[-1] * 3 // 2 if len(priced) else 1))
+    slots = min(oracle.slots, int(pieces) * oracle.piece)
+    search = TreeSearch(task, Oracle(pricing, slots, oracle.piece, oracle.stride), oracle.best.prices[:, :pieces])
     try:
         search.run()
     finally:  # on KeyboardInterrupt too
