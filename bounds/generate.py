@@ -78,7 +78,13 @@ class Master:
 
     def narrow(self, legs: list[Ints]) -> None:
         """Leave out the paths with other ends than these legs allow."""
-        fits = [bool(((legs[p.kind][:, LOW] <= p.ends) & (p.ends <= legs[p.kind][:, HIGH])).all()) for p in self.paths]
+        if not self.paths:
+            return
+        first = np.cumsum([0, *map(len, legs)])
+        low, high = np.concatenate(legs)[:, [LOW, HIGH]].T
+        leg = np.concatenate([np.arange(first[path.kind], first[path.kind + 1]) for path in self.paths])
+        ends, begins = np.concatenate([path.ends for path in self.paths]), [len(path.ends) for path in self.paths]
+        fits = np.logical_and.reduceat((low[leg] <= ends) & (ends <= high[leg]), np.cumsum([0, *begins[:-1]]))
         n = len(fits)
         columns = (len(self.counts) + np.arange(n)).astype(np.int32)
         self.highs.changeColsBounds(n, columns, np.zeros(n), np.where(fits, INFINITY, 0.0))
@@ -101,8 +107,8 @@ class Master:
 
     def mixed(self) -> list[tuple[float, RequestPath]]:
         """Return the shares of paths that the program mixes."""
-        shares = self.highs.getSolution().col_value[len(self.counts) :]
-        return [(share, path) for share, path in zip(shares, self.paths, strict=False) if share > LEAST_SHARE]
+        shares = np.array(self.highs.getSolution().col_value[len(self.counts) :])
+        return [(float(shares[i]), self.paths[i]) for i in np.flatnonzero(shares > LEAST_SHARE)]
 
 
 def generate(oracle: Oracle, begin: list[PricePoint], deadline: float, rounds: int = 200) -> None:

@@ -3,8 +3,8 @@
 All in floating point: it only proposes prices.
 
 What `kvcore/certificates/paths.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
-first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `paths.Course`, and the first and last slot in
-which a segment may end (no earlier one of the last is later); all prices are per slot.
+first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `paths.Course`, and the first and last slot
+in which a segment may end (`HIGH` never falls from one segment to the next); all prices are per slot.
 """
 
 from __future__ import annotations

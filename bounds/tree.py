@@ -59,8 +59,8 @@ def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
     try:
         search.run()
     finally:  # on KeyboardInterrupt too
-        if search.root.sides:
-            yield Proposal(search.proof())
+        proof = search.proof()
+        yield Proposal(proof if len(proof.nodes) > 1 else proof.prices[0])
 
 
 class TreeSearch:
