@@ -1,7 +1,6 @@
 """Prices of slots prove no more than the optimum, whatever they are, and rows of windows hold in every schedule."""
 
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -144,7 +143,7 @@ def test_compiled_ways_cost_what_the_checker_says(seed):
         draw = random.Random(k)
         prices = random_prices(draw, instance).replace(windows=())
         pricing = SlotPricing(instance, "weighted-flow-time")
-        oracle = Oracle(pricing, prices.slots, 1, 1)
+        oracle = Oracle(pricing, np.arange(prices.slots + 1), 1)
         names = ("device", "host", "tokens", "requests")
         rows = np.array([getattr(prices, name) or (0,) * prices.slots for name in names]) / prices.scale
         if instance.machine.host_memory == 0:
@@ -264,7 +263,7 @@ def test_prices_of_what_has_no_limit_are_refused():
 
 def test_the_worked_example_is_proved_with_free_calls():
     assert bounds.bound(MARS.with_free_calls()).bound == 27
-    assert certify(MARS, "total-flow-time", bounds.bound(MARS, method="prices").certificate.proof).bound == "28"
+    assert certify(MARS, "total-flow-time", bounds.bound(MARS, method="prices").certificate.proof).bound == "29"
 
 
 def test_legs_are_named_as_the_kernels_read_them():
@@ -278,7 +277,7 @@ def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
     instance = tiny_instance(1, **PROFILES["calls-fixed"] | PRICEABLE)
     before = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER).bound
     tried = []
-    monkeypatch.setattr("bounds.generate.linprog", lambda *a, **k: tried.append(1) or SimpleNamespace(status=4))
+    monkeypatch.setattr("bounds.generate.Master.solve", lambda *_: tried.append(1))
     found = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER)
     assert tried
     assert found.certificate is not None
