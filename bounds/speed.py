@@ -26,6 +26,8 @@ INFLATE = 1.05, 1.01
 """By so much more or less than its work a request keeps the one machine busy, as long as that gains."""
 RATIOS = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320, 640, 1280, 2560, 5120, 10240)
 """64ths of D / (D - f) at which tangents touch."""
+LOWER = 6
+"""First prices that prove less than none become a quarter, so many times at the most."""
 SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
 """Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
 MOST_SLOTS = 20_000
@@ -136,6 +138,11 @@ class Ascent:
         self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
         self.best = self.price, self.rows.parts
         self._begin()
+        alone = self.work.requests @ (self.work.rate * self.work.alone)
+        for _ in range(LOWER * bool(self.price.any())):
+            if self.value <= alone:
+                self.best = self.price / 4, self.rows.parts
+                self._begin()
 
     def _begin(self) -> None:
         """Go on from the best prices as if they were the first."""
