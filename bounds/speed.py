@@ -24,8 +24,10 @@ Floats = npt.NDArray[np.float64]
 
 INFLATE = 1.05, 1.01
 """By so much more or less than its work a request keeps the one machine busy, as long as that gains."""
-RATIOS = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320)
+RATIOS = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320, 640, 1280, 2560, 5120, 10240)
 """64ths of D / (D - f) at which tangents touch."""
+LOWER = 6
+"""First prices that prove less than none become a quarter, so many times at the most."""
 SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
 """Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
 MOST_SLOTS = 20_000
@@ -82,15 +84,16 @@ class _Search:
     def begin(self) -> None:
         """Try the prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
 
-        From half of it on, parts are tried in each direction as long as they gain.
+        From half of it or nothing, whichever is better, parts are tried in each direction as long as they gain.
         """
-        shared = 0 if self.task.instance.machine.memory is None else UNIT // 2
+        half = 0 if self.task.instance.machine.memory is None else UNIT // 2
         for line in dict.fromkeys(corner.functions for corner in corners(self.task.instance)):
-            self._try(_division(line, shared), 1.0)
-        line = self.best.division.functions if self.best else ()
+            for part in sorted({half, 0}, reverse=True):
+                self._try(_division(line, part), 1.0)
+        line, begun = (self.best.division.functions, self.best.division.memory) if self.best else ((), 0)
         for step in (UNIT // 8, -UNIT // 8):
-            part = shared + step
-            while shared and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
+            part = begun + step
+            while half and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
                 part += step
         self._inflate()
 
@@ -141,6 +144,11 @@ class Ascent:
         self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
         self.best = self.price, self.rows.parts
         self._begin()
+        alone = self.work.requests @ (self.work.rate * self.work.alone)
+        for _ in range(LOWER * bool(self.price.any())):
+            if self.value <= alone:
+                self.best = self.price / 4, self.rows.parts
+                self._begin()
 
     def _begin(self) -> None:
         """Go on from the best prices as if they were the first."""

@@ -12,8 +12,9 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
   is at least their tokens / 2^30.
 * `steps._packed`: 1 block where the memory has no limit. `packing` is then refused, so its price is 0.
 * `steps`, `shares`: sums in 64 bits. `check_size`: sums over a request, and of all ticks, calls and arrivals, stay
-  below 2^62; shares in units of 2^-bits too, since bits <= 62 - length of the sum; what is larger is unbounded (pieces,
-  moments, flows).
+  below 2^62 (their sums in floating point, and a part in 2^20 more, do); shares in units of 2^-bits too, as bits are
+  lowered for it. What is larger is unbounded (pieces, moments, flows). Running sums over all requests may wrap: only
+  differences within a request are taken.
 * `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
 * `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
   host tokens without a limit are free in `paths._holding` too.

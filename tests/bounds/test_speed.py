@@ -298,3 +298,12 @@ def test_halved_slots_prove_no_less(monkeypatch):
     assert not after.ordered
     assert len(after.price) == 2 * slots
     assert after.value(late, FLOW) > before.value(late, FLOW)
+
+
+def test_light_load_pays_for_speed():
+    """A batch of one takes 100 times the work in it: lines of no work, and tangents at a few times, prove no delay."""
+    swaps = CostFunction(swap_out_tokens=1)
+    crowd = alike(24, 1, 8, 99, Cost((CostFunction(busy=100, tokens=1), swaps)))
+    late = crowd.replace(requests=tuple(r.replace(arrival=100 * i) for i, r in enumerate(crowd.requests)))
+    rung = bounds.bound(late, FLOW, method="speed", time_limit=NEVER)
+    assert rung.bound > 1.01 * Alone().value(late, FLOW)
