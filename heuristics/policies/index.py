@@ -131,7 +131,7 @@ class Index(Unified):
         try:
             numbers = {key: float(text) for key, text in values.items()}
             if numbers and numbers.keys() <= {"r0", "group"} and all(0 <= number < inf for number in numbers.values()):
-                return cls(**numbers)
+                return cls(numbers.get("r0"), numbers.get("group", GROUP))
         except ValueError:
             pass
         raise BadInput(f"the index rule is index:r0=SECONDS,group=G, with numbers of at least 0, not {name!r}")
