@@ -93,7 +93,7 @@ def improve(
             search.follow(tries)
         draw = random.Random(seed)
         search.follow(search.steered(draw), named=False)
-        search.follow(_others(instance, objective))
+        search.follow(other_policies(instance, objective))
         if why_not(instance, objective) is None:
             search.repair(seed)
         search.follow(search.perturbed(draw), named=False)
@@ -269,9 +269,9 @@ class _Improvement:
                 value, logs = other, changed
 
 
-def _others(instance: Instance, objective: str) -> Tries:
+def other_policies(instance: Instance, objective: str) -> Tries:
     """Run the other policies, roughly the fastest first."""
-    early = WITH_CALLS if any(len(request.segments) > 1 for request in instance.requests) else ()
+    early: tuple[str, ...] = WITH_CALLS if any(len(request.segments) > 1 for request in instance.requests) else ()
     early += ("first-tokens",) * (objective == "total-ttft")
     for name in dict.fromkeys((*early, *OTHERS, *(policy.name for policy in BY_COST))):
         yield get_policy(name)

@@ -89,15 +89,15 @@ class Marginal:
 class Index(Unified):
     """Requests by R, the least work left; the batch is the prefix that maximises sum p / D, the rest pauses.
 
-    R is in ticks, without what a batch takes whatever is in it; D is the duration of the prefix as a batch, and p =
-    c / (R + R0), with c what the request adds to it: of each request, the share of its work that is done. Small
-    batches are fast and large ones efficient; R0 weighs the two. Without an R0 it is ten times the mean R of the
-    requests present. A paused request keeps its KV. One without KV joins in turn if its known tokens fit and leave
-    free a tenth of what those with KV will still add; the first that may not stops the others. As any prefill costs a
-    batch `any_prefill`, those that may join do so in groups: each batch without them loses their share, by number, of
-    what decodes cost whatever is in it (busy + any_decode), and they join when the losses since the last prefill
-    reach `group` (0.5) times any_prefill, when another prefills or when none has KV. Where a request with KV lacks a block, the largest R is
-    evicted. Predictions count; with exact lengths it is a clairvoyant reference.
+    R is in ticks, without what a batch takes whatever is in it; D is the duration of the prefix as a batch, and p = c
+    / (R + R0), with c what the request adds to it: of each request, the share of its work that is done. Small batches
+    are fast and large ones efficient; R0 weighs the two. Without an R0 it is ten times the mean R of the requests
+    present. A paused request keeps its KV. One without KV joins in turn if its known tokens fit and leave free a tenth
+    of what those with KV will still add; the first that may not stops the others. As any prefill costs a batch
+    `any_prefill`, those that may join do so in groups: each batch without them loses their share, by number, of what
+    decodes cost whatever is in it (busy + any_decode), and they join when the losses since the last prefill reach
+    `group` (0.5) times any_prefill, when another prefills or when none has KV. Where a request with KV lacks a block,
+    the largest R is evicted. Predictions count; with exact lengths it is a clairvoyant reference.
 
     Guarantee: nothing is known.
     Running time: O(n log n) for a batch with n requests present, in numpy.
@@ -131,7 +131,7 @@ class Index(Unified):
         try:
             numbers = {key: float(text) for key, text in values.items()}
             if numbers and numbers.keys() <= {"r0", "group"} and all(0 <= number < inf for number in numbers.values()):
-                return cls(**numbers)
+                return cls(numbers.get("r0"), numbers.get("group", GROUP))
         except ValueError:
             pass
         raise BadInput(f"the index rule is index:r0=SECONDS,group=G, with numbers of at least 0, not {name!r}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from heuristics import get_policy, run_policy
@@ -10,7 +12,7 @@ from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
 from kvcore.metrics import OBJECTIVES
 from kvcore.referee import verify_schedule
-from solvers.improve import improve
+from solvers.improve import OTHERS, WITH_CALLS, improve, other_policies
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies import simple
 from tests.support.few import few
@@ -70,6 +72,14 @@ def test_destroy_and_repair_goes_on_where_it_applies() -> None:
     assert found.value < objective_value(
         verify_schedule(found.instance, run_policy(found.instance, get_policy("mc-sf"))), "total-flow-time"
     )
+
+
+def test_calls_and_ttft_have_policies_of_their_own_first() -> None:
+    instance = builtin_instance("mars-figure1")
+    alone = instance.replace(requests=tuple(r.replace(segments=r.segments[-1:]) for r in instance.requests))
+    assert [policy.name for policy in islice(other_policies(instance, "makespan"), 2)] == list(WITH_CALLS)
+    assert next(other_policies(alone, "total-ttft")).name == "first-tokens"
+    assert next(other_policies(alone, "makespan")).name == OTHERS[0]
 
 
 def test_what_cannot_be_improved() -> None:
