@@ -221,9 +221,9 @@ def test_get_of_what_is_not_known(small: Library, tmp_path: Path) -> None:
 
 
 def test_verify(small: Library) -> None:
-    done = kvbound("library", "verify", "--all", "--library", small.folder, "--jobs", 1)
-    assert done.stdout == "1 records, 1 schedules, 1 certificates checked, 0 of them wrong\n"
-    assert done.stderr == "instances: 1 of 1 to do ..\n"
+    said = kvbound("library", "verify", "--all", "--library", small.folder, "--jobs", 1).stdout
+    assert said == "1 records, 1 schedules, 1 certificates checked, 0 of them wrong\n"
+    assert kvbound("library", "verify", *QUICK[:2], "--jobs", 1).stderr == "instances: 2 of 2 to do ..\n"
     changed(small, calls=7)
     said = kvbound("library", "verify", "mars-figure1", "--library", small.folder, code=1).stdout
     assert said.startswith("mars-figure1  record: the instance has 3 requests")
