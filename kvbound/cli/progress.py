@@ -76,7 +76,8 @@ def counted(what: str, done: int, total: int) -> Iterator[Callable[[], Any]]:
     """
     console = progress_console()
     if console is None:
-        print(f"{what}: {total - done} of {total} to do ..", file=sys.stderr)
+        if total - done > 1:
+            print(f"{what}: {total - done} of {total} to do ..", file=sys.stderr)
         yield lambda: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
