@@ -32,7 +32,7 @@ class Master:
         self.oracle = oracle
         kinds = oracle.pricing.kinds
         self.counts = np.array([kind.count for kind in kinds], float)
-        self.late = np.array([kind.rate * (max(oracle.slots - kind.arrival, 0) + kind.least) for kind in kinds])
+        self.late = np.array([kind.rate * (oracle.slots + kind.least - kind.arrival) for kind in kinds])
         self.paths: list[RequestPath] = []
         self.known: set[tuple[int, bytes]] = set()
         self.row = np.full(oracle.room.size, -1)  # of each limit, if it has one

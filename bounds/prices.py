@@ -110,7 +110,7 @@ class PricePoint:
 class Oracle:
     """Evaluates prices that are the same within each piece of time, looking at every `stride`-th first slot.
 
-    Pieces begin at the slots `edges`, the last of which is their number. It keeps the `best`. `legs` are those of
+    Pieces begin at the slots `edges`, of which the last is the number of slots. It keeps the `best`. `legs` are those of
     the kinds, whose ends may be made narrower.
     """
 
@@ -126,22 +126,6 @@ class Oracle:
 
     def evaluate(self, prices: Floats) -> PricePoint:
         """Return the bound at these prices (roughly, if the stride is above 1), and the paths."""
-        arrays = self.arrays(prices)
-        paid, paths = 0.0, []
-        for k, kind in enumerate(self.pricing.kinds):
-            if self.alone and self._is_free(self.alone[k], prices):
-                paid += kind.count * self.alone[k].cost
-                paths.append(self.alone[k])
-                continue
-            total, use, ends = self.path(k, arrays)
-            paid += kind.count * total
-            paths.append(RequestPath(k, total - float((use * prices).sum()), use, ends))
-        point = PricePoint(prices, paid - float((prices * self.room).sum()), paths)
-        self.best = max(self.best, point, key=lambda each: each.bound)
-        return point
-
-    def arrays(self, prices: Floats) -> kernels.PriceArrays:
-        """Return prices per slot as the kernels take them, with the sums of those of windows for tolls."""
         by_slot = self.spread(prices)
         sums = np.concatenate([[0.0], np.cumsum(by_slot[DEVICE])])
         moments = np.concatenate([[0.0], np.cumsum(by_slot[DEVICE] * np.arange(self.slots))])
@@ -149,16 +133,26 @@ class Oracle:
         rows = by_slot[: len(ROWS)]
         if self.pricing.machine.host_memory == 0:
             rows[HOST] = rows[DEVICE]  # nothing can be there: no cheaper than the device
-        return kernels.PriceArrays(rows, sums, moments, toll_sums)
+        paid, paths = 0.0, []
+        for k, kind in enumerate(self.pricing.kinds):
+            if self.alone and self._is_free(self.alone[k], prices):
+                paid += kind.count * self.alone[k].cost
+                paths.append(self.alone[k])
+                continue
+            toll = self._toll(self.sides[k], toll_sums)
+            total, use, ends = self._path(k, kernels.PriceArrays(rows, sums, moments, toll))
+            paid += kind.count * total
+            paths.append(RequestPath(k, total - float((use * prices).sum()), use, ends))
+        point = PricePoint(prices, paid - float((prices * self.room).sum()), paths)
+        self.best = max(self.best, point, key=lambda each: each.bound)
+        return point
 
     def _is_free(self, path: RequestPath, prices: Floats) -> bool:
         """Whether a path pays no price, and ends when it may."""
         low, high = self.legs[path.kind][:, [kernels.LOW, kernels.HIGH]].T
         return not (path.use * prices).any() and bool(((low <= path.ends) & (path.ends <= high)).all())
 
-    def path(self, k: int, prices: kernels.PriceArrays) -> tuple[float, Floats, Ints]:
-        """Return the cost of the cheapest path of a kind, what it takes of each row in each piece, and its ends."""
-        prices = prices._replace(toll=self._toll(self.sides[k], prices.toll))
+    def _path(self, k: int, prices: kernels.PriceArrays) -> tuple[float, Floats, Ints]:
         kind, legs, pricing = self.pricing.kinds[k], self.legs[k], self.pricing
         path = np.zeros((len(legs), 3), np.int64)
         use = np.zeros((len(self.pricing.limits), self.slots))

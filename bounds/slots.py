@@ -97,9 +97,7 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
 def _go_on(task: Task, oracle: Oracle) -> Iterator[Proposal]:
     """Yield prices of finer pieces in the slots that have a price, and then trees of ends."""
     priced = np.flatnonzero(oracle.spread(oracle.best.prices).any(axis=0))
-    if not len(priced):
-        return
-    begin, end = int(priced[0]), min(oracle.slots, int(priced[-1]) * 3 // 2 + SPARE)
+    begin, end = (int(priced[0]), min(oracle.slots, int(priced[-1]) * 3 // 2 + SPARE)) if len(priced) else (0, 1)
     if (end - begin) // PIECES < oracle.slots // PIECES:
         fine = _oracle(oracle.pricing, begin, end, oracle.slots)
         start = fine.gather(oracle.spread(oracle.best.prices)) / fine.lengths

@@ -9,14 +9,14 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
 
 from bounds import kernels
 from bounds.generate import Master, improve
-from bounds.kernels import DECODE, EARLIEST, FAR, HIGH, LOW, PAUSE, PriceArrays
+from bounds.kernels import DECODE, FAR, HIGH, LOW, PAUSE
 from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath, SlotPricing, proof_of
 from bounds.task import LOOSE, Proposal, Task
 from kvcore.certificates import Branch, Leaf, Tree
@@ -75,7 +75,6 @@ class TreeSearch:
     def run(self) -> None:
         """Branch until the bound cannot rise, or time is up."""
         self._improve(self.root, 100)
-        self.open = [self._fixed(self.root)]
         while self._goes_on():
             node = self.open[0]
             bound = node.point.bound
@@ -152,51 +151,16 @@ class TreeSearch:
         return [each[1:] for each in found[:TRIALS]]
 
     def _side(self, node: TreeNode, k: int, segment: int, slot: int, after: bool) -> TreeNode:
-        return self._node(_cut(node.legs, k, segment, slot, after), node.point.prices)
-
-    def _fixed(self, node: TreeNode) -> TreeNode:
-        """Return the node below on which ends are left out that cost so much at its prices that it would be closed."""
-        if not self.is_whole or self.cutoff == np.inf or node.point.bound >= FAR:
-            return node
-        arrays = self.oracle.arrays(node.point.prices)
-        for k, path in enumerate(node.point.paths):
-            self.oracle.legs = list(node.legs)
-            slack = self.cutoff - 1 + 2 * SLACK - node.point.bound + self.oracle.path(k, arrays)[0]
-            for segment, end in enumerate(path.ends):
-                for after in (True, False):
-                    slot = self._closed(node.legs, k, segment, int(end), after, slack, arrays)
-                    if slot is None:
-                        continue
-                    kept, other = (
-                        TreeNode(_cut(node.legs, k, segment, slot, a), node.point, mixed=node.mixed)
-                        for a in (not after, after)
-                    )
-                    other.point = replace(node.point, bound=self.cutoff)
-                    request = self.oracle.pricing.instance.requests[k].id
-                    node.branch = Branch(request=request, segment=segment, slot=slot)
-                    node.sides = [kept, other] if after else [other, kept]
-                    node = kept
-        return node
-
-    def _closed(
-        self, legs: list[Ints], k: int, segment: int, end: int, after: bool, slack: float, arrays: PriceArrays
-    ) -> int | None:
-        """Return the slot nearest to `end` such that ending on its far side costs more than `slack` (None: no use)."""
-        first = int(legs[k][segment, EARLIEST] + legs[k][segment, DECODE] - 1)
-        near, far = (end, self.oracle.slots - 1) if after else (end - 1, max(first, int(legs[k][segment, LOW])))
-        if far * (1 if after else -1) < near * (1 if after else -1) or (after and legs[k][segment, HIGH] <= near):
-            return None
-
-        def closes(slot: int) -> bool:
-            self.oracle.legs = _cut(legs, k, segment, slot, after)
-            return self.oracle.path(k, arrays)[0] > slack
-
-        if not closes(far):
-            return None
-        while near != far:
-            middle = (near + far) // 2 if after else -(-(near + far) // 2)
-            near, far = (near, middle) if closes(middle) else (middle + (1 if after else -1), far)
-        return far
+        legs = list(node.legs)
+        legs[k] = mine = legs[k].copy()
+        if after:
+            mine[segment, LOW] = max(mine[segment, LOW], slot + 1)
+        else:
+            mine[segment, HIGH] = min(mine[segment, HIGH], slot)
+            for s in range(segment, 0, -1):
+                before = mine[s, HIGH] - mine[s, DECODE] - mine[s - 1, PAUSE]
+                mine[s - 1, HIGH] = min(mine[s - 1, HIGH], before)
+        return self._node(legs, node.point.prices)
 
     def _node(self, legs: list[Ints], prices: Floats) -> TreeNode:
         self.oracle.legs = legs
@@ -209,7 +173,6 @@ class TreeSearch:
         """Return the tree, without branches that are not needed for its bound."""
         least = self._value(min(node.point.bound for node in self.open))
         prices, nodes = [], list[Branch | Leaf]()
-        known: dict[int, int] = {}
         pending = [self.root]
         while pending:
             node = pending.pop()
@@ -218,21 +181,6 @@ class TreeSearch:
                 nodes.append(node.branch)
                 pending += reversed(node.sides)
             else:
-                place = known.setdefault(id(node.point.prices), len(known))
-                nodes.append(Leaf(prices=place))
-                if place == len(prices):
-                    prices.append(proof_of(self.oracle.pricing, self.oracle.spread(node.point.prices)))
+                nodes.append(Leaf(prices=len(prices)))
+                prices.append(proof_of(self.oracle.pricing, self.oracle.spread(node.point.prices)))
         return Tree(prices=tuple(prices), nodes=tuple(nodes))
-
-
-def _cut(legs: list[Ints], k: int, segment: int, slot: int, after: bool) -> list[Ints]:
-    """Return legs with a segment of request k that ends by a slot, or after it."""
-    legs = list(legs)
-    legs[k] = mine = legs[k].copy()
-    if after:
-        mine[segment, LOW] = max(mine[segment, LOW], slot + 1)
-        return legs
-    mine[segment, HIGH] = min(mine[segment, HIGH], slot)
-    for s in range(segment, 0, -1):
-        mine[s - 1, HIGH] = min(mine[s - 1, HIGH], mine[s, HIGH] - mine[s, DECODE] - mine[s - 1, PAUSE])
-    return legs
