@@ -25,8 +25,10 @@ from kvcore.certificates.prices import kinds, spend
 
 ROUNDS = 12
 """Linear programs of a node, at the most."""
-TRIALS, TRIAL_ROUNDS = 2, 2
+TRIALS, TRIAL_ROUNDS = 4, 2
 """Branchings that are tried before one is chosen, and linear programs for each side."""
+SPARE = 16
+"""Pieces of time beyond half as many again as those that have a price."""
 MOST_LEAVES = 1000
 SLACK = 1e-3
 """A bound counts as so much less, for what is lost when prices become whole numbers."""
@@ -46,10 +48,14 @@ class TreeNode:
         return self.point.bound < other.point.bound
 
 
-def propose_tree(task: Task, pricing: SlotPricing, prices: Floats) -> Iterator[Proposal]:
-    """Yield a tree that begins with these prices [rows, slots]."""
-    apart = SlotPricing(pricing.instance, pricing.objective, pricing.windows, apart=True)
-    search = TreeSearch(task, Oracle(apart, np.arange(prices.shape[1] + 1), 1), prices)
+def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
+    """Yield a tree, where it proves more than the best prices of the oracle, whose requests are taken apart."""
+    before = oracle.pricing
+    pricing = SlotPricing(before.instance, before.objective, before.windows, apart=True)
+    priced = np.flatnonzero(oracle.best.prices.any(axis=0))
+    pieces = min(oracle.pieces, (SPARE + priced[-1] * 3 // 2 if len(priced) else 1))
+    slots = min(oracle.slots, int(pieces) * oracle.piece)
+    search = TreeSearch(task, Oracle(pricing, slots, oracle.piece, oracle.stride), oracle.best.prices[:, :pieces])
     try:
         search.run()
     finally:  # on KeyboardInterrupt too
