@@ -19,7 +19,8 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 
 PIECES = 320
-"""Prices change at most so often where requests make calls."""
+"""Prices change at most so often where requests make calls, unless there are `FEW_SLOTS`."""
+FEW_SLOTS = 2000
 ROUNDS = 2000
 """Subgradients, at the most."""
 HOPE, MARGIN = 0.1, 0.02
@@ -74,7 +75,7 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
     spend(count := Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
     task.begin(count)
     calls = any(request.calls for request in task.instance.requests)
-    piece = max(1, slots // PIECES) if calls else 1
+    piece = max(1, slots // PIECES) if calls and slots > FEW_SLOTS else 1
     oracle = Oracle(pricing, slots, piece, max(1, piece // STRIDES))
     start = np.zeros(oracle.room.shape)
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
@@ -86,7 +87,7 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
             _ascend(oracle, begin[0] if windows else oracle.best, task)
     finally:  # on KeyboardInterrupt too
         yield Proposal(proof_of(pricing, oracle.spread(oracle.best.prices)))
-    if calls and oracle.stride == 1 and not task.instance.machine.evict:
+    if calls and piece == 1 and not task.instance.machine.evict and oracle.best.prices.any():
         yield from propose_tree(task, oracle)
 
 

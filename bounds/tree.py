@@ -25,10 +25,10 @@ from kvcore.certificates.prices import kinds, spend
 
 ROUNDS = 12
 """Linear programs of a node, at the most."""
-TRIALS, TRIAL_ROUNDS = 4, 2
+TRIALS, TRIAL_ROUNDS = 2, 2
 """Branchings that are tried before one is chosen, and linear programs for each side."""
 SPARE = 16
-"""Pieces of time beyond half as many again as those that have a price."""
+"""Slots beyond half as many again as those that have a price: trees look at no others."""
 MOST_LEAVES = 1000
 SLACK = 1e-3
 """A bound counts as so much less, for what is lost when prices become whole numbers."""
@@ -49,13 +49,11 @@ class TreeNode:
 
 
 def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
-    """Yield a tree, where it proves more than the best prices of the oracle, whose requests are taken apart."""
-    before = oracle.pricing
+    """Yield a tree that begins with the best prices of the oracle, which are some, one for each slot."""
+    before, priced = oracle.pricing, np.flatnonzero(oracle.best.prices.any(axis=0))
     pricing = SlotPricing(before.instance, before.objective, before.windows, apart=True)
-    priced = np.flatnonzero(oracle.best.prices.any(axis=0))
-    pieces = min(oracle.pieces, (SPARE + priced[-1] * 3 // 2 if len(priced) else 1))
-    slots = min(oracle.slots, int(pieces) * oracle.piece)
-    search = TreeSearch(task, Oracle(pricing, slots, oracle.piece, oracle.stride), oracle.best.prices[:, :pieces])
+    slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + SPARE)
+    search = TreeSearch(task, Oracle(pricing, slots, 1, 1), oracle.best.prices[:, :slots])
     try:
         search.run()
     finally:  # on KeyboardInterrupt too
