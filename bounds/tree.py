@@ -19,7 +19,7 @@ from bounds.generate import Master, improve
 from bounds.kernels import DECODE, FAR, HIGH, LOW, PAUSE
 from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath, SlotPricing, proof_of
 from bounds.task import LOOSE, Proposal, Task
-from kvcore.certificates import Branch, Leaf, Tree
+from kvcore.certificates import Branch, Leaf, Prices, Tree
 from kvcore.certificates.budget import MOST_WORK, Budget
 from kvcore.certificates.prices import kinds, spend
 
@@ -83,9 +83,8 @@ class TreeSearch:
             node = self.open[0]
             bound = node.point.bound
             if self._branch(node):
-                heapq.heappop(self.open)
-                for side in node.sides:
-                    heapq.heappush(self.open, side)
+                heapq.heapreplace(self.open, node.sides[0])
+                heapq.heappush(self.open, node.sides[1])
             else:
                 self._improve(node, 100)
                 heapq.heapify(self.open)
@@ -176,7 +175,7 @@ class TreeSearch:
     def proof(self) -> Tree:
         """Return the tree, without branches that are not needed for its bound."""
         least = self._value(min(node.point.bound for node in self.open))
-        prices, nodes = [], list[Branch | Leaf]()
+        prices, nodes = list[Prices](), list[Branch | Leaf]()
         pending = [self.root]
         while pending:
             node = pending.pop()
