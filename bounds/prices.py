@@ -89,7 +89,7 @@ class SlotPricing:
 class RequestPath:
     """A path of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces].
 
-    `ends` are the slots in which its segments end, on a machine that does not evict.
+    `ends` are the slots in which its segments end.
     """
 
     kind: int
@@ -157,7 +157,7 @@ class Oracle:
         use = np.zeros((len(self.pricing.limits), self.slots))
         route = kernels.Route(legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
         if pricing.machine.evict:
-            total, end = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use[: len(ROWS)])
+            total, end = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use[: len(ROWS)], path)
         else:
             total = kernels.walk(route, prices, self.stride, path)
             end = kernels.add_use(route, path, prices.rows, use[: len(ROWS)])

@@ -87,7 +87,7 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
             _ascend(oracle, begin[0] if windows else oracle.best, task)
     finally:  # on KeyboardInterrupt too
         yield Proposal(proof_of(pricing, oracle.spread(oracle.best.prices)))
-    if calls and piece == 1 and not task.instance.machine.evict and oracle.best.prices.any():
+    if calls and piece == 1 and oracle.best.prices.any():
         yield from propose_tree(task, oracle)
 
 
