@@ -7,7 +7,7 @@ import pytest
 
 from bounds.kernels import DECODE, FAR, HIGH, LOW, PAUSE
 from bounds.prices import ROWS, Oracle, SlotPricing
-from kvcore.certificates.paths import NEVER
+from kvcore.certificates.paths import ANY_LATER, NEVER
 from tests.support.random_proofs import PRICEABLE, random_prices
 from tests.support.tiny_instances import PROFILES, tiny_instance
 
@@ -36,7 +36,9 @@ def test_compiled_ways_end_as_they_must_and_cost_what_the_checker_says(profile):
         rows = np.array([getattr(prices, name) or (0,) * prices.slots for name in ROWS]) / prices.scale
         cheapest = prices.paths(instance, "total-flow-time")
         for request, path, legs in zip(instance.requests, oracle.evaluate(rows).paths, oracle.legs, strict=True):
-            ends = tuple(map(tuple, legs[:, [LOW, HIGH]].tolist()))
+            ends = tuple(
+                (low, high if high < prices.slots else ANY_LATER) for low, high in legs[:, [LOW, HIGH]].tolist()
+            )
             exact, found = cheapest(request, ends), path.cost + float((path.use * rows).sum())
             if exact >= NEVER:
                 assert found >= FAR
