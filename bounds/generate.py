@@ -32,7 +32,7 @@ class Master:
         self.oracle = oracle
         kinds = oracle.pricing.kinds
         self.counts = np.array([kind.count for kind in kinds], float)
-        self.late = np.array([kind.rate * (oracle.slots + kind.least - kind.arrival) for kind in kinds])
+        self.late = np.array([kind.rate * (max(oracle.slots - kind.arrival, 0) + kind.least) for kind in kinds])
         self.paths: list[RequestPath] = []
         self.known: set[tuple[int, bytes]] = set()
         self.row = np.full(oracle.room.size, -1)  # of each limit, if it has one
@@ -99,6 +99,9 @@ class Master:
         """
         self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
         self.highs.run()
+        if self.highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # numbers went wrong: from the start
+            self.highs.clearSolver()
+            self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         duals = np.maximum(0, -np.array(self.highs.getSolution().row_dual))

@@ -89,7 +89,7 @@ class SlotPricing:
 class RequestPath:
     """A path of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces].
 
-    `ends` are the slots in which its segments end, on a machine that does not evict.
+    `ends` are the slots in which its segments end.
     """
 
     kind: int
@@ -108,17 +108,16 @@ class PricePoint:
 
 
 class Oracle:
-    """Evaluates prices that are the same within each piece of time, looking at every `stride`-th first slot.
+    """Evaluates prices that are the same within each `piece` slots, looking at every `stride`-th first slot.
 
-    Pieces begin at the slots `edges`, of which the last is the number of slots. It keeps the `best`. `legs` are those of
-    the kinds, whose ends may be made narrower.
+    It keeps the `best`. `legs` are those of the kinds, whose ends may be made narrower.
     """
 
-    def __init__(self, pricing: SlotPricing, edges: Ints, stride: int) -> None:
-        self.pricing, self.slots, self.edges, self.stride = pricing, int(edges[-1]), edges, stride
-        self.lengths = np.diff(edges)
+    def __init__(self, pricing: SlotPricing, slots: int, piece: int, stride: int) -> None:
+        self.pricing, self.slots, self.piece, self.stride = pricing, slots, piece, stride
+        self.pieces = -(-slots // piece)
         self.sides = [[w.sides(pricing.machine, kind.request) for w in pricing.windows] for kind in pricing.kinds]
-        self.room = pricing.limits[:, None] * self.lengths
+        self.room = pricing.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
         self.best = PricePoint(np.zeros(self.room.shape), -np.inf, [])
         self.legs = [kind.legs for kind in pricing.kinds]
         self.alone: list[RequestPath] = []
@@ -158,7 +157,7 @@ class Oracle:
         use = np.zeros((len(self.pricing.limits), self.slots))
         route = kernels.Route(legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
         if pricing.machine.evict:
-            total, end = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use[: len(ROWS)])
+            total, end = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use[: len(ROWS)], path)
         else:
             total = kernels.walk(route, prices, self.stride, path)
             end = kernels.add_use(route, path, prices.rows, use[: len(ROWS)])
@@ -166,7 +165,8 @@ class Oracle:
         for row, reach in zip(use[len(ROWS) :], self.sides[k], strict=True):
             if reach is not None and end < self.slots:
                 row[max(0, end - reach[0]) : max(0, end + reach[1])] = 1
-        return total, self.gather(use), path[:, 0] + legs[:, kernels.DECODE] - 1
+        by_piece = use if self.piece == 1 else np.add.reduceat(use, np.arange(0, self.slots, self.piece), axis=1)
+        return total, by_piece, path[:, 0] + legs[:, kernels.DECODE] - 1
 
     def _toll(self, sides: Sides, sums: Floats) -> Floats:
         toll, end = np.zeros(self.slots), np.arange(self.slots)
@@ -184,11 +184,7 @@ class Oracle:
 
     def spread(self, by_piece: Floats) -> Floats:
         """Return prices per slot of prices per piece."""
-        return np.repeat(by_piece, self.lengths, axis=1)
-
-    def gather(self, by_slot: Floats) -> Floats:
-        """Return the sums over the slots of each piece."""
-        return by_slot if len(self.lengths) == self.slots else np.add.reduceat(by_slot, self.edges[:-1], axis=1)
+        return np.repeat(by_piece, self.piece, axis=1)[:, : self.slots]
 
 
 def first_prices(pricing: SlotPricing, most: int) -> tuple[Floats, int]:

@@ -19,11 +19,8 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 
 PIECES = 320
-"""Prices change at most about so often where requests make calls."""
-SPARE = 16
-"""Slots beyond half as many again as those that have a price, which finer prices look at, and trees."""
-MOST_TREE_SLOTS = 2000
-"""Slots up to which there are trees, with a price for each slot."""
+"""Prices change at most so often where requests make calls, unless there are `FEW_SLOTS`."""
+FEW_SLOTS = 2000
 ROUNDS = 2000
 """Subgradients, at the most."""
 HOPE, MARGIN = 0.1, 0.02
@@ -85,10 +82,10 @@ def _proposals(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
     spend(count := Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
     task.begin(count)
     calls = any(request.calls for request in task.instance.requests)
-    by_slot = np.zeros((len(pricing.limits), slots))
-    by_slot[DEVICE] = first
-    oracle = _oracle(pricing, 0, slots, slots) if calls else Oracle(pricing, np.arange(slots + 1), 1)
-    start = oracle.gather(by_slot) / oracle.lengths
+    piece = max(1, slots // PIECES) if calls and slots > FEW_SLOTS else 1
+    oracle = Oracle(pricing, slots, piece, max(1, piece // STRIDES))
+    start = np.zeros(oracle.room.shape)
+    start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
     try:
         begin = [oracle.best, oracle.evaluate(start)]
         if calls:
@@ -97,31 +94,8 @@ def _proposals(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
             _ascend(oracle, begin[0] if windows else oracle.best, task)
     finally:  # on KeyboardInterrupt too
         yield Proposal(proof_of(pricing, oracle.spread(oracle.best.prices)))
-    if calls:
-        yield from _go_on(task, oracle)
-
-
-def _go_on(task: Task, oracle: Oracle) -> Iterator[Proposal]:
-    """Yield prices of finer pieces in the slots that have a price, and then trees of ends."""
-    priced = np.flatnonzero(oracle.spread(oracle.best.prices).any(axis=0))
-    begin, end = (int(priced[0]), min(oracle.slots, int(priced[-1]) * 3 // 2 + SPARE)) if len(priced) else (0, 1)
-    if (end - begin) // PIECES < oracle.slots // PIECES:
-        fine = _oracle(oracle.pricing, begin, end, oracle.slots)
-        start = fine.gather(oracle.spread(oracle.best.prices)) / fine.lengths
-        try:
-            generate(fine, [fine.best, fine.evaluate(start)], task.deadline)
-        finally:
-            yield Proposal(proof_of(oracle.pricing, fine.spread(fine.best.prices)))
-        oracle = fine
-    if end <= MOST_TREE_SLOTS and not task.instance.machine.evict:
-        yield from propose_tree(task, oracle.pricing, oracle.spread(oracle.best.prices)[:, :end])
-
-
-def _oracle(pricing: SlotPricing, begin: int, end: int, slots: int) -> Oracle:
-    """Return one with about `PIECES` pieces of time from slot `begin` to `end`, and one before and after."""
-    piece = max(1, (end - begin) // PIECES)
-    edges = np.unique(np.concatenate([[0], np.arange(begin, end, piece), [end, slots]]))
-    return Oracle(pricing, edges, max(1, piece // STRIDES))
+    if calls and piece == 1 and oracle.best.prices.any():
+        yield from propose_tree(task, oracle)
 
 
 def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> None:

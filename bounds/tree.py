@@ -19,7 +19,7 @@ from bounds.generate import Master, improve
 from bounds.kernels import DECODE, FAR, HIGH, LOW, PAUSE
 from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath, SlotPricing, proof_of
 from bounds.task import LOOSE, Proposal, Task
-from kvcore.certificates import Branch, Leaf, Tree
+from kvcore.certificates import Branch, Leaf, Prices, Tree
 from kvcore.certificates.budget import MOST_WORK, Budget
 from kvcore.certificates.prices import kinds, spend
 
@@ -27,6 +27,8 @@ ROUNDS = 12
 """Linear programs of a node, at the most."""
 TRIALS, TRIAL_ROUNDS = 2, 2
 """Branchings that are tried before one is chosen, and linear programs for each side."""
+SPARE = 16
+"""Slots beyond half as many again as those that have a price: trees look at no others."""
 MOST_LEAVES = 1000
 SLACK = 1e-3
 """A bound counts as so much less, for what is lost when prices become whole numbers."""
@@ -46,10 +48,12 @@ class TreeNode:
         return self.point.bound < other.point.bound
 
 
-def propose_tree(task: Task, pricing: SlotPricing, prices: Floats) -> Iterator[Proposal]:
-    """Yield a tree that begins with these prices [rows, slots]."""
-    apart = SlotPricing(pricing.instance, pricing.objective, pricing.windows, apart=True)
-    search = TreeSearch(task, Oracle(apart, np.arange(prices.shape[1] + 1), 1), prices)
+def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
+    """Yield a tree that begins with the best prices of the oracle, which are some, one for each slot."""
+    before, priced = oracle.pricing, np.flatnonzero(oracle.best.prices.any(axis=0))
+    pricing = SlotPricing(before.instance, before.objective, before.windows, apart=True)
+    slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + SPARE)
+    search = TreeSearch(task, Oracle(pricing, slots, 1, 1), oracle.best.prices[:, :slots])
     try:
         search.run()
     finally:  # on KeyboardInterrupt too
@@ -79,9 +83,8 @@ class TreeSearch:
             node = self.open[0]
             bound = node.point.bound
             if self._branch(node):
-                heapq.heappop(self.open)
-                for side in node.sides:
-                    heapq.heappush(self.open, side)
+                heapq.heapreplace(self.open, node.sides[0])
+                heapq.heappush(self.open, node.sides[1])
             else:
                 self._improve(node, 100)
                 heapq.heapify(self.open)
@@ -172,7 +175,7 @@ class TreeSearch:
     def proof(self) -> Tree:
         """Return the tree, without branches that are not needed for its bound."""
         least = self._value(min(node.point.bound for node in self.open))
-        prices, nodes = [], list[Branch | Leaf]()
+        prices, nodes = list[Prices](), list[Branch | Leaf]()
         pending = [self.root]
         while pending:
             node = pending.pop()

@@ -116,7 +116,8 @@ class Tree(Proof):
     @property
     def why(self) -> str:
         """The argument in words."""
-        return f"each schedule is in one of {(len(self.nodes) + 1) // 2} leaves; there {self.prices[0].why}"
+        leaves = (len(self.nodes) + 1) // 2
+        return f"a schedule ends segments in one of {leaves} ways; at prices of each, no request finds a cheaper path"
 
 
 def _sides(ends: Ends, branch: Branch, segments: int) -> tuple[Ends, Ends]:

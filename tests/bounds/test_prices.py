@@ -143,7 +143,7 @@ def test_compiled_ways_cost_what_the_checker_says(seed):
         draw = random.Random(k)
         prices = random_prices(draw, instance).replace(windows=())
         pricing = SlotPricing(instance, "weighted-flow-time")
-        oracle = Oracle(pricing, np.arange(prices.slots + 1), 1)
+        oracle = Oracle(pricing, prices.slots, 1, 1)
         names = ("device", "host", "tokens", "requests")
         rows = np.array([getattr(prices, name) or (0,) * prices.slots for name in names]) / prices.scale
         if instance.machine.host_memory == 0:
