@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds.shares import corners
-from bounds.speed_kernels import Fees, Shape, Work, pay
+from bounds.speed_kernels import Fees, Shape, Work, pay, pay_by
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.one_machine import WorkPiece, run
 from kvcore.certificates.shares import UNIT, PricedSteps
-from kvcore.certificates.speed import ONE, Speed
+from kvcore.certificates.speed import ONE, PROVED, Speed
 from kvcore.certificates.steps import lines
 from kvcore.errors import BadInput
 from kvcore.instance import alike
@@ -45,6 +45,8 @@ RISK, SHORT = 0.3, 0.01
 """The part of the bound that this much of all prices is at the most, but no shorter step than that."""
 PATIENCE = 10
 """Rounds without a better bound before steps become a quarter."""
+PASSES, CLOSE, OUTSIDE = 3, 1e-3, 0.01
+"""Looks for a flow time at most, how near it is then, and prices outside of the window where it begins."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
 FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
@@ -54,9 +56,9 @@ REACH, SMOOTH, LEAST = 128, 9, 1e-4
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
-    """Yield prices of work for slots of time, for sums over requests."""
-    if task.objective not in SUMS:
-        raise BadInput(f"prices of work prove {', '.join(SUMS)}, not {task.objective}")
+    """Yield prices of work for slots of time, for sums over requests or their largest flow time."""
+    if task.objective not in PROVED:
+        raise BadInput(f"prices of work prove {', '.join(PROVED)}, not {task.objective}")
     found = _Search(task)
     try:
         found.begin()
@@ -129,9 +131,12 @@ class Ascent:
     def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
         self.inflated = inflated
         self.work, fixed, totals = needs.divided(division)
-        slot, self.price = first_prices(self.work, totals, inflated, needs.slots)
+        self.within: float | None = None if needs.objective in SUMS else float(self.work.alone.max())
+        first = first_prices if self.within is None else window_prices
+        slot, self.price = first(self.work, totals, inflated, needs.slots)
         self.division = division.replace(slot=slot)
         self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]), False)
+        self.slope = 0.0
         self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
         self.best = self.price, self.rows.parts
         self._begin()
@@ -169,13 +174,36 @@ class Ascent:
     def _short(self) -> bool:
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
+        if self.within is not None:
+            slots = self.value / self.shape.slot
         return bool(len(self.work.arrival) * slots**2 / 2 <= ORDERED)
 
     def _evaluate(self) -> None:
-        value, usage = evaluate(self.work, self.shape, self.price, self.rows.fees(FEE * (self.round > 0)))
+        value, usage = self._above() if self.within is None else self._latest()
         self.drift = MOMENTUM * self.drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
         if value > self.value:
             self.value, self.best, self.gained = value, (self.price, self.rows.parts), self.round
+
+    def _above(self) -> tuple[float, Floats]:
+        """Return what all take and pay above the prices, and a subgradient."""
+        fees = self.rows.fees(FEE * (self.round > 0))
+        return evaluate(self.work, self.shape, self.price, fees, self.within)
+
+    def _latest(self) -> tuple[float, Floats]:
+        """Return about the longest flow time with which all pay more than there is, and a direction in which it grows."""
+        least = float(self.work.alone.max())
+        above, usage = self._above()
+        for _ in range(PASSES):
+            assert self.within is not None
+            before, known = self.within, above
+            if self.slope <= 0:
+                self.slope = self.shape.slot * self.price.sum() / self.within
+            self.within = max(least, before + float(np.clip(above / self.slope, -before / 4, before / 4)))
+            if abs(self.within - before) <= CLOSE * before:
+                break
+            above, usage = self._above()
+            self.slope = (known - above) / (self.within - before)
+        return self.within + (above / self.slope if self.slope > 0 else 0.0), usage
 
     def rise(self, rounds: int, deadline: float) -> None:
         """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
@@ -204,6 +232,8 @@ class Ascent:
         price, self.rows.parts = self.best
         whole = tuple(int(each) for each in np.floor(price * SCALE))
         proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short())
+        if self.within is not None:
+            proof = proof.replace(within=int(0.999 * self.value))
         if not self.rows.parts.any():
             return proof
         return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())
@@ -229,7 +259,9 @@ class _Needs:
         each, least, most = FIRST_SLOTS if self.objective == "total-ttft" else SLOTS
         self.slots = int(np.clip(each * self.requests.sum(), least, most))
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
-        self.rate = np.array([float(weight(request, self.objective)) for request in chosen])
+        self.rate = np.array(
+            [float(weight(request, self.objective)) if self.objective in SUMS else 1.0 for request in chosen]
+        )
 
     def divided(self, division: Speed) -> tuple[Work, float, Floats]:
         """Return what they need in floating point, the fixed part of a batch, and all work of each request."""
@@ -333,8 +365,33 @@ class Rows:
         return tuple(tuple(np.trim_zeros(row, "b").tolist()) for row in rows)
 
 
-def evaluate(work: Work, shape: Shape, price: Floats, fees: Fees | None = None) -> tuple[float, Floats]:
-    """Return the bound at these prices and fees, and a subgradient for the prices."""
+def window_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
+    """Return the ticks of a slot, of so many, and prices: 1 where the last one of a window waits longest, as they come.
+
+    Elsewhere they are `OUTSIDE`.
+    """
+    begun = end = longest = 0.0
+    window = 0.0, 1.0
+    for i in np.argsort(work.arrival, kind="stable"):
+        if work.arrival[i] > end:
+            begun = end = float(work.arrival[i])
+        end += float(totals[i] * inflated * work.requests[i])
+        if end - work.arrival[i] > longest:
+            longest, window = end - float(work.arrival[i]), (begun, end)
+    slot = 1 + int(max(end, (work.arrival + work.alone).max())) // slots
+    start = slot * np.arange(slots + 1)
+    inside = (np.minimum(start + slot, window[1]) - np.maximum(start, window[0])) / slot
+    return slot, np.maximum(OUTSIDE, inside)
+
+
+def evaluate(
+    work: Work, shape: Shape, price: Floats, fees: Fees | None = None, within: float | None = None
+) -> tuple[float, Floats]:
+    """Return what requests take and pay (where all end `within` some ticks: pay) above the prices, and a subgradient."""
     usage, none = np.zeros(len(price)), np.zeros(len(work.arrival) + 1, np.int64)
     fees = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0))
-    return pay(work, shape, fees, price, usage) - shape.slot * price.sum(), usage - shape.slot
+    if within is None:
+        paid = pay(work, shape, fees, price, usage)
+    else:
+        paid = pay_by(work, shape, fees, price, usage, within)
+    return paid - shape.slot * price.sum(), usage - shape.slot
