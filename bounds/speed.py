@@ -45,7 +45,7 @@ RISK, SHORT = 0.3, 0.01
 """The part of the bound that this much of all prices is at the most, but no shorter step than that."""
 PATIENCE = 10
 """Rounds without a better bound before steps become a quarter."""
-PASSES, CLOSE, OUTSIDE = 3, 1e-3, 0.01
+PASSES, CLOSE, OUTSIDE = 8, 1e-4, 0.01
 """Looks for a flow time at most, how near it is then, and prices outside of the window where it begins."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
