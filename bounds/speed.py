@@ -43,8 +43,8 @@ STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
 """How much prices change in the first step where nothing is taken; after so many rounds half as much."""
 RISK, SHORT = 0.3, 0.01
 """The part of the bound that this much of all prices is at the most, but no shorter step than that."""
-PATIENCE = 10
-"""Rounds without a better bound before steps become a quarter."""
+PATIENCE = {True: (10, 4), False: (20, 2)}
+"""Rounds without a better bound before steps become so much smaller, for sums and for the largest flow time."""
 PASSES, CLOSE, OUTSIDE = 8, 1e-4, 0.01
 """Looks for a flow time at most, how near it is then, and prices outside of the window where it begins."""
 STALLED, ENOUGH = 50, 2e-4
@@ -80,7 +80,7 @@ class _Search:
 
         From half of it on, parts are tried in each direction as long as they gain.
         """
-        shared = 0 if self.task.instance.machine.memory is None else UNIT // 2
+        shared = 0 if self.task.instance.machine.memory is None or not self.needs.sums else UNIT // 2
         for line in dict.fromkeys(corner.functions for corner in corners(self.task.instance)):
             self._try(_division(line, shared), 1.0)
         line = self.best.division.functions if self.best else ()
@@ -131,15 +131,17 @@ class Ascent:
     def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
         self.inflated = inflated
         self.work, fixed, totals = needs.divided(division)
-        self.within: float | None = None if needs.objective in SUMS else float(self.work.alone.max())
+        self.within: float | None = None if needs.sums else float(self.work.alone.max())
         first = first_prices if self.within is None else window_prices
         slot, self.price = first(self.work, totals, inflated, needs.slots)
         self.division = division.replace(slot=slot)
         self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]), False)
-        self.slope = 0.0
+        self.slope, (self.patience, self.smaller) = 0.0, PATIENCE[needs.sums]
         self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
         self.best = self.price, self.rows.parts
         self._begin()
+        if self.within is not None and self._short():
+            self.refine()
 
     def _begin(self) -> None:
         """Go on from the best prices as if they were the first."""
@@ -148,11 +150,11 @@ class Ascent:
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
-        self.step = float(np.clip(RISK * self.value / max(1.0, self.shape.slot * self.price.sum()), SHORT, STEP))
+        self.step = STEP / 2 if self.within else float(np.clip(RISK * self.value / max(1.0, self.shape.slot * self.price.sum()), SHORT, STEP))
 
     def refine(self) -> None:
         """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
-        if self._short():
+        if not self.shape.ordered and self._short():
             self.shape = self.shape._replace(ordered=True)
             self._begin()
         elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
@@ -174,8 +176,7 @@ class Ascent:
     def _short(self) -> bool:
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
-        if self.within is not None:
-            slots = self.value / self.shape.slot
+        slots = slots if self.within is None else self.value / self.shape.slot
         return bool(len(self.work.arrival) * slots**2 / 2 <= ORDERED)
 
     def _evaluate(self) -> None:
@@ -216,9 +217,9 @@ class Ascent:
             if self.round == 0:
                 self.rows.begin()
                 self.pull = np.zeros(len(self.rows.parts))
-            if self.round > self.gained + PATIENCE and self.best[1].any():  # go back to the best, in smaller steps
+            if self.round > self.gained + self.patience and self.best[1].any():  # go back to the best, in smaller steps
                 self.price, self.rows.parts = self.best
-                self.drift, self.pull, self.step, self.gained = 0 * self.drift, 0 * self.pull, self.step / 4, self.round
+                self.drift, self.pull, self.step, self.gained = 0 * self.drift, 0 * self.pull, self.step / self.smaller, self.round
                 self._evaluate()
             step = self.step / (1 + self.round / SLOWER)
             self.pull = MOMENTUM * self.pull + (1 - MOMENTUM) * self.rows.pull()
@@ -247,7 +248,7 @@ class _Needs:
     """What requests need, those that are alike together."""
 
     def __init__(self, task: Task) -> None:
-        instance, self.objective = task.instance, task.objective
+        instance, self.objective, self.sums = task.instance, task.objective, task.objective in SUMS
         division = _division((UNIT,) + (0,) * (len(lines(instance.cost)) - 1), 0)
         division.spend(instance, count := Budget())
         task.begin(count)
@@ -260,7 +261,7 @@ class _Needs:
         self.slots = int(np.clip(each * self.requests.sum(), least, most))
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
         self.rate = np.array(
-            [float(weight(request, self.objective)) if self.objective in SUMS else 1.0 for request in chosen]
+            [float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen]
         )
 
     def divided(self, division: Speed) -> tuple[Work, float, Floats]:

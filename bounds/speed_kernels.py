@@ -289,6 +289,9 @@ def pay_by(work, shape, fees, price, usage, within):
                     mark = s * len(shape.ratios) + k
                     square = part + fast * shape.ratios[k] ** 2
                     here = price[s] * (each * square + fee)
+                    full = total >= need and n > 0 and here >= cost[n - 1]
+                    if full and (work.extra[i] == 0 or n2 > 0 and total2 >= work.heavy[i]):
+                        break
                     n, total = insert(cost, free, place, n, here, span * room[k], mark, need, total)
                     if work.extra[i] > 0:
                         n2, total2 = insert(
