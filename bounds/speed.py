@@ -45,8 +45,8 @@ RISK, SHORT = 0.3, 0.01
 """The part of the bound that this much of all prices is at the most, but no shorter step than that."""
 PATIENCE = {True: (10, 4), False: (20, 2)}
 """Rounds without a better bound before steps become so much smaller, for sums and for the largest flow time."""
-PASSES, CLOSE, OUTSIDE = 8, 1e-4, 0.01
-"""Looks for a flow time at most, how near it is then, and prices outside of the window where it begins."""
+PASSES, CLOSE, OUTSIDE, SURE = 8, 1e-4, 0.01, 1e-5
+"""Looks for a flow time at most, how near it is then, prices outside of the window where it begins, and what is kept."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
 FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
@@ -154,7 +154,9 @@ class Ascent:
 
     def refine(self) -> None:
         """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
-        if not self.shape.ordered and self._short():
+        if self.shape.ordered:
+            return
+        if self._short():
             self.shape = self.shape._replace(ordered=True)
             self._begin()
         elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
@@ -192,11 +194,12 @@ class Ascent:
 
     def _latest(self) -> tuple[float, Floats]:
         """Return about the longest flow time with which all pay more than there is, and a direction in which it grows."""
-        least = float(self.work.alone.max())
+        least, proved = float(self.work.alone.max()), 0.0
         above, usage = self._above()
         for _ in range(PASSES):
             assert self.within is not None
             before, known = self.within, above
+            proved = max(proved, before * (above > 0))
             if self.slope <= 0:
                 self.slope = self.shape.slot * self.price.sum() / self.within
             self.within = max(least, before + float(np.clip(above / self.slope, -before / 4, before / 4)))
@@ -204,7 +207,7 @@ class Ascent:
                 break
             above, usage = self._above()
             self.slope = (known - above) / (self.within - before)
-        return self.within + (above / self.slope if self.slope > 0 else 0.0), usage
+        return proved if above <= 0 < proved else self.within + min(0.0, above / max(self.slope, 1e-9)), usage
 
     def rise(self, rounds: int, deadline: float) -> None:
         """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
@@ -234,7 +237,10 @@ class Ascent:
         whole = tuple(int(each) for each in np.floor(price * SCALE))
         proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short())
         if self.within is not None:
-            proof = proof.replace(within=int(0.999 * self.value))
+            self.price, self.within, less = np.array(whole) / SCALE, self.value, CLOSE
+            while self._above()[0] <= SURE * self.shape.slot * self.price.sum() and self.within > 1:
+                self.within, less = self.within * (1 - less), min(0.5, 2 * less)
+            proof = proof.replace(within=int(self.within))
         if not self.rows.parts.any():
             return proof
         return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())
@@ -351,7 +357,7 @@ class Rows:
 
     def turn(self, pull: Floats) -> None:
         """Let parts grow with their pull, at the cost of others."""
-        self.parts = self.parts * np.exp(pull)
+        self.parts = self.parts * np.exp(np.minimum(pull, 100))
         self.parts /= np.bincount(self.slot, self.work.requests[self.owner] * self.parts)[self.slot]
 
     def pull(self) -> Floats:

@@ -143,8 +143,8 @@ class PricedWork:
         rate, stop, spare = 0, free, 0
         if self.objective in SUMS:
             rate = int(weight(request, self.objective) * self.proof.scale)
-        elif (due := arrival + self.proof.within) // slot < free:
-            stop, spare = due // slot, slot - due % slot
+        elif (due := arrival + self.proof.within) <= free * slot:
+            stop, spare = (due - 1) // slot, -due % slot
         before, heaviest, need, each = None, [0], FINE, int(self.work[first])
         if last > first:
             before = Tokens(self, need, each, arrival, fees)
