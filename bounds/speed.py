@@ -46,7 +46,7 @@ RISK, SHORT = 0.3, 0.01
 PATIENCE = {True: (10, 4), False: (20, 2)}
 """Rounds without a better bound before steps become so much smaller, for sums and for the largest flow time."""
 PASSES, CLOSE, OUTSIDE, SURE = 8, 1e-4, 0.01, 1e-5
-"""Looks for a flow time at most, how near it is then, prices outside of the window where it begins, and what is kept."""
+"""Looks for a flow time, how near it is then, prices outside of the window where it begins, and what is left over."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
 FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
@@ -80,7 +80,7 @@ class _Search:
 
         From half of it on, parts are tried in each direction as long as they gain.
         """
-        shared = 0 if self.task.instance.machine.memory is None or not self.needs.sums else UNIT // 2
+        shared = 0 if self.task.instance.machine.memory is None else UNIT // 2
         for line in dict.fromkeys(corner.functions for corner in corners(self.task.instance)):
             self._try(_division(line, shared), 1.0)
         line = self.best.division.functions if self.best else ()
@@ -150,7 +150,8 @@ class Ascent:
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
-        self.step = STEP / 2 if self.within else float(np.clip(RISK * self.value / max(1.0, self.shape.slot * self.price.sum()), SHORT, STEP))
+        risk = RISK * self.value / max(1.0, self.shape.slot * self.price.sum())
+        self.step = STEP / 2 if self.within else float(np.clip(risk, SHORT, STEP))
 
     def refine(self) -> None:
         """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
@@ -193,7 +194,7 @@ class Ascent:
         return evaluate(self.work, self.shape, self.price, fees, self.within)
 
     def _latest(self) -> tuple[float, Floats]:
-        """Return about the longest flow time with which all pay more than there is, and a direction in which it grows."""
+        """Return about the longest flow time with which all pay more than there is, and a subgradient."""
         least, proved = float(self.work.alone.max()), 0.0
         above, usage = self._above()
         for _ in range(PASSES):
@@ -222,7 +223,8 @@ class Ascent:
                 self.pull = np.zeros(len(self.rows.parts))
             if self.round > self.gained + self.patience and self.best[1].any():  # go back to the best, in smaller steps
                 self.price, self.rows.parts = self.best
-                self.drift, self.pull, self.step, self.gained = 0 * self.drift, 0 * self.pull, self.step / self.smaller, self.round
+                self.drift, self.pull, self.gained = 0 * self.drift, 0 * self.pull, self.round
+                self.step /= self.smaller
                 self._evaluate()
             step = self.step / (1 + self.round / SLOWER)
             self.pull = MOMENTUM * self.pull + (1 - MOMENTUM) * self.rows.pull()
@@ -266,9 +268,7 @@ class _Needs:
         each, least, most = FIRST_SLOTS if self.objective == "total-ttft" else SLOTS
         self.slots = int(np.clip(each * self.requests.sum(), least, most))
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
-        self.rate = np.array(
-            [float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen]
-        )
+        self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
 
     def divided(self, division: Speed) -> tuple[Work, float, Floats]:
         """Return what they need in floating point, the fixed part of a batch, and all work of each request."""
@@ -394,11 +394,9 @@ def window_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tu
 def evaluate(
     work: Work, shape: Shape, price: Floats, fees: Fees | None = None, within: float | None = None
 ) -> tuple[float, Floats]:
-    """Return what requests take and pay (where all end `within` some ticks: pay) above the prices, and a subgradient."""
+    """Return what requests take and pay (`within` a flow time: pay) above the prices, and a subgradient."""
     usage, none = np.zeros(len(price)), np.zeros(len(work.arrival) + 1, np.int64)
     fees = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0))
-    if within is None:
-        paid = pay(work, shape, fees, price, usage)
-    else:
-        paid = pay_by(work, shape, fees, price, usage, within)
+    given = work, shape, fees, price, usage
+    paid = pay(*given) if within is None else pay_by(*given, within)
     return paid - shape.slot * price.sum(), usage - shape.slot

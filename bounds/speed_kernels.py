@@ -290,14 +290,14 @@ def pay_by(work, shape, fees, price, usage, within):
                     square = part + fast * shape.ratios[k] ** 2
                     here = price[s] * (each * square + fee)
                     full = total >= need and n > 0 and here >= cost[n - 1]
-                    if full and (work.extra[i] == 0 or n2 > 0 and total2 >= work.heavy[i]):
+                    if full and (work.extra[i] == 0 or (n2 > 0 and total2 >= work.heavy[i])):
                         break
                     n, total = insert(cost, free, place, n, here, span * room[k], mark, need, total)
                     if work.extra[i] > 0:
                         n2, total2 = insert(
                             cost2, free2, place2, n2, price[s] * square, whole * room[k], mark, work.heavy[i], total2
                         )
-                if turn == 0 and (s > start and not ordered or total < need * (1 - 1e-9)):
+                if turn == 0 and ((s > start and not ordered) or total < need * (1 - 1e-9)):
                     continue
                 if turn == 1 and s > chosen:
                     continue

@@ -26,9 +26,10 @@ class Deadline(Index):
 
     The batch is the longest prefix whose tokens, one a request, take at most 0.7 T; or, with a target F for the flow
     time, 0.7 times the least (F - age) / tokens left, but at least 0.4 T: prefills take the rest. T is given in
-    seconds, or half of a batch with a token of each that is present. A request without KV in the prefix processes its prompt in
-    this batch, together with the next one that waits; it joins if that fits and leaves free a tenth of what those
-    with KV will still add. What is not in the prefix pauses, and is evicted last in, first out for memory.
+    seconds, or half of a batch with a token of each that is present. A request without KV in the prefix processes its
+    prompt in this batch, and so does the next one that waits, if it is the only one; they join if that fits and leaves
+    free a tenth of what those with KV will still add. What is not in the prefix pauses; where a request with KV lacks
+    a block, the last in this order is evicted. Calls to come count as age. Predictions count.
 
     Guarantee: nothing is known.
     Running time: O(n log n) for a batch with n requests present, in numpy.

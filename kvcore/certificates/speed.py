@@ -135,7 +135,7 @@ class PricedWork:
                    for slot, each in begun if each and slot < len(self.prices)}  # fmt: skip
 
     def least(self, i: int, budget: Budget, fees: Fees) -> int:
-        """Return the least that request i takes and pays, in parts of 1/scale; with a due time, what it pays by then."""
+        """Return the least that request i takes and pays, in parts of 1/scale; for max-flow-time, pays `within` it."""
         request, done, span = self.instance.requests[i], self.steps.done, self.steps.steps.first[i : i + 2]
         first, slot, free = int(span[0]), self.proof.slot, len(self.prices) - 1
         last = first if self.objective == "total-ttft" else int(span[1]) - 1

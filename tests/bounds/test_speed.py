@@ -103,7 +103,8 @@ def holds(proof, instance, within):
     try:
         return proof.replace(within=within).value(instance, LONGEST) == within + 1
     except InvalidCertificate as reason:
-        assert f"all requests may end within {within} ticks" in str(reason)
+        if "all requests may end within" not in str(reason):
+            raise
         return False
 
 
