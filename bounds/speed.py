@@ -197,8 +197,8 @@ class Ascent:
         """Return about the longest flow time with which all pay more than there is, and a subgradient."""
         least, proved = float(self.work.alone.max()), 0.0
         above, usage = self._above()
+        assert self.within is not None
         for _ in range(PASSES):
-            assert self.within is not None
             before, known = self.within, above
             proved = max(proved, before * (above > 0))
             if self.slope <= 0:

@@ -223,11 +223,11 @@ class _Improvement:
         if isinstance(self.instance.cost, OwnCost):
             return
         tick = float(self.instance.tick_seconds)
-        best = rounded(float(self.value) * tick / 2), None
+        best: tuple[float, float | None] = rounded(float(self.value) * tick / 2), None
         value, step = (yield Deadline(*best)), 1.5
         while step > NEAR:
             flow, token = best
-            tokens = [rounded(float(token or flow / 1000) * change) for change in (step, 1 / step)]
+            tokens = [rounded((token or flow / 1000) * change) for change in (step, 1 / step)]
             flows = [rounded(flow * change) for change in (1 / step, step)]
             for point in (*((each, token) for each in flows), *((flow, each) for each in tokens)):
                 other = yield Deadline(*point)
