@@ -13,6 +13,7 @@ from bounds.speed_kernels import Fees, Shape, Work, pay, pay_by
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.one_machine import WorkPiece, run
+from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import UNIT, PricedSteps
 from kvcore.certificates.speed import ONE, PROVED, Speed
 from kvcore.certificates.steps import lines
@@ -47,6 +48,8 @@ PATIENCE = {True: (10, 4), False: (20, 2)}
 """Rounds without a better bound before steps become so much smaller, for sums and for the largest flow time."""
 PASSES, CLOSE, OUTSIDE, SURE = 8, 1e-4, 0.01, 1e-5
 """Looks for a flow time, how near it is then, prices outside of the window where it begins, and what is left over."""
+TRIES = 6
+"""Flow times that are checked exactly: weights of fees are rounded."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
 FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
@@ -65,7 +68,17 @@ def propose_speed(task: Task) -> Iterator[Proposal]:
         found.ascend()
     finally:  # on KeyboardInterrupt too
         if found.best is not None:
-            yield Proposal(found.best.proof())
+            yield _held(task, found.best.proof())
+
+
+def _held(task: Task, proof: Speed) -> Proposal:
+    """Return the proof; for max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
+    for k in range(0 if task.objective in SUMS else TRIES):
+        try:
+            return Proposal(proof, proof.value(task.instance, task.objective))
+        except InvalidCertificate:
+            proof = proof.replace(within=proof.within * (200 - 2**k) // 200)
+    return Proposal(proof)
 
 
 class _Search:
