@@ -114,8 +114,8 @@ def azure() -> Iterator[Experiment]:
             named = made.replace(name=f"azure:{take or 'all'},{which}")
             for objective in ("makespan", "busy-time", FLOW):
                 yield Experiment(named, ("vllm", "sarathi", "infermax"), objective, seconds, 0.0)
-            if take and which == "7b":
-                policies = ("infermax", "deadline:flow=17.8,token=0.02")
+            if take:
+                policies = ("infermax", "deadline:flow=17.8,token=0.02", "deadline:flow=100,token=0.1")
                 yield Experiment(named, policies, "max-flow-time", 3 * seconds, 0.0)
 
 
