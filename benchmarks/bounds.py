@@ -111,9 +111,12 @@ def azure() -> Iterator[Experiment]:
         cost = get_cost(f"infermax-{which}")
         for take, seconds in ((1000, 60.0), (None, 240.0)):
             made = read_azure(path, take=take, tick=cost.tick, machine=LLAMA_A100, cost=cost.make())
+            named = made.replace(name=f"azure:{take or 'all'},{which}")
             for objective in ("makespan", "busy-time", FLOW):
-                named = made.replace(name=f"azure:{take or 'all'},{which}")
                 yield Experiment(named, ("vllm", "sarathi", "infermax"), objective, seconds, 0.0)
+            if take:
+                policies = ("infermax", "deadline:flow=17.8,token=0.02", "deadline:flow=100,token=0.1")
+                yield Experiment(named, policies, "max-flow-time", 3 * seconds, 0.0)
 
 
 def calls() -> Iterator[Experiment]:

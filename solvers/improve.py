@@ -19,6 +19,7 @@ import numpy as np
 
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics.policies.deadline import Deadline
 from heuristics.policies.index import MEANS, Index, Steps, mean_work
 from heuristics.policies.listed import Listed
 from heuristics.policies.staggered import Staggered
@@ -54,6 +55,8 @@ MOVES = 2_000
 """Moves of destroy and repair that count as a round."""
 LONGER = 2.0
 """So many times the last run of the engine is kept free for the next one."""
+NEAR = 1.01
+"""The ratio of two flow times, or times of a token, that are not worth telling apart."""
 RUNS = 200
 """Compiled runs of the index rule that count as a round."""
 
@@ -89,7 +92,7 @@ def improve(
     search.start(start)
     first, stopped = search.value, "time limit" if rounds is None else "rounds"
     try:
-        for tries in (_staggered(instance), search.tuned()):
+        for tries in (_staggered(instance), search.due() if objective == "max-flow-time" else search.tuned()):
             search.follow(tries)
         draw = random.Random(seed)
         search.follow(search.steered(draw), named=False)
@@ -216,6 +219,25 @@ class _Improvement:
                 step = math.sqrt(step)
         if self.runs is not None:
             yield Index(r0=best)
+
+    def due(self) -> Tries:
+        """Search for the flow time and the time of a token of the deadline rule, in steps that become smaller."""
+        if isinstance(self.instance.cost, OwnCost):
+            return
+        tick = float(self.instance.tick_seconds)
+        best: tuple[float, float | None] = rounded(float(self.value) * tick / 2), None
+        value, step = (yield Deadline(*best)), 1.5
+        while step > NEAR:
+            flow, token = best
+            tokens = [rounded((token or flow / 1000) * change) for change in (step, 1 / step)]
+            flows = [rounded(flow * change) for change in (1 / step, step)]
+            for point in (*((each, token) for each in flows), *((flow, each) for each in tokens)):
+                other = yield Deadline(*point)
+                if other < value:
+                    best, value = point, other
+                    break
+            else:
+                step = math.sqrt(step)
 
     def _worth(self, r0: float) -> Generator[Policy, Value | float, Value | float]:
         """Return the value with an R0: by a compiled run, or else by the engine."""

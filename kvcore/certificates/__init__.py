@@ -25,8 +25,8 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
   takes: it is `beyond`. In `evictions` so it is, too; the peak counts as time, for the parts of a refill, and a cost is
   at most that of going on without another eviction: below (2 legs + 8) peak times all prices, and so 2^60.
 * `paths.least_since`: 0 before the earliest slot. A price of 0 is the least there is.
-* `paths.NEVER`: 2^60 for a path that does not end as it must. Every other entry is below (above), and tables are cut off
-  there before more is added; differences of what holding KV costs, which are at least 0, are all that is taken off.
+* `paths.NEVER`: 2^60 for a path that does not end as it must. Every other entry is below (above), and tables are cut
+  off there before more is added; differences of what holding KV costs, which are at least 0, are all that is taken off.
 * `paths.ANY_LATER`: 2^62 for the last slot of an end without one. Compared only; no slot is later.
 * `prices.Windows`: 0 outside the slots. The same.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or

@@ -21,7 +21,9 @@ from workloads.builtin import builtin_instance
 LINEAR = Cost((CostFunction(divisor=2, busy=9, tokens=3, decode_kv=1),))
 
 
-@pytest.mark.parametrize("objective", ["total-flow-time", "normalized-latency", "makespan", "late-requests"])
+@pytest.mark.parametrize(
+    "objective", ["total-flow-time", "max-flow-time", "normalized-latency", "makespan", "late-requests"]
+)
 def test_it_is_never_worse_and_the_same_again(objective: str) -> None:
     seed = list(OBJECTIVES).index(objective)
     instance = serving(seed).replace(cost=LINEAR)
@@ -102,3 +104,15 @@ def test_ctrl_c_leaves_what_was_found() -> None:
 
     found = improve(builtin_instance("infermax-figure15:I=32"), rounds=50, progress=interrupt)
     assert (found.stopped, found.extra["rounds"], found.verified) == ("interrupted", 3, True)
+
+
+def test_the_largest_flow_time_has_a_deadline() -> None:
+    """A long request among short ones that keep coming is served with few of them."""
+    short = tuple(simple(6, 3, id=f"R{i}", arrival=7 * i) for i in range(30))
+    machine = Machine(memory=200, evict=True)
+    cost = Cost((CostFunction(busy=2, tokens=1),))
+    instance = Instance(machine=machine, cost=cost, requests=(*short, simple(6, 40, id="LONG", arrival=60)))
+    found = improve(instance, "max-flow-time", start="vllm-v1", rounds=12)
+    assert found.policy is not None
+    assert found.policy.startswith("deadline:flow=")
+    assert found.value < found.extra["start"]["value"]
