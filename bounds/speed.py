@@ -64,7 +64,7 @@ REACH, SMOOTH, LEAST = 128, 9, 1e-4
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
-    """Return prices of work for slots of time, for sums over requests or their largest flow time (BadInput: not for this objective)."""
+    """Return prices of work for slots of time (BadInput: not for this objective)."""
     if task.objective not in PROVED:
         raise BadInput(f"prices of work prove {', '.join(PROVED)}, not {task.objective}")
     return _propose(task)
