@@ -27,7 +27,7 @@ class Method:
     """What the relaxation leaves out, in words."""
     propose: Callable[[Task], Iterator[Proposal]]
     slows: bool = False
-    """Whether its bound rises ever more slowly."""
+    """Whether its bound rises as long as there is time, ever more slowly: it gets `MORE` times as much as others."""
     covers: str = ""
     """A method that drops more, in the same way: where this one applies, that one is left out."""
 
@@ -70,13 +70,14 @@ METHODS: dict[str, Method] = {
         Method("configurations", "that each request runs once, and how small ones pack",
                _later("configurations", "propose_configurations"), slows=True),
         Method("speed", "that a batch holds whole requests; a fast batch pays more for its work",
-               _later("speed", "propose_speed")),
+               _later("speed", "propose_speed"), slows=True),
     )
 }  # fmt: skip
 """Every method: those that end by themselves, the cheapest first, then those that can use all time that is left."""
 
 TIME_LIMIT = 60.0
 """Seconds, unless told otherwise."""
+MORE = 5
 
 
 def climb(
@@ -111,8 +112,8 @@ def climb(
                 turn.decline(f"{covering.name} drops less, and applies")
     known: list[Value] = []
     for k, turn in enumerate(turns):
-        apply = sum(later.proposals is not None for later in turns[k:])
-        interrupted = turn.take((end - time.monotonic()) / max(1, apply), max(known, default=0))
+        share = turn.share / max(1, sum(later.share for later in turns[k:]))
+        interrupted = turn.take(share * (end - time.monotonic()), max(known, default=0))
         rung = turn.rung
         if rung.bound is not None:
             known.append(rung.bound)
@@ -149,6 +150,11 @@ class _Turn:
             self.proposals = method.propose(task)
         except (BadInput, InvalidCertificate) as reason:
             self.decline(str(reason))
+
+    @property
+    def share(self) -> int:
+        """Its share of the time: 0 if it does not apply."""
+        return 0 if self.proposals is None else MORE if self.method.slows else 1
 
     def decline(self, why_not: str) -> None:
         """Do nothing when its turn comes."""
