@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from tests.support.coarse_instances import fine_for_relax
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
-from tests.support.random_proofs import PRICEABLE, random_prices, random_speed
+from tests.support.random_proofs import PRICEABLE, random_prices, random_speed, random_tree
 from tests.support.random_schedules import mutate, random_instance, random_schedule
 from tests.support.tiny_instances import tiny_instance
 
@@ -154,10 +155,26 @@ def flat(draw, seed):
     return random_instance(draw) if seed % 2 else tiny_instance(seed)
 
 
+def random_longest(draw, instance, objective):
+    """Draw prices and a flow time until they prove something, twenty times at the most."""
+    for _ in range(20):
+        proof = random_speed(draw, instance).replace(within=draw.choice([0, 1, 3, 9, 30, draw.randint(0, 99)]))
+        with suppress(InvalidCertificate):
+            proof.value(instance, objective)
+            break
+    return proof
+
+
 KINDS = {
     "alone": (flat, lambda draw, instance, objective: Alone(), check.OBJECTIVES),
     "shares": (flat, random_shares, check.OBJECTIVES),
     "speed": (flat, lambda draw, instance, objective: random_speed(draw, instance), (*SUMS[:3], SUMS[4])),
+    "longest": (flat, random_longest, ("max-flow-time",)),
+    "tree": (
+        lambda draw, seed: tiny_instance(seed, **PRICEABLE),
+        lambda draw, instance, objective: random_tree(draw, instance),
+        ("total-flow-time", "weighted-flow-time", "normalized-latency"),
+    ),
     "prices": (
         lambda draw, seed: tiny_instance(seed, **PRICEABLE),
         lambda draw, instance, objective: random_prices(draw, instance),
