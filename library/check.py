@@ -798,7 +798,7 @@ class Batches:
 
     def pieces(self, w):
         """What pieces of speed cost: (for a token of work w where the price is 1, how many tokens a tick have room)."""
-        most, x, result = 1 / max(1, self.F, self.f + w), 0, []
+        most, x, result = 1 / max(Fraction(1), self.F, self.f + w), 0, []
         for g, following in zip(self.ratios, [*self.ratios[1:], None]):
             end = most if following is None or not self.f else min(most, (1 - 2 / (g + following)) / self.f)
             if end > x:
@@ -834,7 +834,7 @@ class Batches:
                 time = rate * (max(s * slot, ready) - r) + fixed
                 if best is not None and time >= best:
                     break
-                if not bounded and s < S and end < ready + rest:
+                if s < S and (s + 1) * slot < ready + rest:
                     continue
                 early = head.by(end - rest) if others and not ordered and s < S else 0
                 timed = tail.by(end) if bounded else tail.ending(s, self.price[s] if s < S else 0, rate)
@@ -969,7 +969,7 @@ def priced_slots(instance, proof, objective):
 
 def tree(instance, proof, objective):
     """Kind `tree`: segments end in a slot or before, or after it, and each leaf has prices."""
-    prices = [priced_slots(instance, each, objective) for each in proof.prices]
+    prices = cache(lambda p: priced_slots(instance, proof.prices[p], objective))  # none that no leaf names
     slots = min(each.slots for each in proof.prices)
     places = {(one.id, k) for one in instance.requests for k in range(len(one.segments))}
     sides, least = [{}], NEVER  # windows of the nodes to come, the next one last
@@ -983,10 +983,10 @@ def tree(instance, proof, objective):
                 raise Broken(f"there is no segment {where}, or no slot {t} with prices")
             first, last = windows.get(where, ANY)
             sides += [windows | {where: (max(first, t + 1), last)}, windows | {where: (first, min(last, t))}]
-        elif node.prices >= len(prices):
+        elif node.prices >= len(proof.prices):
             raise Broken(f"there are no prices {node.prices}")
         else:
-            least = min(least, prices[node.prices](windows))
+            least = min(least, prices(node.prices)(windows))
     if sides or least == NEVER:
         raise Broken("a branch lacks a side" if sides else "no leaf has a schedule")
     return least

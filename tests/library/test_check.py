@@ -156,20 +156,31 @@ def flat(draw, seed):
 
 
 def random_longest(draw, instance, objective):
-    """Draw prices and a flow time until they prove something, twenty times at the most."""
-    for _ in range(20):
-        proof = random_speed(draw, instance).replace(within=draw.choice([0, 1, 3, 9, 30, draw.randint(0, 99)]))
+    """Draw prices up to about when requests are due, until they prove something, ten times at the most."""
+    last, alone = instance.requests[-1].arrival - instance.first_arrival, Alone().value(instance, objective)
+    for _ in range(10):
+        proof, within = random_speed(draw, instance), draw.randint(0, 2 * alone)
+        slot = max(proof.slot, within // 40)
+        price = [draw.randint(0, proof.scale) for _ in range((last + within) // slot + draw.randint(0, 2))]
+        proof = proof.replace(within=within, slot=slot, price=tuple(price))
         with suppress(InvalidCertificate):
             proof.value(instance, objective)
             break
     return proof
 
 
+def crowd(draw, seed):
+    """Return an instance in which requests come in groups of up to forty alike, the last in the last."""
+    instance, copies = flat(draw, seed), draw.choice([1, 3, 10, 40])
+    requests = sorted(instance.requests, key=lambda one: one.arrival)
+    return instance.replace(requests=tuple(one.replace(id=f"{one.id}.{k}") for one in requests for k in range(copies)))
+
+
 KINDS = {
     "alone": (flat, lambda draw, instance, objective: Alone(), check.OBJECTIVES),
     "shares": (flat, random_shares, check.OBJECTIVES),
     "speed": (flat, lambda draw, instance, objective: random_speed(draw, instance), (*SUMS[:3], SUMS[4])),
-    "longest": (flat, random_longest, ("max-flow-time",)),
+    "longest": (crowd, random_longest, ("max-flow-time",)),
     "tree": (
         lambda draw, seed: tiny_instance(seed, **PRICEABLE),
         lambda draw, instance, objective: random_tree(draw, instance),
@@ -192,7 +203,7 @@ KINDS = {
         ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time"),
     ),
 }
-ROUNDED = ("prices", "speed")
+ROUNDED = ("prices", "tree", "speed", "longest")
 """Kinds of which kvbound proves a little less: it rounds to 1/scale, and leaves out parts after the last slot."""
 
 
