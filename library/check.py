@@ -753,8 +753,9 @@ def deadline(one):
 
 def speed(instance, proof, objective):
     """Kind `speed`: while a batch of length D runs, each request in it pays for its work by its speed, and fees."""
-    if objective not in SUMS or objective == "late-requests":
-        raise Broken("prices of work are for sums over requests")
+    longest = objective == "max-flow-time"
+    if (objective not in SUMS and not longest) or objective == "late-requests":
+        raise Broken("prices of work are for sums over requests and the largest flow time")
     if sorted(set(proof.ratios)) != proof.ratios:
         raise Broken("the ratios do not increase")
     division, ticks = Division(instance, proof), ticks_of(instance)
@@ -764,8 +765,12 @@ def speed(instance, proof, objective):
     for one, weight, a in zip(instance.requests, weights(instance, objective), parts_of_fixed(instance, proof, start)):
         work = Work(one, instance.machine, ticks, tariff)
         w = work.share[:1] if objective == "total-ttft" else work.share
-        total += batches.least(one.arrival - start, int(weight * proof.scale), work, w, a)
-    return Fraction(total - proof.slot * sum(proof.price)) / proof.scale
+        r, rate = one.arrival - start, int(weight * proof.scale)
+        total += batches.least(r, 0, work, w, a, r + proof.within) if longest else batches.least(r, rate, work, w, a)
+    bound = Fraction(total - proof.slot * sum(proof.price)) / proof.scale
+    if longest and bound <= 0:
+        raise Broken(f"all requests may end within {proof.within} ticks")
+    return proof.within + 1 if longest else bound
 
 
 def parts_of_fixed(instance, proof, start):
@@ -793,7 +798,7 @@ class Batches:
 
     def pieces(self, w):
         """What pieces of speed cost: (for a token of work w where the price is 1, how many tokens a tick have room)."""
-        most, x, result = 1 / max(1, self.F, self.f + w), 0, []
+        most, x, result = 1 / max(Fraction(1), self.F, self.f + w), 0, []
         for g, following in zip(self.ratios, [*self.ratios[1:], None]):
             end = most if following is None or not self.f else min(most, (1 - 2 / (g + following)) / self.f)
             if end > x:
@@ -801,8 +806,11 @@ class Batches:
             x = max(x, end)
         return result
 
-    def least(self, r, rate, work, w, a):
-        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f."""
+    def least(self, r, rate, work, w, a, due=None):
+        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f.
+
+        It is done by `due`, or counts 0 where it cannot be.
+        """
         d, slot, S, others, best = work.d[0], self.slot, len(self.price), w[1:], None
         chain = work.chain if others else d
         rest = chain - d if others else chain  # what is left at the least when `others` may begin
@@ -810,7 +818,10 @@ class Batches:
         count = sum(min(1, each / level) if level else 1 for each in others) if others else 1
         more = sorted((each - level for each in others if each > level), reverse=True) if level else []
         head, begin, ordered = Tokens(self, w[0], 1, r, a), r + chain - rest, self.ordered and bool(others)
-        for T in range(min(begin // slot, S), S + 1) if ordered else [0]:
+        bounded, stop = due is not None, S if due is None else (due - 1) // slot
+        if bounded and stop >= S:
+            return 0
+        for T in range(min(begin // slot, S), stop + 1) if ordered else [0]:
             ready = max(begin, T * slot)
             if best is not None and rate * (ready + rest - r) >= best:
                 break
@@ -818,18 +829,19 @@ class Batches:
             if fixed is None:
                 continue
             tail, growth = Tokens(self, level, count, ready, a), Tokens(self, level, len(more), ready, {})
-            for s in range(min(ready // slot, S), S + 1):
+            for s in range(min(ready // slot, S), S + 1) if not bounded else [stop]:
+                end = due if bounded else (s + 1) * slot
                 time = rate * (max(s * slot, ready) - r) + fixed
                 if best is not None and time >= best:
                     break
                 if s < S and (s + 1) * slot < ready + rest:
                     continue
-                early = head.by((s + 1) * slot - rest) if others and not ordered and s < S else 0
-                timed = tail.ending(s, self.price[s] if s < S else 0, rate)
+                early = head.by(end - rest) if others and not ordered and s < S else 0
+                timed = tail.by(end) if bounded else tail.ending(s, self.price[s] if s < S else 0, rate)
                 if early is not None and timed is not None:
                     cost = time + timed + early + (growth.heaviest(s, more) if more and s < S else 0)
                     best = cost if best is None else min(best, cost)
-        return max(best, rate * chain)
+        return max(best or 0, rate * chain)
 
 
 class Tokens:
@@ -899,6 +911,10 @@ class Tokens:
 # --- kind `prices` (docs/bounds.md, Prices of slots; the head of kvcore/certificates/evictions.py) --------------------
 
 
+NEVER = float("inf")
+ANY = (0, NEVER)  # the first and the last slot in which a segment may end
+
+
 def always_one_tick(cost):
     fixed = ("busy", "any_decode", "any_prefill")
     return all(sum(function[name] for name in fixed) <= function.divisor
@@ -912,6 +928,11 @@ def sums(values):
 
 def slot_prices(instance, proof, objective):
     """Kind `prices`: every request pays for what it takes of each slot, and takes its cheapest path."""
+    return priced_slots(instance, proof, objective)({})
+
+
+def priced_slots(instance, proof, objective):
+    """The bound that prices give where segments, (request, number), end in windows of slots; infinite if none can."""
     machine, calls = instance.machine, any(len(one.segments) > 1 for one in instance.requests)
     if objective not in ("total-flow-time", "weighted-flow-time", "normalized-latency"):
         raise Broken("prices of slots are for sums of flow times")
@@ -931,9 +952,44 @@ def slot_prices(instance, proof, objective):
     families = [(family, sums(priced_row(family.price, T))) for family in proof.windows]
     total -= sum(family.most * paid[-1] for family, paid in families)
     start = min(one.arrival for one in instance.requests)
-    for one, weight in zip(instance.requests, weights(instance, objective)):
-        total += Course(one, machine, rows, T, int(weight * scale), one.arrival - start, families).cheapest()
-    return Fraction(total, scale)
+    rates = [int(weight * scale) for weight in weights(instance, objective)]
+
+    @cache
+    def paid(i, windows):
+        one = instance.requests[i]
+        return Course(one, machine, rows, T, rates[i], one.arrival - start, families).cheapest(windows)
+
+    def bound(windows):
+        each = [paid(i, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
+                for i, one in enumerate(instance.requests)]
+        return NEVER if NEVER in each else Fraction(total + sum(each), scale)
+
+    return bound
+
+
+def tree(instance, proof, objective):
+    """Kind `tree`: segments end in a slot or before, or after it, and each leaf has prices."""
+    prices = cache(lambda p: priced_slots(instance, proof.prices[p], objective))  # none that no leaf names
+    slots = min(each.slots for each in proof.prices)
+    places = {(one.id, k) for one in instance.requests for k in range(len(one.segments))}
+    sides, least = [{}], NEVER  # windows of the nodes to come, the next one last
+    for node in proof.nodes:
+        if not sides:
+            raise Broken("there are nodes that no branch leads to")
+        windows = sides.pop()
+        if "request" in node:
+            where, t = (node.request, node.segment), node.slot
+            if where not in places or t >= slots:
+                raise Broken(f"there is no segment {where}, or no slot {t} with prices")
+            first, last = windows.get(where, ANY)
+            sides += [windows | {where: (max(first, t + 1), last)}, windows | {where: (first, min(last, t))}]
+        elif node.prices >= len(proof.prices):
+            raise Broken(f"there are no prices {node.prices}")
+        else:
+            least = min(least, prices(node.prices)(windows))
+    if sides or least == NEVER:
+        raise Broken("a branch lacks a side" if sides else "no leaf has a schedule")
+    return least
 
 
 def priced_row(prices, T):
@@ -958,7 +1014,7 @@ class Course:
         """Of running sums, the sum over slots first .. last - 1."""
         return paid[max(0, min(self.T, last))] - paid[max(0, min(self.T, first))]
 
-    def cheapest(self):
+    def cheapest(self, windows):
         A, m, legs, earliest, before = self.one.prompt, 0, [], self.arrival, None
         for segment in self.one.segments:
             ways = [(0, "discard")] if before is None or before.handling == "discard" else [(m, before.handling)]
@@ -971,8 +1027,8 @@ class Course:
             A = m + 1 + (before.returns if before else 0)
         d, h = self.one.segments[-1].decode, blocks(peak(self.one), self.block)
         after = [self.end(c - 1, h, d) for c in range(self.T + 2)]
-        for leg in reversed(legs):
-            after = self.leg(*leg, after)
+        for leg, (first, last) in zip(reversed(legs), reversed(windows)):
+            after = self.leg(*leg, [cost if first < c <= last + 1 else NEVER for c, cost in enumerate(after)])
         return self.at(after, self.arrival)
 
     def at(self, after, c):
@@ -1221,9 +1277,19 @@ part = integer(0, 1024)
 price = integer(0, 2**50)
 DIVISION = dict(functions=(list_of(part, 1, 1000),), memory=(part, 0), tokens=(part, 0), prefill_tokens=(part, 0),
                 requests=(part, 0), packing=(part, 0), packs=(integer(1, 1000), 1))
+BRANCH = dict(request=(words,), segment=(integer(0),), slot=(integer(0),))
 row = list_of(price, 0, 2**21)
 signed = integer(-(10**9), 10**9)
 family = record(most=(integer(1, 10**6),), shift=(signed,), reach=(signed,), price=(row,))
+
+PRICES = dict(scale=(integer(1, 2**40),), slots=(integer(1, 2**21),), device=(row, []), host=(row, []),
+              tokens=(row, []), requests=(row, []), windows=(list_of(family, 0, 100), []))
+
+
+def node(value, where):
+    """A node of a tree: a branch or a leaf."""
+    fields = BRANCH if isinstance(value, dict) and "request" in value else dict(prices=(integer(0),))
+    return record(**fields)(value, where)
 
 
 def proof(value, where):
@@ -1238,12 +1304,12 @@ KINDS = {
     "alone": (alone, {}),
     "shares": (shares, dict(DIVISION, alone=(list_of(part, 0, 10**6), []),
                             windows=(list_of(list_of(integer(0), 2, 2), 0, 10**5), []))),
-    "prices": (slot_prices, dict(scale=(integer(1, 2**40),), slots=(integer(1, 2**21),), device=(row, []),
-                                 host=(row, []), tokens=(row, []), requests=(row, []),
-                                 windows=(list_of(family, 0, 100), []))),
+    "prices": (slot_prices, PRICES),
+    "tree": (tree, dict(prices=(list_of(record(kind=(one_of("prices"), "prices"), **PRICES), 1, 2**15),),
+                        nodes=(list_of(node, 1, 2**15),))),
     "speed": (speed, dict(DIVISION, slot=(integer(1),), scale=(integer(1, 2**40),), price=(list_of(price, 0, 2**18),),
                           level=(part, 0), ratios=(list_of(integer(65, 2**20), 0, 64), []), ordered=(switch, False),
-                          fee=(part, 0), fees=(list_of(list_of(integer(0, 2**20), 0, 2**18), 0, 10**6), []))),
+                          within=(integer(0), 0), fee=(part, 0), fees=(list_of(list_of(integer(0, 2**20), 0, 2**18), 0, 10**6), []))),
     "configurations": (configurations, dict(scale=(integer(1, 10**6), 1), memory=(list_of(integer(0), 0, 10**5),),
                                             starts=(list_of(optional(integer(-MOST)), 1, 10**5),))),
     "parts": (parts, dict(parts=(list_of(record(requests=(list_of(integer(0), 1),), proof=(proof,)), 1),))),

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from tests.support.coarse_instances import fine_for_relax
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
-from tests.support.random_proofs import PRICEABLE, random_prices, random_speed
+from tests.support.random_proofs import PRICEABLE, random_prices, random_speed, random_tree
 from tests.support.random_schedules import mutate, random_instance, random_schedule
 from tests.support.tiny_instances import tiny_instance
 
@@ -154,10 +155,37 @@ def flat(draw, seed):
     return random_instance(draw) if seed % 2 else tiny_instance(seed)
 
 
+def random_longest(draw, instance, objective):
+    """Draw prices up to about when requests are due, until they prove something, ten times at the most."""
+    last, alone = instance.requests[-1].arrival - instance.first_arrival, Alone().value(instance, objective)
+    for _ in range(10):
+        proof, within = random_speed(draw, instance), draw.randint(0, 2 * alone)
+        slot = max(proof.slot, within // 40)
+        price = [draw.randint(0, proof.scale) for _ in range((last + within) // slot + draw.randint(0, 2))]
+        proof = proof.replace(within=within, slot=slot, price=tuple(price))
+        with suppress(InvalidCertificate):
+            proof.value(instance, objective)
+            break
+    return proof
+
+
+def crowd(draw, seed):
+    """Return an instance in which requests come in groups of up to forty alike, the last in the last."""
+    instance, copies = flat(draw, seed), draw.choice([1, 3, 10, 40])
+    requests = sorted(instance.requests, key=lambda one: one.arrival)
+    return instance.replace(requests=tuple(one.replace(id=f"{one.id}.{k}") for one in requests for k in range(copies)))
+
+
 KINDS = {
     "alone": (flat, lambda draw, instance, objective: Alone(), check.OBJECTIVES),
     "shares": (flat, random_shares, check.OBJECTIVES),
     "speed": (flat, lambda draw, instance, objective: random_speed(draw, instance), (*SUMS[:3], SUMS[4])),
+    "longest": (crowd, random_longest, ("max-flow-time",)),
+    "tree": (
+        lambda draw, seed: tiny_instance(seed, **PRICEABLE),
+        lambda draw, instance, objective: random_tree(draw, instance),
+        ("total-flow-time", "weighted-flow-time", "normalized-latency"),
+    ),
     "prices": (
         lambda draw, seed: tiny_instance(seed, **PRICEABLE),
         lambda draw, instance, objective: random_prices(draw, instance),
@@ -175,7 +203,7 @@ KINDS = {
         ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time"),
     ),
 }
-ROUNDED = ("prices", "speed")
+ROUNDED = ("prices", "tree", "speed", "longest")
 """Kinds of which kvbound proves a little less: it rounds to 1/scale, and leaves out parts after the last slot."""
 
 
