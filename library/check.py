@@ -536,11 +536,12 @@ class Tariff:
                 count = count if decodes else max(1, count)
                 n = count - (not decodes)  # prefills before the last batch, and the KV after each of them, summed
                 held = n * end - (P or 0) * n * (n - 1 + 2 * (not decodes)) // 2
+                last = end if decodes and count else 0  # what the last prefill before a decode holds
                 amounts = {
                     "generated": 1, "batch": count + decodes, "tokens": A - s, "decode_requests": decodes,
                     "decode_kv": decodes * end, "prefill": count, "prefill_requests": count, "prefill_token": end - s,
                     "prefill_kv": s * (count > 0), "prefill_pairs": end**2 - s**2,
-                    "block": blocks(A, self.block) + blocks(held, self.block),
+                    "block": blocks(A, self.block) + blocks(last, self.block) + blocks(held - last, self.block),
                 }
                 yield sum(price * amounts[name] for name, price in self.prices.items())
 
@@ -1309,7 +1310,8 @@ KINDS = {
                         nodes=(list_of(node, 1, 2**15),))),
     "speed": (speed, dict(DIVISION, slot=(integer(1),), scale=(integer(1, 2**40),), price=(list_of(price, 0, 2**18),),
                           level=(part, 0), ratios=(list_of(integer(65, 2**20), 0, 64), []), ordered=(switch, False),
-                          within=(integer(0), 0), fee=(part, 0), fees=(list_of(list_of(integer(0, 2**20), 0, 2**18), 0, 10**6), []))),
+                          within=(integer(0), 0), fee=(part, 0),
+                          fees=(list_of(list_of(integer(0, 2**20), 0, 2**18), 0, 10**6), []))),
     "configurations": (configurations, dict(scale=(integer(1, 10**6), 1), memory=(list_of(integer(0), 0, 10**5),),
                                             starts=(list_of(optional(integer(-MOST)), 1, 10**5),))),
     "parts": (parts, dict(parts=(list_of(record(requests=(list_of(integer(0), 1),), proof=(proof,)), 1),))),
