@@ -183,7 +183,7 @@ class PricedWork:
                     total += beyond.beyond(end, heaviest)
                 if best is None or total < best:
                     best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
-                    later = work * min(self.prices[arrival // slot : far + 2], default=0)
+                    later = work * min(self.prices[arrival // slot : far + 2], default=0) if rate else 0
         return max(best or 0, least)
 
 
