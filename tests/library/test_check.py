@@ -260,7 +260,7 @@ def verdict(verify, refused, bad):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", few(range(24), 6))
+@pytest.mark.parametrize("seed", few(range(24), 8))
 def test_random_certificates_and_mutants_of_them(kind, seed):
     make, proof_of, objectives = KINDS[kind]
     draw = random.Random(f"{kind} {seed}")
@@ -302,7 +302,7 @@ def same_certificate(instance, data, file, kind):
     return expected
 
 
-@pytest.mark.parametrize("seed", few(range(24), 6))
+@pytest.mark.parametrize("seed", few(range(24), 8))
 def test_no_numbers_prove_more_than_the_optimum(seed):
     """Where check.py proves more than kvbound it is not too much."""
     draw = random.Random(seed)
