@@ -28,7 +28,7 @@ from kvcore.trace import Trace
 from solvers.neighbourhoods import improve, why_not
 from workloads.builtin import builtin_instance
 from workloads.generators import generate
-from workloads.importers import read_azure, read_infercept
+from workloads.importers import read_agent_traces, read_azure, read_infercept
 
 FLOW = "total-flow-time"
 LENGTHS = (1, 16, 128, 1024)
@@ -111,13 +111,34 @@ def azure() -> Iterator[Experiment]:
         cost = get_cost(f"infermax-{which}")
         for take, seconds in ((1000, 60.0), (None, 240.0)):
             made = read_azure(path, take=take, tick=cost.tick, machine=LLAMA_A100, cost=cost.make())
+            named = made.replace(name=f"azure:{take or 'all'},{which}")
             for objective in ("makespan", "busy-time", FLOW):
-                named = made.replace(name=f"azure:{take or 'all'},{which}")
                 yield Experiment(named, ("vllm", "sarathi", "infermax"), objective, seconds, 0.0)
+            if take:
+                policies = ("infermax", "deadline:flow=17.8,token=0.02", "deadline:flow=100,token=0.1")
+                yield Experiment(named, policies, "max-flow-time", 3 * seconds, 0.0)
+
+
+def calls() -> Iterator[Experiment]:
+    """The InferCept mixture with its own A100 cost, and 300 sessions of coding agents under a roofline."""
+    own, model = get_cost("infercept-6b"), get_cost("roofline:model=llama-3-8b,device=h100,host=1000")
+    for rate in (2, 3):
+        made = read_infercept(
+            trace_file(MIXTURE), take=397, rate=Fraction(rate), tick=own.tick, machine=own.machine, cost=own.make()
+        )
+        for objective in (FLOW, "total-ttft"):
+            named = made.replace(name=f"infercept:own,rate={rate}")
+            yield Experiment(named, ("trtllm-max-utilization-cached", "index", "mars"), objective, 120.0, 0.0)
+    path = trace_file("agent_traces/agent_requests.csv")
+    agents = read_agent_traces(
+        path, take=300, tick=model.tick, machine=model.machine, cost=model.make(), drop_too_long=True
+    )
+    for objective, policies in ((FLOW, ("lamps", "mars")), ("total-ttft", ("first-tokens",))):
+        yield Experiment(agents.replace(name="agents:n=300"), policies, objective, 150.0, 0.0)
 
 
 FAMILIES: dict[str, Callable[[], Iterator[Experiment]]] = {
-    family.__name__: family for family in (theory, hindsight, equal, mixes, infercept, azure)
+    family.__name__: family for family in (theory, hindsight, equal, mixes, infercept, azure, calls)
 }
 
 
@@ -147,6 +168,7 @@ def measured(case: Experiment) -> dict[str, Any]:
         "case": instance.name, "objective": objective, "policy": name, "policies": others, "value": int(value),
         "bound": int(best.bound), "by": best.method, "gap_percent": _percent(value - best.bound, best.bound),
         "delay_gap_percent": _percent(value - best.bound, best.bound - alone),
+        "calls": sum(request.call_time for request in instance.requests),
         "ladder": {rung.method: None if rung.bound is None else int(rung.bound) for rung in rungs},
         "seconds": {rung.method: round(rung.seconds, 1) for rung in rungs},
         "seconds_policies": round(simulated, 1), "seconds_improve": round(improved, 1),

@@ -47,13 +47,18 @@ GLANCE, WORTH = 2e-3, 5e-5
 """A network is left when no more than this fraction of the bound seems to be gained, the last one at the second."""
 
 
+def check_rigid(instance: Instance, objective: str) -> None:
+    """Raise BadInput unless requests run from start to end."""
+    reason = why_not_rigid(instance, objective)
+    if reason is not None:
+        raise BadInput(f"configurations are for requests that run from start to end: {reason}")
+
+
 class WindowPricing:
     """The kinds of a rigid instance, every start of each, and what it takes of the memory of each window."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
-        reason = why_not_rigid(instance, objective)
-        if reason is not None:
-            raise BadInput(f"configurations are for requests that run from start to end: {reason}")
+        check_rigid(instance, objective)
         self.instance = instance
         self.kinds = kinds_of(instance, objective)
         self.memory = memory_of(instance, self.kinds)
@@ -222,5 +227,10 @@ def _stages(pricing: WindowPricing, most: int) -> Iterator[Stage]:
 
 
 def propose_configurations(task: Task) -> Iterator[Proposal]:
-    """Yield proofs with rising bounds."""
-    return map(Proposal, proofs(task.instance, task.objective, task.deadline))
+    """Return proofs with rising bounds (BadInput: the instance is not rigid)."""
+    check_rigid(task.instance, task.objective)
+    return _propose(task)
+
+
+def _propose(task: Task) -> Iterator[Proposal]:
+    yield from map(Proposal, proofs(task.instance, task.objective, task.deadline))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from bounds.kernels import CONTEXT, COUNT, DECODE, EARLIEST, KEPT, LEAST, PAUSE, PRESERVED, fill_least
+from bounds.kernels import CONTEXT, COUNT, DECODE, EARLIEST, FAR, HIGH, KEPT, LEAST, LOW, PAUSE, PRESERVED, fill_least
 
 DEVICE, HOST, TOKENS, REQUESTS = range(4)
 
@@ -108,8 +108,11 @@ def after_call(route, k, rate, dropped, kept, fee, beyond, c):
 
 
 @njit(cache=True)
-def walk_with_evictions(route, chunked, rows, use):
-    """Return the cost of the cheapest path and its last slot; what it takes is added to `use` [4, slots]."""
+def walk_with_evictions(route, chunked, rows, use, path):
+    """Return the cost of the cheapest path and its last slot; what it takes is added to `use` [4, slots].
+
+    `path` [k, 3] is filled with (the first slot of each segment, if it had no break, ..).
+    """
     legs, rate, arrival = route.legs, route.rate, route.arrival
     slots, K = rows.shape[1], len(legs)
     first = np.zeros(K + 1, np.int64)
@@ -119,8 +122,11 @@ def walk_with_evictions(route, chunked, rows, use):
     fee = np.zeros((K, slots + 1))
     then = rate * (np.arange(slots + 1) - arrival)
     for k in range(K - 1, -1, -1):
+        for c in range(slots + 1):
+            if not legs[k, LOW] < c <= legs[k, HIGH] + 1:
+                then[c] = FAR
         for done in range(legs[k, DECODE] - 1, -1, -1):
-            i, beyond = first[k] + done, rate * (1 + legs[k, LEAST] - done - arrival)
+            i, beyond = first[k] + done, after_last(route, k, slots) - rate * done
             fill_token(make(route, k, done, False), route, chunked, rows, then, beyond, dropped[i])
             if done:
                 fill_token(make(route, k, done, True), route, chunked, rows, then, beyond, kept[i])
@@ -133,19 +139,25 @@ def walk_with_evictions(route, chunked, rows, use):
                 then = np.empty(slots + 1)
                 for c in range(slots + 1):
                     then[c] = after_call(route, k, rate, dropped[i], kept[i], fee[k], beyond, c)[0]
-    total = late(dropped[0], make(route, 0, 0, False), rate * (1 + legs[0, LEAST] - arrival), rate, arrival)
-    return total, follow_evicted(route, chunked, rows, first, kept, dropped, fee, use)
+    total = late(dropped[0], make(route, 0, 0, False), after_last(route, 0, slots), rate, arrival)
+    return total, follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path)
 
 
 @njit(cache=True)
-def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use):
+def after_last(route, k, slots):
+    """Return what leg k costs, but for the rate times the slot of its first token, if that is after the last one."""
+    return FAR if route.legs[k, HIGH] < slots else route.rate * (1 + route.legs[k, LEAST] - route.arrival)
+
+
+@njit(cache=True)
+def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path):
     """Add to `use` what the cheapest path takes; return its last slot (or a later one, if that is after the last)."""
     legs, rate, slots = route.legs, route.rate, rows.shape[1]
     c = route.arrival
     for k in range(len(legs)):
         r, keeps = c, False
         if k:
-            beyond = rate * (1 + legs[k, LEAST] - route.arrival)
+            beyond = after_last(route, k, slots)
             _, r, keeps = after_call(route, k, rate, dropped[first[k]], kept[first[k]], fee[k], beyond, c)
             if keeps or legs[k, COUNT] == 1:
                 end = min(slots, c + legs[k - 1, PAUSE])
@@ -168,7 +180,7 @@ def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use):
             if f < slots:
                 take(token, route, chunked, rows, f, use)
             r = f + 1
-        c = r
+        c, path[k, 0] = r, r - legs[k, DECODE]
     return c - 1
 
 

@@ -19,7 +19,7 @@ MOST_JOINT_STATES = 10**7
 
 
 def propose_exhaustive(task: Task) -> Iterator[Proposal]:
-    """Yield the proofs of searches, each longer than the one before, while the time allows; the first is always made.
+    """Return the proofs of searches, each longer than the one before, while the time allows; the first is always made.
 
     Raises BadInput where requests have too many joint states for any hope.
     """
@@ -29,6 +29,10 @@ def propose_exhaustive(task: Task) -> Iterator[Proposal]:
         raise BadInput(
             f"an exhaustive search is not begun: requests have {states:.0e} joint states, more than {MOST_JOINT_STATES}"
         )
+    return _searches(task)
+
+
+def _searches(task: Task) -> Iterator[Proposal]:
     states = FIRST
     while True:
         began = time.monotonic()

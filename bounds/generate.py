@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
+import highspy
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csc_array, hstack, vstack
 
-from bounds.prices import Floats, Oracle, PricePoint, RequestPath
+from bounds.kernels import HIGH, LOW
+from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath
 
 STAY = 0.6
 """How near to the best prices known new ones are tried (Wentges): 0 would be the program's own, which leap."""
 CLOSE = 1e-4
 """The bound and the program's value are called equal when they differ by less than this fraction."""
+LEAST_SHARE = 1e-6
+INFINITY, NONE = highspy.kHighsInf, np.zeros(0, np.int32)
 LEAST = 0.1
 """Seconds that the program has, at the least."""
 
@@ -22,50 +25,93 @@ class Master:
     """The linear program that mixes known paths within the limits; its duals are the next prices.
 
     Each kind of request takes as many paths as it has requests; rows are limits of pieces that were ever exceeded.
-    A request that takes no path begins after the last slot and pays for it (`late`).
+    A request that takes no path begins after the last slot and pays for it; these are the first columns.
     """
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle = oracle
-        self.counts = np.array([kind.count for kind in oracle.pricing.kinds], float)
-        self.late = np.array([kind.rate * (oracle.slots + kind.least - kind.arrival) for kind in oracle.pricing.kinds])
+        kinds = oracle.pricing.kinds
+        self.counts = np.array([kind.count for kind in kinds], float)
+        self.late = np.array([kind.rate * (max(oracle.slots - kind.arrival, 0) + kind.least) for kind in kinds])
         self.paths: list[RequestPath] = []
-        self.columns: list[csc_array] = []
-        self.active = np.zeros(oracle.room.shape, bool)
+        self.known: set[tuple[int, bytes]] = set()
+        self.row = np.full(oracle.room.size, -1)  # of each limit, if it has one
+        self.rows = n = len(kinds)
+        self.highs = highspy.Highs()
+        for option, value in {"output_flag": False, "threads": 1}.items():
+            self.highs.setOptionValue(option, value)
+        self.highs.addRows(n, self.counts, np.full(n, INFINITY), 0, np.zeros(n, np.int32), NONE, np.zeros(0))
+        self._add_columns(self.late, np.arange(n + 1), np.arange(n), np.ones(n))
+
+    def _add_columns(self, costs: Floats, starts: Ints, rows: Ints, amounts: Floats) -> None:
+        n, free = len(costs), np.full(len(costs), INFINITY)
+        starts, rows = starts[:-1].astype(np.int32), rows.astype(np.int32)
+        self.highs.addCols(n, costs, np.zeros(n), free, len(rows), starts, rows, amounts)
 
     def add(self, paths: list[RequestPath]) -> None:
         """Take in paths, one of each kind."""
         together = sum(count * path.use for count, path in zip(self.counts, paths, strict=True))
-        self.active |= together > self.oracle.room
-        self.paths += paths
-        self.columns += [csc_array(path.use.reshape(-1, 1)) for path in paths]
+        self._limit(np.flatnonzero((together > self.oracle.room).ravel() & (self.row < 0)))
+        fresh = [path for path in paths if (path.kind, path.use.tobytes()) not in self.known]
+        self.known |= {(path.kind, path.use.tobytes()) for path in fresh}
+        self.paths += fresh
+        taken = [np.flatnonzero((self.row >= 0) & (path.use.ravel() > 0)) for path in fresh]
+        rows = [np.append(self.row[each], path.kind) for each, path in zip(taken, fresh, strict=True)]
+        amounts = [np.append(path.use.ravel()[each], 1.0) for each, path in zip(taken, fresh, strict=True)]
+        if fresh:
+            starts = np.cumsum([0, *map(len, rows)])
+            costs = np.array([path.cost for path in fresh])
+            self._add_columns(costs, starts, np.concatenate(rows), np.concatenate(amounts))
+
+    def _limit(self, places: Ints) -> None:
+        """Add rows for some limits, by their places in `room`."""
+        if not len(places):
+            return
+        self.row[places] = self.rows + np.arange(len(places))
+        self.rows += len(places)
+        uses = np.array([path.use.ravel()[places] for path in self.paths]).reshape(-1, len(places)).T
+        row, column = np.nonzero(uses)
+        starts = np.searchsorted(row, np.arange(len(places))).astype(np.int32)
+        index, lower = (column + len(self.counts)).astype(np.int32), np.full(len(places), -INFINITY)
+        room = self.oracle.room.ravel()[places]
+        self.highs.addRows(len(places), lower, room, len(row), starts, index, uses[row, column])
+
+    def narrow(self, legs: list[Ints]) -> None:
+        """Leave out the paths with other ends than these legs allow."""
+        if not self.paths:
+            return
+        first = np.cumsum([0, *map(len, legs)])
+        low, high = np.concatenate(legs)[:, [LOW, HIGH]].T
+        leg = np.concatenate([np.arange(first[path.kind], first[path.kind + 1]) for path in self.paths])
+        ends, begins = np.concatenate([path.ends for path in self.paths]), [len(path.ends) for path in self.paths]
+        fits = np.logical_and.reduceat((low[leg] <= ends) & (ends <= high[leg]), np.cumsum([0, *begins[:-1]]))
+        n = len(fits)
+        columns = (len(self.counts) + np.arange(n)).astype(np.int32)
+        self.highs.changeColsBounds(n, columns, np.zeros(n), np.where(fits, INFINITY, 0.0))
+        never = [(each[:, HIGH] < self.oracle.slots).any() for each in legs]
+        late = np.where(never, 10 * self.late.max(), self.late)
+        self.highs.changeColsCost(len(late), np.arange(len(late), dtype=np.int32), late)
 
     def solve(self, seconds: float) -> tuple[float, Floats] | None:
         """Return the cost of the best mixture and the prices of the pieces [rows, pieces].
 
         None if the solver fails, or takes longer.
         """
-        active = np.flatnonzero(self.active)
-        use = hstack(self.columns, format="csr")[active]
-        kinds = np.array([path.kind for path in self.paths])
-        n, paths = len(self.counts), len(self.paths)
-        which = csc_array((np.ones(paths), (kinds, np.arange(paths))), shape=(n, paths))
-        rows = vstack([use, -which], format="csc")
-        limits = np.concatenate([self.oracle.room.ravel()[active], -self.counts])
-        slack = csc_array((-np.ones(n), (len(active) + np.arange(n), np.arange(n))), shape=(len(limits), n))
-        cost = np.concatenate([[path.cost for path in self.paths], self.late])
-        answer = linprog(
-            cost,
-            A_ub=hstack([rows, slack], format="csc"),
-            b_ub=limits,
-            method="highs-ds",
-            options={"time_limit": seconds},
-        )
-        if answer.status != 0:
+        self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
+        self.highs.run()
+        if self.highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # numbers went wrong: from the start
+            self.highs.clearSolver()
+            self.highs.run()
+        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
-        prices = np.zeros(self.active.size)
-        prices[active] = np.maximum(0, -answer.ineqlin.marginals[: len(active)])
-        return float(answer.fun), prices.reshape(self.active.shape)
+        duals = np.maximum(0, -np.array(self.highs.getSolution().row_dual))
+        prices = np.where(self.row < 0, 0.0, duals[self.row])
+        return self.highs.getObjectiveValue(), prices.reshape(self.oracle.room.shape)
+
+    def mixed(self) -> list[tuple[float, RequestPath]]:
+        """Return the shares of paths that the program mixes."""
+        shares = np.array(self.highs.getSolution().col_value[len(self.counts) :])
+        return [(float(shares[i]), self.paths[i]) for i in np.flatnonzero(shares > LEAST_SHARE)]
 
 
 def generate(oracle: Oracle, begin: list[PricePoint], deadline: float, rounds: int = 200) -> None:
@@ -74,12 +120,24 @@ def generate(oracle: Oracle, begin: list[PricePoint], deadline: float, rounds: i
     for point in begin:
         master.add(point.paths)
     best = max(begin, key=lambda point: point.bound)
+    improve(oracle, master, best, deadline, rounds, lambda value, bound: value - bound < CLOSE * abs(value))
+
+
+def improve(
+    oracle: Oracle,
+    master: Master,
+    best: PricePoint,
+    deadline: float,
+    rounds: int,
+    enough: Callable[[float, float], bool],
+) -> PricePoint:
+    """Return better prices than the best: the master's, as long as its value and the bound are not near `enough`."""
     for _ in range(rounds):
         solved = master.solve(max(LEAST, deadline - time.monotonic()))
         if solved is None:
             break
         value, prices = solved
-        if value - best.bound < CLOSE * abs(value) or time.monotonic() > deadline:
+        if enough(value, best.bound) or time.monotonic() > deadline:
             break
         stay = STAY
         while True:
@@ -89,3 +147,4 @@ def generate(oracle: Oracle, begin: list[PricePoint], deadline: float, rounds: i
                 break
             stay = 0 if stay < 0.3 else stay - 0.3
         best = max(best, point, key=lambda p: p.bound)
+    return best

@@ -3,7 +3,8 @@
 All in floating point: it only proposes prices.
 
 What `kvcore/certificates/paths.py` does exactly, slot by slot, is done here on every `stride`-th slot of a segment's
-first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `paths.Course`; all prices are per slot.
+first token. `legs` [k, LEG] and `starts` [k, 2, START] are the numbers of `paths.Course`, and the first and last slot
+in which a segment may end (`HIGH` never falls from one segment to the next); all prices are per slot.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-CONTEXT, DECODE, PAUSE, PRESERVED, COUNT, LEAST, EARLIEST = range(7)
+CONTEXT, DECODE, PAUSE, PRESERVED, COUNT, LEAST, EARLIEST, LOW, HIGH = range(9)
 KEPT, NEED, SLOTS = range(3)
 FAR = 1e300
 
@@ -68,6 +69,8 @@ def after(c, k, route, table, toll):
     legs, starts, _, _, release, rate = route
     best, held, lows, stride = table
     slots = len(toll)
+    if not legs[k, LOW] < c <= legs[k, HIGH] + 1:
+        return FAR, 0
     if k == len(legs) - 1:
         fee = toll[c - 1] if 0 < c <= slots else 0.0
         return rate * (c - release) + fee, 0
@@ -76,6 +79,8 @@ def after(c, k, route, table, toll):
         first = c + legs[k, PAUSE] + starts[k + 1, s, SLOTS] - 1
         if first < slots:
             cost = best[k + 1, s, (max(first - lows[k + 1, s], 0) + stride - 1) // stride]
+        elif legs[k + 1, HIGH] < slots:
+            cost = FAR
         else:
             cost = held[k + 1, s, slots] + rate * (first + legs[k + 1, LEAST] + 1 - release)
         cost -= held[k + 1, s, min(c, slots)]
@@ -88,6 +93,7 @@ def after(c, k, route, table, toll):
 def walk(route, prices, stride, path):
     """Fill `path` [k, 3] with (first slot, start, kept since) of each segment on the cheapest path; return its cost.
 
+    It is `FAR` or more where there is no path that ends its segments as it must.
     Segments from the slot after the last one on have their first token at their earliest.
     """
     legs, starts, part, block, arrival, rate = route
@@ -131,6 +137,9 @@ def walk(route, prices, stride, path):
                 f = low + i * stride
                 end = min(f + decode, slots)
                 cost, _ = after(f + decode, k, route, table, toll)
+                if cost >= FAR:
+                    best[k, s, i], where[k, s, i] = best[k, s, i + 1], where[k, s, i + 1]
+                    continue
                 if block == 1:
                     cost += (context - f) * (sums[end] - sums[f]) + moments[end] - moments[f]
                 else:
@@ -150,7 +159,7 @@ def walk(route, prices, stride, path):
     if first >= slots:
         for k in range(K):
             path[k, 0] = slots
-        return rate * (first + legs[0, LEAST] + 1 - arrival)
+        return FAR if legs[0, HIGH] < slots else rate * (first + legs[0, LEAST] + 1 - arrival)
     c, s = arrival, 0
     for k in range(K):
         first = c + (legs[k - 1, PAUSE] if k else 0) + starts[k, s, SLOTS] - 1

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from math import inf
 
 from bounds.task import Proposal, Task
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify
@@ -16,15 +17,19 @@ from kvcore.metrics import Value, check_objective
 
 @dataclass(frozen=True)
 class Method:
-    """A way to a proof. `propose` yields ever better ones, or raises BadInput where it does not apply, with the reason.
+    """A way to a proof. `propose` returns ever better ones, or says why it does not apply (BadInput).
 
-    On KeyboardInterrupt it may yield the best so far before it raises that.
+    On KeyboardInterrupt the best so far may come before it raises that.
     """
 
     name: str
     drops: str
     """What the relaxation leaves out, in words."""
     propose: Callable[[Task], Iterator[Proposal]]
+    slows: bool = False
+    """Whether its bound rises as long as there is time, ever more slowly: it gets `MORE` times as much as others."""
+    covers: str = ""
+    """A method that drops more, in the same way: where this one applies, that one is left out."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,8 @@ def _later(module: str, name: str) -> Callable[[Task], Iterator[Proposal]]:
     """Return a proposer of a module of this package, loaded when it is called: compilers and solvers take a while."""
 
     def propose(task: Task) -> Iterator[Proposal]:
-        yield from getattr(import_module(f"bounds.{module}"), name)(task)
+        proposals: Iterator[Proposal] = getattr(import_module(f"bounds.{module}"), name)(task)
+        return proposals
 
     return propose
 
@@ -57,23 +63,21 @@ METHODS: dict[str, Method] = {
                _later("shares", "propose_shares")),
         Method("exhaustive", "nothing, but schedules are looked at only as far as the time allows",
                _later("exhaustive", "propose_exhaustive")),
-        Method("windows", "the same as prices, but that ends of large requests are apart",
-               _later("slots", "propose_windows")),
-        Method("configurations", "that each request runs once, and how small ones pack",
-               _later("configurations", "propose_configurations")),
         Method("prices", "that paths of requests are whole, and breaks within segments",
                _later("slots", "propose_prices")),
+        Method("windows", "the same as prices, but that ends of large requests are apart",
+               _later("slots", "propose_windows"), covers="prices"),
+        Method("configurations", "that each request runs once, and how small ones pack",
+               _later("configurations", "propose_configurations"), slows=True),
         Method("speed", "that a batch holds whole requests; a fast batch pays more for its work",
-               _later("speed", "propose_speed")),
+               _later("speed", "propose_speed"), slows=True),
     )
 }  # fmt: skip
-"""Every method: cheap ones, those that refuse most instances, and last two that can use all time that is left.
-
-Of these one refuses all batches but those of one tick, for which `climb` leaves the other out.
-"""
+"""Every method: those that end by themselves, the cheapest first, then those that can use all time that is left."""
 
 TIME_LIMIT = 60.0
 """Seconds, unless told otherwise."""
+MORE = 5
 
 
 def climb(
@@ -86,8 +90,9 @@ def climb(
 ) -> Iterator[Rung]:
     """Yield what each method proves, one after another (`method`: only that one), until `upper` is proved optimal.
 
-    `time_limit` is in seconds, divided among the methods: what one leaves, those after it get. A method whose first
-    proof does not fit into what is left is declined; `alone` never is. On KeyboardInterrupt comes what the running
+    `time_limit` is in seconds, divided among the methods that apply: what one leaves, those after it get. A method
+    whose first proof does not fit into what is left is declined; `alone` never is. One ends early if at what it gained
+    a second its time would not bring it beyond what the others proved. On KeyboardInterrupt comes what the running
     method had, and then the exception.
 
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
@@ -100,10 +105,19 @@ def climb(
     if method == "auto" and instance.cost.always_one_tick:  # no batch is faster than another: its time is the others'
         chosen.remove(METHODS["speed"])
     end = time.monotonic() + time_limit
-    for k, each in enumerate(chosen):
-        share = (end - time.monotonic()) / (len(chosen) - k)
-        rung, interrupted = _try(each, Task(instance, objective, time.monotonic() + share, upper, end))
-        if rung.certificate is None and method != "auto" and not interrupted:
+    turns = [_Turn(each, Task(instance, objective, end, upper, end)) for each in chosen]
+    for covering in [turn.method for turn in turns if turn.proposals is not None]:
+        for turn in turns:
+            if turn.method.name == covering.covers:
+                turn.decline(f"{covering.name} drops less, and applies")
+    known: list[Value] = []
+    for k, turn in enumerate(turns):
+        share = turn.share / max(1, sum(later.share for later in turns[k:]))
+        interrupted = turn.take(share * (end - time.monotonic()), max(known, default=0))
+        rung = turn.rung
+        if rung.bound is not None:
+            known.append(rung.bound)
+        elif method != "auto" and not interrupted:
             raise BadInput(f"{method}: {rung.why_not}")
         yield rung
         if interrupted:
@@ -125,27 +139,59 @@ def bound(
     return max((rung for rung in rungs if rung.bound is not None), key=lambda rung: rung.bound or 0)
 
 
-def _try(method: Method, task: Task) -> tuple[Rung, bool]:
-    """Return what a method proves, and whether it was interrupted."""
-    began = time.monotonic()
-    best: Proposal | None = None
-    interrupted, why_not = False, "it was interrupted before its first proof"
-    try:
-        for proposal in method.propose(task):
-            best = proposal
-    except (BadInput, InvalidCertificate) as reason:
-        why_not = str(reason)
-    except KeyboardInterrupt:
-        interrupted = True
-    rung = Rung(method.name, time.monotonic() - began, why_not=why_not)
-    while best is not None and rung.certificate is None:
+class _Turn:
+    """What a method does when it is its turn: `proposals` (None: it does not apply), and the `rung` that it reaches."""
+
+    def __init__(self, method: Method, task: Task) -> None:
+        self.method, self.task = method, task
+        self.proposals: Iterator[Proposal] | None = None
+        self.rung = Rung(method.name, 0.0, why_not="it was interrupted before its first proof")
         try:
-            certificate = certify(task.instance, task.objective, *best)
-            rung = Rung(method.name, time.monotonic() - began, certificate, certificate.value)
-        except InvalidCertificate as reason:
-            return replace(rung, why_not=str(reason)), interrupted
+            self.proposals = method.propose(task)
+        except (BadInput, InvalidCertificate) as reason:
+            self.decline(str(reason))
+
+    @property
+    def share(self) -> int:
+        """Its share of the time: 0 if it does not apply."""
+        return 0 if self.proposals is None else MORE if self.method.slows else 1
+
+    def decline(self, why_not: str) -> None:
+        """Do nothing when its turn comes."""
+        self.proposals, self.rung = None, replace(self.rung, why_not=why_not)
+
+    def take(self, seconds: float, known: Value) -> bool:
+        """Prove what can be proved in so much time, as others have proved `known`; say whether it was interrupted."""
+        began = time.monotonic()
+        self.task.deadline = began + seconds
+        unchecked: Proposal | None = None
+        interrupted = False
+        try:
+            for proposal in self.proposals or ():
+                before, unchecked = self.rung, proposal
+                self._check(proposal, began)
+                unchecked = None
+                if self.method.slows and self._most(before) < known:
+                    break
+        except (BadInput, InvalidCertificate) as reason:
+            self.rung = replace(self.rung, seconds=time.monotonic() - began, why_not=str(reason))
         except KeyboardInterrupt:
-            if interrupted:
-                raise
             interrupted = True
-    return rung, interrupted
+            if unchecked is not None:
+                self._check(unchecked, began)
+        if self.proposals is not None:
+            self.rung = replace(self.rung, seconds=time.monotonic() - began)
+        return interrupted
+
+    def _check(self, proposal: Proposal, began: float) -> None:
+        certificate = certify(self.task.instance, self.task.objective, *proposal)
+        if self.rung.bound is None or certificate.value >= self.rung.bound:
+            seconds = time.monotonic() - began
+            self.rung = Rung(self.method.name, seconds, certificate, certificate.value)
+
+    def _most(self, before: Rung) -> float:
+        """Return what it would prove by its deadline if the bound rose as fast as since the rung before."""
+        if before.bound is None or self.rung.bound is None:
+            return inf
+        gained, took = float(self.rung.bound - before.bound), self.rung.seconds - before.seconds
+        return float(self.rung.bound) + gained / max(took, 1e-9) * max(0.0, self.task.deadline - time.monotonic())

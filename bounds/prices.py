@@ -16,7 +16,7 @@ import numpy.typing as npt
 from bounds import kernels
 from bounds.eviction_kernels import walk_with_evictions
 from kvcore.certificates import Prices, Windows
-from kvcore.certificates.paths import Course
+from kvcore.certificates.paths import ANY_LATER, Course
 from kvcore.certificates.prices import FLOWS, kinds, why_not
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request
@@ -49,17 +49,20 @@ class PricedKind:
 class SlotPricing:
     """What requests share: limits of the rows, and for each kind of request its segments.
 
-    The rows are those of `ROWS`, then one for each family of windows.
+    The rows are those of `ROWS`, then one for each family of windows. With `apart` each request is a kind of its own.
     """
 
-    def __init__(self, instance: Instance, objective: str, windows: tuple[Windows, ...] = ()) -> None:
+    def __init__(
+        self, instance: Instance, objective: str, windows: tuple[Windows, ...] = (), *, apart: bool = False
+    ) -> None:
         """Raises BadInput, with the reason, where such prices prove nothing."""
         reason = why_not(instance, objective)
         if reason is not None:
             raise BadInput(f"prices of slots {reason}")
         self.instance, self.objective, self.machine = instance, objective, instance.machine
         self.origin = instance.first_arrival
-        self.kinds = [self._kind(request, count) for request, count in kinds(instance).items()]
+        alike = [(request, 1) for request in instance.requests] if apart else kinds(instance).items()
+        self.kinds = [self._kind(request, count) for request, count in alike]
         machine, self.windows = self.machine, windows
         self.part = (machine.prefill_limit if machine.chunked else None) or 0
         limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.batch_requests)
@@ -68,12 +71,14 @@ class SlotPricing:
     def _kind(self, request: Request, count: int) -> PricedKind:
         course = Course(self.machine, request)
         arrival = request.arrival - self.origin
-        legs = np.zeros((len(course.legs), 7), np.int64)
+        legs = np.zeros((len(course.legs), 9), np.int64)
+        legs[:, kernels.HIGH] = ANY_LATER
         starts = np.zeros((len(course.legs), 2, 3), np.int64)
         for k, leg in enumerate(course.legs):
             least = course.least[k] - min(start.slots for start in leg.starts)
             earliest = arrival + course.least[0] - course.least[k]
-            legs[k] = (leg.context, leg.decode, leg.pause, leg.handling == "preserve", len(leg.starts), least, earliest)
+            numbers = (leg.context, leg.decode, leg.pause, leg.handling == "preserve", len(leg.starts), least, earliest)
+            legs[k, : kernels.LOW] = numbers
             for s, start in enumerate(leg.starts):
                 starts[k, s] = (start.kept, start.need, start.slots)
         rate = float(weight(request, self.objective)) if self.objective in FLOWS else 0.0
@@ -82,11 +87,15 @@ class SlotPricing:
 
 @dataclass(frozen=True)
 class RequestPath:
-    """A path of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces]."""
+    """A path of one kind: its cost without prices, and what it takes of each row in each piece, [rows, pieces].
+
+    `ends` are the slots in which its segments end.
+    """
 
     kind: int
     cost: float
     use: Floats
+    ends: Ints
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class PricePoint:
 class Oracle:
     """Evaluates prices that are the same within each `piece` slots, looking at every `stride`-th first slot.
 
-    It keeps the `best`.
+    It keeps the `best`. `legs` are those of the kinds, whose ends may be made narrower.
     """
 
     def __init__(self, pricing: SlotPricing, slots: int, piece: int, stride: int) -> None:
@@ -110,6 +119,9 @@ class Oracle:
         self.sides = [[w.sides(pricing.machine, kind.request) for w in pricing.windows] for kind in pricing.kinds]
         self.room = pricing.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
         self.best = PricePoint(np.zeros(self.room.shape), -np.inf, [])
+        self.legs = [kind.legs for kind in pricing.kinds]
+        self.alone: list[RequestPath] = []
+        self.alone = self.evaluate(self.best.prices).paths
 
     def evaluate(self, prices: Floats) -> PricePoint:
         """Return the bound at these prices (roughly, if the stride is above 1), and the paths."""
@@ -122,30 +134,39 @@ class Oracle:
             rows[HOST] = rows[DEVICE]  # nothing can be there: no cheaper than the device
         paid, paths = 0.0, []
         for k, kind in enumerate(self.pricing.kinds):
+            if self.alone and self._is_free(self.alone[k], prices):
+                paid += kind.count * self.alone[k].cost
+                paths.append(self.alone[k])
+                continue
             toll = self._toll(self.sides[k], toll_sums)
-            total, use = self._path(kind, self.sides[k], kernels.PriceArrays(rows, sums, moments, toll))
+            total, use, ends = self._path(k, kernels.PriceArrays(rows, sums, moments, toll))
             paid += kind.count * total
-            paths.append(RequestPath(k, total - float((use * prices).sum()), use))
+            paths.append(RequestPath(k, total - float((use * prices).sum()), use, ends))
         point = PricePoint(prices, paid - float((prices * self.room).sum()), paths)
         self.best = max(self.best, point, key=lambda each: each.bound)
         return point
 
-    def _path(self, kind: PricedKind, sides: Sides, prices: kernels.PriceArrays) -> tuple[float, Floats]:
-        path = np.zeros((len(kind.legs), 3), np.int64)
-        pricing = self.pricing
+    def _is_free(self, path: RequestPath, prices: Floats) -> bool:
+        """Whether a path pays no price, and ends when it may."""
+        low, high = self.legs[path.kind][:, [kernels.LOW, kernels.HIGH]].T
+        return not (path.use * prices).any() and bool(((low <= path.ends) & (path.ends <= high)).all())
+
+    def _path(self, k: int, prices: kernels.PriceArrays) -> tuple[float, Floats, Ints]:
+        kind, legs, pricing = self.pricing.kinds[k], self.legs[k], self.pricing
+        path = np.zeros((len(legs), 3), np.int64)
         use = np.zeros((len(self.pricing.limits), self.slots))
-        route = kernels.Route(kind.legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
+        route = kernels.Route(legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
         if pricing.machine.evict:
-            total, end = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use[: len(ROWS)])
+            total, end = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use[: len(ROWS)], path)
         else:
             total = kernels.walk(route, prices, self.stride, path)
             end = kernels.add_use(route, path, prices.rows, use[: len(ROWS)])
         use[self.pricing.limits == 0] = 0
-        for row, reach in zip(use[len(ROWS) :], sides, strict=True):
+        for row, reach in zip(use[len(ROWS) :], self.sides[k], strict=True):
             if reach is not None and end < self.slots:
                 row[max(0, end - reach[0]) : max(0, end + reach[1])] = 1
-        pad = -self.slots % self.piece
-        return total, np.pad(use, ((0, 0), (0, pad))).reshape(len(use), self.pieces, self.piece).sum(axis=2)
+        by_piece = use if self.piece == 1 else np.add.reduceat(use, np.arange(0, self.slots, self.piece), axis=1)
+        return total, by_piece, path[:, 0] + legs[:, kernels.DECODE] - 1
 
     def _toll(self, sides: Sides, sums: Floats) -> Floats:
         toll, end = np.zeros(self.slots), np.arange(self.slots)

@@ -11,6 +11,7 @@ from bounds.ascent import ascend
 from bounds.generate import generate
 from bounds.prices import DEVICE, Floats, Oracle, PricePoint, SlotPricing, first_prices, proof_of
 from bounds.task import Proposal, Task
+from bounds.tree import propose_tree
 from kvcore.certificates import Windows
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.prices import kinds, spend, why_not
@@ -18,7 +19,8 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 
 PIECES = 320
-"""Prices change at most so often where requests make calls."""
+"""Prices change at most so often where requests make calls, unless there are `FEW_SLOTS`."""
+FEW_SLOTS = 2000
 ROUNDS = 2000
 """Subgradients, at the most."""
 HOPE, MARGIN = 0.1, 0.02
@@ -32,12 +34,12 @@ MOST_SLOTS = 400_000
 
 
 def propose_prices(task: Task) -> Iterator[Proposal]:
-    """Yield prices of the limits of each slot."""
+    """Return prices of the limits of each slot."""
     return _propose(task, ())
 
 
 def propose_windows(task: Task) -> Iterator[Proposal]:
-    """Yield prices of the limits, and of the windows around the ends of large requests.
+    """Return prices of the limits, and of the windows around the ends of large requests.
 
     Raises BadInput where no two requests are too large for each other.
     """
@@ -63,6 +65,13 @@ def large_ends(instance: Instance) -> Windows | None:
 
 
 def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
+    reason = why_not(task.instance, task.objective)
+    if reason is not None:
+        raise BadInput(f"prices of slots {reason}")
+    return _proposals(task, windows)
+
+
+def _proposals(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
     pricing = SlotPricing(task.instance, task.objective, windows)
     first, slots = first_prices(pricing, MOST_SLOTS)
     if slots > MOST_SLOTS:
@@ -73,18 +82,20 @@ def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
     spend(count := Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
     task.begin(count)
     calls = any(request.calls for request in task.instance.requests)
-    piece = max(1, slots // PIECES) if calls else 1
+    piece = max(1, slots // PIECES) if calls and slots > FEW_SLOTS else 1
     oracle = Oracle(pricing, slots, piece, max(1, piece // STRIDES))
     start = np.zeros(oracle.room.shape)
     start[DEVICE] = [first[p * piece : (p + 1) * piece].mean() for p in range(oracle.pieces)]
     try:
-        begin = [oracle.evaluate(np.zeros(oracle.room.shape)), oracle.evaluate(start)]
+        begin = [oracle.best, oracle.evaluate(start)]
         if calls:
             generate(oracle, begin, task.deadline)
         else:
             _ascend(oracle, begin[0] if windows else oracle.best, task)
     finally:  # on KeyboardInterrupt too
         yield Proposal(proof_of(pricing, oracle.spread(oracle.best.prices)))
+    if calls and piece == 1 and oracle.best.prices.any():
+        yield from propose_tree(task, oracle)
 
 
 def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
@@ -9,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bounds.shares import corners
-from bounds.speed_kernels import Fees, Shape, Work, pay
+from bounds.speed_kernels import Fees, Shape, Work, pay, pay_by
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.one_machine import WorkPiece, run
+from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import UNIT, PricedSteps
-from kvcore.certificates.speed import ONE, Speed
+from kvcore.certificates.speed import ONE, PROVED, Speed
 from kvcore.certificates.steps import lines
 from kvcore.errors import BadInput
 from kvcore.instance import alike
@@ -24,8 +26,10 @@ Floats = npt.NDArray[np.float64]
 
 INFLATE = 1.05, 1.01
 """By so much more or less than its work a request keeps the one machine busy, as long as that gains."""
-RATIOS = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320)
+RATIOS = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320, 640, 1280, 2560, 5120, 10240)
 """64ths of D / (D - f) at which tangents touch."""
+LOWER = 6
+"""First prices that prove less than none become a quarter, so many times at the most."""
 SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
 """Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
 MOST_SLOTS = 20_000
@@ -33,8 +37,10 @@ MOST_SLOTS = 20_000
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
-ORDERED = 2 * 10**6
-"""First tokens come before the others where so many pairs of slots take the check, about 10 s a million."""
+ORDERED, PAIRS = 2 * 10**6, 10**5
+"""First tokens come before the others where the check looks at so many pairs of slots at the most, so many a second."""
+CHECK = 50
+"""The check takes as long as so many rounds."""
 LATE = 2 / 3
 """The part of the time in which prices rise without that order: a round with it takes some four times as long."""
 TRIAL, TRIALS = 60, 6
@@ -43,8 +49,12 @@ STEP, SLOWER, MOMENTUM = 0.1, 100, 0.9
 """How much prices change in the first step where nothing is taken; after so many rounds half as much."""
 RISK, SHORT = 0.3, 0.01
 """The part of the bound that this much of all prices is at the most, but no shorter step than that."""
-PATIENCE = 10
-"""Rounds without a better bound before steps become a quarter."""
+PATIENCE = {True: (10, 4), False: (20, 2)}
+"""Rounds without a better bound before steps become so much smaller, for sums and for the largest flow time."""
+PASSES, CLOSE, OUTSIDE, SURE = 8, 1e-4, 0.01, 1e-5
+"""Looks for a flow time, how near it is then, prices outside of the window where it begins, and what is left over."""
+TRIES = 6
+"""Flow times that are checked exactly: weights of fees are rounded."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
 FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
@@ -54,16 +64,30 @@ REACH, SMOOTH, LEAST = 128, 9, 1e-4
 
 
 def propose_speed(task: Task) -> Iterator[Proposal]:
-    """Yield prices of work for slots of time, for sums over requests."""
-    if task.objective not in SUMS:
-        raise BadInput(f"prices of work prove {', '.join(SUMS)}, not {task.objective}")
+    """Return prices of work for slots of time (BadInput: not for this objective)."""
+    if task.objective not in PROVED:
+        raise BadInput(f"prices of work prove {', '.join(PROVED)}, not {task.objective}")
+    return _propose(task)
+
+
+def _propose(task: Task) -> Iterator[Proposal]:
     found = _Search(task)
     try:
         found.begin()
         found.ascend()
     finally:  # on KeyboardInterrupt too
         if found.best is not None:
-            yield Proposal(found.best.proof())
+            yield _held(task, found.best.proof(task.deadline))
+
+
+def _held(task: Task, proof: Speed) -> Proposal:
+    """Return the proof; for max-flow-time with the longest flow time that holds exactly, of a few ever shorter ones."""
+    for k in range(0 if task.objective in SUMS else TRIES):
+        try:
+            return Proposal(proof, proof.value(task.instance, task.objective))
+        except InvalidCertificate:
+            proof = proof.replace(within=proof.within * (200 - 2**k) // 200)
+    return Proposal(proof)
 
 
 class _Search:
@@ -76,15 +100,16 @@ class _Search:
     def begin(self) -> None:
         """Try the prices of one machine: for each line of the cost, then for parts of the fixed time shared by memory.
 
-        From half of it on, parts are tried in each direction as long as they gain.
+        From half of it or nothing, whichever is better, parts are tried in each direction as long as they gain.
         """
-        shared = 0 if self.task.instance.machine.memory is None else UNIT // 2
+        half = 0 if self.task.instance.machine.memory is None else UNIT // 2
         for line in dict.fromkeys(corner.functions for corner in corners(self.task.instance)):
-            self._try(_division(line, shared), 1.0)
-        line = self.best.division.functions if self.best else ()
+            for part in sorted({half, 0}, reverse=True):
+                self._try(_division(line, part), 1.0)
+        line, begun = (self.best.division.functions, self.best.division.memory) if self.best else ((), 0)
         for step in (UNIT // 8, -UNIT // 8):
-            part = shared + step
-            while shared and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
+            part = begun + step
+            while half and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
                 part += step
         self._inflate()
 
@@ -104,8 +129,8 @@ class _Search:
         if self.best is not None:
             now = time.monotonic()
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
-            self.best.refine()
-            self.best.rise(ROUNDS, end)
+            self.best.refine(end)
+            self.best.rise(ROUNDS, end - CHECK * self.best.seconds)
 
     def _inflate(self) -> None:
         """Try prices for more work, and for less, as long as they gain."""
@@ -129,12 +154,22 @@ class Ascent:
     def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
         self.inflated = inflated
         self.work, fixed, totals = needs.divided(division)
-        slot, self.price = first_prices(self.work, totals, inflated, needs.slots)
+        self.within: float | None = None if needs.sums else float(self.work.alone.max())
+        first = first_prices if self.within is None else window_prices
+        slot, self.price = first(self.work, totals, inflated, needs.slots)
         self.division = division.replace(slot=slot)
         self.shape = Shape(float(slot), fixed, np.array([1.0, *(ratio / ONE for ratio in RATIOS)]), False)
+        self.slope, (self.patience, self.smaller) = 0.0, PATIENCE[needs.sums]
         self.rows, self.round, self.pull = Rows(self.work, self.shape, len(self.price)), 0, np.zeros(0)
         self.best = self.price, self.rows.parts
         self._begin()
+        alone = self.work.requests @ (self.work.rate * self.work.alone)
+        for _ in range(LOWER * bool(self.within is None and self.price.any())):
+            if self.value <= alone:
+                self.best = self.price / 4, self.rows.parts
+                self._begin()
+        if self.within is not None and self._short(math.inf):
+            self.refine(math.inf)
 
     def _begin(self) -> None:
         """Go on from the best prices as if they were the first."""
@@ -143,11 +178,14 @@ class Ascent:
         self.round *= int(self.rows.parts.any())  # without parts there are none to turn
         self.value, self.gained = -np.inf, self.round
         self._evaluate()
-        self.step = float(np.clip(RISK * self.value / max(1.0, self.shape.slot * self.price.sum()), SHORT, STEP))
+        risk = RISK * self.value / max(1.0, self.shape.slot * self.price.sum())
+        self.step = STEP / 2 if self.within else float(np.clip(risk, SHORT, STEP))
 
-    def refine(self) -> None:
+    def refine(self, deadline: float) -> None:
         """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
-        if self._short():
+        if self.shape.ordered:
+            return
+        if self._short(deadline):
             self.shape = self.shape._replace(ordered=True)
             self._begin()
         elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
@@ -166,16 +204,43 @@ class Ascent:
         self._begin()
         self.step = step
 
-    def _short(self) -> bool:
+    def _short(self, deadline: float) -> bool:
+        """Whether the check with first tokens before the others ends by the deadline."""
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
-        return bool(len(self.work.arrival) * slots**2 / 2 <= ORDERED)
+        slots = slots if self.within is None else self.value / self.shape.slot
+        pairs = len(self.work.arrival) * slots**2 / 2
+        return bool(pairs <= min(ORDERED, PAIRS * (deadline - time.monotonic())))
 
     def _evaluate(self) -> None:
-        value, usage = evaluate(self.work, self.shape, self.price, self.rows.fees(FEE * (self.round > 0)))
+        began = time.monotonic()
+        value, usage = self._above() if self.within is None else self._latest()
         self.drift = MOMENTUM * self.drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
         if value > self.value:
             self.value, self.best, self.gained = value, (self.price, self.rows.parts), self.round
+        self.seconds = time.monotonic() - began
+
+    def _above(self) -> tuple[float, Floats]:
+        """Return what all take and pay above the prices, and a subgradient."""
+        fees = self.rows.fees(FEE * (self.round > 0))
+        return evaluate(self.work, self.shape, self.price, fees, self.within)
+
+    def _latest(self) -> tuple[float, Floats]:
+        """Return about the longest flow time with which all pay more than there is, and a subgradient."""
+        least, proved = float(self.work.alone.max()), 0.0
+        above, usage = self._above()
+        assert self.within is not None
+        for _ in range(PASSES):
+            before, known = self.within, above
+            proved = max(proved, before * (above > 0))
+            if self.slope <= 0:
+                self.slope = self.shape.slot * self.price.sum() / self.within
+            self.within = max(least, before + float(np.clip(above / self.slope, -before / 4, before / 4)))
+            if abs(self.within - before) <= CLOSE * before:
+                break
+            above, usage = self._above()
+            self.slope = (known - above) / (self.within - before)
+        return proved if above <= 0 < proved else self.within + min(0.0, above / max(self.slope, 1e-9)), usage
 
     def rise(self, rounds: int, deadline: float) -> None:
         """Let prices follow what is taken of their slots, and fees who takes it, smoothed, in ever smaller steps."""
@@ -188,9 +253,10 @@ class Ascent:
             if self.round == 0:
                 self.rows.begin()
                 self.pull = np.zeros(len(self.rows.parts))
-            if self.round > self.gained + PATIENCE and self.best[1].any():  # go back to the best, in smaller steps
+            if self.round > self.gained + self.patience and self.best[1].any():  # go back to the best, in smaller steps
                 self.price, self.rows.parts = self.best
-                self.drift, self.pull, self.step, self.gained = 0 * self.drift, 0 * self.pull, self.step / 4, self.round
+                self.drift, self.pull, self.gained = 0 * self.drift, 0 * self.pull, self.round
+                self.step /= self.smaller
                 self._evaluate()
             step = self.step / (1 + self.round / SLOWER)
             self.pull = MOMENTUM * self.pull + (1 - MOMENTUM) * self.rows.pull()
@@ -199,11 +265,16 @@ class Ascent:
             self.round += 1
             self._evaluate()
 
-    def proof(self) -> Speed:
-        """Return the best prices as a proof."""
+    def proof(self, deadline: float) -> Speed:
+        """Return the best prices as a proof, to be checked by the deadline."""
         price, self.rows.parts = self.best
         whole = tuple(int(each) for each in np.floor(price * SCALE))
-        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short())
+        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short(deadline))
+        if self.within is not None:
+            self.price, self.within, less = np.array(whole) / SCALE, self.value, CLOSE
+            while self._above()[0] <= SURE * self.shape.slot * self.price.sum() and self.within > 1:
+                self.within, less = self.within * (1 - less), min(0.5, 2 * less)
+            proof = proof.replace(within=int(self.within))
         if not self.rows.parts.any():
             return proof
         return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())
@@ -217,7 +288,7 @@ class _Needs:
     """What requests need, those that are alike together."""
 
     def __init__(self, task: Task) -> None:
-        instance, self.objective = task.instance, task.objective
+        instance, self.objective, self.sums = task.instance, task.objective, task.objective in SUMS
         division = _division((UNIT,) + (0,) * (len(lines(instance.cost)) - 1), 0)
         division.spend(instance, count := Budget())
         task.begin(count)
@@ -229,7 +300,7 @@ class _Needs:
         each, least, most = FIRST_SLOTS if self.objective == "total-ttft" else SLOTS
         self.slots = int(np.clip(each * self.requests.sum(), least, most))
         self.arrival = np.array([request.arrival - instance.first_arrival for request in chosen], float)
-        self.rate = np.array([float(weight(request, self.objective)) for request in chosen])
+        self.rate = np.array([float(weight(request, self.objective)) if self.sums else 1.0 for request in chosen])
 
     def divided(self, division: Speed) -> tuple[Work, float, Floats]:
         """Return what they need in floating point, the fixed part of a batch, and all work of each request."""
@@ -318,7 +389,7 @@ class Rows:
 
     def turn(self, pull: Floats) -> None:
         """Let parts grow with their pull, at the cost of others."""
-        self.parts = self.parts * np.exp(pull)
+        self.parts = self.parts * np.exp(np.minimum(pull, 100))
         self.parts /= np.bincount(self.slot, self.work.requests[self.owner] * self.parts)[self.slot]
 
     def pull(self) -> Floats:
@@ -333,8 +404,31 @@ class Rows:
         return tuple(tuple(np.trim_zeros(row, "b").tolist()) for row in rows)
 
 
-def evaluate(work: Work, shape: Shape, price: Floats, fees: Fees | None = None) -> tuple[float, Floats]:
-    """Return the bound at these prices and fees, and a subgradient for the prices."""
+def window_prices(work: Work, totals: Floats, inflated: float, slots: int) -> tuple[int, Floats]:
+    """Return the ticks of a slot, of so many, and prices: 1 where the last one of a window waits longest, as they come.
+
+    Elsewhere they are `OUTSIDE`.
+    """
+    begun = end = longest = 0.0
+    window = 0.0, 1.0
+    for i in np.argsort(work.arrival, kind="stable"):
+        if work.arrival[i] > end:
+            begun = end = float(work.arrival[i])
+        end += float(totals[i] * inflated * work.requests[i])
+        if end - work.arrival[i] > longest:
+            longest, window = end - float(work.arrival[i]), (begun, end)
+    slot = 1 + int(max(end, (work.arrival + work.alone).max())) // slots
+    start = slot * np.arange(slots + 1)
+    inside = (np.minimum(start + slot, window[1]) - np.maximum(start, window[0])) / slot
+    return slot, np.maximum(OUTSIDE, inside)
+
+
+def evaluate(
+    work: Work, shape: Shape, price: Floats, fees: Fees | None = None, within: float | None = None
+) -> tuple[float, Floats]:
+    """Return what requests take and pay (`within` a flow time: pay) above the prices, and a subgradient."""
     usage, none = np.zeros(len(price)), np.zeros(len(work.arrival) + 1, np.int64)
     fees = fees or Fees(0.0, none, none, np.zeros(0), np.zeros(0))
-    return pay(work, shape, fees, price, usage) - shape.slot * price.sum(), usage - shape.slot
+    given = work, shape, fees, price, usage
+    paid = pay(*given) if within is None else pay_by(*given, within)
+    return paid - shape.slot * price.sum(), usage - shape.slot

@@ -240,3 +240,98 @@ def pay(work, shape, fees, price, usage):
                 goal, since = chosen, begun
         value += many * best
     return value
+
+
+@njit(cache=True)
+def pay_by(work, shape, fees, price, usage, within):
+    """Return what all requests pay at the least if each ends `within` so many ticks, and add up their work as `pay`."""
+    part, fast = fees.part, 1 - fees.part
+    slot, last, pieces = shape.slot, len(price), len(shape.ratios)
+    room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)
+    size = 4000
+    cost, free, place = np.empty(size), np.empty(size), np.empty(size, np.int64)
+    cost1, free1, place1 = np.empty(size), np.empty(size), np.empty(size, np.int64)
+    cost2, free2, place2 = np.empty(size), np.empty(size), np.empty(size, np.int64)
+    value, sure = 0.0, np.zeros(last)
+    for i in range(len(work.arrival)):
+        arrival, begin, need, each, many = work.arrival[i], work.begin[i], work.count[i], work.each[i], work.requests[i]
+        due, low, start = arrival + within, int(arrival // slot), int(begin // slot)
+        stop, ordered = int(due // slot), shape.ordered and work.first[i] > 0
+        if stop >= last or start > stop:
+            continue
+        place0, stop0 = fees.first[i] - fees.start[i], fees.first[i + 1]
+        pieces = speeds(work.least[i], shape, room, ticks, means)
+        best, chosen, sure[start] = FAR, start, 0.0
+        for turn in range(2):
+            n1, total1, early = 0, 0.0, (stop + 1) * slot if ordered else due - work.after[i]
+            for s in range(low, (min(stop, int(early // slot)) if turn == 0 or not ordered else chosen) + 1):
+                if work.first[i] == 0:
+                    break
+                fee = part * fees.ticks[place0 + s] if place0 + s < stop0 else 0.0
+                span = min((s + 1) * slot, early) - max(s * slot, arrival)
+                each1 = price[s] * (work.first[i] + fee)
+                n1, total1 = insert(cost1, free1, place1, n1, each1, span / work.time[i], s, 1.0, total1)
+                if turn == 0:
+                    sure[s], left = 0.0, 1.0
+                    for k in range(n1):
+                        sure[s] += min(left, free1[k]) * cost1[k]
+                        left -= min(left, free1[k])
+                    if left > 1e-9:
+                        sure[s] = FAR
+                if turn == 0 and not ordered:
+                    sure[start] = sure[s]
+            n, total, n2, total2 = 0, 0.0, 0, 0.0
+            for s in range(stop, (start if turn == 0 else chosen) - 1, -1):
+                fee = part * fees.ticks[place0 + s] if place0 + s < stop0 else 0.0
+                whole = (s + 1) * slot - max(s * slot, begin)
+                span = whole - (max(0.0, (s + 1) * slot - due) if s == stop else 0.0)
+                for k in range(pieces):
+                    mark = s * len(shape.ratios) + k
+                    square = part + fast * shape.ratios[k] ** 2
+                    here = price[s] * (each * square + fee)
+                    full = total >= need and n > 0 and here >= cost[n - 1]
+                    if full and (work.extra[i] == 0 or (n2 > 0 and total2 >= work.heavy[i])):
+                        break
+                    n, total = insert(cost, free, place, n, here, span * room[k], mark, need, total)
+                    if work.extra[i] > 0:
+                        n2, total2 = insert(
+                            cost2, free2, place2, n2, price[s] * square, whole * room[k], mark, work.heavy[i], total2
+                        )
+                if turn == 0 and ((s > start and not ordered) or total < need * (1 - 1e-9)):
+                    continue
+                if turn == 1 and s > chosen:
+                    continue
+                paid, left = (sure[s] if work.first[i] > 0 else 0.0), need
+                for k in range(n):
+                    amount = min(left, free[k])
+                    paid, left = paid + amount * cost[k], left - amount
+                    if turn == 1:
+                        at = place[k] // len(shape.ratios)
+                        square = part + fast * shape.ratios[place[k] % len(shape.ratios)] ** 2
+                        usage[at] += many * amount * each * square
+                        if place0 + at < stop0:
+                            usage[at] += many * amount * part * fees.ticks[place0 + at]
+                            fees.taken[place0 + at] += many * amount
+                more = 1.0
+                for k in range(n2):
+                    after = max(0.0, more - free2[k] / work.heavy[i])
+                    amount = work.extra[i] * (more * more - after * after)
+                    paid, more = paid + amount * cost2[k], after
+                    if turn == 1:
+                        square = part + fast * shape.ratios[place2[k] % len(shape.ratios)] ** 2
+                        usage[place2[k] // len(shape.ratios)] += many * amount * square
+                more = 1.0
+                for k in range(n1 if turn == 1 else 0):
+                    amount, at = min(more, free1[k]), place1[k]
+                    more -= amount
+                    usage[at] += many * amount * work.first[i]
+                    if place0 + at < stop0:
+                        usage[at] += many * amount * part * fees.ticks[place0 + at]
+                        fees.taken[place0 + at] += many * amount
+                if paid < best:
+                    best, chosen = paid, s
+            if best == FAR:
+                break
+        if best < FAR:
+            value += many * best
+    return value

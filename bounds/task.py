@@ -17,9 +17,9 @@ LOOSE = 2
 """The work that a checker counts is for the worst case: so many times what it mostly takes."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Task:
-    """The instance, the objective, and when to stop improving (by `time.monotonic`).
+    """The instance, the objective, and when to stop improving (by `time.monotonic`), which may change until then.
 
     `upper` is the value of a schedule, if one is known: it only says where a proof may stop. By `end` the first proof
     has to be there.

@@ -12,6 +12,7 @@ from heuristics.engine.user_policy import load_policy
 from heuristics.policies.augserve import AugServe
 from heuristics.policies.augserve_as_printed import AugServeAsPrinted
 from heuristics.policies.augserve_batching import AugServeBatching
+from heuristics.policies.deadline import Deadline
 from heuristics.policies.eviction_free import eviction_free
 from heuristics.policies.fcfs import Fcfs
 from heuristics.policies.first_tokens import FirstTokens
@@ -89,14 +90,18 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
     "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
-    "references": (Srpt(), Index(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(), RandomOrder()),
+    "references": (
+        Srpt(), Index(), Deadline(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(), RandomOrder(),
+    ),
 }  # fmt: skip
 """Every policy, by what it is from."""
 
 POLICIES: dict[str, Policy] = {policy.name: policy for family in FAMILIES.values() for policy in family}
 """Every policy, by the name that commands use."""
 
-NAMED: dict[str, type[Index | Staggered | Wait]] = {"index": Index, "staggered": Staggered, "wait": Wait}
+NAMED: dict[str, type[Index | Staggered | Wait]] = {
+    "index": Index, "deadline": Deadline, "staggered": Staggered, "wait": Wait,
+}  # fmt: skip
 """Policies with parameters, by the word before the colon."""
 
 BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstance(p, Ranked), p.knows != "online"))
@@ -106,8 +111,8 @@ BY_COST = sorted(POLICIES.values(), key=lambda p: (p.name != "serial", isinstanc
 def get_policy(name: str) -> Policy:
     """Return the policy of that name, or one of a user's file (`FILE.py`, `FILE.py:CLASS`). BadInput if there is none.
 
-    Some take parameters: `random:SEED`, `index:gamma=G,r0=SECONDS` (either may be left out), `staggered:B,G`,
-    `wait:N,COUNT`.
+    Some take parameters: `random:SEED`, `index:r0=SECONDS,group=G` and `deadline:flow=F,token=T` (either may be left
+    out), `staggered:B,G`, `wait:N,COUNT`.
     """
     if name.startswith("random:") and name.removeprefix("random:").isdecimal():
         return RandomOrder(int(name.removeprefix("random:")))

@@ -11,11 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import kvcore
 from bounds import METHODS
+from heuristics import BY_COST, PolicyError, Unsuited, trace_policy
 from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_text, write_text
-from kvcore.metrics import Value
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
 from kvcore.result import Result
+from kvcore.schedule import Schedule
 from library.library import OURS, TRIED, Improved, Library, origin
 from library.record import Best
 from solvers import solve
@@ -26,12 +30,15 @@ from sweeps.cell import Cell
 from sweeps.export import as_csv
 from sweeps.store import Store
 
-WAYS = ("improve", "auto", "bound", *METHODS, *(f"{formulation} on {solver}" for formulation, solver in SOLVING))
-"""Policies with destroy and repair, what `solve` chooses, the ladder of bounds; then each bound, each way to solve."""
+EXACT = tuple(f"{formulation} on {solver}" for formulation, solver in SOLVING)
+WAYS = ("policies", "improve", "auto", "bound", *METHODS, *EXACT)
+"""Every policy, then with changes and repair, what `solve` chooses, the ladder of bounds; then each of the others."""
 
 COLUMNS = (
     "name", "objective", "run", "seed", "value", "bound", "proved", "seconds", "error", "version", "finished",
 )  # fmt: skip
+SLACK = 0.9
+"""What ends so much before its limit has used it: the last part may be too short for another round."""
 Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 
 
@@ -59,7 +66,7 @@ def fill(
 
     The smallest instance is first, or with `largest_gap` the one that is farthest from solved; `family` and `objective`
     leave out all others. What the database has is not tried again: it may be ended at any time, and goes on where it
-    was. BadInput for a way or a name that is none.
+    was. Nor is what `tried.csv` says is spent (`_spent`). BadInput for a way or a name that is none.
     """
     ways = tuple(ways)
     for way in set(ways) - set(WAYS):
@@ -72,10 +79,11 @@ def fill(
     ]  # fmt: skip
     wanted.sort(key=lambda one: one[0])
     instances = {record.name: library.instance(record) for _, record, _ in wanted}
+    spent = _spent(library, seconds)
     cells = [
         Cell(record.family, record.name, instances[record.name], of, "as-given", "solver", way,
              {"way": way, "seconds": seconds, "seed": seed})
-        for way in ways for _, record, of in wanted
+        for way in ways for _, record, of in wanted if (record.name, of, way) not in spent
     ]  # fmt: skip
     run, improved = 0, list[Improved]()
     with Store(database, resume=True) as store:
@@ -95,6 +103,20 @@ def fill(
 def _gap(best: Best) -> float:
     """Return the gap, infinite where there is none."""
     return math.inf if best.gap is None else best.gap
+
+
+def _spent(library: Library, seconds: float) -> set[tuple[str, str, str]]:
+    """Return what this version has tried for so many seconds (with SLACK) and the record does not come from."""
+    tried = {
+        (row["name"], row["objective"], row["run"]) for row in library.tried()
+        if row["version"] == kvcore.__version__ and float(row["seconds"] or 0) >= SLACK * seconds
+    }  # fmt: skip
+    gained = {
+        (record.name, objective, found.how.partition(":")[0])
+        for record in library.records() for objective, best in record.objectives.items()
+        for found in (best.schedule, best.certificate) if found is not None and found.seconds >= SLACK * seconds
+    }  # fmt: skip
+    return tried - gained
 
 
 def _note(library: Library, store: Store) -> None:
@@ -131,6 +153,8 @@ def _result(library: Library, cell: Cell) -> Result:
     record, instance, objective = library.record(cell.name), cell.instance, cell.objective
     assert instance is not None  # for mypy: the library has made it
     seconds, seed, value = cell.options["seconds"], cell.options["seed"], record.objectives[objective].value
+    if cell.run == "policies":
+        return _policies(instance, objective, seconds)
     if cell.run == "improve":
         start = library.schedule(record, objective)
         return improve(instance, objective, start=start, seconds=seconds, seed=seed)
@@ -141,3 +165,20 @@ def _result(library: Library, cell: Cell) -> Result:
     formulation, _, solver = cell.run.partition(" on ")
     way = partial(solve, formulation=formulation, solver=solver or "auto")
     return way(instance, objective, time_limit=seconds, seed=seed)
+
+
+def _policies(instance: Instance, objective: str, seconds: float) -> Result:
+    """Run every policy, the cheapest decisions first, for so many seconds together."""
+    began = time.monotonic()
+    best: tuple[Value, str, Schedule] | None = None
+    for policy in BY_COST:
+        try:
+            trace = trace_policy(instance, policy, go_on=lambda: time.monotonic() - began < seconds)
+        except (PolicyError, Unsuited):
+            continue
+        value = objective_value(trace, objective)
+        if best is None or value < best[0]:
+            best = value, policy.name, trace.schedule
+    passed = time.monotonic() - began
+    claimed, name, schedule = best or (None, None, None)
+    return Result(instance, objective, schedule, claimed, formulation="policies", policy=name, seconds=passed)

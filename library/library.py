@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -85,6 +86,11 @@ class Library:
 
     def _of(self, sha256: str) -> Record | None:
         return next((record for record in self.records() if record.instance_sha256 == sha256), None)
+
+    def tried(self) -> list[dict[str, str]]:
+        """Return the rows of every try that a `fill` noted; numbers are text, empty without one."""
+        path = self.folder / TRIED
+        return list(csv.DictReader(read_text(path).splitlines())) if path.exists() else []
 
     def path(self, record: Record, kind: str, objective: str | None = None) -> Path:
         """Return the path of the instance, or of a schedule or certificate for an objective."""

@@ -19,7 +19,7 @@ from library.library import Library, exact
 from library.record import Record
 
 TABLE = "policies.csv"
-"""In the folder of the records: what `kvbound library run --policies .. --out library/records/policies.csv` wrote."""
+"""In the folder of the records: what the command in docs/library.md wrote."""
 COLUMNS = (
     "name", "family", "requests", "calls", "objective", "policy", "value", "best", "bound", "over_best", "over_bound",
     "seconds", "error",
@@ -28,19 +28,19 @@ COLUMNS = (
 
 
 def policy_rows(library: Library, name: str, policies: Sequence[str], seconds: float = 60.0) -> list[dict[str, Any]]:
-    """Run policies on an instance, each for at most so many seconds; a row for each and each objective."""
+    """Run policies on an instance, each for at most so many CPU seconds; a row for each and each objective."""
     record = library.record(name)
     instance, rows = library.instance(record), list[dict[str, Any]]()
     for policy in policies:
-        began = time.monotonic()
+        began = time.process_time()
         trace, error = None, ""
         try:
             end = began + seconds
-            trace = trace_policy(instance, get_policy(policy), go_on=lambda: time.monotonic() < end)  # noqa: B023
+            trace = trace_policy(instance, get_policy(policy), go_on=lambda: time.process_time() < end)  # noqa: B023
         except (PolicyError, Unsuited) as failed:
-            late = time.monotonic() >= end
+            late = time.process_time() >= end
             error = f"not done after {seconds:g} s" if late else str(failed)
-        rows += _rows(record, policy, trace, round(time.monotonic() - began, 2), error)
+        rows += _rows(record, policy, trace, round(time.process_time() - began, 2), error)
     return rows
 
 

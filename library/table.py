@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from statistics import median
 from typing import Any
 
-from kvcore.files import read_text, write_text
+from kvcore.files import write_text
 from library.families import FAMILIES
-from library.library import TRIED, Library
+from library.library import Library
 from library.policies import WITHIN, known_rows, profile
 
 HEAD = """# The best known
@@ -66,9 +65,8 @@ def _counts(rows: Sequence[dict[str, Any]]) -> tuple[object, ...]:
 
 def _words(library: Library) -> dict[tuple[str, str, str], str]:
     """Return which way proved a bound of an instance and objective, in what was tried, be it without a certificate."""
-    path = library.folder / TRIED
-    tried = csv.DictReader(read_text(path).splitlines()) if path.exists() else ()
-    return {(row["name"], row["objective"], row["bound"]): row["run"] for row in tried if row["proved"] == "1"}
+    proofs = (row for row in library.tried() if row["proved"] == "1")
+    return {(row["name"], row["objective"], row["bound"]): row["run"] for row in proofs}
 
 
 def _policies(library: Library) -> Iterator[str]:

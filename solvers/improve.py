@@ -1,6 +1,6 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
-The index rule is tuned first: one R0, then one for each window of time (`solvers.steering`).
+The index rule is tuned first: one R0, then one R0 and `group` for each window of time (`solvers.steering`).
 Each run is one of the engine, so the referee has passed whatever is kept. Where destroy and repair applies
 (`solvers.neighbourhoods`), it goes on from the best of the policies.
 """
@@ -19,6 +19,7 @@ import numpy as np
 
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
+from heuristics.policies.deadline import Deadline
 from heuristics.policies.index import MEANS, Index, Steps, mean_work
 from heuristics.policies.listed import Listed
 from heuristics.policies.staggered import Staggered
@@ -38,6 +39,8 @@ FIRST = ("index", "sjf", "serial")
 """What is run for a start, where none is given: the first that the machine suits."""
 OTHERS = ("infermax", "vllm-v1", "mc-sf", "srpt", "sjf-api", "mars-order")
 """What is run before all other policies."""
+WITH_CALLS = ("trtllm-max-utilization-cached", "infercept-heuristic")
+"""What is run before those where requests call: each was the best of all on a workload."""
 WINDOW = 50, 200
 """How many requests, one after another by arrival, get other priorities at once."""
 SPREAD = 0.3
@@ -52,6 +55,8 @@ MOVES = 2_000
 """Moves of destroy and repair that count as a round."""
 LONGER = 2.0
 """So many times the last run of the engine is kept free for the next one."""
+NEAR = 1.01
+"""The ratio of two flow times, or times of a token, that are not worth telling apart."""
 RUNS = 200
 """Compiled runs of the index rule that count as a round."""
 
@@ -87,11 +92,11 @@ def improve(
     search.start(start)
     first, stopped = search.value, "time limit" if rounds is None else "rounds"
     try:
-        for tries in (_staggered(instance), search.tuned()):
+        for tries in (_staggered(instance), search.due() if objective == "max-flow-time" else search.tuned()):
             search.follow(tries)
         draw = random.Random(seed)
         search.follow(search.steered(draw), named=False)
-        search.follow(_others())
+        search.follow(other_policies(instance, objective))
         if why_not(instance, objective) is None:
             search.repair(seed)
         search.follow(search.perturbed(draw), named=False)
@@ -215,6 +220,25 @@ class _Improvement:
         if self.runs is not None:
             yield Index(r0=best)
 
+    def due(self) -> Tries:
+        """Search for the flow time and the time of a token of the deadline rule, in steps that become smaller."""
+        if isinstance(self.instance.cost, OwnCost):
+            return
+        tick = float(self.instance.tick_seconds)
+        best: tuple[float, float | None] = rounded(float(self.value) * tick / 2), None
+        value, step = (yield Deadline(*best)), 1.5
+        while step > NEAR:
+            flow, token = best
+            tokens = [rounded((token or flow / 1000) * change) for change in (step, 1 / step)]
+            flows = [rounded(flow * change) for change in (1 / step, step)]
+            for point in (*((each, token) for each in flows), *((flow, each) for each in tokens)):
+                other = yield Deadline(*point)
+                if other < value:
+                    best, value = point, other
+                    break
+            else:
+                step = math.sqrt(step)
+
     def _worth(self, r0: float) -> Generator[Policy, Value | float, Value | float]:
         """Return the value with an R0: by a compiled run, or else by the engine."""
         return (yield Index(r0=r0)) if self.runs is None else self.runs.once(r0)[0]
@@ -267,9 +291,11 @@ class _Improvement:
                 value, logs = other, changed
 
 
-def _others() -> Tries:
+def other_policies(instance: Instance, objective: str) -> Tries:
     """Run the other policies, roughly the fastest first."""
-    for name in dict.fromkeys((*OTHERS, *(policy.name for policy in BY_COST))):
+    early: tuple[str, ...] = WITH_CALLS if any(len(request.segments) > 1 for request in instance.requests) else ()
+    early += ("first-tokens",) * (objective == "total-ttft")
+    for name in dict.fromkeys((*early, *OTHERS, *(policy.name for policy in BY_COST))):
         yield get_policy(name)
 
 

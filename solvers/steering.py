@@ -1,4 +1,4 @@
-"""The index rule with an R0 and a gamma for each window of time, searched with a compiled run of the rule.
+"""The index rule with an R0 and a `group` for each window of time, searched with a compiled run of the rule.
 
 The run counts in floating point and only proposes: what it finds is a policy, which the engine runs again.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from heuristics.policies.index import Index, Marginal, Steps
+from heuristics.policies.index import GROUP, Index, Marginal, Steps
 from kvcore.cost import OwnCost
 from kvcore.instance import LIMIT, Instance
 from solvers.steering_kernels import Costs, Limits, simulate
@@ -21,8 +21,8 @@ WINDOWS = 60
 """Into so many windows of time the run at first is divided."""
 LONGEST = 8
 """The most windows, one after another, that change at once."""
-R0_SPREAD, GAMMA_SPREAD = 0.7, 0.2
-"""Standard deviations of changes: of the logarithm of R0, and of gamma."""
+SPREAD = 0.7
+"""The standard deviation of changes of the logarithm of R0, and of that of `group`."""
 OBJECTIVES: dict[str, Callable[[Array, Array, Array, Array], float]] = {
     "total-flow-time": lambda first, end, output, weight: end.sum(),
     "weighted-flow-time": lambda first, end, output, weight: (weight * end).sum(),
@@ -45,20 +45,17 @@ def applies(instance: Instance, objective: str) -> bool:
 def steer(run: Runs, r0: float, draw: random.Random, go_on: Callable[[int], bool]) -> Index:
     """Return the rule with the best steps found from one R0, in seconds; `go_on` is asked before each run."""
     best, last = run.once(r0)
-    logs, gammas, window = np.full(WINDOWS, np.log(r0 / run.tick)), np.ones(WINDOWS), last / WINDOWS
+    logs, window = np.log(np.full((2, WINDOWS), [[r0], [GROUP]])), last / WINDOWS
     made = 1
     while go_on(made):
         made += 1
-        others, exponents = logs.copy(), gammas.copy()
+        others = logs.copy()
         first, size = draw.randrange(WINDOWS), draw.randint(1, LONGEST)
-        if draw.random() < 0.7:
-            others[first : first + size] += draw.gauss(0.0, R0_SPREAD)
-        else:
-            exponents[first : first + size] = np.abs(exponents[first : first + size] + draw.gauss(0.0, GAMMA_SPREAD))
-        value, _ = run(window, others, exponents)
+        others[draw.randrange(2), first : first + size] += draw.gauss(0.0, SPREAD)
+        value, _ = run(Steps(window, *np.exp(others)))
         if value < best:
-            best, logs, gammas = value, others, exponents
-    return Index(steps=Steps(window * run.tick, np.exp(logs) * run.tick, gammas))
+            best, logs = value, others
+    return Index(steps=Steps(window, *np.exp(logs)))
 
 
 class Runs:
@@ -75,13 +72,12 @@ class Runs:
         self.objective, self.tick = OBJECTIVES[objective], float(instance.tick_seconds)
 
     def once(self, r0: float) -> tuple[float, float]:
-        """Return the value, in ticks, and the last end, with one R0, in seconds, and gamma 1."""
-        return self(LIMIT, np.array([np.log(r0 / self.tick)]), np.ones(1))
+        """Return the value, in ticks, and the last end, in seconds, with one R0, in seconds."""
+        return self(Steps(LIMIT, np.array([r0]), np.array([GROUP])))
 
-    def __call__(self, window: float, logs: Array, gammas: Array) -> tuple[float, float]:
-        """Return the value, in ticks, and the last end. The windows have the logarithms of R0 in ticks, and gamma."""
-        first, end = simulate(
-            self.costs, self.limits, self.arrival, self.prompt, self.output, float(window), np.exp(logs), gammas
-        )
+    def __call__(self, steps: Steps) -> tuple[float, float]:
+        """Return the value, in ticks, and the last end, in seconds."""
+        given = steps.seconds / self.tick, steps.r0 / self.tick, steps.group
+        first, end = simulate(self.costs, self.limits, self.arrival, self.prompt, self.output, *given)
         value = self.objective(first - self.arrival, end - self.arrival, self.output, self.weight)
-        return (float(value) if np.isfinite(end).all() else np.inf), float(end.max())
+        return (float(value) if np.isfinite(end).all() else np.inf), float(end.max()) * self.tick

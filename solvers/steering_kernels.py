@@ -51,14 +51,15 @@ def adds(costs, k, resident, tokens, decodes):
 
 
 @njit(cache=True)
-def simulate(costs, limits, arrival, prompt, output, window, r0, gammas):
+def simulate(costs, limits, arrival, prompt, output, window, r0, groups):
     """Return when each request has its first token and its end, by `Index`; infinite where nothing can work."""
     n, functions = len(arrival), len(costs.busy)
     held, left = np.zeros(n, np.int64), output.copy()
     first, end, work = np.full(n, np.inf), np.full(n, np.inf), np.zeros(n)
     present, batch, joins = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
     parts = np.zeros(functions)
-    now, come, count, done, memory = 0.0, 0, 0, 0, 0
+    shared, extra = np.max(costs.busy + costs.any_decode), np.max(costs.any_prefill)
+    now, come, count, done, memory, lost = 0.0, 0, 0, 0, 0, 0.0
     while done < n:
         while come < n and arrival[come] <= now:
             present[count] = come
@@ -66,7 +67,7 @@ def simulate(costs, limits, arrival, prompt, output, window, r0, gammas):
         if count == 0:
             now = float(arrival[come])
             continue
-        coming = 0
+        coming, holds, refills = 0, 0, False
         for a in range(count):
             j = present[a]
             known = prompt[j] + output[j] - left[j]
@@ -77,22 +78,29 @@ def simulate(costs, limits, arrival, prompt, output, window, r0, gammas):
                 total += rest * (costs.decode[k] + costs.decode_kv[k] * (known + (rest - 1) / 2))
                 work[j] = max(work[j], total)
             if held[j] > 0:
-                coming += missing + rest
+                coming, holds, refills = coming + missing + rest, holds + 1, refills or missing > 1
             b = a - 1
             while b >= 0 and (work[present[b]] > work[j] or (work[present[b]] == work[j] and present[b] > j)):
                 present[b + 1] = present[b]
                 b -= 1
             present[b + 1] = j
         at = min(len(r0) - 1, int(now / window))
-        growth, closed, best, size, worth, some = 0, False, -1.0, 0, 0.0, 0
+        growth, closed, joining = 0, False, 0
+        for a in range(count):
+            j = present[a]
+            growth += prompt[j] + output[j] - left[j] - held[j]
+            closed = closed or (held[j] == 0 and growth + HEADROOM * coming > limits.memory - memory)
+            joins[j] = held[j] > 0 or not closed
+            joining += joins[j] and held[j] == 0
+        lost += shared * joining / max(1, holds + joining)
+        waits = holds > 0 and not refills and lost < groups[at] * extra
+        best, size, worth, some = -1.0, 0, 0.0, 0
         tokens, prefill, decodes, prefills = limits.tokens, limits.prefill, False, False
         parts[:] = 0.0
         for a in range(count):
             j = present[a]
             missing = prompt[j] + output[j] - left[j] - held[j]
-            growth += missing
-            closed = closed or (held[j] == 0 and growth + HEADROOM * coming > limits.memory - memory)
-            joins[j] = held[j] > 0 or not closed
+            joins[j] = joins[j] and (held[j] > 0 or not waits)
             decode = missing == 1 and held[j] > 0
             take = min(missing, tokens if decode else min(tokens, prefill))
             if not joins[j] or take <= 0 or some == limits.requests:
@@ -107,7 +115,7 @@ def simulate(costs, limits, arrival, prompt, output, window, r0, gammas):
                 parts[k] += part
                 most = max(most, part)
                 lasts = max(lasts, parts[k] + fixed(costs, k, limits.tokens - tokens, decodes, prefills))
-            worth += most / (work[j] + r0[at]) ** gammas[at]
+            worth += most / (work[j] + r0[at])
             if worth / lasts >= best:
                 best, size = worth / lasts, a + 1
         tokens, prefill, decodes, prefills, some = limits.tokens, limits.prefill, False, False, 0
@@ -145,6 +153,8 @@ def simulate(costs, limits, arrival, prompt, output, window, r0, gammas):
             memory += take
         if some == 0:
             return first, end
+        if prefills:
+            lost = 0.0
         lasts = 1.0
         for k in range(functions):
             used = limits.tokens - tokens

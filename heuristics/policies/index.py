@@ -27,6 +27,8 @@ MEANS = 10.0
 """R0 in means of the work that the requests present have left, where none is given."""
 HEADROOM = 0.1
 """The share of what the requests with KV will still add to it that an admission leaves free."""
+GROUP = 0.5
+"""New requests join when batches without them lost so much of the fixed part of a prefill."""
 
 
 class Step(NamedTuple):
@@ -38,11 +40,11 @@ class Step(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """R0, in seconds, and gamma for windows of time of so many seconds from the first arrival on."""
+    """R0, in seconds, and `group` for windows of time of so many seconds from the first arrival on."""
 
     seconds: float
     r0: Array
-    gamma: Array
+    group: Array
 
 
 class Marginal:
@@ -87,49 +89,52 @@ class Marginal:
 class Index(Unified):
     """Requests by R, the least work left; the batch is the prefix that maximises sum p / D, the rest pauses.
 
-    R is in ticks, without what a batch takes whatever is in it; D is the duration of the prefix as a batch, and p =
-    c / (R + R0)^gamma, with c what the request adds to it: of each request, the share of its work that is done. Small
-    batches are fast and large ones efficient; R0 and gamma weigh the two. Without an R0 it is ten times the mean R of
-    the requests present. A paused request keeps its KV. One without KV joins in turn if its known tokens fit and leave
-    free a tenth of what those with KV will still add; the first that may not stops the others. Where a request with KV
-    lacks a block, the largest R is evicted. Predictions count; with exact lengths it is a clairvoyant reference.
+    R is in ticks, without what a batch takes whatever is in it; D is the duration of the prefix as a batch, and p = c
+    / (R + R0), with c what the request adds to it: of each request, the share of its work that is done. Small batches
+    are fast and large ones efficient; R0 weighs the two. Without an R0 it is ten times the mean R of the requests
+    present. A paused request keeps its KV. One without KV joins in turn if its known tokens fit and leave free a tenth
+    of what those with KV will still add; the first that may not stops the others. As any prefill costs a batch
+    `any_prefill`, those that may join do so in groups: each batch without them loses their share, by number, of what
+    decodes cost whatever is in it (busy + any_decode), and they join when the losses since the last prefill reach
+    `group` (0.5) times any_prefill, when another prefills or when none has KV. Where a request with KV lacks a block,
+    the largest R is evicted. Predictions count; with exact lengths it is a clairvoyant reference.
 
     Guarantee: nothing is known.
     Running time: O(n log n) for a batch with n requests present, in numpy.
     Source: this project; p / D is the index of Smith's rule (1956) for a batch.
     """
 
-    rule = "the prefix by least work left that maximises sum of c / (R + R0)^gamma over the duration; the rest pauses"
+    rule = "the prefix by least work left that maximises sum of c / (R + R0) over the duration; the rest pauses"
     source = "this project, after Smith (1956)"
     knows = "predictions"
     swapped_wait = True
 
     def __init__(
         self,
-        gamma: float = 1.0,
         r0: float | None = None,
+        group: float = GROUP,
         factors: Array | None = None,
         steps: Steps | None = None,
     ) -> None:
-        """Set gamma, R0 in seconds (None: ten times the mean of R), and what R is multiplied with, by request.
+        """Set R0 in seconds (None: ten times the mean of R), `group`, and what R is multiplied with, by request.
 
-        `steps` are for gamma and R0 that change with time.
+        `steps` are for R0 and `group` that change with time.
         """
-        given = [f"gamma={gamma:g}"] * (gamma != 1) + ([] if r0 is None else [f"r0={r0:g}"])
+        given = ([] if r0 is None else [f"r0={r0:g}"]) + [f"group={group:g}"] * (group != GROUP)
         self.name = f"index:{','.join(given)}" if given else "index"
-        self.gamma, self.r0, self.factors, self.steps = gamma, r0, factors, steps
+        self.r0, self.group, self.factors, self.steps = r0, group, factors, steps
 
     @classmethod
     def named(cls, name: str) -> Index:
-        """Return the policy of `index:gamma=G,r0=SECONDS` (either may be left out). BadInput: it is none."""
+        """Return the policy of `index:r0=SECONDS,group=G` (either may be left out). BadInput: it is none."""
         values = dict(part.split("=", 1) for part in name.removeprefix("index:").split(",") if "=" in part)
         try:
             numbers = {key: float(text) for key, text in values.items()}
-            if numbers and numbers.keys() <= {"gamma", "r0"} and all(0 <= number < inf for number in numbers.values()):
-                return cls(numbers.get("gamma", 1.0), numbers.get("r0"))
+            if numbers and numbers.keys() <= {"r0", "group"} and all(0 <= number < inf for number in numbers.values()):
+                return cls(numbers.get("r0"), numbers.get("group", GROUP))
         except ValueError:
             pass
-        raise BadInput(f"the index rule is index:gamma=G,r0=SECONDS, with numbers of at least 0, not {name!r}")
+        raise BadInput(f"the index rule is index:r0=SECONDS,group=G, with numbers of at least 0, not {name!r}")
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
@@ -139,6 +144,7 @@ class Index(Unified):
         self.marginal = Marginal(view.cost)
         self.tick = float(view.tick_seconds)
         self.began: int | None = None
+        self.lost = 0.0  # ticks of batches without those that may join
         self.state = np.zeros((4, 64))  # by index: tokens on the device, on the host, missing, to generate
         self.after = np.zeros((len(view.cost.functions), 64))  # work after the segment
         self.jobs: dict[int, Job] = {}
@@ -247,15 +253,19 @@ class Index(Unified):
         work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
         if self.factors is not None:
             work = work * self.factors[at]
-        offset, gamma = self._weighing(work)
+        r0, group = self._weighing(work)
         order = np.lexsort((at, work))
-        if plan.free_blocks is not None and holds < len(at):
+        waits = order >= holds
+        if plan.free_blocks is not None and waits.any():
             block = self.machine.block
             growth = -(-(step.resident + missing) // block) + device // -block
             coming = (missing + left - 1)[:holds].sum() / block
-            waits = order >= holds
             lacks = waits & (np.cumsum(growth[order]) + HEADROOM * coming > plan.free_blocks)
-            order = order[~(waits & np.logical_or.accumulate(lacks))]
+            may = ~(waits & np.logical_or.accumulate(lacks))
+            order, waits = order[may], waits[may]
+        fresh = waits & ~step.decodes[order]
+        if self._wait(step.decodes[:holds], int(fresh.sum()), group):
+            order = order[~fresh]
         resident, missing, decodes = (part[order] for part in step)
         missing[~decodes] = clipped(missing[~decodes], plan.prefill_left)
         tokens = clipped(missing, plan.tokens_left)
@@ -264,17 +274,28 @@ class Index(Unified):
             return order, 0
         batch = Step(resident[some], tokens[some], decodes[some])
         parts = self.marginal.step(batch)
-        share = parts.max(axis=0) / (work[order[some]] + offset) ** gamma
+        share = parts.max(axis=0) / (work[order[some]] + r0)
         value = np.cumsum(share) / self.marginal.durations(batch, parts)
-        return order, int(some[len(value) - 1 - np.argmax(value[::-1])]) + 1
+        size = int(some[len(value) - 1 - np.argmax(value[::-1])]) + 1
+        self.lost *= decodes[:size].all()
+        return order, size
 
     def _weighing(self, work: Array) -> tuple[float, float]:
-        """Return R0, in ticks, and gamma."""
+        """Return R0, in ticks, and `group`."""
         if self.steps is None:
-            return MEANS * work.mean() if self.r0 is None else self.r0 / self.tick, self.gamma
+            return MEANS * work.mean() if self.r0 is None else self.r0 / self.tick, self.group
         self.began = self.now if self.began is None else self.began
         at = min(len(self.steps.r0) - 1, int((self.now - self.began) * self.tick / self.steps.seconds))
-        return self.steps.r0[at] / self.tick, self.steps.gamma[at]
+        return self.steps.r0[at] / self.tick, self.steps.group[at]
+
+    def _wait(self, decodes: Array, fresh: int, group: float) -> bool:
+        """Count what a batch loses without so many who would prefill; return whether they wait for others.
+
+        `decodes` says of those with KV whether they decode.
+        """
+        marginal = self.marginal
+        self.lost += float((marginal.busy + marginal.any_decode).max()) * fresh / max(1, len(decodes) + fresh)
+        return len(decodes) > 0 and decodes.all() and self.lost < group * marginal.any_prefill.max()
 
     def steady(self, view: View, plan: Plan) -> int:
         """Return that a request alone goes on; otherwise the best prefix may change with every token."""

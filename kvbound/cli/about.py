@@ -43,6 +43,7 @@ def policies(json: JsonOption = None) -> None:
 
     def show(console: Console) -> None:
         console.print(table(("policy", "knows", "rule", "source"), cells))
-        console.print("with parameters: random:SEED, index:gamma=G,r0=SECONDS, staggered:B,G, wait:N,COUNT")
+        named = "index:r0=SECONDS,group=G, deadline:flow=F,token=T, staggered:B,G, wait:N,COUNT"
+        console.print(f"with parameters: random:SEED, {named}")
 
     emit(json, {"rows": rows}, show)

@@ -193,7 +193,7 @@ def run(
     out: Annotated[str | None, typer.Option(metavar="OUT.csv", help="write a line for each value there")] = None,
     plot: PlotOption = None,
     family: FamilyOption = None,
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each policy")] = 60,
+    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="CPU seconds for each policy")] = 60,
     jobs: JobsOption = None,
     library: FolderOption = None,
     json: JsonOption = None,

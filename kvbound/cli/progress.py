@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,9 +70,14 @@ class SolveProgress(LiveLine):
 
 @contextmanager
 def counted(what: str, done: int, total: int) -> Iterator[Callable[[], Any]]:
-    """Show on a terminal how many things are done and how long the rest may take; gives what to call for each."""
+    """Show how many things are done and how long the rest may take; gives what to call for each.
+
+    Where standard error is no terminal it says only how many there are to do.
+    """
     console = progress_console()
     if console is None:
+        if total - done > 1:
+            print(f"{what}: {total - done} of {total} to do ..", file=sys.stderr)
         yield lambda: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn

@@ -12,8 +12,9 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
   is at least their tokens / 2^30.
 * `steps._packed`: 1 block where the memory has no limit. `packing` is then refused, so its price is 0.
 * `steps`, `shares`: sums in 64 bits. `check_size`: sums over a request, and of all ticks, calls and arrivals, stay
-  below 2^62; shares in units of 2^-bits too, since bits <= 62 - length of the sum; what is larger is unbounded (pieces,
-  moments, flows).
+  below 2^62 (their sums in floating point, and a part in 2^20 more, do); shares in units of 2^-bits too, as bits are
+  lowered for it. What is larger is unbounded (pieces, moments, flows). Running sums over all requests may wrap: only
+  differences within a request are taken.
 * `speed`: price 0 and room for all in the slot after the last. Prices are at least 0, and a tick there takes time.
 * `shares.Shares.share`, `prices._cost_of_limits`: 1 or 0 for no limit. A part or price of such a resource is refused;
   host tokens without a limit are free in `paths._holding` too.
@@ -24,6 +25,9 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
   takes: it is `beyond`. In `evictions` so it is, too; the peak counts as time, for the parts of a refill, and a cost is
   at most that of going on without another eviction: below (2 legs + 8) peak times all prices, and so 2^60.
 * `paths.least_since`: 0 before the earliest slot. A price of 0 is the least there is.
+* `paths.NEVER`: 2^60 for a path that does not end as it must. Every other entry is below (above), and tables are cut
+  off there before more is added; differences of what holding KV costs, which are at least 0, are all that is taken off.
+* `paths.ANY_LATER`: 2^62 for the last slot of an end without one. Compared only; no slot is later.
 * `prices.Windows`: 0 outside the slots. The same.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
   more the way fits and costs no more.
@@ -60,20 +64,24 @@ from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.speed import Speed
+from kvcore.certificates.tree import Branch, Leaf, Tree
 
 __all__ = [
     "Alone",
     "AnyProof",
+    "Branch",
     "Certificate",
     "Coarse",
     "Configurations",
     "Exhaustive",
     "InvalidCertificate",
+    "Leaf",
     "Parts",
     "Prices",
     "Proof",
     "Shares",
     "Speed",
+    "Tree",
     "Windows",
     "certify",
     "read_certificate",

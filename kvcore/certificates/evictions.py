@@ -30,10 +30,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvcore.certificates.paths import Array, Course, Leg, SlotPrices, earliest_slots, least_since, prefix
+from kvcore.certificates.paths import (
+    NEVER,
+    Array,
+    Course,
+    Ends,
+    Leg,
+    SlotPrices,
+    allowed,
+    earliest_slots,
+    late_end,
+    least_since,
+    prefix,
+)
 from kvcore.instance import Machine
 
-Ends = Callable[[Array], Array]
+End = Callable[[Array], Array]
 """The cost of completing before each of some slots, never falling."""
 
 
@@ -43,6 +55,8 @@ class _Next:
 
     cost: Array
     rest: int
+    end: End
+    """That of completing, where the token is after the last slot."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class _Token:
     parts: int
     """Batches that it takes."""
     rest: int
-    end: Ends
+    end: End
 
     def after(self, slot: Array) -> Array:
         """Return the cost where its work may begin in each of some slots, or later."""
@@ -67,24 +81,27 @@ class _Token:
 
 @dataclass(frozen=True)
 class Walk:
-    """One request and the prices; `end(c)` is the cost of completing before slot c."""
+    """One request and the prices; `end(c)` is the cost of completing before slot c, `ends` are as in `paths`."""
 
     course: Course
     machine: Machine
     prices: SlotPrices
-    end: Ends
+    end: End
+    ends: Ends = ()
 
     def cheapest(self, arrival: int) -> int:
         """Return what the cheapest path costs, from slot `arrival` on."""
         legs, earliest = self.course.legs, earliest_slots(self.course, arrival)
         slot = np.arange(len(self.prices.device) + 1)
-        then = _Next(self.end(slot), 0)
+        then = _Next(self.end(slot), 0, self.end)
         for k in range(len(legs) - 1, -1, -1):
+            ends = self.ends[k:]
+            then = _Next(allowed(then.cost, slot, ends), then.rest, late_end(self.end, ends))
             for done in range(legs[k].decode - 1, 0, -1):
                 resident, since = legs[k].context + done, earliest[k] + done
                 kept = self._token(resident, resident - 1, since, then).after(slot)
                 dropped = self._token(resident, 0, since, then).after(slot + 1)
-                then = _Next(np.minimum(kept, dropped), then.rest + 1)
+                then = _Next(np.minimum(kept, dropped), then.rest + 1, then.end)
             if k > 0:
                 then = self._call(legs[k], legs[k - 1].pause, earliest[k], then)
         return int(self._token(legs[0].context, 0, earliest[0], then).after(np.array([arrival]))[0])
@@ -95,14 +112,14 @@ class Walk:
         back = slot + pause
         dropped = self._token(leg.context, 0, since, then)
         if leg.handling == "discard":
-            return _Next(dropped.after(back), pause + dropped.parts + then.rest)
+            return _Next(dropped.after(back), pause + dropped.parts + then.rest, then.end)
         m = leg.starts[0].kept
         on_device = self.prices.device * self.machine.blocks(m)
         paid = prefix(on_device if leg.handling == "preserve" else self._somewhere(m))
         in_call = paid[np.minimum(back, slot[-1])] - paid
         kept = self._token(leg.context, m, since, then)
         anew = dropped.after(back) if leg.handling == "free" else in_call + dropped.after(back + 1)
-        return _Next(np.minimum(in_call + kept.after(back), anew), pause + kept.parts + then.rest)
+        return _Next(np.minimum(in_call + kept.after(back), anew), pause + kept.parts + then.rest, then.end)
 
     def _token(self, resident: int, kept: int, since: int, then: _Next) -> _Token:
         """Return the costs of a token that is generated with so many tokens resident, some of which were kept.
@@ -114,14 +131,14 @@ class Walk:
         parts = self.course.parts(need)
         held = prefix(self._somewhere(kept))
         cost = held[np.maximum(np.arange(slots + 1) - parts + 1, 0)]
-        cost[:-1] += prices.device * self.machine.blocks(resident) + then.cost[1:]
+        cost[:-1] += prices.device * self.machine.blocks(resident) + np.minimum(then.cost[1:], NEVER)
         for j in range(1, min(parts, slots)):
             cost[j:-1] += self._somewhere(max(kept, resident - j * (self.course.part or 0)))[:-j]
         now = 1 if self.machine.chunked else need
         cost[:-1] += now * prices.tokens + (need - now) * least_since(prices.tokens, since)
         cost[:-1] += prices.requests + (parts - 1) * least_since(prices.requests, since)
-        cost[-1:] += self.end(np.array([slots + 1 + then.rest]))
-        return _Token(np.minimum.accumulate(cost[::-1])[::-1], held, parts, then.rest, self.end)
+        cost[-1:] += then.end(np.array([slots + 1 + then.rest]))
+        return _Token(np.minimum.accumulate(cost[::-1])[::-1], held, parts, then.rest, then.end)
 
     def _somewhere(self, tokens: int) -> Array:
         """Return what KV pays in each slot where it is cheaper, on the device or the host, [slots]."""

@@ -15,6 +15,7 @@ from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof, add_up
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.speed import Speed
+from kvcore.certificates.tree import Tree
 from kvcore.coarsen import coarsen, fine_bound
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Noun
@@ -101,7 +102,7 @@ class Coarse(Proof):
 
 
 AnyProof = Annotated[
-    Alone | Coarse | Configurations | Exhaustive | Parts | Prices | Shares | Speed, Field(discriminator="kind")
+    Alone | Coarse | Configurations | Exhaustive | Parts | Prices | Shares | Speed | Tree, Field(discriminator="kind")
 ]
 """Every kind of proof."""
 

@@ -9,7 +9,7 @@ at the least price there was since the segment could begin. All arrays are exact
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -19,6 +19,12 @@ import numpy.typing as npt
 from kvcore.instance import Machine, Request
 
 Array = npt.NDArray[np.int64]
+Ends = Sequence[tuple[int, int]]
+"""The first and the last slot in which each segment may end; none of the last is a slot after the last price."""
+NEVER = 2**60
+"""What a path costs that is not allowed: more than any other. Tables are cut off there."""
+ANY_LATER = 2**62
+"""The last slot of an end that may be in any."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +114,18 @@ def prefix(values: Array) -> Array:
 
 
 def cheapest(
-    course: Course, machine: Machine, prices: SlotPrices, arrival: int, end: Callable[[Array], Array], toll: Array
+    course: Course,
+    machine: Machine,
+    prices: SlotPrices,
+    arrival: int,
+    end: Callable[[Array], Array],
+    toll: Array,
+    ends: Ends = (),
 ) -> int:
-    """Return what the cheapest path costs, from slot `arrival` on.
+    """Return what the cheapest path costs, from slot `arrival` on, with each segment in its `ends` (none: in any).
 
     `end(c)` is the cost of completing before slot c, never falling; `toll[e]` [slots] is paid for ending in slot e.
-    After the last slot all prices are 0.
+    After the last slot all prices are 0. Where no path is allowed, it costs `NEVER` or more.
     """
     slots = len(prices.device)
     earliest = earliest_slots(course, arrival)
@@ -123,9 +135,10 @@ def cheapest(
         first = np.arange(slots + 1)
         cost = _device(leg, machine, prices, first) + _decodes(leg, prices, first, earliest[k])
         cost += after(first + leg.decode)
+        cost, late = allowed(cost, first + leg.decode, ends[k:]), late_end(end, ends[k:])
         options = [_Option(leg, start, machine, prices, course.part, cost, earliest[k]) for start in leg.starts]
         least = course.least[k] - min(start.slots for start in leg.starts)
-        after = _After(options, 0 if k == 0 else course.legs[k - 1].pause, least, end, slots)
+        after = _After(options, 0 if k == 0 else course.legs[k - 1].pause, least, late, slots)
     assert isinstance(after, _After)
     return int(after(np.array([arrival]))[0])
 
@@ -135,6 +148,20 @@ def _completed(end: Callable[[Array], Array], toll: Array, c: Array) -> Array:
     slots = len(toll)
     cost: Array = end(c) + np.where(c <= slots, toll[np.clip(c - 1, 0, slots - 1)], 0)
     return cost
+
+
+def allowed(cost: Array, c: Array, ends: Ends) -> Array:
+    """Return the cost of a segment that ends before slot c, `NEVER` where that is not one of the first of `ends`."""
+    if not ends:
+        return cost
+    low, high = ends[0]
+    cut: Array = np.where((low < c) & (c - 1 <= high), np.minimum(cost, NEVER), NEVER)
+    return cut
+
+
+def late_end(end: Callable[[Array], Array], ends: Ends) -> Callable[[Array], Array]:
+    """Return `end` for segments after the last slot: `NEVER` if one of them must end by some slot."""
+    return end if all(high == ANY_LATER for _, high in ends) else lambda c: np.full(len(c), NEVER)
 
 
 def earliest_slots(course: Course, arrival: int) -> list[int]:

@@ -10,9 +10,9 @@ and each request pays at least what its cheapest path does (`paths.py`). `docs/b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from pydantic import Field
 
 from kvcore.certificates.budget import CALL, Budget
 from kvcore.certificates.evictions import Walk
-from kvcore.certificates.paths import Array, Course, SlotPrices, cheapest, prefix
+from kvcore.certificates.paths import Array, Course, Ends, SlotPrices, cheapest, prefix
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.instance import Instance, Machine, Noun, Request
 from kvcore.metrics import Value, weight
@@ -80,19 +80,26 @@ class Prices(Proof):
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the cheapest paths of all requests, less what the limits cost."""
-        self._check(instance, objective)
         alike = kinds(instance)
         spend(budget, instance.machine, alike, self.slots, len(self.windows))
-        for request in alike:
+        cheapest = self.paths(instance, objective)
+        return self.bound(instance.machine, sum(count * cheapest(request) for request, count in alike.items()))
+
+    def paths(self, instance: Instance, objective: str) -> Callable[..., int]:
+        """Return what gives the cost of the cheapest path of a request of the instance, whose segments have `Ends`.
+
+        Raises InvalidCertificate if these prices prove nothing for it.
+        """
+        self._check(instance, objective)
+        for request in kinds(instance):
             self._check_size(instance.machine, request, objective)
         rows = self._rows(instance.machine)
         tolls = [prefix(self._row(family.price)) for family in self.windows]
-        origin = instance.first_arrival
-        paths = sum(
-            count * self._cheapest(instance.machine, objective, request, origin, rows, tolls)
-            for request, count in alike.items()
-        )
-        return Fraction(paths - self._cost_of_limits(instance.machine), self.scale)
+        return partial(self._cheapest, instance.machine, objective, instance.first_arrival, rows, tolls)
+
+    def bound(self, machine: Machine, paths: int) -> Fraction:
+        """Return the bound where all cheapest paths together cost so much."""
+        return Fraction(paths - self._cost_of_limits(machine), self.scale)
 
     @staticmethod
     def _limits(machine: Machine) -> dict[str, int | None]:
@@ -116,16 +123,23 @@ class Prices(Proof):
         return rows + sum(family.most * sum(family.price) for family in self.windows)
 
     def _cheapest(
-        self, machine: Machine, objective: str, request: Request, origin: int, rows: SlotPrices, sums: list[Array]
+        self,
+        machine: Machine,
+        objective: str,
+        origin: int,
+        rows: SlotPrices,
+        sums: list[Array],
+        request: Request,
+        ends: Ends = (),
     ) -> int:
         """Return what the cheapest path costs, with the tolls of windows whose prices have these `sums`."""
         arrival, rate = request.arrival - origin, self._rate(request, objective)
         course = Course(machine, request)
         if machine.evict:
-            return Walk(course, machine, rows, lambda c: rate * (c - arrival)).cheapest(arrival)
+            return Walk(course, machine, rows, lambda c: rate * (c - arrival), ends).cheapest(arrival)
         tolls = (family.toll(machine, request, each) for family, each in zip(self.windows, sums, strict=True))
         toll = sum(tolls, np.zeros(self.slots, np.int64))
-        return cheapest(course, machine, rows, arrival, lambda c: rate * (c - arrival), toll)
+        return cheapest(course, machine, rows, arrival, lambda c: rate * (c - arrival), toll, ends)
 
     def _rate(self, request: Request, objective: str) -> int:
         """Return what a slot of flow time costs in units of the scale, rounded down."""

@@ -181,7 +181,10 @@ class PricedSteps:
         most = self.steps.most(StepPrices(**{name: ceil(price) for name, price in exact.items()}))
         check_size(most)
         bits = min(30, 62 - most.bit_length())
-        return self.steps.least(StepPrices(**{name: int(price * 2**bits) for name, price in exact.items()})), bits
+        work = self.steps.least(StepPrices(**{name: int(price * 2**bits) for name, price in exact.items()}))
+        check_size((largest := self.steps.largest(work)) >> bits)
+        spare = max(0, largest.bit_length() - 62)
+        return work >> spare, bits - spare
 
     def busy_time(self) -> Fraction:
         """Return the prices of all work, and the fixed part of as many batches as there are at the least."""

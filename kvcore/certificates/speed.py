@@ -20,9 +20,12 @@ from pydantic import Field
 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.shares import UNIT, Division, PricedSteps, Proportion
+from kvcore.certificates.shares import UNIT, Division, PricedSteps, Proportion, Tick
 from kvcore.instance import LIMIT, Instance, alike
 from kvcore.metrics import SUMS, Value, weight
+
+PROVED = (*SUMS, "max-flow-time")
+"""Objectives that prices of work prove."""
 
 ONE = 64
 """Ratios are given in 64ths."""
@@ -50,6 +53,8 @@ class Speed(Division):
     The 1024ths `fee` of every price are paid in another way, not by speed: a request pays for its work, and in each
     batch for its part of the fixed part. `fees` are the weights of these parts in a slot: for each group of requests
     that differ in their ids only, in the order of their first, those of each of them from the slot of its arrival on.
+
+    For max-flow-time, `within` is a flow time in ticks with which all requests together would pay more than there is.
     """
 
     kind: Literal["speed"] = "speed"
@@ -61,11 +66,15 @@ class Speed(Division):
     ordered: bool = False
     fee: Proportion = 0
     fees: Annotated[tuple[Weights, ...], Field(max_length=1_000_000)] = ()
+    within: Tick = 0
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
-        """Return what all requests take and pay at the least, less all prices times the length of their slots."""
-        if objective not in SUMS:
-            raise InvalidCertificate(f"prices of work prove {', '.join(SUMS)}, not {objective}")
+        """Return what all requests take and pay at the least, less all prices times the length of their slots.
+
+        For max-flow-time, return `within` + 1 if that is above 0.
+        """
+        if objective not in PROVED:
+            raise InvalidCertificate(f"prices of work prove {', '.join(PROVED)}, not {objective}")
         if any(a >= b for a, b in pairwise(self.ratios)):
             raise InvalidCertificate("the ratios must increase")
         self.check(instance)
@@ -77,11 +86,18 @@ class Speed(Division):
         slots = PricedWork(instance, self, objective)
         paid = slots.fees(groups)
         total = sum(len(same) * slots.least(same[0], budget, fees) for same, fees in zip(groups, paid, strict=True))
-        return Fraction(total, self.scale * slots.unit) - Fraction(self.slot * sum(self.price), self.scale)
+        above = Fraction(total, self.scale * slots.unit) - Fraction(self.slot * sum(self.price), self.scale)
+        if objective in SUMS:
+            return above
+        if above <= 0:
+            raise InvalidCertificate(f"at these prices all requests may end within {self.within} ticks")
+        return self.within + 1
 
     @property
     def why(self) -> str:
         """The argument in words."""
+        if self.within:
+            return f"requests that all end within {self.within} ticks pay more for their work than all prices together"
         return f"at these prices of work in {len(self.price)} slots, no request finds a cheaper speed"
 
 
@@ -119,12 +135,16 @@ class PricedWork:
                    for slot, each in begun if each and slot < len(self.prices)}  # fmt: skip
 
     def least(self, i: int, budget: Budget, fees: Fees) -> int:
-        """Return the least that request i takes and pays, in parts of 1/scale."""
+        """Return the least that request i takes and pays, in parts of 1/scale; for max-flow-time, pays `within` it."""
         request, done, span = self.instance.requests[i], self.steps.done, self.steps.steps.first[i : i + 2]
         first, slot, free = int(span[0]), self.proof.slot, len(self.prices) - 1
         last = first if self.objective == "total-ttft" else int(span[1]) - 1
-        rate = int(weight(request, self.objective) * self.proof.scale)
         arrival, alone, begin = request.arrival - self.origin, int(done[last]), 0
+        rate, stop, spare = 0, free, 0
+        if self.objective in SUMS:
+            rate = int(weight(request, self.objective) * self.proof.scale)
+        elif (due := arrival + self.proof.within) <= free * slot:
+            stop, spare = (due - 1) // slot, -due % slot
         before, heaviest, need, each = None, [0], FINE, int(self.work[first])
         if last > first:
             before = Tokens(self, need, each, arrival, fees)
@@ -137,7 +157,7 @@ class PricedWork:
         start, rest, least = arrival + begin, alone - begin, rate * alone * self.unit
         work = int(self.work[first + self.proof.ordered : last + 1].sum()) * FINE * ONE**2 * UNIT
         best, later, ordered = None, 0, before is not None and self.proof.ordered
-        for turn in range(min(start // slot, free), (free if ordered else min(start // slot, free)) + 1):
+        for turn in range(min(start // slot, free), (stop if ordered else min(start // slot, free)) + 1):
             ready, sure = max(start, turn * slot) if ordered else start, 0
             if best is not None and rate * (ready + rest - arrival) * self.unit >= best:
                 break
@@ -148,13 +168,13 @@ class PricedWork:
                 sure = by
             tokens = Tokens(self, need, each, ready, fees)
             beyond = Tokens(self, FINE * (len(heaviest) - 1), each, ready, {})
-            for end in range(min(ready // slot, free), free + 1):
+            for end in range(min(ready // slot, free) if self.objective in SUMS else stop, stop + 1):
                 taken = rate * (max(end * slot, ready) - arrival) * self.unit + sure
                 if best is not None and taken + later >= best:
                     break
                 budget.spend("prices of work", STEP + PIECE * tokens.pieces)
-                paid = tokens.ending(end, rate)
-                early = 0 if before is None or ordered else before.by(end, rest)
+                paid = tokens.ending(end, rate) if self.objective in SUMS else tokens.by(end, spare)
+                early = 0 if before is None or ordered else before.by(end, rest + spare)
                 if paid is None or early is None or (end < free and (end + 1) * slot < ready + rest):
                     continue
                 total = taken + paid + early
@@ -163,7 +183,7 @@ class PricedWork:
                     total += beyond.beyond(end, heaviest)
                 if best is None or total < best:
                     best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
-                    later = work * min(self.prices[arrival // slot : far + 2], default=0)
+                    later = work * min(self.prices[arrival // slot : far + 2], default=0) if rate else 0
         return max(best or 0, least)
 
 

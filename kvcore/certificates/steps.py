@@ -115,7 +115,6 @@ class Steps:
         self.limit = MOST_KV if limit is None else min(limit, MOST_KV)
         self.batches = -(-reach // self.limit)
         """Batches in which the request works for the token, at the least."""
-        self.longest = int(np.diff(self.first).max())
         self.plain = (self.kept == self.context - 1) & (self.kept > 0)
         """Which tokens one decode generates if no KV is dropped."""
 
@@ -135,8 +134,13 @@ class Steps:
         self.kept[span][discarded] = 0
 
     def sums(self, values: Integers) -> list[int]:
-        """Return the sum of `values`, one for each step, over each request."""
+        """Return the sum of `values`, one for each step and none below 0, over each request."""
+        check_size(self.largest(values))
         return [int(total) for total in np.add.reduceat(values, self.first[:-1])]
+
+    def largest(self, values: Integers) -> int:
+        """Return a number that no such sum exceeds: in floating point, whose errors are far below a part in 2^20."""
+        return int(np.add.reduceat(values.astype(float), self.first[:-1]).max() * (1 + 2**-20)) + 1
 
     def prefilled(self) -> int:
         """Return how many tokens are prefilled at the least (with chunks, the last of a prefill may be a decode)."""
@@ -144,13 +148,13 @@ class Steps:
         return int(np.maximum(1, reach - 1).sum()) if self.machine.chunked else int(reach.sum())
 
     def most(self, prices: StepPrices) -> int:
-        """Return a number that no request pays in all, and no way to do the work for one of its tokens costs."""
+        """Return a number that no way to do the work for a token costs."""
         peak = int(self.context.max())
         parts = peak // self.limit + 2
         one = peak * (prices.tokens + prices.prefill_tokens + prices.decode_kv + prices.prefill_kv)
         one += prices.packed * (self.packs + 1) * (peak + 1)
         one += prices.generated + prices.decode_requests + parts * prices.prefill_requests
-        return self.longest * (one + prices.prefill_pairs * peak**2 + prices.blocks * (parts + 1) * (peak + 1))
+        return one + prices.prefill_pairs * peak**2 + prices.blocks * (parts + 1) * (peak + 1)
 
     def least(self, prices: StepPrices) -> Integers:
         """Return the least price of the work for each token, over all ways to do it.
@@ -207,7 +211,7 @@ class Steps:
         longest = self.batches.copy()
         for line in lines(instance.cost)[:-1]:
             prices = line.prices._replace(prefill_requests=line.prices.prefill_requests + line.prefill)
-            check_size(self.most(prices) + self.longest * line.base * int(self.batches.max()), line.divisor)
+            check_size(self.most(prices) + line.base * int(self.batches.max()), line.divisor)
             longest = np.maximum(longest, -(-(line.base * self.batches + self.least(prices)) // line.divisor))
         return longest
 

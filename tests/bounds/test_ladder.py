@@ -1,15 +1,17 @@
 """The ladder of bounds: what does not fit into the time is declined, and Ctrl-C loses nothing that was proved."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from bounds import exhaustive
 from bounds.configurations import Stage
-from bounds.ladder import METHODS, climb
+from bounds.ladder import METHODS, Method, climb
 from bounds.prices import Oracle
 from bounds.shares import propose_shares
-from bounds.task import Task
+from bounds.task import Proposal, Task
 from kvcore import Instance, Machine, Request, Segment
-from kvcore.certificates import Shares, verify_certificate
+from kvcore.certificates import Alone, Shares, verify_certificate
 from kvcore.errors import BadInput
 from solvers.ladder import climb as climbed
 from tests.support.clock import Clock
@@ -80,3 +82,47 @@ def test_shares_begin_no_proof_that_would_not_end_by_the_deadline(monkeypatch):
     monkeypatch.setattr("bounds.shares.time", Clock())  # an evaluation takes a second, and so does each look
     list(propose_shares(Task(TIGHT, FLOW, 5)))
     assert len(evaluated) == 2
+
+
+def declines(task):
+    raise BadInput("not here")
+
+
+def test_methods_that_do_not_apply_get_no_time(monkeypatch):
+    given = []
+
+    def measure(task):
+        yield Proposal(Alone())
+        given.append(task.deadline)
+
+    methods = [Method("a", "", measure), Method("b", "", declines), Method("c", "", measure), Method("d", "", declines)]
+    monkeypatch.setattr("bounds.ladder.METHODS", {"speed": METHODS["speed"]} | {each.name: each for each in methods})
+    monkeypatch.setattr("bounds.ladder.time", SimpleNamespace(monotonic=lambda: 0))  # it stands still
+    rungs = list(climb(TIGHT, FLOW, time_limit=100))
+    assert [rung.why_not for rung in rungs] == ["", "not here", "", "not here"]
+    assert given == [50, 100]
+
+
+@pytest.mark.parametrize(("steps", "seen"), [((10, 20, 30), 3), ((10, 11, 30), 2), ((40, 40, 40), 3)])
+def test_a_method_that_cannot_reach_what_is_known_ends(monkeypatch, steps, seen):
+    made = []
+
+    def rise(task):
+        for value in steps:
+            made.append(value)
+            yield Proposal(Alone(), value)
+
+    known = Method("known", "", lambda task: iter([Proposal(Alone(), 35)]))
+    monkeypatch.setattr("bounds.ladder.METHODS", {"speed": METHODS["speed"], "known": known,
+                                                  "rising": Method("rising", "", rise, slows=True)})  # fmt: skip
+    monkeypatch.setattr("bounds.ladder.time", Clock())
+    rungs = list(climb(TIGHT, FLOW, time_limit=30))
+    assert rungs[-1].bound == max(steps[:seen])
+    assert made == list(steps[:seen])
+
+
+def test_prices_are_left_out_where_windows_apply():
+    large = TIGHT.replace(requests=TIGHT.requests[:3] + tuple(r.replace(prompt=5) for r in TIGHT.requests[3:]))
+    for instance, applies in ((large, True), (TIGHT.replace(machine=TIGHT.machine.replace(evict=True)), False)):
+        rungs = {rung.method: rung for rung in climb(instance, FLOW, time_limit=-1.0)}
+        assert (rungs["prices"].why_not == "windows drops less, and applies") is applies

@@ -1,7 +1,6 @@
 """Prices of slots prove no more than the optimum, whatever they are, and rows of windows hold in every schedule."""
 
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -264,7 +263,7 @@ def test_prices_of_what_has_no_limit_are_refused():
 
 def test_the_worked_example_is_proved_with_free_calls():
     assert bounds.bound(MARS.with_free_calls()).bound == 27
-    assert certify(MARS, "total-flow-time", bounds.bound(MARS, method="prices").certificate.proof).bound == "28"
+    assert certify(MARS, "total-flow-time", bounds.bound(MARS, method="prices").certificate.proof).bound == "29"
 
 
 def test_legs_are_named_as_the_kernels_read_them():
@@ -278,7 +277,7 @@ def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
     instance = tiny_instance(1, **PROFILES["calls-fixed"] | PRICEABLE)
     before = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER).bound
     tried = []
-    monkeypatch.setattr("bounds.generate.linprog", lambda *a, **k: tried.append(1) or SimpleNamespace(status=4))
+    monkeypatch.setattr("bounds.generate.Master.solve", lambda *_: tried.append(1))
     found = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER)
     assert tried
     assert found.certificate is not None

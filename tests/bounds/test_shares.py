@@ -12,14 +12,15 @@ from pydantic import ValidationError
 from bounds import bound
 from bounds.shares import corners, propose_shares
 from bounds.task import Task
+from costmodels import get_cost
 from heuristics import trace_policy
 from heuristics.policies.fcfs import Fcfs
-from kvcore import OBJECTIVES, Cost, CostFunction, Instance, Machine, Request, Segment, Slo
+from kvcore import OBJECTIVES, Call, Cost, CostFunction, Instance, Machine, Request, Segment, Slo
 from kvcore.certificates import InvalidCertificate, Shares, certify, verify_certificate
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.one_machine import WorkPiece, largest, least_late, moments
 from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, most_prefill
-from kvcore.certificates.steps import Steps
+from kvcore.certificates.steps import Steps, lines
 from kvcore.cost import TokensAbove
 from kvcore.metrics import objective_value
 from tests.support.exhaustive import exhaustive_optimum
@@ -289,6 +290,27 @@ def test_numbers_too_large_are_refused():
     ):
         with pytest.raises(InvalidCertificate, match=text):
             Shares(functions=(UNIT, 0)).value(instance, "makespan")
+
+
+def test_long_contexts_in_nanoseconds_are_not_too_large():
+    """A request of 460,000 tokens under a roofline, 60,000 of them generated: no prices of pairs are added up."""
+    model = get_cost("roofline:model=llama-3-8b,device=h100")
+    request = Request(id="R", prompt=400_000, segments=(Segment(decode=60_000),))
+    long = Instance(machine=model.machine, cost=model.make(), requests=(request,))
+    first = Shares(functions=(UNIT, *(0,) * (len(lines(long.cost)) - 1)))
+    assert first.value(long, "makespan") > 10**9
+
+
+def test_shares_are_coarser_where_64_bits_would_not_hold_their_sum():
+    again = Segment(decode=1, call=Call(duration=0, returns=0, handling="discard"))
+    request = Request(id="R", prompt=2**20, segments=(*(again,) * 50, Segment(decode=1)))
+    large = Instance(machine=Machine(memory=None), cost=Cost((CostFunction(tokens=10**9),)), requests=(request,))
+    work, bits = PricedSteps(large, Shares(functions=(UNIT, 0))).shares()
+    total = sum(request.prompt + q for q in range(51)) * 10**9
+    assert total - 51 <= sum(work.tolist()) / 2**bits <= total
+    huge = large.replace(cost=Cost((CostFunction(tokens=10**12),)))
+    with pytest.raises(InvalidCertificate, match="too large for shares of time"):
+        PricedSteps(huge, Shares(functions=(UNIT, 0)))
 
 
 def test_a_machine_without_limits_prefills_all_requests_at_once():

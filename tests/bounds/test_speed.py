@@ -26,7 +26,7 @@ from tests.support.optima import optima
 from tests.support.random_proofs import random_speed
 from tests.support.tiny_instances import PROFILES
 
-FLOW = "total-flow-time"
+FLOW, LONGEST = "total-flow-time", "max-flow-time"
 NEVER = float("inf")
 
 
@@ -54,9 +54,9 @@ def busy_instance(seed):
     )
 
 
-def busy_cases(seeds, max_states=300):
+def busy_cases(seeds, max_states=300, objectives=SUMS):
     for seed in seeds:
-        objective = SUMS[seed % len(SUMS)]
+        objective = objectives[seed % len(objectives)]
         try:
             yield (
                 busy_instance(seed),
@@ -91,6 +91,23 @@ def found(cases, count=6):
             yield instance, objective, optimum, proof, rounded(proof.value(instance, objective), objective)
 
 
+@cache
+def longest_cases(seeds, max_states=150):
+    """The same for the largest flow time."""
+    drawn = [case[1:] for profile in PROFILES for case in optima(profile, seeds, [LONGEST], max_states)]
+    return drawn + list(busy_cases(range(4 * seeds.start, 4 * seeds.stop), 2 * max_states, (LONGEST,)))
+
+
+def holds(proof, instance, within):
+    """Whether it proves that not all requests end within so many ticks."""
+    try:
+        return proof.replace(within=within).value(instance, LONGEST) == within + 1
+    except InvalidCertificate as reason:
+        if "all requests may end within" not in str(reason):
+            raise
+        return False
+
+
 def above(cases, count=6):
     return [(instance.name, objective, value, optimum, proof) for instance, objective, optimum, proof, value
             in found(cases, count) if value > optimum]  # fmt: skip
@@ -107,6 +124,23 @@ def test_no_bound_exceeds_an_optimum():
 @pytest.mark.parametrize("start", few(range(100, 340, 20), 12))
 def test_no_bound_exceeds_any_of_many_optima(start):
     assert above(all_cases(range(start, start + 20), 400), 20) == []
+
+
+def test_no_bound_exceeds_a_largest_flow_time():
+    """At any prices, all requests may end within the optimum; some prices prove more than each request alone."""
+    better = 0
+    for k, (instance, _, optimum) in enumerate(longest_cases(few(range(6)))):
+        for proof in proofs(instance, LONGEST, k, 6):
+            assert not holds(proof, instance, optimum)
+            better += proof.within >= Alone().value(instance, LONGEST) and holds(proof, instance, proof.within)
+    assert better > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", few(range(100, 340, 20), 12))
+def test_no_bound_exceeds_any_of_many_largest_flow_times(start):
+    for k, (instance, _, optimum) in enumerate(longest_cases(range(start, start + 20), 400)):
+        assert [proof for proof in proofs(instance, LONGEST, k, 20) if holds(proof, instance, optimum)] == []
 
 
 def alike(n, prompt, decode, memory, cost, **machine):
@@ -156,14 +190,39 @@ MUTANTS = {
 }
 
 
-def mutant(name, monkeypatch):
+def mutant(name, monkeypatch, mutants=MUTANTS):
     """Return the checker with one thing wrong."""
-    old, new = MUTANTS[name]
+    old, new = mutants[name]
     assert SOURCE.count(old) == 1, old
     module = ModuleType("mutant_of_speed")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(SOURCE.replace(old, new), checker.__file__, "exec"), module.__dict__)
     return module.Speed
+
+
+EARLY = alike(2, 1, 2, None, Cost((CostFunction(tokens=10, decode_requests=20),)))
+"""Two requests with tokens of 10 and 30 ticks."""
+LONGEST_KNOWN = [
+    (SERIAL, 60, Speed(functions=(UNIT, 0), slot=30, scale=8, price=(9, 8))),
+    (SERIAL, 60, Speed(functions=(UNIT, 0), slot=30, scale=8, price=(8, 8))),
+    (EARLY, 80, Speed(functions=(UNIT, 0), slot=10, scale=1, price=(2, *(1,) * 7))),
+]
+"""With optima: there is as much room as work, or little more."""
+LONGEST_MUTANTS = {
+    "due a slot early": ("-due % slot", "slot"),
+    "due at half of the time": ("arrival + self.proof.within)", "arrival + self.proof.within // 2)"),
+    "prices that are just met": ("if above <= 0:", "if above < 0:"),
+    "a tick of the last slot": ("else tokens.by(end, spare)", "else tokens.by(end, slot - 1)"),
+    "the first token at once": ("before.by(end, rest + spare)", "before.by(end, due - arrival + rest - alone)"),
+}
+
+
+@pytest.mark.parametrize("name", LONGEST_MUTANTS)
+def test_a_planted_error_in_due_times_is_noticed(name, monkeypatch):
+    wrong = mutant(name, monkeypatch, LONGEST_MUTANTS)
+    assert not any(holds(proof, instance, optimum) for instance, optimum, proof in LONGEST_KNOWN)
+    assert any(holds(wrong.model_validate(proof.model_dump()), instance, optimum)
+               for instance, optimum, proof in LONGEST_KNOWN)  # fmt: skip
 
 
 @cache
@@ -186,6 +245,16 @@ def test_requests_one_after_another_are_exact():
     proof = Speed(functions=(UNIT, 0), slot=30, scale=8, price=(8,))
     assert proof.value(SERIAL, FLOW) == pytest.approx(90, abs=1e-3)
     assert bounds.bound(SERIAL, FLOW, method="speed").bound == 90 == exhaustive_optimum(SERIAL, FLOW)[0]
+
+
+def test_the_last_of_two_waits():
+    """Within 59 ticks there is room for 59 of 60 ticks of work."""
+    proof = Speed(functions=(UNIT, 0), slot=59, scale=8, price=(8,), within=59)
+    assert proof.value(SERIAL, LONGEST) == 60 == exhaustive_optimum(SERIAL, LONGEST)[0]
+    with pytest.raises(InvalidCertificate, match="all requests may end within 60 ticks"):
+        proof.replace(slot=60, within=60).value(SERIAL, LONGEST)
+    rung = bounds.bound(SERIAL, LONGEST, method="speed")
+    assert 55 < verify_certificate(SERIAL, rung.certificate) == rung.bound <= 60
 
 
 def test_halves_of_a_batch_are_exact():
@@ -269,11 +338,11 @@ def test_prices_rise_with_the_order_that_is_checked(n):
     prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
     prices.rise(20, NEVER)
     before = prices.value
-    prices.refine()
+    prices.refine(NEVER)
     assert prices.value >= before
     prices.rise(20, NEVER)
-    assert prices.proof().ordered
-    assert 0.97 < prices.value / float(prices.proof().value(late, FLOW)) < 1 + 1e-4
+    assert prices.proof(NEVER).ordered
+    assert 0.97 < prices.value / float(prices.proof(NEVER).value(late, FLOW)) < 1 + 1e-4
 
 
 def test_first_tokens_have_slots_short_enough_to_wait_in():
@@ -291,10 +360,19 @@ def test_halved_slots_prove_no_less(monkeypatch):
     late = late.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(late.requests)))
     prices = Ascent(_division((UNIT, 0), 0), _Needs(Task(late, FLOW, NEVER)), 1.2)
     prices.rise(20, NEVER)
-    before, slots = prices.proof(), len(prices.price)
-    prices.refine()
+    before, slots = prices.proof(NEVER), len(prices.price)
+    prices.refine(NEVER)
     prices.rise(20, NEVER)
-    after = prices.proof()
+    after = prices.proof(NEVER)
     assert not after.ordered
     assert len(after.price) == 2 * slots
     assert after.value(late, FLOW) > before.value(late, FLOW)
+
+
+def test_light_load_pays_for_speed():
+    """A batch of one takes 100 times the work in it: lines of no work, and tangents at a few times, prove no delay."""
+    swaps = CostFunction(swap_out_tokens=1)
+    crowd = alike(24, 1, 8, 99, Cost((CostFunction(busy=100, tokens=1), swaps)))
+    late = crowd.replace(requests=tuple(r.replace(arrival=100 * i) for i, r in enumerate(crowd.requests)))
+    rung = bounds.bound(late, FLOW, method="speed", time_limit=NEVER)
+    assert rung.bound > 1.01 * Alone().value(late, FLOW)

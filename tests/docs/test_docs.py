@@ -146,6 +146,7 @@ NOT_RUN = {
     "docs/data.md": ["public traces, which are not in the repository"],
     "docs/sweeps.md": ["a Dask cluster"],
     "docs/runs.md": ["vLLM"],
+    "docs/library.md": ["twenty minutes"],
     "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
 }
 """What each block marked notest needs that is not here, by page."""

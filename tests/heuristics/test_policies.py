@@ -126,7 +126,7 @@ def test_a_context_that_no_batch_takes_any_more_declines_the_machine() -> None:
                     run_policy(given.replace(machine=machine), policy)
                 except Unsuited as error:
                     declined[name] = str(error)
-    assert len(declined) == 34
+    assert len(declined) == 35
     assert not declined.keys() & {policy.name for policy in STARTERS}
     assert all(re.search(r"prefill \d+ tokens as its KV is dropped, no batch takes", why) for why in declined.values())
     whole = Instance(machine=Machine(memory=999, chunked=False, evict=True), requests=(simple(600, 2),))

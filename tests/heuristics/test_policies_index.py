@@ -30,13 +30,17 @@ class Plain(Index):
         offset = self.r0 / self.tick if self.r0 is not None else MEANS * sum(work.values()) / max(1, len(work))
         order = sorted([*held, *waiting], key=lambda job: (work[job.index], job.index))
         order = self.those_that_may_join(order, held, plan)
+        if self.those_without_kv_wait(held, fresh := [job for job in order if job not in held and not job.host]):
+            order = [job for job in order if job not in fresh]
         batches = [self.batch(order[: k + 1], plan) for k in range(len(order))]
         worth = [
-            sum(self.adds(job, tokens) / (work[job.index] + offset) ** self.gamma for job, tokens in batch.values())
+            sum(self.adds(job, tokens) / (work[job.index] + offset) for job, tokens in batch.values())
             / self.lasts(batch)
             for batch in batches
         ]
         size = max((k for k, value in enumerate(worth) if value == max(worth)), default=-1) + 1
+        if any(job.phase == "prefill" for job, _ in self.batch(order[:size], plan).values()):
+            self.lost = 0
         for k, job in enumerate(order):
             tokens = plan.chunk(job) if job.index not in self._evicted and (k < size or not plan.work) else 0
             victims = [other for other in self.evictable(order[k + 1 :], plan) if other in held]
@@ -65,6 +69,14 @@ class Plain(Index):
             if job in held or not closed:
                 allowed.append(job)
         return allowed
+
+    def those_without_kv_wait(self, held: list[Job], fresh: list[Job]) -> bool:
+        """Count what a batch without them loses, of the longest that decodes take whatever is in the batch."""
+        functions = self.marginal.functions
+        fixed = max((f.busy + f.any_decode) / f.divisor for f in functions)
+        self.lost += fixed * len(fresh) / max(1, len(held) + len(fresh))
+        enough = self.group * max(f.any_prefill / f.divisor for f in functions)
+        return bool(held) and all(job.phase == "decode" for job in held) and self.lost < enough
 
     def batch(self, jobs: list[Job], plan: Plan) -> dict[str, tuple[Job, int]]:
         """Return what each would process, within the budgets."""
@@ -124,7 +136,7 @@ class Plain(Index):
         return max(totals)
 
 
-@pytest.mark.parametrize("name", ["index", "index:gamma=0.3,r0=20"])
+@pytest.mark.parametrize("name", ["index", "index:r0=20,group=3"])
 def test_the_vectors_decide_what_the_plain_rule_says(name: str) -> None:
     evicted = paused = 0
     for seed in few(range(60)):
@@ -132,7 +144,7 @@ def test_the_vectors_decide_what_the_plain_rule_says(name: str) -> None:
         policy = get_policy(name)
         assert isinstance(policy, Index)
         found = trace_policy(instance, policy, compress=False)
-        assert found.schedule == trace_policy(instance, Plain(policy.gamma, policy.r0), compress=False).schedule, seed
+        assert found.schedule == trace_policy(instance, Plain(policy.r0, policy.group), compress=False).schedule, seed
         evicted += any(batch.drop for batch in found.schedule.batches)
         paused += any(b.batch > a.last + 1 for r in found.requests for a, b in pairwise(r.spans))
     assert evicted
@@ -154,25 +166,34 @@ def test_r0_weighs_fast_batches_against_full_ones() -> None:
     instance = by_tokens(1, simple(2, 1), simple(8, 1, id="B"))
     assert works(instance, "index:r0=0") == [{"A": 2}, {"B": 8}]
     assert works(instance, "index:r0=1000") == [{"A": 2, "B": 8}]
-    assert works(instance, "index:gamma=0") == [{"A": 2, "B": 8}]
 
 
 def test_the_rest_pauses_and_keeps_its_kv() -> None:
     instance = by_tokens(1, simple(9, 3), simple(1, 1, id="B", arrival=5))
-    assert works(instance, "index:r0=0,gamma=9") == [{"A": 9}, {"B": 1}, {"A": 1}, {"A": 1}]
+    assert works(instance, "index:r0=0") == [{"A": 9}, {"B": 1}, {"A": 1}, {"A": 1}]
 
 
 def test_the_largest_work_left_is_evicted_only_when_memory_is_full() -> None:
     instance = by_tokens(1, simple(2, 3), simple(2, 3, id="B"), memory=6)
-    batches = run_policy(instance, get_policy("index:gamma=0")).batches
+    batches = run_policy(instance, get_policy("index:r0=1000")).batches
     assert [batch.work for batch in batches] == [{"A": 2, "B": 2}, {"A": 1, "B": 1}, {"A": 1}, {"B": 4}]
     assert [batch.drop for batch in batches] == [{}, {}, {"B": 3}, {}]
+
+
+def test_those_without_kv_join_in_groups() -> None:
+    """A decode costs 2 whatever is in it: beside A, B alone loses 1 of it a batch, B and C lose 4/3."""
+    cost = Cost((CostFunction(busy=2, any_prefill=10, tokens=1),))
+    requests = simple(1, 9, id="A"), simple(1, 2, id="B", arrival=14), simple(1, 2, id="C", arrival=20)
+    instance = Instance(machine=Machine(memory=None, evict=True), cost=cost, requests=requests)
+    for group, batch in ((0, 2), (0.2, 3), (0.3, 4), (0.5, 6), (9, 9)):
+        batches = works(instance, f"index:r0=1000,group={group}")
+        assert min(k for k, work in enumerate(batches) if "B" in work) == batch, batches
 
 
 def test_predictions_set_the_order() -> None:
     instance = by_tokens(1, simple(2, 2), simple(2, 9, id="B"))
     swapped = instance.replace(requests=(simple(2, 9), simple(2, 2, id="B")))
-    policy = get_policy("index:r0=0,gamma=9")
+    policy = get_policy("index:r0=0")
     assert run_policy(instance, policy).batches[0].work == {"A": 2}
     assert run_policy(instance, policy, predictions=swapped).batches[0].work == {"B": 2}
 
@@ -183,12 +204,12 @@ def test_the_mean_work() -> None:
 
 @pytest.mark.parametrize("name", ["index:", "index:r0", "index:r0=-1", "index:r0=inf", "index:beta=1", "index:r0=a"])
 def test_parameters_that_the_rule_does_not_have(name: str) -> None:
-    with pytest.raises(BadInput, match="the index rule is index:gamma=G,r0=SECONDS, with numbers of at least 0, not"):
+    with pytest.raises(BadInput, match="the index rule is index:r0=SECONDS,group=G, with numbers of at least 0, not"):
         get_policy(name)
 
 
 def test_names_make_the_policy_again() -> None:
-    for name in ("index", "index:gamma=0.6", "index:gamma=0.06,r0=0", "index:r0=1e-06", "staggered", "staggered:6,49"):
+    for name in ("index", "index:group=0", "index:r0=0,group=2", "index:r0=1e-06", "staggered", "staggered:6,49"):
         assert get_policy(name).name == name
     with pytest.raises(BadInput, match=r"staggered starts are staggered:B,G .* not 'staggered:0,4'"):
         get_policy("staggered:0,4")

@@ -91,8 +91,8 @@ def test_improve_is_never_worse_and_its_schedule_verifies(kvbound, tmp_path):
 
 
 def test_names_with_parameters_stand_in_a_list():
-    text = "fcfs, index:gamma=0.6,r0=0.4,staggered:2,3,sjf"
-    assert policy_names(text) == ["fcfs", "index:gamma=0.6,r0=0.4", "staggered:2,3", "sjf"]
+    text = "fcfs, index:r0=0.4,group=2,staggered:2,3,sjf"
+    assert policy_names(text) == ["fcfs", "index:r0=0.4,group=2", "staggered:2,3", "sjf"]
 
 
 def test_compare_gives_ratios_and_draws(kvbound, tmp_path):

@@ -1,4 +1,4 @@
-"""Cheapest paths with evictions: never above any way of a request, found by trying all that the rules allow."""
+"""Cheapest paths, with evictions or not: never above any way of a request, found by trying all that the rules allow."""
 
 import random
 from functools import cache
@@ -8,12 +8,12 @@ import pytest
 
 from kvcore.certificates import evictions
 from kvcore.certificates.evictions import Walk
-from kvcore.certificates.paths import Course, SlotPrices
+from kvcore.certificates.paths import ANY_LATER, NEVER, Course, SlotPrices, cheapest
 from tests.support.few import few
 from tests.support.tiny_instances import tiny_instance
 
 
-def cheapest_of_all(machine, request, rows, rate):
+def cheapest_of_all(machine, request, rows, rate, ends):
     """What the cheapest way costs, slot by slot: every move, every number of tokens (rules R2 to R4, R8 to R10)."""
     slots = len(rows["device"])
     known = [request.prompt]
@@ -32,7 +32,7 @@ def cheapest_of_all(machine, request, rows, rate):
         yield m, h, not in_call and h == 0, False
         if h and (window != "preserve" or not in_call):
             yield m + h, 0, not in_call, False
-        if window == "free" or not in_call:
+        if window == "free" or (machine.evict and not in_call):
             yield 0, 0, window == "free" and not in_call, False
             yield 0, m + h, False, False
 
@@ -58,6 +58,8 @@ def cheapest_of_all(machine, request, rows, rate):
                     rest = best(t + 1, k, g, now, host, window, still, back) if goes_on else float("inf")
                 elif c < missing:
                     rest = best(t + 1, k, g, now + c, 0, None, False, 0)
+                elif g + 1 == request.segments[k].decode and not ends[k][0] <= t <= ends[k][1]:
+                    rest = float("inf")
                 elif g + 1 < request.segments[k].decode:
                     rest = best(t + 1, k, g + 1, now + c, 0, None, False, 0)
                 elif k + 1 == len(request.segments):
@@ -72,11 +74,19 @@ def cheapest_of_all(machine, request, rows, rate):
     return best(request.arrival, 0, 0, 0, 0, None, False, 0)
 
 
-def compare(seeds):
+def some_ends(draw, request, slots):
+    """Slots in which each segment may end: often any, else some that may be too few."""
+    if draw.random() < 0.3:
+        return ((0, ANY_LATER),) * len(request.segments)
+    lows = [draw.choice([0, draw.randint(0, slots)]) for _ in request.segments]
+    return tuple((low, draw.choice([ANY_LATER, draw.randint(0, slots - 1)])) for low in lows)
+
+
+def compare(seeds, evict=True):
     """Compare random prices on random requests; return how many were compared, and how many were the same."""
     compared = same = 0
     for seed in seeds:
-        instance = tiny_instance(seed, evict=True, partial=False, cost="unit")
+        instance = tiny_instance(seed, evict=evict, partial=False, cost="unit")
         machine, draw = instance.machine, random.Random(seed)
         slots, rate = draw.randint(1, 16), draw.choice([1, 5, 30])
         rows = {name: [draw.choice([0, 0, 1, 7]) * draw.randint(0, 3) for _ in range(slots)]
@@ -84,27 +94,36 @@ def compare(seeds):
         arrays = {name: np.array(row, np.int64) for name, row in rows.items()}
         if machine.host_memory is None:
             rows["host"], arrays["host"] = [0] * slots, None
+        elif machine.host_memory == 0 and not evict:
+            rows["host"], arrays["host"] = rows["device"], arrays["device"]
         for request in instance.requests:
-            walk = Walk(Course(machine, request), machine, SlotPrices(**arrays), lambda c: rate * (c - request.arrival))  # noqa: B023
-            found, least = walk.cheapest(request.arrival), cheapest_of_all(machine, request, rows, rate)
+            course, prices, ends = Course(machine, request), SlotPrices(**arrays), some_ends(draw, request, slots)
+            end, none = lambda c: rate * (c - request.arrival), np.zeros(slots, np.int64)  # noqa: B023
+            if evict:
+                found = Walk(course, machine, prices, end, ends).cheapest(request.arrival)
+            else:
+                found = cheapest(course, machine, prices, request.arrival, end, none, ends)
+            least = cheapest_of_all(machine, request, rows, rate, ends)
             assert found <= least, (seed, request.id)
             compared += 1
-            same += found == least
+            same += min(found, NEVER) == min(least, NEVER)
             swaps = any(call.handling == "swap" for call in request.calls)
             roomy = min(machine.host_memory or 99, machine.prefill_limit or 99) >= request.peak
-            whole = not machine.chunked and not swaps and roomy
-            assert found == least or not whole, (seed, request.id)
+            whole = evict and not machine.chunked and not swaps and roomy
+            assert min(found, NEVER) == min(least, NEVER) or not whole, (seed, request.id)
     return compared, same
 
 
-def test_no_way_costs_less():
-    compared, same = compare(few(range(300)))
+@pytest.mark.parametrize("evict", [True, False])
+def test_no_way_costs_less(evict):
+    compared, same = compare(few(range(300), 6), evict)
     assert same > compared / 2
 
 
 @pytest.mark.slow
-def test_no_way_costs_less_thousands_of_times():
-    compare(range(300, 6000))
+@pytest.mark.parametrize("evict", [True, False])
+def test_no_way_costs_less_thousands_of_times(evict):
+    compare(range(300, 6000), evict)
 
 
 TOKEN = Walk._token
@@ -119,7 +138,7 @@ MUTANTS = {
         self, resident, kept, since + 2, then
     ),
     "the time after a token is one slot longer": lambda self, resident, kept, since, then: TOKEN(
-        self, resident, kept, since, evictions._Next(then.cost, then.rest + 1)
+        self, resident, kept, since, evictions._Next(then.cost, then.rest + 1, then.end)
     ),
 }
 

@@ -8,13 +8,34 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import kvbound as kv
-from kvcore import Instance, InvalidSchedule, Schedule, objective_value, verify_schedule
-from kvcore.certificates import Alone, Certificate, Configurations, InvalidCertificate, Shares, verify_certificate
+from kvcore import (
+    Cost,
+    CostFunction,
+    Instance,
+    InvalidSchedule,
+    Machine,
+    Request,
+    Schedule,
+    Segment,
+    objective_value,
+    verify_schedule,
+)
+from kvcore.certificates import (
+    Alone,
+    Certificate,
+    Configurations,
+    InvalidCertificate,
+    Shares,
+    Speed,
+    verify_certificate,
+)
 from kvcore.certificates.kinds import Coarse, Part, Parts
 from kvcore.coarsen import coarsen
 from kvcore.errors import BadInput
@@ -25,7 +46,7 @@ from tests.support.coarse_instances import fine_for_relax
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
-from tests.support.random_proofs import PRICEABLE, random_prices, random_speed
+from tests.support.random_proofs import PRICEABLE, random_prices, random_speed, random_tree
 from tests.support.random_schedules import mutate, random_instance, random_schedule
 from tests.support.tiny_instances import tiny_instance
 
@@ -154,10 +175,37 @@ def flat(draw, seed):
     return random_instance(draw) if seed % 2 else tiny_instance(seed)
 
 
+def random_longest(draw, instance, objective):
+    """Draw prices up to about when requests are due, until they prove something, ten times at the most."""
+    last, alone = instance.requests[-1].arrival - instance.first_arrival, Alone().value(instance, objective)
+    for _ in range(10):
+        proof, within = random_speed(draw, instance), draw.randint(0, 2 * alone)
+        slot = max(proof.slot, within // 12)
+        price = [draw.randint(0, proof.scale) for _ in range((last + within) // slot + draw.randint(0, 2))]
+        proof = proof.replace(within=within, slot=slot, price=tuple(price))
+        with suppress(InvalidCertificate):
+            proof.value(instance, objective)
+            break
+    return proof
+
+
+def crowd(draw, seed):
+    """Return an instance in which requests come in groups of up to ten alike, the last in the last."""
+    instance, copies = flat(draw, seed), draw.choice([1, 3, 10])
+    requests = sorted(instance.requests, key=lambda one: one.arrival)
+    return instance.replace(requests=tuple(one.replace(id=f"{one.id}.{k}") for one in requests for k in range(copies)))
+
+
 KINDS = {
     "alone": (flat, lambda draw, instance, objective: Alone(), check.OBJECTIVES),
     "shares": (flat, random_shares, check.OBJECTIVES),
     "speed": (flat, lambda draw, instance, objective: random_speed(draw, instance), (*SUMS[:3], SUMS[4])),
+    "longest": (crowd, random_longest, ("max-flow-time",)),
+    "tree": (
+        lambda draw, seed: tiny_instance(seed, **PRICEABLE),
+        lambda draw, instance, objective: random_tree(draw, instance),
+        ("total-flow-time", "weighted-flow-time", "normalized-latency"),
+    ),
     "prices": (
         lambda draw, seed: tiny_instance(seed, **PRICEABLE),
         lambda draw, instance, objective: random_prices(draw, instance),
@@ -175,7 +223,7 @@ KINDS = {
         ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time"),
     ),
 }
-ROUNDED = ("prices", "speed")
+ROUNDED = ("prices", "tree", "speed", "longest")
 """Kinds of which kvbound proves a little less: it rounds to 1/scale, and leaves out parts after the last slot."""
 
 
@@ -212,7 +260,7 @@ def verdict(verify, refused, bad):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", few(range(24), 6))
+@pytest.mark.parametrize("seed", few(range(24), 8))
 def test_random_certificates_and_mutants_of_them(kind, seed):
     make, proof_of, objectives = KINDS[kind]
     draw = random.Random(f"{kind} {seed}")
@@ -226,7 +274,7 @@ def test_random_certificates_and_mutants_of_them(kind, seed):
         )
         file = json.loads(certificate.to_json())
         proved = same_certificate(instance, data, file, kind)
-        assert kind in ("parts", "speed", "coarse", "prices") or proved not in ("refused", "bad")
+        assert kind in ("parts", "speed", "longest", "coarse", "prices") or proved not in ("refused", "bad")
         for _ in range(10 if not isinstance(proved, str) else 0):
             same_certificate(instance, data, mutated(draw, file, proved), kind)
 
@@ -254,16 +302,75 @@ def same_certificate(instance, data, file, kind):
     return expected
 
 
-@pytest.mark.parametrize("seed", few(range(24), 6))
+@pytest.mark.parametrize("seed", few(range(24), 8))
 def test_no_numbers_prove_more_than_the_optimum(seed):
     """Where check.py proves more than kvbound it is not too much."""
     draw = random.Random(seed)
     instance = tiny_instance(seed, requests=2, **(PRICEABLE if seed % 2 else {}))
     objective = SUMS[seed % 4 // 2]
     optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
-    for draw_proof in [random_speed, random_prices if seed % 2 else random_speed] * 8:
-        proof = json.loads(draw_proof(draw, instance).model_dump_json())
-        assert check.prove(loaded(instance), proof, objective) <= optimum
+    for draw_proof in [random_speed, *([random_prices, random_tree] if seed % 2 else [random_speed])] * 8:
+        proof = read(draw_proof(draw, instance))
+        bound = check.prove(loaded(instance), proof, objective)
+        assert bound <= optimum
+        assert not isinstance(bound, float)
+
+
+def read(proof):
+    return check.proof(json.loads(proof.model_dump_json()), "proof")
+
+
+@pytest.mark.parametrize("seed", few(range(24), 8))
+def test_all_requests_may_end_within_the_largest_flow_time(seed):
+    draw, instance = random.Random(seed), tiny_instance(seed, requests=2)
+    optimum = exhaustive_optimum(instance, "max-flow-time", max_states=300_000)[0]
+    for _ in range(8):
+        proof = random_longest(draw, instance, "max-flow-time").replace(within=optimum)
+        with pytest.raises(check.Broken, match=f"all requests may end within {optimum} ticks"):
+            check.prove(loaded(instance), read(proof), "max-flow-time")
+
+
+def test_the_last_of_two_waits():
+    """Two prompts of 30 ticks, of which the memory holds one: within 59 ticks there is room for 59 of 60."""
+    requests = tuple(Request(id=name, prompt=3, segments=(Segment(decode=1),)) for name in "AB")
+    serial = Instance(machine=Machine(memory=3), cost=Cost((CostFunction(tokens=10),)), requests=requests)
+    proof = Speed(functions=(1024, 0), slot=59, scale=8, price=(8,), within=59)
+    assert check.prove(loaded(serial), read(proof), "max-flow-time") == 60
+    with pytest.raises(check.Broken, match="all requests may end within 60 ticks"):
+        check.prove(loaded(serial), read(proof.replace(slot=60, within=60)), "max-flow-time")
+
+
+def test_exact_fits_are_exact():
+    """Three ticks hold three tokens, one a tick, in pieces whose widths are no binary fractions."""
+    proof = read(Speed(functions=(0, 1023), slot=1, scale=1, price=(1, 0, 1), ratios=(200, 310)))
+    room = sum(width for _, width in check.Batches(proof, Fraction(1023, 1024), Fraction(1023, 1024)).pieces(0))
+    assert (room, type(room)) == (1, Fraction)
+
+
+def test_the_last_prefill_before_a_decode_holds_its_blocks():
+    """Prompts of a block, in parts of a token: two prefills and a decode hold three blocks in all."""
+    requests = tuple(Request(id=name, prompt=3, segments=(Segment(decode=1),)) for name in "ABCD")
+    machine, cost = Machine(memory=6, block=3, batch_tokens=1), Cost((CostFunction(busy=4, prefill_requests=3),))
+    instance, proof = Instance(machine=machine, cost=cost, requests=requests), Shares(functions=(1024, 0), memory=1024)
+    assert check.prove(loaded(instance), read(proof), "makespan") == proof.value(instance, "makespan")
+
+
+BRANCH = {"request": "R1", "segment": 0, "slot": 5}
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [BRANCH, {"prices": 0}], [BRANCH], [{"prices": 0}] * 2, [{"prices": 1}], [],
+        *([BRANCH | wrong, *[{"prices": 0}] * 2] for wrong in ({"slot": 30}, {"segment": 2}, {"request": "nobody"})),
+        [BRANCH | {"slot": 0}, {"prices": 0}, BRANCH | {"slot": 0}, {"prices": 0}],
+    ],
+)  # fmt: skip
+def test_what_is_no_tree_is_refused(nodes):
+    instance = kv.load_instance("mars-figure1")
+    file = {"kind": "tree", "prices": [{"scale": 1, "slots": 30}], "nodes": nodes}
+    with pytest.raises((check.Broken, check.Bad)):
+        check.prove(loaded(instance), check.proof(file, "proof"), "total-flow-time")
 
 
 # --- the command -------------------------------------------------------------------------------------------------

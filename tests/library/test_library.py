@@ -7,11 +7,14 @@ import json
 import math
 import shutil
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+import kvbound as kv
 from benchmarks.library import CHOSEN, compared
+from benchmarks.library import WAYS as MEASURED
 from kvbound.plots import plot_profile
 from kvcore.certificates import Alone, certify
 from kvcore.errors import BadInput
@@ -220,6 +223,7 @@ def test_get_of_what_is_not_known(small: Library, tmp_path: Path) -> None:
 def test_verify(small: Library) -> None:
     said = kvbound("library", "verify", "--all", "--library", small.folder, "--jobs", 1).stdout
     assert said == "1 records, 1 schedules, 1 certificates checked, 0 of them wrong\n"
+    assert kvbound("library", "verify", *QUICK[:2], "--jobs", 1).stderr == "instances: 2 of 2 to do ..\n"
     changed(small, calls=7)
     said = kvbound("library", "verify", "mars-figure1", "--library", small.folder, code=1).stdout
     assert said.startswith("mars-figure1  record: the instance has 3 requests")
@@ -334,28 +338,44 @@ def test_two_runs_of_the_benchmark_are_compared() -> None:
     assert found == {"value": [(case, 1, Fraction(6, 5))], "bound": [(case, 1, 2)], "seconds": [(case, 2, 1)]}
     assert compared([row], [row | {"value": None, "bound": 0}])["value"] == []
     assert set(CHOSEN) <= set(LIBRARY.names)
+    baseline = (Path(__file__).parents[2] / "benchmarks" / "records" / "library.jsonl").read_text().splitlines()
+    assert {(row["case"], row["way"]) for row in map(json.loads, baseline)} == set(product(CHOSEN, MEASURED))
 
 
 def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_path: Path) -> None:
     without(small, "schedule")
     without(small, "certificate")
     database = tmp_path / "tried.sqlite"
-    tried = fill(small, database, ways=["improve", "start-time on highs"], seconds=0.3)
-    assert (tried.run, {one.what for one in tried.improved}) == (2, {"schedule"})
+    tried = fill(small, database, ways=["policies", "start-time on highs"], seconds=500)
+    assert (tried.run, [(one.what, one.now) for one in tried.improved]) == (2, [("schedule", 29)])
+    assert small.record("mars-figure1").objectives[FLOW].schedule.how == "policies: random"
     (proved,) = fill(small, database, ways=["exhaustive"], seconds=500).improved
     assert (proved.what, proved.before, proved.now) == ("certificate", None, 29)
     assert wrong(small) == []
     lines = (small.folder / TRIED).read_text().splitlines()
     assert [line.split(",")[:6] for line in lines[1:]] == [
         ["mars-figure1", FLOW, "exhaustive", "0", "", "29"],
-        ["mars-figure1", FLOW, "improve", "0", "29", ""],
+        ["mars-figure1", FLOW, "policies", "0", "29", ""],
         ["mars-figure1", FLOW, "start-time on highs", "0", "", ""],
     ]
     without(small, "certificate")
     assert fill(small, database, ways=["exhaustive"], seconds=500).run == 0
     assert (small.folder / TRIED).read_text().splitlines() == lines
-    with pytest.raises(BadInput, match="no way is called 'magic'; there are improve, auto, bound"):
+    with pytest.raises(BadInput, match="no way is called 'magic'; there are policies, improve, auto, bound"):
         fill(small, database, ways=["magic"])
+
+
+def test_fill_tries_what_is_spent_again_only_if_it_gained(small: Library, tmp_path: Path, monkeypatch) -> None:
+    without(small, "certificate")
+    monkeypatch.setattr("library.fill._result", lambda _, cell: Result(cell.instance, cell.objective))
+    tries = (("improve", 0.95, kv.__version__), ("auto", 0.8, kv.__version__), ("alone", 9, "0.0.9"))
+    rows = "".join(f"mars-figure1,{FLOW},{way},{seconds},{version}\n" for way, seconds, version in tries)
+    (small.folder / TRIED).write_text(f"name,objective,run,seconds,version\n{rows}")
+    data = json.loads((small.folder / "mars" / "mars-figure1.json").read_text())["objectives"]
+    for how, again in (("another way", 2), ("improve: sjf", 3)):
+        data[FLOW]["schedule"] |= {"how": how, "seconds": 1.0}
+        changed(small, objectives=data)
+        assert fill(small, tmp_path / f"{again}.sqlite", ways=["improve", "auto", "alone"], seconds=1.0).run == again
 
 
 def test_the_table_says_what_is_optimal_by_the_word_of_a_solver(small: Library) -> None:

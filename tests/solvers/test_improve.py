@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from heuristics import get_policy, run_policy
@@ -10,7 +12,7 @@ from kvcore.cost import OwnCost
 from kvcore.errors import BadInput
 from kvcore.metrics import OBJECTIVES
 from kvcore.referee import verify_schedule
-from solvers.improve import improve
+from solvers.improve import OTHERS, WITH_CALLS, improve, other_policies
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies import simple
 from tests.support.few import few
@@ -19,7 +21,9 @@ from workloads.builtin import builtin_instance
 LINEAR = Cost((CostFunction(divisor=2, busy=9, tokens=3, decode_kv=1),))
 
 
-@pytest.mark.parametrize("objective", ["total-flow-time", "normalized-latency", "makespan", "late-requests"])
+@pytest.mark.parametrize(
+    "objective", ["total-flow-time", "max-flow-time", "normalized-latency", "makespan", "late-requests"]
+)
 def test_it_is_never_worse_and_the_same_again(objective: str) -> None:
     seed = list(OBJECTIVES).index(objective)
     instance = serving(seed).replace(cost=LINEAR)
@@ -72,6 +76,14 @@ def test_destroy_and_repair_goes_on_where_it_applies() -> None:
     )
 
 
+def test_calls_and_ttft_have_policies_of_their_own_first() -> None:
+    instance = builtin_instance("mars-figure1")
+    alone = instance.replace(requests=tuple(r.replace(segments=r.segments[-1:]) for r in instance.requests))
+    assert [policy.name for policy in islice(other_policies(instance, "makespan"), 2)] == list(WITH_CALLS)
+    assert next(other_policies(alone, "total-ttft")).name == "first-tokens"
+    assert next(other_policies(alone, "makespan")).name == OTHERS[0]
+
+
 def test_what_cannot_be_improved() -> None:
     instance = builtin_instance("mars-figure1")
     with pytest.raises(BadInput, match="no policy is called 'lifo'"):
@@ -92,3 +104,15 @@ def test_ctrl_c_leaves_what_was_found() -> None:
 
     found = improve(builtin_instance("infermax-figure15:I=32"), rounds=50, progress=interrupt)
     assert (found.stopped, found.extra["rounds"], found.verified) == ("interrupted", 3, True)
+
+
+def test_the_largest_flow_time_has_a_deadline() -> None:
+    """A long request among short ones that keep coming is served with few of them."""
+    short = tuple(simple(6, 3, id=f"R{i}", arrival=7 * i) for i in range(30))
+    machine = Machine(memory=200, evict=True)
+    cost = Cost((CostFunction(busy=2, tokens=1),))
+    instance = Instance(machine=machine, cost=cost, requests=(*short, simple(6, 40, id="LONG", arrival=60)))
+    found = improve(instance, "max-flow-time", start="vllm-v1", rounds=12)
+    assert found.policy is not None
+    assert found.policy.startswith("deadline:flow=")
+    assert found.value < found.extra["start"]["value"]

@@ -44,10 +44,10 @@ def test_the_compiled_run_is_that_of_the_engine(objective: str) -> None:
     for seed in range(12):
         instance = drawn(seed)
         draw = np.random.default_rng(seed)
-        logs, gammas = np.log(draw.uniform(1e3, 1e5, 4)), draw.uniform(0.3, 1.5, 4)
-        value, last = Runs(instance, objective)(30_000.0, logs, gammas)
         tick = float(instance.tick_seconds)
-        trace = trace_policy(instance, Index(steps=Steps(30_000 * tick, np.exp(logs) * tick, gammas)))
+        steps = Steps(30_000 * tick, draw.uniform(1e3, 1e5, 4) * tick, draw.uniform(0, 5, 4))
+        value, last = Runs(instance, objective)(steps)
+        trace = trace_policy(instance, Index(steps=steps))
         true = float(objective_value(trace, objective))
         assert value == pytest.approx(true, rel=0.1)
         close += value == pytest.approx(true, rel=1e-9)

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from kvcore import Instance
-from kvcore.certificates import Prices, Speed, Windows
+from kvcore.certificates import Branch, Leaf, Prices, Speed, Tree, Windows
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
@@ -40,6 +40,21 @@ def random_windows(draw: random.Random, instance: Instance) -> Windows:
     return Windows(
         most=draw.choice([1, 1, 2, 3]), shift=draw.randint(-2, limit + 1), reach=draw.randint(-2, limit), price=()
     )
+
+
+def random_tree(draw: random.Random, instance: Instance) -> Tree:
+    """Draw a tree of up to 16 leaves, whose branches lie early and late, and some of whose leaves share prices."""
+    prices = tuple(random_prices(draw, instance) for _ in range(draw.randint(1, 3)))
+    slots = min(each.slots for each in prices)
+
+    def nodes(depth: int) -> list[Branch | Leaf]:
+        if depth == 0 or draw.random() < 0.1:
+            return [Leaf(prices=draw.randrange(len(prices)))]
+        request = draw.choice(instance.requests)
+        segment, slot = draw.randrange(len(request.segments)), draw.randrange(slots)
+        return [Branch(request=request.id, segment=segment, slot=slot), *nodes(depth - 1), *nodes(depth - 1)]
+
+    return Tree(prices=prices, nodes=tuple(nodes(draw.randint(1, 4))))
 
 
 def random_speed(draw: random.Random, instance: Instance) -> Speed:

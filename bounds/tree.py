@@ -1,0 +1,189 @@
+"""A tree of ends: the least bound first, each node with prices of its own; `kvcore.certificates.Tree` is the proof.
+
+A node has the paths of the linear program above it that end as its branches say, and generates more for a few rounds.
+It branches on the end of a segment that differs most between the paths that its program mixes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil
+
+import numpy as np
+
+from bounds import kernels
+from bounds.generate import Master, improve
+from bounds.kernels import DECODE, FAR, HIGH, LOW, PAUSE
+from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath, SlotPricing, proof_of
+from bounds.task import LOOSE, Proposal, Task
+from kvcore.certificates import Branch, Leaf, Prices, Tree
+from kvcore.certificates.budget import MOST_WORK, Budget
+from kvcore.certificates.prices import kinds, spend
+
+ROUNDS = 12
+"""Linear programs of a node, at the most."""
+TRIALS, TRIAL_ROUNDS = 2, 2
+"""Branchings that are tried before one is chosen, and linear programs for each side."""
+SPARE = 16
+"""Slots beyond half as many again as those that have a price: trees look at no others."""
+MOST_LEAVES = 1000
+SLACK = 1e-3
+"""A bound counts as so much less, for what is lost when prices become whole numbers."""
+
+
+@dataclass(eq=False)
+class TreeNode:
+    """What may end when, paths within that, the best prices, and the two sides of its branch, if it has one."""
+
+    legs: list[Ints]
+    point: PricePoint
+    mixed: list[tuple[float, RequestPath]] = field(default_factory=list)
+    branch: Branch | None = None
+    sides: list[TreeNode] = field(default_factory=list)
+
+    def __lt__(self, other: TreeNode) -> bool:
+        return self.point.bound < other.point.bound
+
+
+def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
+    """Yield a tree that begins with the best prices of the oracle, which are some, one for each slot."""
+    before, priced = oracle.pricing, np.flatnonzero(oracle.best.prices.any(axis=0))
+    pricing = SlotPricing(before.instance, before.objective, before.windows, apart=True)
+    slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + SPARE)
+    search = TreeSearch(task, Oracle(pricing, slots, 1, 1), oracle.best.prices[:, :slots])
+    try:
+        search.run()
+    finally:  # on KeyboardInterrupt too
+        proof = search.proof()
+        yield Proposal(proof if len(proof.nodes) > 1 else proof.prices[0])
+
+
+class TreeSearch:
+    """The open nodes of one instance."""
+
+    def __init__(self, task: Task, oracle: Oracle, prices: Floats) -> None:
+        self.task, self.oracle = task, oracle
+        self.is_whole = task.objective != "normalized-latency"
+        self.cutoff = np.inf if task.upper is None else float(task.upper)
+        self.master = Master(oracle)
+        self.root = self._node(oracle.legs, prices)
+        self.open = [self.root]
+        pricing = oracle.pricing
+        spend(count := Budget(), pricing.machine, kinds(pricing.instance), oracle.slots, len(pricing.windows))
+        self.check = (MOST_WORK - count.work) / MOST_WORK
+        """What part of the work that a checker may do each leaf takes."""
+
+    def run(self) -> None:
+        """Branch until the bound cannot rise, or time is up."""
+        self._improve(self.root, 100)
+        while self._goes_on():
+            node = self.open[0]
+            bound = node.point.bound
+            if self._branch(node):
+                heapq.heapreplace(self.open, node.sides[0])
+                heapq.heappush(self.open, node.sides[1])
+            else:
+                self._improve(node, 100)
+                heapq.heapify(self.open)
+                if node.point.bound == bound:
+                    break
+
+    def _goes_on(self) -> bool:
+        """Whether the bound may rise, and there is time for it and for the check."""
+        least, work = self._value(self.open[0].point.bound), self.check * (len(self.open) + 2)
+        left = self.task.deadline - time.monotonic() - work * MOST_WORK / (LOOSE * 10**9)
+        return least < self.cutoff and work < 1 and left > 0 and len(self.open) < MOST_LEAVES
+
+    def _value(self, bound: float) -> float:
+        """Return what a bound proves."""
+        return float(ceil(bound - SLACK)) if self.is_whole and bound < FAR else bound
+
+    def _improve(self, node: TreeNode, rounds: int) -> None:
+        self.oracle.legs = node.legs
+        if node.point.bound < FAR:
+            self.master.narrow(node.legs)
+            node.point = improve(self.oracle, self.master, node.point, self.task.deadline, rounds, self._enough)
+            node.mixed = self.master.mixed()
+
+    def _enough(self, value: float, bound: float) -> bool:
+        if self.is_whole and self._value(bound) < self._value(value):
+            return self._value(bound) >= self.cutoff
+        return value - bound < max(SLACK, 1e-6 * abs(value)) or self.is_whole
+
+    def _branch(self, node: TreeNode) -> bool:
+        """Make the two sides of the most promising branching; say whether there is one."""
+        best: tuple[float, Branch, list[TreeNode]] | None = None
+        for k, segment, slot in self._candidates(node):
+            sides = [self._side(node, k, segment, slot, after) for after in (False, True)]
+            for side in sides:
+                self._improve(side, TRIAL_ROUNDS)
+            gains = [
+                min(side.point.bound, self.cutoff + 1, 2 * abs(node.point.bound) + 9) - node.point.bound
+                for side in sides
+            ]
+            score = max(min(gains), 1e-3) * max(max(gains), 1e-3)
+            if best is None or score > best[0]:
+                request = self.oracle.pricing.instance.requests[k].id
+                best = score, Branch(request=request, segment=segment, slot=slot), sides
+        if best is None:
+            return False
+        _, node.branch, node.sides = best
+        for side in node.sides:
+            self._improve(side, ROUNDS)
+        return True
+
+    def _candidates(self, node: TreeNode) -> list[tuple[int, int, int]]:
+        """Return requests, segments and slots between their ends; those first whose ends differ most."""
+        found: list[tuple[float, int, int, int]] = []
+        mixed: dict[int, list[tuple[float, Ints]]] = {}
+        for share, path in node.mixed:
+            mixed.setdefault(path.kind, []).append((share, path.ends))
+        for k, paths in mixed.items():
+            shares, ends = np.array([share for share, _ in paths]), np.array([ends for _, ends in paths])
+            mean = shares @ ends / shares.sum()
+            spread = shares @ np.abs(ends - mean) / shares.sum()
+            size = node.legs[k][:, kernels.CONTEXT] + node.legs[k][:, DECODE]
+            for segment in np.flatnonzero(spread > 1e-6):
+                slot = int(min(mean[segment], ends[:, segment].max() - 1))
+                if slot < self.oracle.slots:
+                    found.append((spread[segment] * size[segment], k, int(segment), slot))
+        found.sort(reverse=True)
+        return [each[1:] for each in found[:TRIALS]]
+
+    def _side(self, node: TreeNode, k: int, segment: int, slot: int, after: bool) -> TreeNode:
+        legs = list(node.legs)
+        legs[k] = mine = legs[k].copy()
+        if after:
+            mine[segment, LOW] = max(mine[segment, LOW], slot + 1)
+        else:
+            mine[segment, HIGH] = min(mine[segment, HIGH], slot)
+            for s in range(segment, 0, -1):
+                before = mine[s, HIGH] - mine[s, DECODE] - mine[s - 1, PAUSE]
+                mine[s - 1, HIGH] = min(mine[s - 1, HIGH], before)
+        return self._node(legs, node.point.prices)
+
+    def _node(self, legs: list[Ints], prices: Floats) -> TreeNode:
+        self.oracle.legs = legs
+        point = self.oracle.evaluate(prices)
+        if point.bound < FAR:
+            self.master.add(point.paths)
+        return TreeNode(legs, point)
+
+    def proof(self) -> Tree:
+        """Return the tree, without branches that are not needed for its bound."""
+        least = self._value(min(node.point.bound for node in self.open))
+        prices, nodes = list[Prices](), list[Branch | Leaf]()
+        pending = [self.root]
+        while pending:
+            node = pending.pop()
+            if node.sides and self._value(node.point.bound) < least:
+                assert node.branch is not None
+                nodes.append(node.branch)
+                pending += reversed(node.sides)
+            else:
+                nodes.append(Leaf(prices=len(prices)))
+                prices.append(proof_of(self.oracle.pricing, self.oracle.spread(node.point.prices)))
+        return Tree(prices=tuple(prices), nodes=tuple(nodes))

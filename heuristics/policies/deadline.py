@@ -1,0 +1,94 @@
+"""The deadline rule: the latest to end first, in batches as long as the most urgent can bear."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from heuristics.engine.job import Job
+from heuristics.engine.plan import Plan
+from heuristics.engine.view import View
+from heuristics.policies.index import HEADROOM, Index, Step
+from kvcore.errors import BadInput
+
+Array = Any
+
+SHARED = 0.5
+"""What a token takes, where no time is given, in batches of all that are present."""
+SHORT, LONG = 0.4, 0.7
+"""Of the time of a token a batch may always take so much; and so much of what the most urgent has left for one."""
+
+
+class Deadline(Index):
+    """Requests by how long they will have been there when they end: age + T a token left; the longest first.
+
+    The batch is the longest prefix whose tokens, one a request, take at most 0.7 T; or, with a target F for the flow
+    time, 0.7 times the least (F - age) / tokens left, but at least 0.4 T: prefills take the rest. T is given in
+    seconds, or half of a batch with a token of each that is present. A request without KV in the prefix processes its
+    prompt in this batch, and so does the next one that waits, if it is the only one; they join if that fits and leaves
+    free a tenth of what those with KV will still add. What is not in the prefix pauses; where a request with KV lacks
+    a block, the last in this order is evicted. Calls to come count as age. Predictions count.
+
+    Guarantee: nothing is known.
+    Running time: O(n log n) for a batch with n requests present, in numpy.
+    Source: this project; a batch is as long as the least slack for a token lets it.
+    """
+
+    rule = "the longest age + T a token left first, in batches as long as the least slack for a token"
+    source = "this project"
+    name = "deadline"
+
+    def __init__(self, flow: float | None = None, token: float | None = None) -> None:
+        """Set F and T, in seconds."""
+        super().__init__()
+        given = {"flow": flow, "token": token}
+        parts = [f"{key}={value:g}" for key, value in given.items() if value is not None]
+        self.name = f"deadline:{','.join(parts)}" if parts else "deadline"
+        self.flow, self.token = flow, token
+
+    @classmethod
+    def named(cls, name: str) -> Deadline:
+        """Return the policy of `deadline:flow=SECONDS,token=SECONDS` (either may be left out). BadInput: it is none."""
+        values = dict(part.split("=", 1) for part in name.removeprefix("deadline:").split(",") if "=" in part)
+        try:
+            numbers = {key: float(text) for key, text in values.items()}
+            if numbers and numbers.keys() <= {"flow", "token"} and all(0 < each < inf for each in numbers.values()):
+                return cls(numbers.get("flow"), numbers.get("token"))
+        except ValueError:
+            pass
+        raise BadInput(f"the deadline rule is deadline:flow=SECONDS,token=SECONDS, with numbers above 0, not {name!r}")
+
+    def start(self, view: View) -> None:
+        """Begin with empty queues."""
+        super().start(view)
+        self.after = np.zeros((2, 64))  # by index: tokens after the segment, and ticks of calls less the arrival
+
+    def _after(self, job: Job) -> Array:
+        """Return the tokens after the end of its segment, and the ticks of its calls less its arrival."""
+        demand = job.demand
+        return np.array([sum(demand.decode[job.segment + 1 :]), demand.call_ticks[job.segment] - job.arrival], float)
+
+    def best_prefix(self, at: Array, holds: int, plan: Plan) -> tuple[Array, int]:
+        """Return the requests, the latest to end first, without those that may not join, and how many are the batch."""
+        device, host, missing, left = self.state[:, at]
+        known, left, age = device + host + missing, left + self.after[0, at], self.now + self.after[1, at]
+        step = Step(known - 1, np.ones(len(at)), np.ones(len(at), bool))
+        parts = self.marginal.step(step)
+        shared = SHARED * self.marginal.durations(step, parts)[-1] if self.token is None else self.token / self.tick
+        order = np.lexsort((at, -age - shared * left))
+        if plan.free_blocks is not None:
+            block = self.machine.block
+            growth = -(-known // block) + device // -block
+            coming = (missing + self.state[3, at] - 1)[:holds].sum() / block
+            order = order[(order < holds) | (np.cumsum(growth[order]) + HEADROOM * coming <= plan.free_blocks)]
+        slack = shared if self.flow is None else ((self.flow / self.tick - age) / left).min()
+        limit = max(SHORT * shared, LONG * slack)
+        durations = self.marginal.durations(Step(*(part[order] for part in step)), parts[:, order])
+        size = int(np.searchsorted(durations, max(limit, durations[0]), side="right"))
+        fresh = order >= holds
+        if fresh[:size].sum() == 1 and fresh[size:].any():
+            after = size + int(np.argmax(fresh[size:]))
+            order, size = np.insert(np.delete(order, after), size, order[after]), size + 1
+        return order, size

@@ -1,0 +1,60 @@
+"""The deadline rule, by hand."""
+
+import pytest
+
+from heuristics import get_policy, trace_policy
+from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore.errors import BadInput
+from kvcore.metrics import objective_value
+
+
+def served(name, *requests, memory=99):
+    """Return the trace of requests (arrival, prompt, decodes, and calls of 50 ticks between them)."""
+    made = tuple(
+        Request(id=f"R{i}", arrival=arrival, prompt=prompt, segments=tuple(
+            Segment(decode=decode, call=Call(duration=50, returns=0) if k + 1 < len(decodes) else None)
+            for k, decode in enumerate(decodes)))
+        for i, (arrival, prompt, *decodes) in enumerate(requests)
+    )  # fmt: skip
+    machine = Machine(memory=memory, evict=True, pause=True, hybrid=True, chunked=True)
+    cost = Cost((CostFunction(busy=2, tokens=1),))
+    return trace_policy(Instance(machine=machine, cost=cost, requests=made), get_policy(name))
+
+
+def work(trace):
+    return [dict(batch.work) for batch in trace.expanded().batches]
+
+
+def test_the_latest_to_end_goes_first_with_the_next_that_waits():
+    """0.7 times 4 ticks are less than a batch of one, which takes 3; at the end all are as late as each other."""
+    trace = served("deadline:token=4", (0, 1, 1), (0, 1, 1), (0, 1, 4))
+    assert work(trace) == [{"R0": 1, "R2": 1}, {"R2": 1}, {"R2": 1}, {"R1": 1}, {"R2": 1}]
+    assert objective_value(trace, "max-flow-time") == 4 + 3 + 3 + 3 + 3
+
+
+def test_a_far_target_makes_batches_long():
+    trace = served("deadline:flow=1000,token=1", (0, 1, 1), (0, 1, 1), (0, 1, 3))
+    assert work(trace) == [{"R0": 1, "R1": 1, "R2": 1}, {"R2": 1}, {"R2": 1}]
+
+
+def test_calls_to_come_count():
+    """The one with a call ends 50 ticks later than its tokens say."""
+    trace = served("deadline:token=4", (0, 1, 3), (0, 1, 9), (0, 1, 1, 1))
+    assert list(work(trace)[0]) == ["R2", "R1"]
+
+
+def test_without_memory_for_both_the_earlier_end_waits():
+    trace = served("deadline", (0, 5, 3), (0, 5, 5), memory=9)
+    assert work(trace)[0] == {"R1": 5}
+    assert trace.requests[0].completion > trace.requests[1].completion
+
+
+def test_a_name_gives_the_policy_again():
+    for name in ("deadline", "deadline:flow=18", "deadline:flow=18,token=0.02", "deadline:token=0.02"):
+        assert get_policy(name).name == name
+
+
+@pytest.mark.parametrize("given", ["", "flow", "flow=0", "token=inf", "r0=1"])
+def test_a_wrong_name_is_refused(given):
+    with pytest.raises(BadInput, match="the deadline rule is deadline:flow=SECONDS,token=SECONDS, with numbers above"):
+        get_policy(f"deadline:{given}")
