@@ -11,7 +11,7 @@ from bounds.prices import Oracle
 from bounds.shares import propose_shares
 from bounds.task import Proposal, Task
 from kvcore import Instance, Machine, Request, Segment
-from kvcore.certificates import Alone, Shares, verify_certificate
+from kvcore.certificates import Alone, InvalidCertificate, Shares, verify_certificate
 from kvcore.errors import BadInput
 from solvers.ladder import climb as climbed
 from tests.support.clock import Clock
@@ -126,3 +126,18 @@ def test_prices_are_left_out_where_windows_apply():
     for instance, applies in ((large, True), (TIGHT.replace(machine=TIGHT.machine.replace(evict=True)), False)):
         rungs = {rung.method: rung for rung in climb(instance, FLOW, time_limit=-1.0)}
         assert (rungs["prices"].why_not == "windows drops less, and applies") is applies
+
+
+def test_ctrl_c_in_a_check_that_then_fails_leaves_the_methods_before(monkeypatch):
+    tries = iter([KeyboardInterrupt, InvalidCertificate("too large")])
+
+    def fail(*arguments):
+        raise next(tries)
+
+    methods = [METHODS["alone"], Method("large", "", lambda task: iter([Proposal(Shares(functions=(1024, 0)))]))]
+    monkeypatch.setattr("bounds.ladder.METHODS", {"speed": METHODS["speed"]} | {each.name: each for each in methods})
+    monkeypatch.setattr(Shares, "value", fail)
+    rungs = climb(TIGHT, FLOW)
+    assert [next(rungs).method, next(rungs).bound] == ["alone", None]
+    with pytest.raises(KeyboardInterrupt):
+        next(rungs)
