@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
-from heuristics.policies.index import HEADROOM, Index, Step
+from heuristics.policies.index import HEADROOM, Index, Step, settings
 from kvcore.errors import BadInput
 
 Array = Any
@@ -51,14 +50,15 @@ class Deadline(Index):
     @classmethod
     def named(cls, name: str) -> Deadline:
         """Return the policy of `deadline:flow=SECONDS,token=SECONDS` (either may be left out). BadInput: it is none."""
-        values = dict(part.split("=", 1) for part in name.removeprefix("deadline:").split(",") if "=" in part)
         try:
-            numbers = {key: float(text) for key, text in values.items()}
-            if numbers and numbers.keys() <= {"flow", "token"} and all(0 < each < inf for each in numbers.values()):
-                return cls(numbers.get("flow"), numbers.get("token"))
+            numbers = settings(name, "flow", "token")
+            if not all(numbers.values()):
+                raise ValueError(name)
+            return cls(**numbers)
         except ValueError:
-            pass
-        raise BadInput(f"the deadline rule is deadline:flow=SECONDS,token=SECONDS, with numbers above 0, not {name!r}")
+            raise BadInput(
+                f"the deadline rule is deadline:flow=SECONDS,token=SECONDS, with numbers above 0, not {name!r}"
+            ) from None
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

@@ -86,6 +86,19 @@ class Marginal:
         return np.maximum(1.0, (fixed + hinged + np.cumsum(parts, axis=1)).max(axis=0))
 
 
+def settings(name: str, *keys: str) -> dict[str, float]:
+    """Return the numbers of `POLICY:key=number,..`. ValueError: a key is not of `keys` or there twice, or no number."""
+    pairs = [part.split("=", 1) for part in name.partition(":")[2].split(",")]
+    numbers = {key: float(text) for key, text in pairs}
+    if (
+        len(numbers) < len(pairs)
+        or not numbers.keys() <= set(keys)
+        or not all(0 <= each < inf for each in numbers.values())
+    ):
+        raise ValueError(name)
+    return numbers
+
+
 class Index(Unified):
     """Requests by R, the least work left; the batch is the prefix that maximises sum p / D, the rest pauses.
 
@@ -127,14 +140,13 @@ class Index(Unified):
     @classmethod
     def named(cls, name: str) -> Index:
         """Return the policy of `index:r0=SECONDS,group=G` (either may be left out). BadInput: it is none."""
-        values = dict(part.split("=", 1) for part in name.removeprefix("index:").split(",") if "=" in part)
         try:
-            numbers = {key: float(text) for key, text in values.items()}
-            if numbers and numbers.keys() <= {"r0", "group"} and all(0 <= number < inf for number in numbers.values()):
-                return cls(numbers.get("r0"), numbers.get("group", GROUP))
+            numbers = settings(name, "r0", "group")
         except ValueError:
-            pass
-        raise BadInput(f"the index rule is index:r0=SECONDS,group=G, with numbers of at least 0, not {name!r}")
+            raise BadInput(
+                f"the index rule is index:r0=SECONDS,group=G, with numbers of at least 0, not {name!r}"
+            ) from None
+        return cls(numbers.get("r0"), numbers.get("group", GROUP))
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

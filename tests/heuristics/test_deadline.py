@@ -54,7 +54,7 @@ def test_a_name_gives_the_policy_again():
         assert get_policy(name).name == name
 
 
-@pytest.mark.parametrize("given", ["", "flow", "flow=0", "token=inf", "r0=1"])
+@pytest.mark.parametrize("given", ["", "flow", "flow=0", "token=inf", "r0=1", "flow=1,token", "flow=1,flow=2"])
 def test_a_wrong_name_is_refused(given):
     with pytest.raises(BadInput, match="the deadline rule is deadline:flow=SECONDS,token=SECONDS, with numbers above"):
         get_policy(f"deadline:{given}")

@@ -202,7 +202,9 @@ def test_the_mean_work() -> None:
     assert mean_work(by_tokens(1, simple(2, 2), simple(4, 4, id="B"))) == pytest.approx((3 + 7) / 2, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["index:", "index:r0", "index:r0=-1", "index:r0=inf", "index:beta=1", "index:r0=a"])
+@pytest.mark.parametrize(
+    "name", ["index:", "index:r0", "index:r0=-1", "index:r0=inf", "index:beta=1", "index:r0=a", "index:r0=1,3"]
+)
 def test_parameters_that_the_rule_does_not_have(name: str) -> None:
     with pytest.raises(BadInput, match="the index rule is index:r0=SECONDS,group=G, with numbers of at least 0, not"):
         get_policy(name)
