@@ -810,10 +810,6 @@ def always_one_tick(cost):
                and not (function.tokens_above and function.tokens_above.coefficient) for function in cost)
 
 
-def sums(values):
-    return list(accumulate(values, initial=0))
-
-
 def slot_prices(instance, proof, objective):
     """Kind `prices`: every request pays for what it takes of each slot, and takes its cheapest path."""
     return priced_slots(instance, proof, objective)({})
@@ -881,7 +877,7 @@ class Course:
     def __init__(self, one, machine, rows, T, rate, arrival):
         self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
         self.arrival, self.P, self.block = arrival, most_prefill(machine), machine.block
-        self.paid = sums(rows["device"])
+        self.paid = [0, *accumulate(rows["device"])]
 
     def between(self, paid, first, last):
         """Of running sums, the sum over slots first .. last - 1."""
@@ -916,7 +912,7 @@ class Course:
             kept, dropped = (self.tokens(A + i, m, 1, earliest + i, after, "swap") for m in (A + i - 1, 0))
             after = [min(kept(c), dropped(c + 1)) for c in slots]
         for m, how in ways:
-            hold = sums(self.holding(z, m, how) for z in range(self.T))
+            hold = [0, *accumulate(self.holding(z, m, how) for z in range(self.T))]
             work = self.tokens(A, m, 1 if evict else d, earliest, after, "swap" if evict and m else how)
             least = [work(c + wait) for c in slots]
             if evict and m:  # what is dropped later than the call ends takes a slot without work
@@ -932,7 +928,7 @@ class Course:
         """
         T, P, evict, n = self.T, self.P, self.machine.evict, blocks(A - m, self.P) if self.P else 1
         grows = "swap" if evict else "preserve"
-        hold = sums(self.holding(z, m, how) for z in range(T))
+        hold = [0, *accumulate(self.holding(z, m, how) for z in range(T))]
         places = []  # prices of a place in a batch, the least of them so far, how many are taken, and in the last batch
         for name, taken, now in (("tokens", A - m, 1 if self.machine.chunked else A - m), ("requests", n, 1)):
             row = self.rows[name]
@@ -1044,7 +1040,7 @@ def with_starts(running, totals, options, i, alike, M):
 # --- kind `exhaustive` (docs/certificates.md, Exhaustive frontiers; docs/search.md, The state, Successors) ------------
 
 
-MOST_TRIED = 10**6  # batches and waits in one search: about a minute
+MOST_TRIED = 10**6  # batches that are tried in one search: about a minute
 
 
 def exhaustive(instance, proof, objective):
@@ -1052,20 +1048,24 @@ def exhaustive(instance, proof, objective):
 
     What the file says of the search is not looked at. Of states waiting, the one of the least bound comes next.
     """
+    if len(instance.requests) > 16:
+        raise NotChecked("more than 16 requests are not searched")
     search, first = Search(instance, objective), Execution(instance)
     least = {search.key(first): search.bound(first)}  # of states that are as good as each other, the least bound
     waiting, tried = [(search.bound(first), 0, first)], 0
     while waiting and waiting[0][0] < proof.claim:
-        bound, _, execution = heapq.heappop(waiting)
+        known, _, execution = heapq.heappop(waiting)
         if all(state.done is not None for state in execution.states.values()):
-            return bound
-        if tried > MOST_TRIED:
-            raise NotChecked(f"it claims {proof.claim}; {tried} batches show only that no schedule is below {bound}")
-        for following in search.following(execution) if bound == least[search.key(execution)] else ():
-            tried, key, bound = tried + 1, search.key(following), search.bound(following)
-            if bound < min(proof.claim, least.get(key, inf)):
-                least[key] = bound
-                heapq.heappush(waiting, (bound, -tried, following))
+            return known
+        for following in search.following(execution) if known == least[search.key(execution)] else ():
+            tried += 1
+            if tried > MOST_TRIED:
+                raise NotChecked(f"it claims {proof.claim}; so far it is known that no schedule is below {known}")
+            if following is not None:
+                key, bound = search.key(following), search.bound(following)
+                if bound < min(proof.claim, least.get(key, inf)):
+                    least[key] = bound
+                    heapq.heappush(waiting, (bound, -tried, following))
     return proof.claim
 
 
@@ -1105,7 +1105,7 @@ class Search:
         return (clock if self.objective == "max-flow-time" else 0), *sorted(rows)
 
     def following(self, execution):
-        """What may be next: after each batch that starts at once, and after a wait for the next arrival or return.
+        """What may be next: after a wait for the next arrival or return, or a batch at once (None if it breaks a rule).
 
         No other start is needed: each batch of a schedule may start as soon as the one before has ended, the requests
         that it works on have arrived, and the calls have returned that had, of requests that it works on or moves.
@@ -1116,33 +1116,34 @@ class Search:
             waited = execution.copied()
             waited.clock = later
             yield waited
-        for written in self.batches(execution):
+        for plan in self.plans(execution, list(execution.states.values()), (0, 0, 0)):
+            moves = zip((*MOVES, "work"), zip(*plan))
+            written = Box({name: {id: k for id, k in zip(execution.states, tokens) if k} for name, tokens in moves})
             following = execution.copied()
             try:
                 following.step(written, execution.clock)
             except Broken:
-                continue
+                following = None
             yield following
 
-    def batches(self, execution):
-        """Every batch that fits the memory and the budgets; the referee knows the other rules."""
+    def plans(self, execution, states, taken):
+        """What these requests may do in a batch in which others have taken so many blocks, tokens and requests.
+
+        The referee knows the other rules.
+        """
         machine = self.machine
         limits = (machine.memory and machine.memory // machine.block, machine.batch_tokens, machine.batch_requests)
-
-        def fits(amounts):
-            return all(most is None or amount <= most for amount, most in zip(amounts, limits))
-
-        plans = [((), (0, 0, 0))]  # (drop, swap_out, swap_in, work) of each request; blocks, tokens, requests
-        for state in execution.states.values():
-            options = list(self.options(state, execution))
-            plans = [((*plan, option), amounts) for plan, before in plans for option, takes in options
-                     if fits(amounts := tuple(map(sum, zip(before, takes))))]
-        for plan, _ in plans:
-            yield Box({name: {id: k for id, k in zip(execution.states, tokens) if k}
-                       for name, tokens in zip((*MOVES, "work"), zip(*plan))})
+        if not states:
+            yield []
+            return
+        for option, takes in self.options(states[0], execution):
+            amounts = tuple(map(sum, zip(taken, takes)))
+            if all(most is None or amount <= most for amount, most in zip(amounts, limits)):
+                for others in self.plans(execution, states[1:], amounts):
+                    yield [option, *others]
 
     def options(self, state, execution):
-        """What a request may do in a batch, as in `plans`."""
+        """What a request may do in a batch, (drop, swap_out, swap_in, work), and what it takes of the limits."""
         machine = self.machine
         S, returns_at = state.after_call(execution.clock)
         works = returns_at is None and state.one.arrival <= execution.clock and state.done is None

@@ -306,7 +306,7 @@ def test_a_search_that_ends_too_early_says_so(monkeypatch):
     monkeypatch.setattr(check, "MOST_TRIED", 30)
     instance = kv.load_instance("mars-figure1")
     file = {"kind": "exhaustive", "states": 1, "claim": 29}
-    with pytest.raises(check.NotChecked, match=r"it claims 29; \d+ batches show only that no schedule is below 26"):
+    with pytest.raises(check.NotChecked, match="it claims 29; so far it is known that no schedule is below 2"):
         check.prove(loaded(instance), check.Box(file), "total-flow-time")
 
 
