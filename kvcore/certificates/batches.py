@@ -85,10 +85,14 @@ Choice = tuple[Option | None, ...]
 
 
 class Batches:
-    """The legal batches of an instance; `tries` is how many moves, options and choices may still be looked at."""
+    """The legal batches of an instance; `tries` is how many moves, options and choices may still be looked at.
 
-    def __init__(self, instance: Instance) -> None:
+    `whole`: prefills are split only as `splits.py` says.
+    """
+
+    def __init__(self, instance: Instance, whole: bool = False) -> None:
         self.tries: float = math.inf
+        self.whole = whole
         self.machine = instance.machine
         self.cost = instance.cost
         self.requests = instance.requests
@@ -136,9 +140,17 @@ class Batches:
                 options.append(resting)
             if not state.wait and not resting.host and (not evicted or state.mark in ("free", "due")):
                 missing = self.known(i, state) - resting.device
-                least = 1 if self.machine.chunked else missing
-                options += [self.option(i, state, moves, work) for work in range(max(1, least), missing + 1)]
+                options += [self.option(i, state, moves, work) for work in self.chunks(resting.device, missing)]
         return _undominated(options)
+
+    def chunks(self, resident: int, missing: int) -> Sequence[int]:
+        """Return how many tokens a request may process (R3)."""
+        if not self.machine.chunked:
+            return range(max(1, missing), missing + 1)
+        if self.whole:
+            sizes = {missing, missing - 1} | (set() if resident else {1})
+            return sorted(size for size in sizes if 1 <= size <= missing)
+        return range(1, missing + 1)
 
     def moves(self, i: int, state: BoundaryState) -> Iterator[tuple[int, int, int]]:
         """Yield every (drop, swap_out, swap_in) that R8, R9 and R10 allow."""

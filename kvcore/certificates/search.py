@@ -38,6 +38,7 @@ from typing import NamedTuple
 
 from kvcore.certificates.batches import UNWATCHED, Batches, BoundaryState, Choice, Node, Option, TooManyStates, as_batch
 from kvcore.certificates.remaining import Remaining
+from kvcore.certificates.splits import whole_prefills
 from kvcore.instance import Instance, Request, alike
 from kvcore.metrics import Value, check_objective, scale_of
 from kvcore.schedule import Schedule
@@ -72,7 +73,7 @@ class ExhaustiveSearch:
     def __init__(self, instance: Instance, objective: str, *, every_tick: bool = False, guided: bool = False) -> None:
         self.instance = instance
         self.requests = instance.requests
-        self.batches = Batches(instance)
+        self.batches = Batches(instance, whole=guided and whole_prefills(instance, objective))
         self.objective = check_objective(objective)
         self.every_tick = every_tick or (
             objective == "late-requests" and any(r.slo is not None and r.slo.tpot is not None for r in self.requests)
