@@ -34,6 +34,9 @@ SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
 """Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
 MOST_SLOTS = 20_000
 """With so many, slots are not halved."""
+FINER, SHARP, SWEEPS, GAINS = 4, 32, 300, 1.01
+"""Slots become so much shorter, down to such a part of the mean time alone, while so many rounds fit into the time;
+they are kept where first prices prove so much more."""
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
@@ -111,6 +114,7 @@ class _Search:
             part = begun + step
             while half and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
                 part += step
+        self._divide()
         self._inflate()
 
     def ascend(self) -> None:
@@ -131,6 +135,20 @@ class _Search:
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
             self.best.refine(end)
             self.best.rise(ROUNDS, end - CHECK * self.best.seconds)
+
+    def _divide(self) -> None:
+        """Take slots of a quarter as often as rounds stay short, and keep the shortest that gain enough."""
+        tried, slots = self.best, self.needs.slots
+        while tried is not None and FINER * self.needs.slots <= MOST_SLOTS:
+            if tried.shape.slot * SHARP < FINER * tried.work.alone.mean():
+                break
+            self.needs.slots *= FINER
+            tried = Ascent(tried.division, self.needs, tried.inflated)
+            if tried.seconds * SWEEPS > self.task.deadline - time.monotonic():
+                break
+            if self.best is not None and tried.value > GAINS * self.best.value:
+                self.best, slots = tried, self.needs.slots
+        self.needs.slots = slots
 
     def _inflate(self) -> None:
         """Try prices for more work, and for less, as long as they gain."""
