@@ -99,11 +99,15 @@ class Lagrange:
     def _why(self) -> Stop:
         return "proved" if self.bound >= self.cutoff else "time limit"
 
+    @property
+    def time_left(self) -> float:
+        """Seconds until time is up."""
+        return max(0.0, self.deadline - time.monotonic())
+
     def _share(self, share: float) -> float:
         """Return so much of the time that is left, in seconds, but not much more than what has passed."""
-        now = time.monotonic()
-        most = FIRST_SECONDS * len(self.task.instance.requests) + now - self.started
-        return min(most, share * max(0.0, self.deadline - now))
+        most = FIRST_SECONDS * len(self.task.instance.requests) + time.monotonic() - self.started
+        return min(most, share * self.time_left)
 
     def _prove(self, bound: int) -> bool:
         """Take in a bound, in ticks; return whether to stop."""
@@ -128,7 +132,7 @@ class Lagrange:
         """Destroy and repair the best schedule for so many seconds, or until it meets the bound."""
         if not self._can_improve() or self.is_done():
             return
-        seconds = min(seconds, self.deadline - time.monotonic())
+        seconds = min(seconds, self.time_left)
         self.turns += 1
         found = neighbourhoods.improve(
             self.task.instance, self.task.objective, self.schedule,
@@ -187,6 +191,10 @@ class Lagrange:
                 self._find_prices(50)
                 self._improve(self._share(0.5))
             return
+        self._search(arcs)
+
+    def _search(self, arcs: Arcs) -> None:
+        """Branch and bound until it is proved, or time is up."""
         self.send(Size(int(self.network.is_priced.sum()) * self.relaxation.slots, len(arcs.table), 0))
         tree = Tree(self.network, arcs, self.prices, self.cutoff)
         while tree.open and not self.is_done():
