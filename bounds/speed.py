@@ -34,9 +34,8 @@ SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
 """Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
 MOST_SLOTS = 20_000
 """With so many, slots are not halved."""
-FINER, SHARP, SWEEPS, GAINS = 4, 32, 300, 1.01
-"""Slots become so much shorter, down to such a part of the mean time alone, while so many rounds fit into the time;
-they are kept where first prices prove so much more."""
+FINER, SHARP, GAINS = 4, 32, 1.01
+"""Slots become so much shorter, down to such a part of the mean time alone, where first prices prove so much more."""
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
@@ -106,9 +105,9 @@ class _Search:
         From half of it or nothing, whichever is better, parts are tried in each direction as long as they gain.
         """
         half = 0 if self.task.instance.machine.memory is None else UNIT // 2
-        for line in dict.fromkeys(corner.functions for corner in corners(self.task.instance)):
+        for k, line in enumerate(dict.fromkeys(corner.functions for corner in corners(self.task.instance))):
             for part in sorted({half, 0}, reverse=True):
-                self._try(_division(line, part), 1.0)
+                self._try(_division(line, part), 1.0, GAINS if k else 1.0)
         line, begun = (self.best.division.functions, self.best.division.memory) if self.best else ((), 0)
         for step in (UNIT // 8, -UNIT // 8):
             part = begun + step
@@ -137,14 +136,15 @@ class _Search:
             self.best.rise(ROUNDS, end - CHECK * self.best.seconds)
 
     def _divide(self) -> None:
-        """Take slots of a quarter as often as rounds stay short, and keep the shortest that gain enough."""
-        tried, slots = self.best, self.needs.slots
+        """Take slots of a quarter as often as first tokens can still be ordered; keep the shortest that gain enough."""
+        tried, slots, begun = self.best, self.needs.slots, time.monotonic()
+        late = begun + (1 - LATE) * (self.task.deadline - begun)
         while tried is not None and FINER * self.needs.slots <= MOST_SLOTS:
             if tried.shape.slot * SHARP < FINER * tried.work.alone.mean():
                 break
             self.needs.slots *= FINER
             tried = Ascent(tried.division, self.needs, tried.inflated)
-            if tried.seconds * SWEEPS > self.task.deadline - time.monotonic():
+            if not tried.ordered_by(late):
                 break
             if self.best is not None and tried.value > GAINS * self.best.value:
                 self.best, slots = tried, self.needs.slots
@@ -156,12 +156,12 @@ class _Search:
             while self.best is not None and self._try(self.best.division, self.best.inflated * factor):
                 pass
 
-    def _try(self, division: Speed, inflated: float) -> bool:
-        """Take these prices if they are better, and say so; nothing after the deadline but for the first."""
+    def _try(self, division: Speed, inflated: float, gains: float = 1.0) -> bool:
+        """Take these prices if they are so much better, and say so; nothing after the deadline but for the first."""
         if self.best is not None and time.monotonic() > self.task.deadline:
             return False
         tried = Ascent(division, self.needs, inflated)
-        if better := self.best is None or tried.value > self.best.value:
+        if better := self.best is None or tried.value > gains * self.best.value:
             self.best = tried
         return better
 
@@ -186,7 +186,7 @@ class Ascent:
             if self.value <= alone:
                 self.best = self.price / 4, self.rows.parts
                 self._begin()
-        if self.within is not None and self._short(math.inf):
+        if self.within is not None and self.ordered_by(math.inf):
             self.refine(math.inf)
 
     def _begin(self) -> None:
@@ -203,7 +203,7 @@ class Ascent:
         """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
         if self.shape.ordered:
             return
-        if self._short(deadline):
+        if self.ordered_by(deadline):
             self.shape = self.shape._replace(ordered=True)
             self._begin()
         elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
@@ -222,7 +222,7 @@ class Ascent:
         self._begin()
         self.step = step
 
-    def _short(self, deadline: float) -> bool:
+    def ordered_by(self, deadline: float) -> bool:
         """Whether the check with first tokens before the others ends by the deadline."""
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
@@ -287,7 +287,7 @@ class Ascent:
         """Return the best prices as a proof, to be checked by the deadline."""
         price, self.rows.parts = self.best
         whole = tuple(int(each) for each in np.floor(price * SCALE))
-        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short(deadline))
+        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self.ordered_by(deadline))
         if self.within is not None:
             self.price, self.within, less = np.array(whole) / SCALE, self.value, CLOSE
             while self._above()[0] <= SURE * self.shape.slot * self.price.sum() and self.within > 1:

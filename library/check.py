@@ -1187,7 +1187,7 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
     "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
                     "nodes": [node]}, FLOWS),
     "speed": (speed, {**DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
-                      "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (one_of(0), 0),
+                      "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
                       "fee": (part, 0), "fees": ([[number]], [])}, FLOWS),
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
                                         "starts": [optional(integer(-inf))]}, FLOWS),

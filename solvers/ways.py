@@ -125,7 +125,7 @@ START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
 MODELS = [Way(of, by, "solvers.milp:run")
           for of in ("batch-bigm", "batch-bigm:plain", "arc-flow") for by in (_HIGHS, _GUROBI)]
 CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
-CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.clauses:run", LAGRANGE.horizon, declines=_not_in_slots)
+CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run_clauses", LAGRANGE.horizon, declines=_not_in_slots)
 
 EVERY = (SEARCH, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,37 +19,10 @@ from solvers.lagrange.arcs import (
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import PathNetwork, RequestClass
 from solvers.lagrange.scope import UNIT
-from solvers.lagrange.solve import IMPROVE_SECONDS, Lagrange
-from solvers.task import Done, Send, Size, Task
-from solvers.ways import SOLVERS
-
-FIRST_SECONDS = 20.0
-"""How long it searches at first; twice as long after each look for better schedules, which leave fewer arcs."""
+from solvers.task import Task
 
 Terms = list[tuple[Any, int]]
 """Variables, each with what it takes."""
-
-
-def run(task: Task, send: Send) -> Done:
-    """Carry out a task in a worker process; schedules and bounds are sent as they come."""
-    done = PricesAndClauses(task, send).run()
-    return Done(done.stop, SOLVERS["cp-sat"].version())
-
-
-class PricesAndClauses(Lagrange):
-    """Prices and fixing as before; then the constraint program in place of branching."""
-
-    def _search(self, arcs: Arcs) -> None:
-        seconds = FIRST_SECONDS
-        while not self.is_done():
-            program = PathProgram(self.network, arcs, self.cutoff)
-            self.send(Size(len(program.model.proto.constraints), len(program.model.proto.variables), 0))
-            least = min(seconds, self.time_left)
-            if program.solve(self.task, least, partial(self._settled, arcs), self._prove):
-                return
-            seconds *= 2
-            self._improve(IMPROVE_SECONDS)
-            arcs = self._arcs() or arcs
 
 
 class PathProgram:
@@ -65,6 +37,11 @@ class PathProgram:
         if network.is_late:
             self.tokens_so_far()
         self.better_than_known()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Constraints and variables."""
+        return len(self.model.proto.constraints), len(self.model.proto.variables)
 
     def one_path_each(self) -> None:
         """Each request leaves its start, and each node that it comes to but the end."""
@@ -131,6 +108,7 @@ class PathProgram:
         self,
         task: Task,
         seconds: float,
+        effort: float,
         found: Callable[[list[Array]], int],
         prove: Callable[[int], bool],
     ) -> bool:
@@ -142,7 +120,9 @@ class PathProgram:
         solver.parameters.num_workers = task.threads
         solver.parameters.random_seed = task.seed
         solver.parameters.max_time_in_seconds = seconds
+        solver.parameters.max_deterministic_time = effort
         solver.parameters.linearization_level = 2
+        solver.parameters.optimize_with_lb_tree_search = task.threads == 1  # with more, one of them does
 
         class Reporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
             """Sends all paths that are found."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -31,6 +32,8 @@ MOST_ARCS = 3_000_000
 """With more arcs left, prices and better schedules go on without branch and bound."""
 TREE_SECONDS, IMPROVE_SECONDS = 8.0, 1.5
 """How long branching and destroy and repair take turns."""
+CLAUSES = 10.0
+"""How long CP-SAT searches at first, in seconds of its own count, and four times as long in each turn after that."""
 FIRST_SECONDS = 0.03
 """How long destroy and repair takes for each request before branching begins."""
 
@@ -38,6 +41,13 @@ FIRST_SECONDS = 0.03
 def run(task: Task, send: Send) -> Done:
     """Carry out a task in a worker process; schedules and bounds are sent as they come."""
     return Lagrange(task, send).run()
+
+
+def run_clauses(task: Task, send: Send) -> Done:
+    """Carry out a task with CP-SAT in place of branch and bound."""
+    from ortools import __version__ as version  # not before: it may not be there
+
+    return replace(PricesAndClauses(task, send).run(), version=version)
 
 
 def repair(task: Task, send: Send) -> Done:
@@ -219,3 +229,21 @@ class Lagrange:
             with suppress(InvalidSchedule):  # an eviction in a slot that is no batch
                 self._hold(read_schedule(packing, arcs.owner, paths))
         return self.cutoff
+
+
+class PricesAndClauses(Lagrange):
+    """Prices and fixing as before; then CP-SAT finds the best paths among what is left."""
+
+    def _search(self, arcs: Arcs) -> None:
+        from solvers.lagrange.clauses import PathProgram  # it loads OR-Tools
+
+        effort, proved = CLAUSES, False
+        while not proved and not self.is_done():
+            program = PathProgram(self.network, arcs, self.cutoff)
+            self.send(Size(*program.size, 0))
+            found = partial(self._settled, arcs)
+            proved = program.solve(self.task, self.time_left, effort, found, self._prove)
+            effort *= 4
+            if not proved:
+                self._improve(IMPROVE_SECONDS)
+                arcs = self._arcs() or arcs

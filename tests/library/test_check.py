@@ -387,3 +387,7 @@ def test_what_is_not_checked_is_said():
         check.proof({"kind": "coarse"}, "proof")
     with pytest.raises(check.NotChecked, match="a proof of kind shares is not checked here for makespan"):
         check.prove(loaded(tiny_instance(1)), read(Shares(functions=(1024, 0))), "makespan")
+    alike = tuple(Request(id=f"R{k}", prompt=1, segments=(Segment(decode=1),)) for k in range(17))
+    many = Instance(machine=Machine(memory=6), cost=Cost((CostFunction(busy=1),)), requests=alike)
+    with pytest.raises(check.NotChecked, match="more than 16 requests are not searched"):
+        check.prove(loaded(many), check.Box(kind="exhaustive", states=1, claim=1), "makespan")
