@@ -19,7 +19,9 @@ tries every legal batch that starts at once, and waiting. What is left out, and 
   shrinks.
 * **Moves**: of two ways to bring a request to the same state with the same work, the one with more swapped tokens
   and more swaps in every count costs at least as much time; see `_undominated`.
-* **Symmetry**: requests that differ only in their ids are kept in the order of their states.
+* **Symmetry**: requests that differ only in their ids are kept in the order of their states; of those in one state,
+  none takes an earlier option than the one before.
+* **Splits** of prefills: in a guided search, those that `splits.py` leaves out.
 * Of equal nodes the cheaper is kept. The future depends on the node alone, and every objective is a function of
   what is accumulated and of the future, non-decreasing in the former.
 
