@@ -107,7 +107,8 @@ class PathProgram:
     ) -> bool:
         """Say whether the best paths, or that there are none, could be proved in the time.
 
-        `found` takes better paths; `prove` takes bounds, and says whether to end. `effort`: seconds of CP-SAT's own count.
+        `found` takes better paths; `prove` takes bounds, and says whether to end. `effort` is in seconds that CP-SAT
+        counts itself.
         """
         solver, arcs = cp_model.CpSolver(), self.arcs
         solver.parameters.num_workers = self.threads
@@ -141,15 +142,12 @@ class PathProgram:
         return status in (cp_model.INFEASIBLE, cp_model.OPTIMAL)
 
 
-def _fresh(c: RequestClass) -> list[int]:
+def _fresh(c: RequestClass) -> Array:
     """Return for each option the tokens that nothing before can have processed, whatever was dropped in between."""
-    request, found = c.requests[0], []
-    for state, options in zip(c.states, np.split(np.arange(len(c.options)), c.first[1:-1]), strict=True):
-        new = 1
-        if state.generated == 0:
-            new = request.segments[state.segment - 1].call.returns + 1 if state.segment else request.prompt
-        found += [new * c.options[o].action.generated for o in options]
-    return found
+    request = c.requests[0]
+    first = [request.prompt, *(call.returns + 1 for call in request.calls)]
+    fresh = [1 if state.generated else first[state.segment] for state in c.states]
+    return np.repeat(fresh, np.diff(c.first)) * [option.action.generated for option in c.options]
 
 
 def _sum(terms: Terms) -> Any:

@@ -1,8 +1,8 @@
 """Solve tiny instances by prices and CP-SAT in a process of its own: OR-Tools and highspy cannot be loaded in one.
 
-`python -m tests.support.clauses_answers FIRST END PROFILE ..` writes by profile, for each seed from FIRST to END that has
-an optimum, what the program alone found, with neither prices nor repairs: the seed, the optimum, the value, and the bound.
-Those of "budgets" have token budgets that bind although every prefill fits.
+`python -m tests.support.clauses_answers FIRST END PROFILE ..` writes by profile, for each seed from FIRST to END that
+has an optimum, what the program alone found, with neither prices nor repairs: seed, optimum, value, and bound. Those of
+"budgets" have token budgets that bind although every prefill fits.
 """
 
 import json
