@@ -13,13 +13,10 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from solvers.lagrange.arcs import (
-    BLOCKS, COST, DEVICE, HEAD, HOST, OPTION, SLOT, SPAN, TAIL, TOKENS, Arcs, can_exceed,
-)  # fmt: skip
+from solvers.lagrange.arcs import BLOCKS, COST, DEVICE, HEAD, OPTION, SLOT, SPAN, TAIL, TOKENS, Arcs, can_exceed
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import PathNetwork, RequestClass
 from solvers.lagrange.scope import UNIT
-from solvers.task import Task
 
 Terms = list[tuple[Any, int]]
 """Variables, each with what it takes."""
@@ -28,8 +25,8 @@ Terms = list[tuple[Any, int]]
 class PathProgram:
     """Arcs are taken or not; better than `cutoff` only."""
 
-    def __init__(self, network: PathNetwork, arcs: Arcs, cutoff: int) -> None:
-        self.network, self.arcs, self.cutoff = network, arcs, cutoff
+    def __init__(self, network: PathNetwork, arcs: Arcs, cutoff: int, threads: int, seed: int) -> None:
+        self.network, self.arcs, self.cutoff, self.threads, self.seed = network, arcs, cutoff, threads, seed
         self.model = cp_model.CpModel()
         self.taken = [self.model.new_bool_var("") for _ in arcs.table]
         self.one_path_each()
@@ -57,7 +54,8 @@ class PathProgram:
                 self.model.add(_sum(terms) == 0)
 
     def limits_of_slots(self) -> None:
-        """What is taken of a resource in a slot is at most its limit; KV of a free call is on the device or the host."""
+        """What is taken in a slot is at most the limit; KV of a free call is on the device or the host."""
+        device, host = 0, 1  # places in RESOURCES
         arcs, network = self.arcs, self.network
         live, limits = np.arange(len(arcs.table)), network.limits.tolist()
         binds = can_exceed(arcs.table, live, arcs.first, arcs.slots, network.limits, network.is_priced)
@@ -69,21 +67,21 @@ class PathProgram:
                 for t in range(row[SLOT], min(row[SLOT] + row[SPAN], arcs.slots)):
                     for resource in np.flatnonzero(binds[t]).tolist():
                         use[t, resource].append((self.taken[a], row[DEVICE + resource]))
-                    if row[TOKENS] and binds[t, 0]:
-                        use[t, 0].append((self.taken[a], row[BLOCKS]))
+                    if row[TOKENS] and binds[t, device]:
+                        use[t, device].append((self.taken[a], row[BLOCKS]))
                         movable[r, t, row[BLOCKS], row[TOKENS]].append(self.taken[a])
         for (_, t, blocks, tokens), where in movable.items():
             hosted = self.model.new_bool_var("")
             self.model.add(hosted <= sum(where))
-            use[t, 0].append((hosted, -blocks))
-            use[t, 1].append((hosted, tokens))
+            use[t, device].append((hosted, -blocks))
+            use[t, host].append((hosted, tokens))
         for (_, resource), terms in use.items():
             if network.is_priced[resource]:
                 self.model.add(_sum(terms) <= limits[resource])
 
     def tokens_so_far(self) -> None:
         """Up to the end of each slot, no more tokens are processed for the first time than there were budgets."""
-        limit, so_far, worst = self.network.instance.machine.batch_tokens, Terms(), 0
+        limit, so_far = self.network.instance.machine.batch_tokens, Terms()
         if limit is None:
             return
         fresh = [_fresh(c) for c in self.arcs.owner]
@@ -105,24 +103,23 @@ class PathProgram:
         self.model.minimize(total)
 
     def solve(
-        self,
-        task: Task,
-        seconds: float,
-        effort: float,
-        found: Callable[[list[Array]], int],
-        prove: Callable[[int], bool],
+        self, seconds: float, effort: float, found: Callable[[list[Array]], int], prove: Callable[[int], bool]
     ) -> bool:
         """Say whether the best paths, or that there are none, could be proved in the time.
 
-        `found` takes better paths, and `prove` bounds, and says whether to end.
+        `found` takes better paths; `prove` takes bounds, and says whether to end. `effort` is in seconds that CP-SAT
+        counts itself.
         """
         solver, arcs = cp_model.CpSolver(), self.arcs
-        solver.parameters.num_workers = task.threads
-        solver.parameters.random_seed = task.seed
+        solver.parameters.num_workers = self.threads
+        solver.parameters.random_seed = self.seed
         solver.parameters.max_time_in_seconds = seconds
         solver.parameters.max_deterministic_time = effort
         solver.parameters.linearization_level = 2
-        solver.parameters.optimize_with_lb_tree_search = task.threads == 1  # with more, one of them does
+        if self.threads == 1:
+            solver.parameters.optimize_with_lb_tree_search = True
+        else:
+            solver.parameters.subsolvers.extend(["lb_tree_search", "default_lp"])
 
         class Reporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
             """Sends all paths that are found."""
@@ -145,15 +142,12 @@ class PathProgram:
         return status in (cp_model.INFEASIBLE, cp_model.OPTIMAL)
 
 
-def _fresh(c: RequestClass) -> list[int]:
+def _fresh(c: RequestClass) -> Array:
     """Return for each option the tokens that nothing before can have processed, whatever was dropped in between."""
-    request, found = c.requests[0], []
-    for state, options in zip(c.states, np.split(np.arange(len(c.options)), c.first[1:-1]), strict=True):
-        new = 1
-        if state.generated == 0:
-            new = request.segments[state.segment - 1].call.returns + 1 if state.segment else request.prompt
-        found += [new * c.options[o].action.generated for o in options]
-    return found
+    request = c.requests[0]
+    first = [request.prompt, *(call.returns + 1 for call in request.calls)]
+    fresh = [1 if state.generated else first[state.segment] for state in c.states]
+    return np.repeat(fresh, np.diff(c.first)) * [option.action.generated for option in c.options]
 
 
 def _sum(terms: Terms) -> Any:

@@ -28,8 +28,6 @@ from solvers.lagrange.scope import FAR, MARGIN, UNIT
 from solvers.lagrange.tree import Tree
 from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task
 
-MOST_ARCS = 3_000_000
-"""With more arcs left, prices and better schedules go on without branch and bound."""
 TREE_SECONDS, IMPROVE_SECONDS = 8.0, 1.5
 """How long branching and destroy and repair take turns."""
 CLAUSES = 10.0
@@ -57,6 +55,9 @@ def repair(task: Task, send: Send) -> Done:
 
 class Lagrange:
     """One solve: the best schedule and the best bound so far, and what they come from."""
+
+    most_arcs = 3_000_000
+    """With more arcs left, prices and better schedules go on without branch and bound."""
 
     def __init__(self, task: Task, send: Send) -> None:
         self.task, self.send = task, send
@@ -181,7 +182,7 @@ class Lagrange:
         while True:
             slack = (self.cutoff - 1) * UNIT - self.relaxation.relax(self.prices).bound
             survivors = list(self.relaxation.survivors(self.prices, slack))
-            if sum(map(len, survivors)) > MOST_ARCS:
+            if sum(map(len, survivors)) > self.most_arcs:
                 return None
             if not any(self._leaves(c, rows) for c, rows in zip(self.network.classes, survivors, strict=True)):
                 return Arcs(self.network, self.relaxation.slots, survivors)
@@ -234,15 +235,16 @@ class Lagrange:
 class PricesAndClauses(Lagrange):
     """Prices and fixing as before; then CP-SAT finds the best paths among what is left."""
 
+    most_arcs = 300_000
+
     def _search(self, arcs: Arcs) -> None:
         from solvers.lagrange.clauses import PathProgram  # it loads OR-Tools
 
         effort, proved = CLAUSES, False
         while not proved and not self.is_done():
-            program = PathProgram(self.network, arcs, self.cutoff)
+            program = PathProgram(self.network, arcs, self.cutoff, self.task.threads, self.task.seed)
             self.send(Size(*program.size, 0))
-            found = partial(self._settled, arcs)
-            proved = program.solve(self.task, self.time_left, effort, found, self._prove)
+            proved = program.solve(self.time_left, effort, partial(self._settled, arcs), self._prove)
             effort *= 4
             if not proved:
                 self._improve(IMPROVE_SECONDS)

@@ -1,18 +1,22 @@
 """Solve tiny instances by prices and CP-SAT in a process of its own: OR-Tools and highspy cannot be loaded in one.
 
-`python -m tests.support.clauses_answers PROFILE FIRST END` writes, for each seed from FIRST to END that has an optimum,
-that the program alone found, with neither prices nor repairs: the seed, the optimum, the value, and the bound.
+`python -m tests.support.clauses_answers FIRST END PROFILE ..` writes by profile, for each seed from FIRST to END that
+has an optimum, what the program alone found, with neither prices nor repairs: seed, optimum, value, and bound. Those of
+"budgets" have token budgets that bind although every prefill fits.
 """
 
 import json
 import sys
+from contextlib import suppress
 
 from kvcore import BadInput, objective_value, verify_schedule
 from solvers.lagrange.network import PathNetwork
 from solvers.lagrange.scope import OBJECTIVES
 from solvers.lagrange.solve import PricesAndClauses
 from solvers.task import Bound, Found, Task
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.optima import optima
+from tests.support.tiny_instances import tiny_instance
 
 HERE = {"partial": False, "pause": True, "hybrid": True, "cost": "unit"}
 
@@ -33,8 +37,21 @@ def answer(instance, objective):
     return value, max(message.value for message in sent if isinstance(message, Bound))
 
 
+def budgets(seeds):
+    """Yield what `optima` does."""
+    fixed = HERE | {"chunked": True, "batch_requests": None, "prefill_tokens": None, "calls": (0, 1)}
+    for seed in seeds:
+        instance = tiny_instance(seed, **fixed)
+        peak = max(request.peak for request in instance.requests)
+        instance = instance.replace(machine=instance.machine.replace(batch_tokens=peak))
+        with suppress(TooManyStates):
+            yield seed, instance, OBJECTIVES[0], exhaustive_optimum(instance, OBJECTIVES[0], max_states=1500)[0]
+
+
 def answers(profile, first, end):
-    for seed, instance, objective, optimum in optima(profile, range(first, end), OBJECTIVES, 1500, **HERE):
+    seeds = range(first, end)
+    asked = budgets(seeds) if profile == "budgets" else optima(profile, seeds, OBJECTIVES, 1500, **HERE)
+    for seed, instance, objective, optimum in asked:
         try:
             PathNetwork(instance, objective)
         except BadInput:
@@ -43,4 +60,5 @@ def answers(profile, first, end):
 
 
 if __name__ == "__main__":
-    json.dump(list(answers(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))), sys.stdout)
+    first, end, *profiles = sys.argv[1:]
+    json.dump({profile: list(answers(profile, int(first), int(end))) for profile in profiles}, sys.stdout)
