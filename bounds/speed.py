@@ -60,7 +60,8 @@ TRIES = 6
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
 FEES, FASTER, WEIGHT = (0.5, 0.9), 10.0, 2**13
-"""The parts of prices that are paid as fees, of which one is chosen; how much faster than prices their parts move, and what 1 is in weights."""
+"""The parts of prices that are paid as fees, of which one is chosen; how much faster than prices their parts move,
+and what 1 is in weights."""
 REACH, SMOOTH, LEAST = 128, 9, 1e-4
 """Slots from the arrival on in which there are fees; at first parts are means over so many slots, or a little."""
 
