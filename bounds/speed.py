@@ -59,8 +59,9 @@ TRIES = 6
 """Flow times that are checked exactly: weights of fees are rounded."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
-FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
-"""The part of prices that is paid as fees, how much faster than prices their parts move, and what 1 is in weights."""
+FEES, FASTER, WEIGHT = (0.5, 0.9), 10.0, 2**13
+"""The parts of prices that are paid as fees, of which one is chosen; how much faster than prices their parts move,
+and what 1 is in weights."""
 REACH, SMOOTH, LEAST = 128, 9, 1e-4
 """Slots from the arrival on in which there are fees; at first parts are means over so many slots, or a little."""
 
@@ -130,10 +131,20 @@ class _Search:
             if self.best is None or self.best.value < best.value:
                 self.best = best
         if self.best is not None:
+            self._compare(self.best)
             now = time.monotonic()
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
             self.best.refine(end)
             self.best.rise(ROUNDS, end - CHECK * self.best.seconds)
+
+    def _compare(self, best: Ascent) -> None:
+        """Take the larger part for fees if prices rise higher in some rounds."""
+        other = Ascent(best.division.replace(slot=1), self.needs, best.inflated)
+        other.fee = FEES[1]
+        each = max(0.0, self.task.deadline - time.monotonic()) / TRIALS
+        for one in (best, other):  # the larger part is behind at first
+            one.rise(2 * TRIAL, time.monotonic() + each)
+        self.best = max(best, other, key=lambda one: one.value)
 
     def _divide(self) -> None:
         """Take slots of a quarter as often as first tokens can still be ordered; keep the shortest that gain enough."""
@@ -170,7 +181,7 @@ class Ascent:
     """Prices and fees for one division of a batch, as they rise, and the best of them."""
 
     def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
-        self.inflated = inflated
+        self.inflated, self.fee = inflated, FEES[0]
         self.work, fixed, totals = needs.divided(division)
         self.within: float | None = None if needs.sums else float(self.work.alone.max())
         first = first_prices if self.within is None else window_prices
@@ -240,7 +251,7 @@ class Ascent:
 
     def _above(self) -> tuple[float, Floats]:
         """Return what all take and pay above the prices, and a subgradient."""
-        fees = self.rows.fees(FEE * (self.round > 0))
+        fees = self.rows.fees(self.fee * (self.round > 0))
         return evaluate(self.work, self.shape, self.price, fees, self.within)
 
     def _latest(self) -> tuple[float, Floats]:
@@ -295,7 +306,7 @@ class Ascent:
             proof = proof.replace(within=int(self.within))
         if not self.rows.parts.any():
             return proof
-        return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())
+        return proof.replace(fee=int(self.fee * UNIT), fees=self.rows.whole())
 
 
 def _division(functions: tuple[int, ...], shared: int) -> Speed:
