@@ -34,6 +34,8 @@ SLOTS, FIRST_SLOTS = (0.5, 60, 1000), (20.0, 60, 20_000)
 """Slots of a price for a request, the least and the most of them; and where only first tokens end, which take less."""
 MOST_SLOTS = 20_000
 """With so many, slots are not halved."""
+FINER, SHARP, GAINS = 4, 32, 1.01
+"""Slots become so much shorter, down to such a part of the mean time alone, where first prices prove so much more."""
 SCALE = 2**24
 ROUNDS = 2000
 """Steps, at the most."""
@@ -57,8 +59,9 @@ TRIES = 6
 """Flow times that are checked exactly: weights of fees are rounded."""
 STALLED, ENOUGH = 50, 2e-4
 """It ends after so many rounds in which the bound did not grow by this part of it."""
-FEE, FASTER, WEIGHT = 0.5, 10.0, 2**13
-"""The part of prices that is paid as fees, how much faster than prices their parts move, and what 1 is in weights."""
+FEES, FASTER, WEIGHT = (0.5, 0.9), 10.0, 2**13
+"""The parts of prices that are paid as fees, of which one is chosen; how much faster than prices their parts move,
+and what 1 is in weights."""
 REACH, SMOOTH, LEAST = 128, 9, 1e-4
 """Slots from the arrival on in which there are fees; at first parts are means over so many slots, or a little."""
 
@@ -103,14 +106,15 @@ class _Search:
         From half of it or nothing, whichever is better, parts are tried in each direction as long as they gain.
         """
         half = 0 if self.task.instance.machine.memory is None else UNIT // 2
-        for line in dict.fromkeys(corner.functions for corner in corners(self.task.instance)):
+        for k, line in enumerate(dict.fromkeys(corner.functions for corner in corners(self.task.instance))):
             for part in sorted({half, 0}, reverse=True):
-                self._try(_division(line, part), 1.0)
+                self._try(_division(line, part), 1.0, GAINS if k else 1.0)
         line, begun = (self.best.division.functions, self.best.division.memory) if self.best else ((), 0)
         for step in (UNIT // 8, -UNIT // 8):
             part = begun + step
             while half and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
                 part += step
+        self._divide()
         self._inflate()
 
     def ascend(self) -> None:
@@ -127,10 +131,35 @@ class _Search:
             if self.best is None or self.best.value < best.value:
                 self.best = best
         if self.best is not None:
+            self._compare(self.best)
             now = time.monotonic()
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
             self.best.refine(end)
             self.best.rise(ROUNDS, end - CHECK * self.best.seconds)
+
+    def _compare(self, best: Ascent) -> None:
+        """Take the larger part for fees if prices rise higher in some rounds."""
+        other = Ascent(best.division.replace(slot=1), self.needs, best.inflated)
+        other.fee = FEES[1]
+        each = max(0.0, self.task.deadline - time.monotonic()) / TRIALS
+        for one in (best, other):  # the larger part is behind at first
+            one.rise(2 * TRIAL, time.monotonic() + each)
+        self.best = max(best, other, key=lambda one: one.value)
+
+    def _divide(self) -> None:
+        """Take slots of a quarter as often as first tokens can still be ordered; keep the shortest that gain enough."""
+        tried, slots, begun = self.best, self.needs.slots, time.monotonic()
+        late = begun + (1 - LATE) * (self.task.deadline - begun)
+        while tried is not None and FINER * self.needs.slots <= MOST_SLOTS:
+            if tried.shape.slot * SHARP < FINER * tried.work.alone.mean():
+                break
+            self.needs.slots *= FINER
+            tried = Ascent(tried.division, self.needs, tried.inflated)
+            if not tried.ordered_by(late):
+                break
+            if self.best is not None and tried.value > GAINS * self.best.value:
+                self.best, slots = tried, self.needs.slots
+        self.needs.slots = slots
 
     def _inflate(self) -> None:
         """Try prices for more work, and for less, as long as they gain."""
@@ -138,12 +167,12 @@ class _Search:
             while self.best is not None and self._try(self.best.division, self.best.inflated * factor):
                 pass
 
-    def _try(self, division: Speed, inflated: float) -> bool:
-        """Take these prices if they are better, and say so; nothing after the deadline but for the first."""
+    def _try(self, division: Speed, inflated: float, gains: float = 1.0) -> bool:
+        """Take these prices if they are so much better, and say so; nothing after the deadline but for the first."""
         if self.best is not None and time.monotonic() > self.task.deadline:
             return False
         tried = Ascent(division, self.needs, inflated)
-        if better := self.best is None or tried.value > self.best.value:
+        if better := self.best is None or tried.value > gains * self.best.value:
             self.best = tried
         return better
 
@@ -152,7 +181,7 @@ class Ascent:
     """Prices and fees for one division of a batch, as they rise, and the best of them."""
 
     def __init__(self, division: Speed, needs: _Needs, inflated: float) -> None:
-        self.inflated = inflated
+        self.inflated, self.fee = inflated, FEES[0]
         self.work, fixed, totals = needs.divided(division)
         self.within: float | None = None if needs.sums else float(self.work.alone.max())
         first = first_prices if self.within is None else window_prices
@@ -168,7 +197,7 @@ class Ascent:
             if self.value <= alone:
                 self.best = self.price / 4, self.rows.parts
                 self._begin()
-        if self.within is not None and self._short(math.inf):
+        if self.within is not None and self.ordered_by(math.inf):
             self.refine(math.inf)
 
     def _begin(self) -> None:
@@ -185,7 +214,7 @@ class Ascent:
         """Let first tokens come before the others, if the check stays short; otherwise halve the slots."""
         if self.shape.ordered:
             return
-        if self._short(deadline):
+        if self.ordered_by(deadline):
             self.shape = self.shape._replace(ordered=True)
             self._begin()
         elif len(self.price) < MOST_SLOTS and self.division.slot > 1:
@@ -204,7 +233,7 @@ class Ascent:
         self._begin()
         self.step = step
 
-    def _short(self, deadline: float) -> bool:
+    def ordered_by(self, deadline: float) -> bool:
         """Whether the check with first tokens before the others ends by the deadline."""
         paid = self.value + self.shape.slot * self.best[0].sum()
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
@@ -222,7 +251,7 @@ class Ascent:
 
     def _above(self) -> tuple[float, Floats]:
         """Return what all take and pay above the prices, and a subgradient."""
-        fees = self.rows.fees(FEE * (self.round > 0))
+        fees = self.rows.fees(self.fee * (self.round > 0))
         return evaluate(self.work, self.shape, self.price, fees, self.within)
 
     def _latest(self) -> tuple[float, Floats]:
@@ -269,7 +298,7 @@ class Ascent:
         """Return the best prices as a proof, to be checked by the deadline."""
         price, self.rows.parts = self.best
         whole = tuple(int(each) for each in np.floor(price * SCALE))
-        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self._short(deadline))
+        proof = self.division.replace(price=whole, ordered=self.shape.ordered or self.ordered_by(deadline))
         if self.within is not None:
             self.price, self.within, less = np.array(whole) / SCALE, self.value, CLOSE
             while self._above()[0] <= SURE * self.shape.slot * self.price.sum() and self.within > 1:
@@ -277,7 +306,7 @@ class Ascent:
             proof = proof.replace(within=int(self.within))
         if not self.rows.parts.any():
             return proof
-        return proof.replace(fee=int(FEE * UNIT), fees=self.rows.whole())
+        return proof.replace(fee=int(self.fee * UNIT), fees=self.rows.whole())
 
 
 def _division(functions: tuple[int, ...], shared: int) -> Speed:

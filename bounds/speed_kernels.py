@@ -1,7 +1,6 @@
 """Compiled: the cheapest speeds of requests under prices of work, in floating point: they only propose prices.
 
-What `kvcore/certificates/speed.py` does exactly; but first tokens pay no more for speed, and the slot in which one
-comes counts as whole.
+What `kvcore/certificates/speed.py` does exactly; but the slot in which a first token comes counts as whole.
 """
 
 from __future__ import annotations
@@ -106,11 +105,23 @@ def speeds(least, shape, room, ticks, means):
 
 
 @njit(cache=True)
+def first_pieces(cost, room, place, n, price, work, fee, part, ratios, rooms, span, where, total):
+    """Put the pieces of one slot for a first token among the sorted ones, as `insert`; return the same."""
+    for k in range(len(rooms)):
+        each = price * (work * (part + (1 - part) * ratios[k] ** 2) + fee)
+        n, total = insert(cost, room, place, n, each, span * rooms[k], where + k, 1.0, total)
+        if total >= 1.0 and each >= cost[n - 1]:
+            break
+    return n, total
+
+
+@njit(cache=True)
 def pay(work, shape, fees, price, usage):
     """Return what all requests take and pay at the least, and add up in `usage` [slots] the work at these speeds."""
     part, fast = fees.part, 1 - fees.part
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
     room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)
+    room1, ticks1, means1 = np.empty(pieces), np.empty(pieces), np.empty(pieces)
     size = 4000
     cost, free, place = np.empty(size), np.empty(size), np.empty(size, np.int64)
     cost1, free1, place1 = np.empty(size), np.empty(size), np.empty(size, np.int64)
@@ -120,6 +131,7 @@ def pay(work, shape, fees, price, usage):
         arrival, begin, need, rate, each = work.arrival[i], work.begin[i], work.count[i], work.rate[i], work.each[i]
         many, alone = work.requests[i], arrival + work.alone[i]
         pieces = speeds(work.least[i], shape, room, ticks, means)
+        pieces1 = speeds(work.time[i], shape, room1, ticks1, means1)
         start, best, chosen = min(last, int(begin // slot)), FAR, -1
         low, since, begun = min(last, int(arrival // slot)), start, start
         goal, later, rest, ordered = last, 0.0, alone - begin, shape.ordered and work.first[i] > 0
@@ -138,13 +150,15 @@ def pay(work, shape, fees, price, usage):
                     if work.first[i] > 0 and (s == first or not ordered):
                         close = last if s == last else s - (0 if ordered else int(work.after[i] // slot))
                         while done <= close:
+                            mark, span1 = done * len(shape.ratios), min(slot, (done + 1) * slot - arrival)
                             if done == last:
-                                each1, more = 0.0, 1.0
+                                n1, total1 = insert(cost1, free1, place1, n1, 0.0, 1.0, mark, 1.0, total1)
                             else:
                                 fee = part * fees.ticks[place0 + done] if place0 + done < stop0 else 0.0
-                                each1 = price[done] * (work.first[i] + fee)
-                                more = (slot if done > low else (low + 1) * slot - arrival) / work.time[i]
-                            n1, total1 = insert(cost1, free1, place1, n1, each1, more, done, 1.0, total1)
+                                n1, total1 = first_pieces(
+                                    cost1, free1, place1, n1, price[done], work.first[i], fee, part, shape.ratios,
+                                    room1[:pieces1], span1, mark, total1,
+                                )  # fmt: skip
                             done += 1
                         sure, left = 0.0, 1.0
                         for k in range(n1):
@@ -204,10 +218,11 @@ def pay(work, shape, fees, price, usage):
                             left -= amount
                         more = 1.0
                         for k in range(n1 if turn == 1 else 0):
-                            amount, at = min(more, free1[k]), place1[k]
+                            amount, at = min(more, free1[k]), place1[k] // len(shape.ratios)
+                            square = part + fast * shape.ratios[place1[k] % len(shape.ratios)] ** 2
                             more -= amount
                             if at < last:
-                                usage[at] += many * amount * work.first[i]
+                                usage[at] += many * amount * work.first[i] * square
                                 if place0 + at < stop0:
                                     usage[at] += many * amount * part * fees.ticks[place0 + at]
                                     fees.taken[place0 + at] += many * amount
@@ -248,6 +263,7 @@ def pay_by(work, shape, fees, price, usage, within):
     part, fast = fees.part, 1 - fees.part
     slot, last, pieces = shape.slot, len(price), len(shape.ratios)
     room, ticks, means = np.empty(pieces), np.empty(pieces), np.empty(pieces)
+    room1, ticks1, means1 = np.empty(pieces), np.empty(pieces), np.empty(pieces)
     size = 4000
     cost, free, place = np.empty(size), np.empty(size), np.empty(size, np.int64)
     cost1, free1, place1 = np.empty(size), np.empty(size), np.empty(size, np.int64)
@@ -261,6 +277,7 @@ def pay_by(work, shape, fees, price, usage, within):
             continue
         place0, stop0 = fees.first[i] - fees.start[i], fees.first[i + 1]
         pieces = speeds(work.least[i], shape, room, ticks, means)
+        pieces1 = speeds(work.time[i], shape, room1, ticks1, means1)
         best, chosen, sure[start] = FAR, start, 0.0
         for turn in range(2):
             n1, total1, early = 0, 0.0, (stop + 1) * slot if ordered else due - work.after[i]
@@ -269,8 +286,10 @@ def pay_by(work, shape, fees, price, usage, within):
                     break
                 fee = part * fees.ticks[place0 + s] if place0 + s < stop0 else 0.0
                 span = min((s + 1) * slot, early) - max(s * slot, arrival)
-                each1 = price[s] * (work.first[i] + fee)
-                n1, total1 = insert(cost1, free1, place1, n1, each1, span / work.time[i], s, 1.0, total1)
+                n1, total1 = first_pieces(
+                    cost1, free1, place1, n1, price[s], work.first[i], fee, part, shape.ratios,
+                    room1[:pieces1], span, s * len(shape.ratios), total1,
+                )  # fmt: skip
                 if turn == 0:
                     sure[s], left = 0.0, 1.0
                     for k in range(n1):
@@ -322,9 +341,10 @@ def pay_by(work, shape, fees, price, usage, within):
                         usage[place2[k] // len(shape.ratios)] += many * amount * square
                 more = 1.0
                 for k in range(n1 if turn == 1 else 0):
-                    amount, at = min(more, free1[k]), place1[k]
+                    amount, at = min(more, free1[k]), place1[k] // len(shape.ratios)
+                    square = part + fast * shape.ratios[place1[k] % len(shape.ratios)] ** 2
                     more -= amount
-                    usage[at] += many * amount * work.first[i]
+                    usage[at] += many * amount * work.first[i] * square
                     if place0 + at < stop0:
                         usage[at] += many * amount * part * fees.ticks[place0 + at]
                         fees.taken[place0 + at] += many * amount

@@ -6,11 +6,12 @@
 
 Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not proved; 2: no such file, or bad input.
 
-It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, start_time.md,
-coarsening.md, the head of kvcore/certificates/evictions.py), whose symbols it uses, and shares no code with kvbound, so
-that an error in one is no error in the other. It is slow, sets no limit on time and memory, and rounds nothing before
-the end: it may prove more than kvbound, which rounds on the way; less only by that rounding of shares. Kind
-`exhaustive` is left out.
+It is written from the documentation (docs/semantics.md, formats.md, certificates.md, search.md, bounds.md,
+start_time.md, the head of kvcore/certificates/evictions.py), whose symbols it uses, and shares no code with kvbound, so
+that an error in one is no error in the other. It checks the kinds, fields and objectives that certificates of the
+library have (`KINDS`), and says of others that it does not. It is slow, and rounds nothing before the end: it may prove
+more than kvbound, which rounds on the way; less only by that rounding of shares. An instance that no schedule can serve
+is taken: each schedule of it breaks a rule, and each bound of it is true.
 """
 
 # mypy: ignore-errors
@@ -24,25 +25,20 @@ import json
 import re
 import sys
 from collections import namedtuple
+from copy import copy
 from fractions import Fraction
 from functools import cache
 from itertools import accumulate, zip_longest
-from math import ceil, lcm
+from math import ceil, inf, lcm
 from pathlib import Path
 
-MOST = 10**15
-SUMS = ("total-flow-time", "weighted-flow-time", "total-ttft", "late-requests", "normalized-latency")
-OBJECTIVES = ("makespan", "busy-time", "max-flow-time", *SUMS)
+FLOWS = ("total-flow-time", "weighted-flow-time")
+MONOTONE = ("makespan", "busy-time", "max-flow-time", *FLOWS, "total-ttft", "normalized-latency")
+OBJECTIVES = (*MONOTONE, "late-requests")
 
 
 class Bad(Exception):
     """The input is not what docs/formats.md asks for: exit code 2."""
-
-
-class Box(dict):
-    """An object of a file; its keys are attributes, too."""
-
-    __getattr__ = dict.__getitem__
 
 
 class Broken(Exception):
@@ -51,14 +47,49 @@ class Broken(Exception):
     def __init__(self, detail, rule=None, batch=None, request=None):
         where = f", request {request}: " if request else ": "
         super().__init__(detail if rule is None else f"R{rule} is broken in batch {batch}{where}{detail}")
-        self.rule, self.batch, self.request = rule, batch, request
+        self.rule, self.batch = rule, batch
 
 
-# --- files (docs/formats.md, docs/schemas.md): a check takes a value and where it stands, and gives what it means -----
+class NotChecked(Broken):
+    """The claim may be true, but this file cannot say."""
+
+
+class Box(dict):
+    """An object of a file; its keys are attributes, too."""
+
+    __getattr__ = dict.__getitem__
+
+
+# --- files (docs/formats.md, docs/schemas.md) -------------------------------------------------------------------------
+
+
+def shaped(value, shape, where):
+    """What a value of a file means, if it has a shape.
+
+    A shape is a check; [shape] of a list; {str: shape} of a map; else the keys of an object and what is at them:
+    a shape, or (shape, default) of what may be left out.
+    """
+    if callable(shape):
+        return shape(value, where)
+    if not isinstance(value, type(shape)):
+        raise Bad(f"{where}: give {'a list' if isinstance(shape, list) else 'an object'}")
+    if isinstance(shape, list):
+        return [shaped(item, shape[0], f"{where}[{index}]") for index, item in enumerate(value)]
+    if str in shape:
+        return {key: shaped(item, shape[str], f"{where}.{key}") for key, item in value.items()}
+    if value.keys() - shape.keys():
+        raise Bad(f"{where}: give no other keys than {', '.join(shape)}")
+    result = Box()
+    for key, inner in shape.items():
+        inner, *default = inner if isinstance(inner, tuple) else (inner,)
+        if key not in value and not default:
+            raise Bad(f"{where}: {key} is missing")
+        result[key] = shaped(value.get(key, *default), inner, f"{where}.{key}")
+    return result
 
 
 def check(test, what):
-    """A value as it is, if it passes a test."""
+    """The shape of a value that passes a test."""
     def checked(value, where):
         if not test(value):
             raise Bad(f"{where}: give {what} (it is {value!r})")
@@ -66,7 +97,7 @@ def check(test, what):
     return checked
 
 
-def integer(least, most=MOST):
+def integer(least, most=10**15):
     return check(lambda value: type(value) is int and least <= value <= most, f"an integer from {least} to {most}")
 
 
@@ -74,145 +105,76 @@ def one_of(*values):
     return check(lambda value: (type(value), value) in [(type(known), known) for known in values], f"one of {values}")
 
 
-def text(least, most):
-    return check(lambda value: isinstance(value, str) and least <= len(value) <= most and value.isprintable(),
-                 f"{least} to {most} printable characters")
+def optional(shape):
+    return lambda value, where: None if value is None else shaped(value, shape, where)
 
 
-def fraction(positive, longest):
-    """A fraction in text; a positive one may be an integer, and has numbers of at most 10^15."""
-    def checked(value, where):
-        given = str(value) if positive and type(value) is int else value
-        if isinstance(given, str) and len(given) <= longest and re.fullmatch("-?[0-9]+(/0*[1-9][0-9]*)?", given):
-            number = Fraction(given)
-            if not positive or (number > 0 and max(number.numerator, number.denominator) <= MOST):
-                return number
-        raise Bad(f"{where}: give {'a positive' if positive else 'a'} whole number, or a fraction in text")
-    return checked
+def ratio(value, where):
+    return claim(str(value) if type(value) is int else value, where)
 
 
-def optional(check):
-    return lambda value, where: None if value is None else check(value, where)
+def claim(value, where):
+    """A fraction in text."""
+    if isinstance(value, str) and len(value) <= 400 and re.fullmatch("-?[0-9]+(/0*[1-9][0-9]*)?", value):
+        return Fraction(value)
+    raise Bad(f"{where}: give a whole number, or a fraction in text (it is {value!r})")
 
 
-def list_of(check, least=0, most=MOST):
-    def checked(value, where):
-        if not isinstance(value, list) or not least <= len(value) <= most:
-            raise Bad(f"{where}: give a list of {least} to {most} items")
-        return [check(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    return checked
-
-
-def map_of(check):
-    def checked(value, where):
-        if not isinstance(value, dict):
-            raise Bad(f"{where}: give an object")
-        return {key: check(item, f"{where}.{key}") for key, item in value.items()}
-    return checked
-
-
-def record(**fields):
-    """An object with these keys: each is a check, and what stands for it if it is left out (none: it is required)."""
-    def checked(value, where):
-        if not isinstance(value, dict) or value.keys() - fields.keys():
-            raise Bad(f"{where}: give an object with no other keys than {', '.join(fields)}")
-        result = Box()
-        for key, (check, *default) in fields.items():
-            if key not in value and not default:
-                raise Bad(f"{where}: {key} is missing")
-            result[key] = check(value.get(key, *default), f"{where}.{key}")
-        return result
-    return checked
-
-
-words = check(lambda value: isinstance(value, str), "a text")
-switch = one_of(True, False)
-limit = optional(integer(1))
-ratio = fraction(True, 40)
-claim = fraction(False, 400)
+text = check(lambda value: isinstance(value, str), "a text")
+switch, limit, number = one_of(True, False), optional(integer(1)), integer(0)
 WORK = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs")
 SWAPS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
 COEFFICIENTS = ("busy", "any_decode", "any_prefill", *WORK, *SWAPS)
-hinge = record(knee=(integer(0),), coefficient=(integer(0),))
-cost_function = record(
-    divisor=(integer(1), 1), tokens_above=(optional(hinge), None), **{name: (integer(0), 0) for name in COEFFICIENTS}
-)
-machine = record(
-    memory=(limit,), block=(integer(1), 1), host_memory=(optional(integer(0)), 0), batch_tokens=(limit, None),
-    prefill_tokens=(limit, None), batch_requests=(limit, None), hybrid=(switch, True), chunked=(switch, True),
-    evict=(switch, False), partial=(switch, False), pause=(switch, True),
-)
+cost_function = {"divisor": (integer(1), 1), "tokens_above": (optional({"knee": number, "coefficient": number}), None),
+                 **dict.fromkeys(COEFFICIENTS, (number, 0))}
+machine = {
+    "memory": limit, "block": (integer(1), 1), "host_memory": (optional(number), 0), "batch_tokens": (limit, None),
+    "prefill_tokens": (limit, None), "batch_requests": (limit, None), "hybrid": (switch, True),
+    "chunked": (switch, True), "evict": (switch, False), "partial": (switch, False), "pause": (switch, True),
+}
 handling = one_of("preserve", "discard", "swap", "free")
-call = record(duration=(integer(0),), returns=(integer(0), 0), handling=(handling, "free"))
-slo = record(ttft=(optional(integer(0)), None), latency=(optional(integer(0)), None), tpot=(optional(ratio), None),
-             normalized_latency=(optional(ratio), None))
-request = record(
-    id=(text(1, 200),), arrival=(integer(0), 0), prompt=(integer(1),), weight=(integer(1), 1), max_new=(limit, None),
-    slo=(optional(slo), None), segments=(list_of(record(decode=(integer(1),), call=(optional(call), None)), 1),),
-)
-offsets = map_of(integer(-MOST))
-coarsening = record(
-    direction=(one_of("relax", "restrict"),), block_tokens=(integer(1),), slot_ticks=(integer(1),),
-    headroom_ticks=(integer(0), 0), fine_tick_seconds=(ratio,),
-    completion_offset=(offsets, {}), flow_offset=(offsets, {}),
-)
-instance_file = record(
-    format=(one_of("kvbound-instance"), "kvbound-instance"), version=(one_of(1), 1), name=(text(0, 200), "instance"),
-    tick_seconds=(ratio, 1), machine=(machine,), cost=(list_of(cost_function, 1), [{"busy": 1}]),
-    requests=(list_of(request, 1),), coarsening=(optional(coarsening), None),
-)
-amounts = map_of(integer(-MOST))
-batch = record(start=(integer(-MOST),), work=(amounts, {}), drop=(amounts, {}), swap_out=(amounts, {}),
-               swap_in=(amounts, {}), repeat=(integer(1, 10**9), 1))
-schedule_file = record(
-    format=(one_of("kvbound-schedule"), "kvbound-schedule"), version=(one_of(1), 1),
-    instance_sha256=(words,), batches=(list_of(batch),),
-)
+call = {"duration": number, "returns": (number, 0), "handling": (handling, "free")}
+slo = dict.fromkeys(("ttft", "latency"), (optional(number), None))
+slo |= dict.fromkeys(("tpot", "normalized_latency"), (optional(ratio), None))
+request = {
+    "id": text, "arrival": (number, 0), "prompt": integer(1), "weight": (integer(1), 1), "max_new": (limit, None),
+    "slo": (optional(slo), None), "segments": [{"decode": integer(1), "call": (optional(call), None)}],
+}
+instance_file = {
+    "format": (one_of("kvbound-instance"), "kvbound-instance"), "version": (one_of(1), 1), "name": (text, "instance"),
+    "tick_seconds": (ratio, 1), "machine": machine, "cost": ([cost_function], [{"busy": 1}]), "requests": [request],
+    "coarsening": (lambda value, where: value, None),  # where it is from, which nothing here depends on
+}
+amounts = {str: check(lambda value: type(value) is int, "an integer")}
+batch = {"start": integer(-inf), "repeat": (integer(1), 1),
+         **{what: (amounts, {}) for what in ("work", "drop", "swap_out", "swap_in")}}
+schedule_file = {
+    "format": (one_of("kvbound-schedule"), "kvbound-schedule"), "version": (one_of(1), 1), "instance_sha256": text,
+    "batches": [batch],
+}
 
 
-def load(path, floats=False):
-    """Read a JSON file, refusing what docs/formats.md refuses."""
-    def unique(pairs):
-        if len(dict(pairs)) < len(pairs):
-            raise Bad(f"{path}: a key stands twice in one object")
-        return dict(pairs)
-
-    def no_float(text):
-        raise Bad(f"{path}: {text} is no integer")
-
+def load(path):
     try:
         with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:
-            return json.loads(file.read(), object_pairs_hook=unique, parse_float=float if floats else no_float,
-                              parse_constant=no_float)
+            return json.load(file)
     except (OSError, EOFError, ValueError, RecursionError) as error:
         raise Bad(f"{path}: {error}") from None
 
 
 def read_instance(data):
-    """The instance with all defaults written out; Bad if a request can never fit (docs/semantics.md, Requests)."""
-    instance = instance_file(data, "instance")
-    device = instance.machine
-    memory, block, host = device.memory, device.block, device.host_memory
-    if None not in (device.batch_tokens, device.prefill_tokens) and device.prefill_tokens > device.batch_tokens:
-        raise Bad("prefill_tokens is above batch_tokens")
+    """The instance with all defaults written out."""
+    instance = shaped(data, instance_file, "instance")
+    memory, block = instance.machine.memory, instance.machine.block
+    if not (instance.cost and instance.requests):
+        raise Bad("an instance has a cost function and a request")
     if len({one.id for one in instance.requests}) < len(instance.requests):
         raise Bad("two requests have the same id")
     for one in instance.requests:
-        if any((segment.call is None) != (segment is one.segments[-1]) for segment in one.segments):
+        if not one.segments or any((each.call is None) != (each is one.segments[-1]) for each in one.segments):
             raise Bad(f"{one.id}: every segment but the last ends with a call")
-        if one.max_new is not None and any(segment.decode > one.max_new for segment in one.segments):
-            raise Bad(f"{one.id}: a segment exceeds max_new")
         if memory is not None and blocks(peak(one), block) > memory // block:
             raise Bad(f"{one.id} can never fit: its peak of {peak(one)} tokens is above the memory")
-        held = one.prompt - 1
-        for segment in one.segments[:-1]:
-            held += segment.decode
-            if segment.call.handling == "swap" and host is not None and held > host:
-                raise Bad(f"{one.id} can never fit: a swap of {held} tokens is above the host's memory")
-            held += segment.call.returns
-        whole = None if device.chunked else prefill_budget(device)
-        if whole is not None and any(token.A - token.kept > whole for token in tokens_of(one, device)):
-            raise Bad(f"{one.id} can never fit: a prefill above {whole} tokens must be taken whole")
     return instance
 
 
@@ -240,13 +202,6 @@ def sha256(instance):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def with_free_calls(instance):
-    free = json.loads(json.dumps(instance, default=str), object_hook=Box)
-    for call in (segment.call for one in free.requests for segment in one.segments[:-1]):
-        call["handling"] = "free"
-    return read_instance(free)
-
-
 # --- the referee (docs/semantics.md) ----------------------------------------------------------------------------------
 
 
@@ -270,11 +225,17 @@ class State:
 
     def __init__(self, one):
         self.one, self.id, self.S, self.m, self.h = one, one.id, one.prompt, 0, 0
-        self.segment, self.left = 0, one.segments[0].decode
+        self.segment, self.left, self.generated = 0, one.segments[0].decode, 0
         self.returns_at = None  # the tick at which the call ends, while it runs
         self.window = None  # the handling of the last call, until the request next works
         self.due = None  # after a call that orders a move: the tokens that the next batch is to move
         self.first = self.done = None
+
+    def after_call(self, tick):
+        """S and the end of the call, None once it has ended, as they are at a tick."""
+        if self.returns_at is None or self.returns_at > tick:
+            return self.S, self.returns_at
+        return self.S + self.one.segments[self.segment - 1].call.returns, None
 
 
 class Execution:
@@ -284,7 +245,13 @@ class Execution:
         self.cost, self.machine = instance.cost, instance.machine
         self.states = {one.id: State(one) for one in instance.requests}
         self.j = self.clock = self.busy = self.blocks = self.host = 0  # blocks and tokens that all requests hold
-        self.calling, self.due, self.worked = set(), [], []
+        self.calling, self.due, self.worked = [], [], []  # ids: in a call, of ordered moves, of work to go on with
+
+    def copied(self):
+        """One that goes on apart from this one."""
+        other = copy(self)
+        other.states = {id: copy(state) for id, state in self.states.items()}
+        return other  # the lists of ids are replaced in each step before they grow
 
     def run(self, batches):
         for written in batches:
@@ -303,10 +270,9 @@ class Execution:
         self.broken = []
         if start < self.clock:
             self.breach(1, None, f"it starts at {start}, before {self.clock}")
-        for state in [state for state in self.calling if state.returns_at <= start]:
-            state.S += state.one.segments[state.segment - 1].call.returns
-            state.returns_at = None
-            self.calling.discard(state)
+        for state in map(self.states.get, self.calling):
+            state.S, state.returns_at = state.after_call(start)
+        self.calling = [id for id in self.calling if self.states[id].returns_at is not None]
         for id in (id for what in ("work", *MOVES) for id in written[what] if id not in self.states):
             self.breach(10, None, f"there is no request {id!r}")
         if not (written.work or written.swap_out or written.swap_in):
@@ -318,8 +284,8 @@ class Execution:
             raise Broken(detail, rule, self.j, id)
         ticks = duration(self.cost, features)
         self.clock, self.busy, self.j = start + ticks, self.busy + ticks, self.j + 1
-        for state in self.due:
-            state.due = None
+        for id in self.due:
+            self.states[id].due = None
         self.due, self.worked = [], []
         for state, c in work.items():
             self.grow(state, c)
@@ -357,7 +323,7 @@ class Execution:
                 self.hold(state, state.m - out, state.h + out)
             if k:
                 taken[kind][state] = k
-        for state in self.due:
+        for state in map(self.states.get, self.due):
             kind = ORDERED[state.window]
             if written[kind].get(state.id) != state.due:
                 self.breach(9, state, f"its call orders a {kind} of all {state.due} tokens in this batch")
@@ -392,7 +358,7 @@ class Execution:
                 self.breach(5, None, f"{total} is above {name} = {machine[name]}")
         if not machine.hybrid and features["any_decode"] and features["any_prefill"]:
             self.breach(5, None, "prefills and decodes share the batch")
-        for state in self.worked if not machine.pause else ():
+        for state in map(self.states.get, self.worked if not machine.pause else ()):
             if state not in work and state not in taken["drop"] and state not in taken["swap_out"]:
                 self.breach(5, state, "it worked in the batch before and sits out")
         if machine.memory is not None and occupied > machine.memory // block:
@@ -405,11 +371,11 @@ class Execution:
         """The end of the batch for a request that works."""
         self.hold(state, state.m + c, state.h)
         state.window = None
-        if generated := state.m == state.S:
-            state.S, state.left = state.S + 1, state.left - 1
+        if token := state.m == state.S:
+            state.S, state.left, state.generated = state.S + 1, state.left - 1, state.generated + 1
             state.first = self.clock if state.first is None else state.first
-        if not generated or state.left:
-            self.worked.append(state)
+        if not token or state.left:
+            self.worked.append(state.id)
             return
         after = state.one.segments[state.segment].call
         if after is None:
@@ -419,10 +385,10 @@ class Execution:
         state.segment += 1
         state.left = state.one.segments[state.segment].decode
         state.returns_at, state.window = self.clock + after.duration, after.handling
-        self.calling.add(state)
+        self.calling.append(state.id)
         if after.handling in ORDERED:
             state.due = state.m
-            self.due.append(state)
+            self.due.append(state.id)
 
 
 def is_late(one, first, last):
@@ -450,7 +416,7 @@ def by_objective(ones, times, busy):
 
 def verify_schedule(instance, data):
     """The values of a schedule by objective; Broken names the first rule that it breaks."""
-    schedule = schedule_file(data, "schedule")
+    schedule = shaped(data, schedule_file, "schedule")
     if schedule.instance_sha256 != sha256(instance):
         raise Bad("the schedule is for another instance")
     execution = Execution(instance)
@@ -643,60 +609,32 @@ def served(jobs):
             heapq.heappop(ready)
 
 
-def heads_and_tails(works, start=lambda work: 0, by_flow=False):
-    """The least time by which all are done if what is shared takes one machine (largest tail first)."""
-    jobs = [(start(work) + release, share, start(work) * by_flow - tail, 0)
-            for work in works for release, share, tail in zip(work.release, work.share, work.tail)]
-    return ceil(max(Fraction(end, unit) - rank for rank, _, _, end, unit in served(jobs)))
-
-
-def weights(instance, objective):
-    if objective == "normalized-latency":
-        return [Fraction(1, output(one)) for one in instance.requests]
-    return [one.weight if objective == "weighted-flow-time" else 1 for one in instance.requests]
-
-
 def shares(instance, proof, objective):
     """Kind `shares`: what runs together in a batch shares its time, and time runs once."""
     division, ticks = Division(instance, proof), ticks_of(instance)
     tariff = division.tariff(division.line)
     works = [Work(one, instance.machine, ticks, tariff) for one in instance.requests]
-    if objective == "late-requests":
-        return shared_late(works, proof)
-    if objective not in ("makespan", "busy-time", "max-flow-time"):
-        return shared_sum(instance, proof, objective, works)
-    busy = max(shared_batches(instance, division), *(sum(work.d) for work in works))
     if objective == "busy-time":
-        return busy
-    arrivals, by_flow = [work.one.arrival for work in works], objective == "max-flow-time"
-    chains = [work.chain + arrival * (not by_flow) for arrival, work in zip(arrivals, works)]
-    bound = max(heads_and_tails(works, lambda work: work.one.arrival, by_flow), *chains)
-    return bound if by_flow else max(bound, min(arrivals) + busy)
-
-
-def shared_sum(instance, proof, objective, works):
-    """Sums of flow times, or of first tokens."""
-    count = 1 if objective == "total-ttft" else None
-    parts = [Fraction(part, 1024) for part in proof.alone or [0] * len(works)]
-    if len(parts) != len(works):
-        raise Broken("alone: give a number for each request, or none")
+        return max(shared_batches(instance, division), *(sum(work.d) for work in works))
     half, total, jobs, density = Fraction(least_step(instance), 2), 0, [], {}
-    for i, (work, weight, part) in enumerate(zip(works, weights(instance, objective), parts)):
-        chain, whole, arrival = sum(work.d[:count]) + sum(work.wait[:count]), sum(work.share[:count]), work.one.arrival
-        rest = weight * (1 - part)
-        if not whole or not rest:
-            total += weight * chain
+    for i, work in enumerate(works):
+        weight, whole = weight_of(work.one, objective), sum(work.share)
+        if not whole:
+            total += weight * work.chain
             continue
-        density[i] = rest / whole
-        total += weight * part * chain + rest * (half - arrival)
-        if count is None:
-            total += density[i] * sum(share * tail for share, tail in zip(work.share, work.tail))
-        jobs += [(arrival + release, share, -density[i], i)
-                 for release, share in zip(work.release[:count], work.share[:count]) if share]
+        density[i] = Fraction(weight) / whole
+        total += weight * (half - work.one.arrival)
+        total += density[i] * sum(share * tail for share, tail in zip(work.share, work.tail))
+        jobs += [(work.one.arrival + release, share, -density[i], i)
+                 for release, share in zip(work.release, work.share) if share]
     moments, unit = dict.fromkeys(density, 0), 1  # the integral of 2 t over the time at which its work is done
     for _, i, begin, end, unit in served(jobs):  # noqa: B007
         moments[i] += end**2 - begin**2
     return total + sum(Fraction(density[i] * moment, 2 * unit**2) for i, moment in moments.items())
+
+
+def weight_of(one, objective):
+    return one.weight if objective == "weighted-flow-time" else 1
 
 
 def shared_batches(instance, division):
@@ -706,47 +644,12 @@ def shared_batches(instance, division):
         Tariff(machine, each).least for each in (line | {"prefill": 0}, {"prefill_token": 1}, {"batch": 1})
     )
     works = [Work(one, machine, batch, parts, calls=False) for one in instance.requests]
-    batches = max(heads_and_tails(works), *(work.chain for work in works))
+    jobs = [(*job, 0) for work in works for job in zip(work.release, work.share, (-tail for tail in work.tail))]
+    ends = (Fraction(end, unit) - rank for rank, _, _, end, unit in served(jobs))  # with the largest tail first
+    batches = max(ceil(max(ends)), *(work.chain for work in works))
     tokens = [token for work in works for token in work.tokens]
     filled = ceil(sum(map(prefill, tokens)) / division.P)
     return ceil(sum(map(prices, tokens)) + line["base"] * batches + line["prefill"] * filled)
-
-
-def shared_late(works, proof):
-    """Requests that are late alone, and in disjoint windows those that are too many (Moore and Hodgson)."""
-    late, found, last = {work.one.id for work in works if is_late(work.one, work.d[0], work.chain)}, 0, -1
-    for start, end in proof.windows:
-        if start < last or end <= start:
-            raise Broken("the windows are not disjoint and in order")
-        last, jobs, taken, used = end, [], [], 0
-        for work in works:
-            one, limits = work.one, work.one.slo
-            if one.id in late or one.arrival < start or not limits:
-                continue
-            due, share = deadline(one), sum(work.share)
-            if due is None or due > end:
-                due, share = None if limits.ttft is None else one.arrival + limits.ttft, work.share[0]
-            if due is not None and due <= end:
-                jobs.append((due, share))
-        for due, share in sorted(jobs):
-            heapq.heappush(taken, -share)
-            used += share
-            if used > due - start:
-                used += heapq.heappop(taken)
-                found += 1
-    return len(late) + found
-
-
-def deadline(one):
-    """The last tick at which a request can end on time; None: any."""
-    limits, o, ends = one.slo, output(one), []
-    if limits.latency is not None:
-        ends.append(limits.latency)
-    if limits.normalized_latency is not None:
-        ends.append(limits.normalized_latency * o)
-    if limits.ttft is not None and limits.tpot is not None:
-        ends.append(limits.ttft + limits.tpot * (o - 1))
-    return one.arrival + int(min(ends)) if ends else None
 
 
 # --- kind `speed` (docs/bounds.md, Speed has a price) -----------------------------------------------------------------
@@ -754,24 +657,16 @@ def deadline(one):
 
 def speed(instance, proof, objective):
     """Kind `speed`: while a batch of length D runs, each request in it pays for its work by its speed, and fees."""
-    longest = objective == "max-flow-time"
-    if (objective not in SUMS and not longest) or objective == "late-requests":
-        raise Broken("prices of work are for sums over requests and the largest flow time")
     if sorted(set(proof.ratios)) != proof.ratios:
         raise Broken("the ratios do not increase")
     division, ticks = Division(instance, proof), ticks_of(instance)
     tariff, F = division.tariff(division.line), division.line["base"]
     batches = Batches(proof, F, F * (1 - sum(division.part.values())))
-    start, total = min(one.arrival for one in instance.requests), 0
-    for one, weight, a in zip(instance.requests, weights(instance, objective), parts_of_fixed(instance, proof, start)):
+    start, total = min(one.arrival for one in instance.requests), -proof.slot * sum(proof.price)
+    for one, a in zip(instance.requests, parts_of_fixed(instance, proof, start)):
         work = Work(one, instance.machine, ticks, tariff)
-        w = work.share[:1] if objective == "total-ttft" else work.share
-        r, rate = one.arrival - start, int(weight * proof.scale)
-        total += batches.least(r, 0, work, w, a, r + proof.within) if longest else batches.least(r, rate, work, w, a)
-    bound = Fraction(total - proof.slot * sum(proof.price)) / proof.scale
-    if longest and bound <= 0:
-        raise Broken(f"all requests may end within {proof.within} ticks")
-    return proof.within + 1 if longest else bound
+        total += batches.least(one.arrival - start, weight_of(one, objective) * proof.scale, work, a)
+    return Fraction(total) / proof.scale
 
 
 def parts_of_fixed(instance, proof, start):
@@ -807,22 +702,16 @@ class Batches:
             x = max(x, end)
         return result
 
-    def least(self, r, rate, work, w, a, due=None):
-        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f.
-
-        It is done by `due`, or counts 0 where it cannot be.
-        """
-        d, slot, S, others, best = work.d[0], self.slot, len(self.price), w[1:], None
-        chain = work.chain if others else d
-        rest = chain - d if others else chain  # what is left at the least when `others` may begin
-        level = min(others) + self.level * (max(others) - min(others)) if others else w[0]
+    def least(self, r, rate, work, a):
+        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f."""
+        slot, S, w, others, chain, best = self.slot, len(self.price), work.share[0], work.share[1:], work.chain, None
+        begin = r + work.d[0] if others else r
+        rest = r + chain - begin  # what is left at the least when `others` may begin
+        level = min(others) + self.level * (max(others) - min(others)) if others else w
         count = sum(min(1, each / level) if level else 1 for each in others) if others else 1
         more = sorted((each - level for each in others if each > level), reverse=True) if level else []
-        head, begin, ordered = Tokens(self, w[0], 1, r, a), r + chain - rest, self.ordered and bool(others)
-        bounded, stop = due is not None, S if due is None else (due - 1) // slot
-        if bounded and stop >= S:
-            return 0
-        for T in range(min(begin // slot, S), stop + 1) if ordered else [0]:
+        head, ordered = Tokens(self, w, 1, r, a), self.ordered and bool(others)
+        for T in range(min(begin // slot, S), S + 1) if ordered else [0]:
             ready = max(begin, T * slot)
             if best is not None and rate * (ready + rest - r) >= best:
                 break
@@ -830,15 +719,14 @@ class Batches:
             if fixed is None:
                 continue
             tail, growth = Tokens(self, level, count, ready, a), Tokens(self, level, len(more), ready, {})
-            for s in range(min(ready // slot, S), S + 1) if not bounded else [stop]:
-                end = due if bounded else (s + 1) * slot
-                time = rate * (max(s * slot, ready) - r) + fixed
+            for s in range(min(ready // slot, S), S + 1):
+                end, time = (s + 1) * slot, rate * (max(s * slot, ready) - r) + fixed
                 if best is not None and time >= best:
                     break
-                if s < S and (s + 1) * slot < ready + rest:
+                if s < S and end < ready + rest:
                     continue
                 early = head.by(end - rest) if others and not ordered and s < S else 0
-                timed = tail.by(end) if bounded else tail.ending(s, self.price[s] if s < S else 0, rate)
+                timed = tail.ending(s, self.price[s] if s < S else 0, rate)
                 if early is not None and timed is not None:
                     cost = time + timed + early + (growth.heaviest(s, more) if more and s < S else 0)
                     best = cost if best is None else min(best, cost)
@@ -912,8 +800,7 @@ class Tokens:
 # --- kind `prices` (docs/bounds.md, Prices of slots; the head of kvcore/certificates/evictions.py) --------------------
 
 
-NEVER = float("inf")
-ANY = (0, NEVER)  # the first and the last slot in which a segment may end
+ANY = (0, inf)  # the first and the last slot in which a segment may end
 
 
 def always_one_tick(cost):
@@ -921,10 +808,6 @@ def always_one_tick(cost):
     return all(sum(function[name] for name in fixed) <= function.divisor
                and not any(function[name] for name in COEFFICIENTS if name not in fixed)
                and not (function.tokens_above and function.tokens_above.coefficient) for function in cost)
-
-
-def sums(values):
-    return list(accumulate(values, initial=0))
 
 
 def slot_prices(instance, proof, objective):
@@ -935,35 +818,27 @@ def slot_prices(instance, proof, objective):
 def priced_slots(instance, proof, objective):
     """The bound that prices give where segments, (request, number), end in windows of slots; infinite if none can."""
     machine, calls = instance.machine, any(len(one.segments) > 1 for one in instance.requests)
-    if objective not in ("total-flow-time", "weighted-flow-time", "normalized-latency"):
-        raise Broken("prices of slots are for sums of flow times")
     if not always_one_tick(instance.cost) or (machine.partial and (calls or machine.evict)):
         raise Broken("prices of slots are for batches of one tick, without partial where there are calls or evict")
-    if proof.windows and machine.evict:
-        raise Broken("prices of windows are for machines without evict")
     T, scale, rows, total = proof.slots, proof.scale, {}, 0
     limits = {"device": machine.memory and machine.memory // machine.block, "host": machine.host_memory,
               "tokens": machine.batch_tokens, "requests": machine.batch_requests}
     for name, most in limits.items():
-        row = priced_row(proof[name], T)
-        if most is None and proof[name] and name != "host":
-            raise Broken(f"{name} has a price and no limit")
-        rows[name] = row if most is not None else [0] * T  # a host without a limit is free
-        total -= (most or 0) * sum(row)
-    families = [(family, sums(priced_row(family.price, T))) for family in proof.windows]
-    total -= sum(family.most * paid[-1] for family, paid in families)
+        if len(proof[name]) > T or (most is None and proof[name] and name != "host"):
+            raise Broken(f"{name} has prices and no limit, or more prices than there are slots")
+        rows[name] = ((proof[name] if most is not None else []) + [0] * T)[:T]  # a host without a limit is free
+        total -= (most or 0) * sum(rows[name])
     start = min(one.arrival for one in instance.requests)
-    rates = [int(weight * scale) for weight in weights(instance, objective)]
 
     @cache
     def paid(i, windows):
         one = instance.requests[i]
-        return Course(one, machine, rows, T, rates[i], one.arrival - start, families).cheapest(windows)
+        return Course(one, machine, rows, T, weight_of(one, objective) * scale, one.arrival - start).cheapest(windows)
 
     def bound(windows):
         each = [paid(i, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
                 for i, one in enumerate(instance.requests)]
-        return NEVER if NEVER in each else Fraction(total + sum(each), scale)
+        return inf if inf in each else Fraction(total + sum(each), scale)
 
     return bound
 
@@ -971,9 +846,9 @@ def priced_slots(instance, proof, objective):
 def tree(instance, proof, objective):
     """Kind `tree`: segments end in a slot or before, or after it, and each leaf has prices."""
     prices = cache(lambda p: priced_slots(instance, proof.prices[p], objective))  # none that no leaf names
-    slots = min(each.slots for each in proof.prices)
+    slots = min((each.slots for each in proof.prices), default=0)
     places = {(one.id, k) for one in instance.requests for k in range(len(one.segments))}
-    sides, least = [{}], NEVER  # windows of the nodes to come, the next one last
+    sides, least = [{}], inf  # windows of the nodes to come, the next one last
     for node in proof.nodes:
         if not sides:
             raise Broken("there are nodes that no branch leads to")
@@ -988,15 +863,9 @@ def tree(instance, proof, objective):
             raise Broken(f"there are no prices {node.prices}")
         else:
             least = min(least, prices(node.prices)(windows))
-    if sides or least == NEVER:
+    if sides or least == inf:
         raise Broken("a branch lacks a side" if sides else "no leaf has a schedule")
     return least
-
-
-def priced_row(prices, T):
-    if len(prices) > T:
-        raise Broken("a row has more prices than there are slots")
-    return prices + [0] * (T - len(prices))
 
 
 class Course:
@@ -1005,11 +874,10 @@ class Course:
     What follows a leg is a list: the least cost from there on, by slot; beyond its end only time counts.
     """
 
-    def __init__(self, one, machine, rows, T, rate, arrival, families):
+    def __init__(self, one, machine, rows, T, rate, arrival):
         self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
-        self.arrival, self.families, self.P, self.block = arrival, families, most_prefill(machine), machine.block
-        self.paid = sums(rows["device"])
-        self.moment = sums(z * price for z, price in enumerate(rows["device"]))
+        self.arrival, self.P, self.block = arrival, most_prefill(machine), machine.block
+        self.paid = [0, *accumulate(rows["device"])]
 
     def between(self, paid, first, last):
         """Of running sums, the sum over slots first .. last - 1."""
@@ -1026,24 +894,13 @@ class Course:
             earliest += wait + (blocks(A - kept, self.P) if self.P else 1) + segment.decode - 1
             m, before = A + segment.decode - 1, segment.call
             A = m + 1 + (before.returns if before else 0)
-        d, h = self.one.segments[-1].decode, blocks(peak(self.one), self.block)
-        after = [self.end(c - 1, h, d) for c in range(self.T + 2)]
+        after = [self.rate * (c - self.arrival) for c in range(self.T + 2)]
         for leg, (first, last) in zip(reversed(legs), reversed(windows)):
-            after = self.leg(*leg, [cost if first < c <= last + 1 else NEVER for c, cost in enumerate(after)])
+            after = self.leg(*leg, [cost if first < c <= last + 1 else inf for c, cost in enumerate(after)])
         return self.at(after, self.arrival)
 
     def at(self, after, c):
         return after[c] if c < len(after) else after[-1] + self.rate * (c - len(after) + 1)
-
-    def end(self, e, h, d):
-        """What an end in slot e costs: the flow time, and the windows."""
-        total, memory = self.rate * (e + 1 - self.arrival), self.machine.memory
-        for family, paid in self.families if e < self.T and memory else ():
-            behind = min(family.reach, blocks(h - memory // self.block, family.most) + family.shift)
-            ahead = min(h - family.shift, d - family.reach)
-            if ahead + behind > 0:
-                total += self.between(paid, e - ahead, e + behind)
-        return total
 
     def leg(self, A, d, wait, earliest, ways, after):
         """By slot c after the end of the segment before: the least from there on; `ways` are (KV kept in a call, how).
@@ -1055,7 +912,7 @@ class Course:
             kept, dropped = (self.tokens(A + i, m, 1, earliest + i, after, "swap") for m in (A + i - 1, 0))
             after = [min(kept(c), dropped(c + 1)) for c in slots]
         for m, how in ways:
-            hold = sums(self.holding(z, m, how) for z in range(self.T))
+            hold = [0, *accumulate(self.holding(z, m, how) for z in range(self.T))]
             work = self.tokens(A, m, 1 if evict else d, earliest, after, "swap" if evict and m else how)
             least = [work(c + wait) for c in slots]
             if evict and m:  # what is dropped later than the call ends takes a slot without work
@@ -1071,7 +928,7 @@ class Course:
         """
         T, P, evict, n = self.T, self.P, self.machine.evict, blocks(A - m, self.P) if self.P else 1
         grows = "swap" if evict else "preserve"
-        hold = sums(self.holding(z, m, how) for z in range(T))
+        hold = [0, *accumulate(self.holding(z, m, how) for z in range(T))]
         places = []  # prices of a place in a batch, the least of them so far, how many are taken, and in the last batch
         for name, taken, now in (("tokens", A - m, 1 if self.machine.chunked else A - m), ("requests", n, 1)):
             row = self.rows[name]
@@ -1102,8 +959,6 @@ class Course:
 
     def decodes(self, f, A, d):
         """What d tokens, the first in slot f with A resident, pay for the device."""
-        if self.block == 1:
-            return (A - f) * self.between(self.paid, f, f + d) + self.between(self.moment, f, f + d)
         steps = range(-A % self.block + 1, d, self.block)  # a block more from each of these tokens on
         grown = sum(self.between(self.paid, f + i, f + d) for i in steps)
         return grown + blocks(A, self.block) * self.between(self.paid, f, f + d)
@@ -1116,18 +971,16 @@ def configurations(instance, proof, objective):
     """Kind `configurations`: prices of starts and of memory, in a network of what can run together at a tick."""
     machine, ones, scale, memory = instance.machine, instance.requests, proof.scale, proof.memory
     start, block = min(one.arrival for one in ones), machine.block
-    late = any(one.arrival != start for one in ones)
     if (not always_one_tick(instance.cost) or any(len(one.segments) > 1 for one in ones) or not machine.hybrid
             or machine.chunked or machine.evict or machine.pause
-            or objective not in ("total-flow-time", "weighted-flow-time", "total-ttft")
-            or (late and (objective == "total-ttft" or machine.batch_tokens or machine.prefill_tokens))):
+            or (prefill_budget(machine) and any(one.arrival != start for one in ones))):
         raise Broken("its schedules are not start times")
     if len(proof.starts) != len(ones):
         raise Broken("starts: give a price for each request, or null")
     kinds = {}  # what requests that are alike share: [the price of a start, how many there are]
-    for one, weight, y in zip(ones, weights(instance, objective), proof.starts):
+    for one, y in zip(ones, proof.starts):
         load = tuple(blocks(one.prompt + q, block) for q in range(output(one)))
-        kind = (load, one.arrival - start, weight, 1 if objective == "total-ttft" else output(one), one.prompt)
+        kind = (load, one.arrival - start, weight_of(one, objective), one.prompt)
         if kinds.setdefault(kind, [y, 0])[0] != y:
             raise Broken("requests that are alike have different prices")
         kinds[kind][1] += 1
@@ -1142,8 +995,8 @@ def configurations(instance, proof, objective):
 
 def start_cost(kind, t, scale, memory):
     """What a start at tick t costs, with the memory that it pays for."""
-    load, release, weight, span, _ = kind
-    return scale * weight * (t - release + span) + sum(p * held for p, held in zip(memory[t : t + len(load)], load))
+    load, release, weight, _ = kind
+    return scale * weight * (t + len(load) - release) + sum(p * held for p, held in zip(memory[t:], load))
 
 
 def cheapest_path(kinds, scale, memory, M):
@@ -1184,113 +1037,162 @@ def with_starts(running, totals, options, i, alike, M):
                 yield loads, cost + others
 
 
-# --- kinds made of others: `parts` (docs/certificates.md) and `coarse` (docs/coarsening.md) ---------------------------
+# --- kind `exhaustive` (docs/certificates.md, Exhaustive frontiers; docs/search.md, The state, Successors) ------------
 
 
-def parts(instance, proof, objective):
-    """Kind `parts`: disjoint parts of the requests, each without the others."""
-    if instance.machine.evict:
-        raise Broken("parts are for machines without evict")
-    ones, listed = instance.requests, [i for part in proof.parts for i in part.requests]
-    if len(set(listed)) < len(listed) or max(listed) >= len(ones):
-        raise Broken("the parts share a request, or there is none of such a number")
-    bounds = [prove(Box(instance, requests=[ones[i] for i in part.requests]), part.proof, objective)
-              for part in proof.parts]
-    return sum(bounds) if objective in SUMS else max(bounds)
+MOST_TRIED = 10**6  # batches that are tried in one search: about a minute
 
 
-def coarse(instance, proof, objective):
-    """Kind `coarse`: a bound of the instance rounded in the schedule's favour gives one of the instance."""
-    if objective not in ("makespan", "total-flow-time", "weighted-flow-time", "max-flow-time"):
-        raise Broken("a coarse bound says nothing about this objective")
-    if not always_one_tick(instance.cost) or instance.coarsening or any(one.slo for one in instance.requests):
-        raise Broken("coarse is for batches of one tick, without SLOs, of an instance that is not coarse")
-    s = proof.slot_ticks
-    rounded, offsets = relax(instance, proof.block_tokens, s)
-    bound = s * whole(prove(rounded, proof.proof, objective), objective)
-    if objective == "makespan":
-        return bound + min(offsets)
-    flows = [t + s * one.arrival - fine.arrival
-             for t, one, fine in zip(offsets, rounded.requests, instance.requests)]
-    if objective == "max-flow-time":
-        return bound + min(flows)
-    return bound + sum(flow * weight for flow, weight in zip(flows, weights(instance, objective)))
+def exhaustive(instance, proof, objective):
+    """Kind `exhaustive`: everything that the referee takes, from the states on that may lead to less than the claim.
+
+    What the file says of the search is not looked at. Of states waiting, the one of the least bound comes next.
+    """
+    if len(instance.requests) > 16:
+        raise NotChecked("more than 16 requests are not searched")
+    search, first = Search(instance, objective), Execution(instance)
+    least = {search.key(first): search.bound(first)}  # of states that are as good as each other, the least bound
+    waiting, tried = [(search.bound(first), 0, first)], 0
+    while waiting and waiting[0][0] < proof.claim:
+        known, _, execution = heapq.heappop(waiting)
+        if all(state.done is not None for state in execution.states.values()):
+            return known
+        for following in search.following(execution) if known == least[search.key(execution)] else ():
+            tried += 1
+            if tried > MOST_TRIED:
+                raise NotChecked(f"it claims {proof.claim}; so far it is known that no schedule is below {known}")
+            if following is not None:
+                key, bound = search.key(following), search.bound(following)
+                if bound < min(proof.claim, least.get(key, inf)):
+                    least[key] = bound
+                    heapq.heappush(waiting, (bound, -tried, following))
+    return proof.claim
 
 
-def relax(instance, b, s):
-    """The coarse instance, and of each request the time t that its completion leaves out."""
-    machine, n = instance.machine, len(instance.requests)
-    ones, offsets, extra, merged = zip(*(relax_request(fine, b, s, machine.evict) for fine in instance.requests))
-    extras, free = sum(extra), s > b or any(merged)
-    M, H, C, P = machine.memory, machine.host_memory, machine.batch_tokens, machine.prefill_tokens
-    small = Box(machine, chunked=True, hybrid=True, pause=True,
-                batch_requests=machine.batch_requests * s if machine.batch_requests and not free else None)
-    if machine.evict:
-        total = M if s == 1 else None if None in (M, H, C) else M + H + C * (s - 1)
-        small.update(block=1, host_memory=0, batch_tokens=None, prefill_tokens=None,
-                     memory=None if total is None else total // b + extras)
-    else:
-        block = machine.block // b if machine.block % b == 0 else 1
-        room = None if H is None else 0 if H == 0 else (H + n * (b - 1) * machine.partial) // b + extras
-        C = None if C is None or free else (C * s + 3 * n * (b - 1)) // b
-        P = None if P is None or free else (P * s + n * (3 * b - 2)) // b
-        P = P if None in (C, P) else min(C, P)
-        small.update(block=block, host_memory=room, batch_tokens=C, prefill_tokens=P,
-                     memory=None if M is None else M // b + extras * block)
-    return Box(instance, machine=small, requests=list(ones), cost=[cost_function({"busy": 1}, "cost")]), offsets
+class Search:
+    """States of the referee between batches: what may follow one, and what it leads to at the least."""
 
+    def __init__(self, instance, objective):
+        self.instance, self.machine, self.objective = instance, instance.machine, objective
+        self.ticks = ticks_of(instance)
+        self.works = [Work(one, instance.machine, self.ticks, self.ticks) for one in instance.requests]
+        self.kinds = [json.dumps(dict(one, id=""), default=str) for one in instance.requests]
 
-def relax_request(fine, b, s, evict):
-    """A coarse request, its t, whether it is an extra, and whether any segment was merged."""
-    u, segments = max(b, s), fine.segments
-    spans = [segment.call.duration if segment.call else 0 for segment in segments]
-    kept = [k for k, segment in enumerate(segments) if segment.decode >= u]
-    if not kept:
-        e = fine.arrival + output(fine) + sum(spans)
-        arrival = max(0, e // s - 1)
-        stand_in = Box(fine, arrival=arrival, prompt=1, segments=[Box(decode=1, call=None)])
-        return stand_in, e - s * (arrival + 1), True, True
-    known, K = [fine.prompt], []
-    for segment in segments[:-1]:
-        known.append(known[-1] + segment.decode + segment.call.returns)
-    for k in kept:
-        least = K[-1] + segments[kept[len(K) - 1]].decode // u if K else 1
-        K.append(max(known[k] // b, least))
-    result = []
-    for i, k in enumerate(kept):
-        d, call, following = segments[k].decode, None, kept[i + 1] if i + 1 < len(kept) else len(segments)
-        time = d % u + sum(spans[k:following]) + sum(segment.decode for segment in segments[k + 1 : following])
-        if following < len(segments):
-            handlings = [segment.call.handling for segment in segments[k:following]]
-            alike = set(handlings) == {"preserve"} or handlings[-1] == "discard"
-            call = Box(duration=time // s, returns=K[i + 1] - K[i] - d // u,
-                       handling=handlings[-1] if alike and not evict else "free")
-        result.append(Box(decode=d // u, call=call))
-    before = sum(segments[k].decode + spans[k] for k in range(kept[0]))
-    one = Box(fine, arrival=(fine.arrival + before) // s, prompt=K[0], segments=result)
-    return one, time, known[kept[0]] < b, len(kept) < len(segments)
+    def bound(self, execution):
+        """No schedule from here on is below it: even alone, each request needs its ticks for what is to come."""
+        times, busy = [], 0
+        for state, work in zip(execution.states.values(), self.works):
+            first, last = state.first, state.done
+            if last is None:
+                token = work.tokens[state.generated]._replace(kept=state.m + state.h, low=0, wait=0)
+                end = max(execution.clock, state.one.arrival, state.returns_at or 0) + self.ticks(token)
+                first, last = end if first is None else first, end + work.tail[state.generated]
+                busy = max(busy, self.ticks(token) + sum(work.d[state.generated + 1 :]))
+            times.append((first - state.one.arrival, last - state.one.arrival))
+        return by_objective(self.instance.requests, times, execution.busy + busy)[self.objective]
+
+    def key(self, execution):
+        """What decides what may follow. Of two states with the same key, the one of the lower bound is as good.
+
+        For what follows one may follow the other, as much later or earlier, and then both cost as much more than their
+        bounds; but for max-flow-time, which counts from the arrivals, they are compared at the same tick. Requests that
+        differ in their ids only may change places.
+        """
+        clock, pause = execution.clock, self.machine.pause
+        rows = ((kind, state.generated, state.m, state.h, max(0, max(state.one.arrival, state.returns_at or 0) - clock),
+                 state.window or "", state.due or 0, not pause and state.id in execution.worked)
+                for kind, state in zip(self.kinds, execution.states.values()))
+        return (clock if self.objective == "max-flow-time" else 0), *sorted(rows)
+
+    def following(self, execution):
+        """What may be next: after a wait for the next arrival or return, or a batch at once (None if it breaks a rule).
+
+        No other start is needed: each batch of a schedule may start as soon as the one before has ended, the requests
+        that it works on have arrived, and the calls have returned that had, of requests that it works on or moves.
+        """
+        events = (tick for state in execution.states.values() for tick in (state.one.arrival, state.returns_at or 0))
+        later = min((tick for tick in events if tick > execution.clock), default=None)
+        if later is not None:
+            waited = execution.copied()
+            waited.clock = later
+            yield waited
+        for plan in self.plans(execution, list(execution.states.values()), (0, 0, 0)):
+            moves = zip((*MOVES, "work"), zip(*plan))
+            written = Box({name: {id: k for id, k in zip(execution.states, tokens) if k} for name, tokens in moves})
+            following = execution.copied()
+            try:
+                following.step(written, execution.clock)
+            except Broken:
+                following = None
+            yield following
+
+    def plans(self, execution, states, taken):
+        """What these requests may do in a batch in which others have taken so many blocks, tokens and requests.
+
+        The referee knows the other rules.
+        """
+        machine = self.machine
+        limits = (machine.memory and machine.memory // machine.block, machine.batch_tokens, machine.batch_requests)
+        if not states:
+            yield []
+            return
+        for option, takes in self.options(states[0], execution):
+            amounts = tuple(map(sum, zip(taken, takes)))
+            if all(most is None or amount <= most for amount, most in zip(amounts, limits)):
+                for others in self.plans(execution, states[1:], amounts):
+                    yield [option, *others]
+
+    def options(self, state, execution):
+        """What a request may do in a batch, (drop, swap_out, swap_in, work), and what it takes of the limits."""
+        machine = self.machine
+        S, returns_at = state.after_call(execution.clock)
+        works = returns_at is None and state.one.arrival <= execution.clock and state.done is None
+        leaves = machine.evict or state.window == "free" or state.due is not None  # whether KV may, else R8 is broken
+
+        def some(most):
+            return range(most + 1) if machine.partial else {0, most}
+
+        for drop in some(state.m + state.h) if leaves else [0]:
+            h = max(0, state.h - drop)
+            m = state.m + state.h - drop - h
+            for out in some(m) if leaves else [0]:
+                for into in some(h + out):
+                    held = m - out + into
+                    left = S - held if works and h + out == into else 0
+                    for c in range(left + 1) if machine.chunked else {0, left}:
+                        yield (drop, out, into, c), (blocks(held + c, machine.block), c, c > 0)
 
 
 # --- certificates (docs/certificates.md) ------------------------------------------------------------------------------
 
 
-part = integer(0, 1024)
-price = integer(0, 2**50)
-DIVISION = dict(functions=(list_of(part, 1, 1000),), memory=(part, 0), tokens=(part, 0), prefill_tokens=(part, 0),
-                requests=(part, 0), packing=(part, 0), packs=(integer(1, 1000), 1))
-BRANCH = dict(request=(words,), segment=(integer(0),), slot=(integer(0),))
-row = list_of(price, 0, 2**21)
-signed = integer(-(10**9), 10**9)
-family = record(most=(integer(1, 10**6),), shift=(signed,), reach=(signed,), price=(row,))
-
-PRICES = dict(scale=(integer(1, 2**40),), slots=(integer(1, 2**21),), device=(row, []), host=(row, []),
-              tokens=(row, []), requests=(row, []), windows=(list_of(family, 0, 100), []))
+part, price = integer(0, 1024), integer(0, 2**50)
+DIVISION = {"functions": [part], "packs": (integer(1), 1),
+            **dict.fromkeys(("memory", "tokens", "prefill_tokens", "requests", "packing"), (part, 0))}
+PRICES = {"scale": integer(1), "slots": integer(1, 2**21),
+          **dict.fromkeys(("device", "host", "tokens", "requests"), ([price], []))}
+BRANCH = {"request": text, "segment": number, "slot": number}
+none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 
 def node(value, where):
     """A node of a tree: a branch or a leaf."""
-    fields = BRANCH if isinstance(value, dict) and "request" in value else dict(prices=(integer(0),))
-    return record(**fields)(value, where)
+    return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
+
+
+KINDS = {  # a proof's function, its keys, and the objectives for which it is checked
+    "alone": (alone, {}, OBJECTIVES),
+    "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *FLOWS)),
+    "prices": (slot_prices, {**PRICES, "windows": (none, [])}, FLOWS),
+    "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
+                    "nodes": [node]}, FLOWS),
+    "speed": (speed, {**DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
+                      "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
+                      "fee": (part, 0), "fees": ([[number]], [])}, FLOWS),
+    "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
+                                        "starts": [optional(integer(-inf))]}, FLOWS),
+    "exhaustive": (exhaustive, {"states": integer(1)}, MONOTONE),
+}
 
 
 def proof(value, where):
@@ -1298,53 +1200,34 @@ def proof(value, where):
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
         raise Bad(f"{where}: no proof of kind {kind!r} is checked here")
-    return record(kind=(one_of(kind),), **KINDS[kind][1])(value, where)
+    return shaped(value, {"kind": text, **KINDS[kind][1]}, where)
 
 
-KINDS = {
-    "alone": (alone, {}),
-    "shares": (shares, dict(DIVISION, alone=(list_of(part, 0, 10**6), []),
-                            windows=(list_of(list_of(integer(0), 2, 2), 0, 10**5), []))),
-    "prices": (slot_prices, PRICES),
-    "tree": (tree, dict(prices=(list_of(record(kind=(one_of("prices"), "prices"), **PRICES), 1, 2**15),),
-                        nodes=(list_of(node, 1, 2**15),))),
-    "speed": (speed, dict(DIVISION, slot=(integer(1),), scale=(integer(1, 2**40),), price=(list_of(price, 0, 2**18),),
-                          level=(part, 0), ratios=(list_of(integer(65, 2**20), 0, 64), []), ordered=(switch, False),
-                          within=(integer(0), 0), fee=(part, 0),
-                          fees=(list_of(list_of(integer(0, 2**20), 0, 2**18), 0, 10**6), []))),
-    "configurations": (configurations, dict(scale=(integer(1, 10**6), 1), memory=(list_of(integer(0), 0, 10**5),),
-                                            starts=(list_of(optional(integer(-MOST)), 1, 10**5),))),
-    "parts": (parts, dict(parts=(list_of(record(requests=(list_of(integer(0), 1),), proof=(proof,)), 1),))),
-    "coarse": (coarse, dict(block_tokens=(integer(1, 10**9),), slot_ticks=(integer(1, 10**9),), proof=(proof,))),
+certificate_file = {
+    "format": (one_of("kvbound-certificate"), "kvbound-certificate"), "version": (one_of(1), 1),
+    "instance_sha256": text, "objective": one_of(*OBJECTIVES), "bound": claim, "why": (text, ""), "horizon": (text, ""),
+    "made_by": (text, ""), "proof": proof,
 }
-certificate_file = record(
-    format=(one_of("kvbound-certificate"), "kvbound-certificate"), version=(one_of(1), 1), instance_sha256=(words,),
-    objective=(one_of(*OBJECTIVES),), bound=(claim,), why=(words, ""), horizon=(words, ""),
-    made_by=(words, ""), proof=(proof,),
-)
 
 
 def prove(instance, proof, objective):
     """The lower bound that the numbers of a proof give, whatever they are; Broken where its argument does not hold."""
-    return KINDS[proof.kind][0](instance, proof, objective)
-
-
-def whole(bound, objective):
-    """The bound rounded up, where every value of the objective is a whole number."""
-    return bound if objective == "normalized-latency" else ceil(bound)
+    function, _, objectives = KINDS[proof.kind]
+    if objective not in objectives:
+        raise NotChecked(f"a proof of kind {proof.kind} is not checked here for {objective}")
+    return function(instance, proof, objective)
 
 
 def verify_certificate(instance, data):
     """What a certificate proves; Broken if that is less than it claims."""
-    certificate = certificate_file(data, "certificate")
+    certificate = shaped(data, certificate_file, "certificate")
     objective = certificate.objective
     if certificate.instance_sha256 != sha256(instance):
-        instance = with_free_calls(instance)
-        if certificate.instance_sha256 != sha256(instance):
-            raise Broken("the certificate is for another instance")
-    bound = whole(prove(instance, certificate.proof, objective), objective)
+        raise Broken("the certificate is for another instance (or for this one with its calls freed)")
+    bound = prove(instance, Box(certificate.proof, claim=certificate.bound), objective)
+    bound = bound if objective == "normalized-latency" else ceil(bound)  # all other values are whole numbers
     if bound < certificate.bound:
-        raise Broken(f"it claims {certificate['bound']}, but proves {bound} only")
+        raise Broken(f"it claims {certificate.bound}, but proves {bound} only")
     return objective, bound
 
 
@@ -1353,7 +1236,7 @@ def verify_certificate(instance, data):
 
 def check_record(path):
     """Check what a record of the library (docs/library.md) claims; return what was checked, in words."""
-    made = load(path, floats=True)
+    made = load(path)
     base = path.with_name(path.name.removesuffix(".json"))
     instance = read_instance(load(f"{base}.instance.json.gz"))
     if made["instance_sha256"] != sha256(instance):
@@ -1367,9 +1250,6 @@ def check_record(path):
                 raise Broken(f"{objective}: the schedule has {value}, the record says {claimed['value']}")
         if claimed["bound"] is not None:
             said, bound = load(f"{base}.{objective}.certificate.json.gz"), Fraction(claimed["bound"])
-            if '"kind": "exhaustive"' in json.dumps(said):
-                done.append(f"{objective} {value}, its bound {bound} is exhaustive and not checked")
-                continue
             if verify_certificate(instance, said)[0] != objective or Fraction(said["bound"]) < bound:
                 raise Broken(f"{objective}: the certificate claims {said['objective']} >= {said['bound']}, not {bound}")
         if (claimed["status"] == "solved") != (value is not None and value == bound):
@@ -1386,8 +1266,8 @@ def check_all(folder):
             print(f"{path.stem}: {check_record(path)}", flush=True)
         except (Bad, Broken, KeyError) as error:
             wrong += 1
-            print(f"{path.stem}: WRONG: {error}", flush=True)
-    print(f"{len(records)} records, {wrong} of them wrong")
+            print(f"{path.stem}: {'NOT CHECKED' if isinstance(error, NotChecked) else 'WRONG'}: {error}", flush=True)
+    print(f"{len(records)} records, {wrong} of them wrong or not checked")
     return int(wrong > 0)
 
 

@@ -1,6 +1,6 @@
 """Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
 
-The index rule is tuned first: one R0, then one R0 and `group` for each window of time (`solvers.steering`).
+The index rule is tuned first: one R0, then what `solvers.steering` adds to it.
 Each run is one of the engine, so the referee has passed whatever is kept. Where destroy and repair applies
 (`solvers.neighbourhoods`), it goes on from the best of the policies.
 """
@@ -20,7 +20,7 @@ import numpy as np
 import kvcore
 from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, trace_policy
 from heuristics.policies.deadline import Deadline
-from heuristics.policies.index import MEANS, Index, Steps, mean_work
+from heuristics.policies.index import MEANS, Index, mean_work
 from heuristics.policies.listed import Listed
 from heuristics.policies.staggered import Staggered
 from kvcore.cost import OwnCost
@@ -49,6 +49,8 @@ SHARES = 4
 """Into so many runs, from different seeds, destroy and repair is split."""
 APART = 0.1
 """How far apart two neighbours in a list are, in the same measure."""
+POWERS = range(1, 10)
+"""R0 is divided by these powers of 4 first, where runs are compiled."""
 FINE = 1.05
 """The ratio of two values of R0 that are not worth telling apart."""
 MOVES = 2_000
@@ -134,8 +136,8 @@ class _Improvement:
     """The best R0 of the index rule, in seconds."""
     runs: Runs | None = None
     """Compiled runs of it, where they apply."""
-    steps: Steps | None = None
-    """Its best steps."""
+    best: Index | None = None
+    """It with its best steps."""
     schedule: Schedule = field(init=False)
     value: Value = field(init=False)
     name: str | None = field(init=False)
@@ -209,6 +211,9 @@ class _Improvement:
         if applies(self.instance, self.objective):
             self.runs = Runs(self.instance, self.objective)
         value, step = (yield from self._worth(best)), 4.0
+        for r0 in [rounded(best / 4.0**k) for k in POWERS if self.runs is not None]:
+            if self.in_time() and (other := (yield from self._worth(r0))) < value:
+                self.r0, best, value = r0, r0, other
         while step > FINE and self.in_time():
             for r0 in (rounded(best * step), rounded(best / step)):
                 other = yield from self._worth(r0)
@@ -256,7 +261,7 @@ class _Improvement:
 
         policy = steer(self.runs, self.r0, draw, go_on)
         if (yield policy) <= self.value:
-            self.steps = policy.steps
+            self.best = policy
 
     def perturbed(self, draw: random.Random) -> Tries:
         """Change priorities in a window of requests, without end: of the index rule, or of a list if that is better."""
@@ -271,7 +276,9 @@ class _Improvement:
             return Listed(keys.tolist())
 
         def indexed(logs: Any) -> Policy:
-            return Index(r0=self.r0, factors=np.exp(logs), steps=self.steps)
+            best = self.best or Index(r0=self.r0)
+            factors = np.exp(logs) * (1.0 if best.factors is None else best.factors)
+            return Index(r0=best.r0, factors=factors, steps=best.steps, chunks=best.chunks)
 
         make: Callable[[Any], Policy] = listed
         logs = places

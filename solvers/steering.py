@@ -1,4 +1,4 @@
-"""The index rule with an R0 and a `group` for each window of time, searched with a compiled run of the rule.
+"""The index rule with R0 and `group` by windows of time, R and chunks by request, searched with a compiled run of it.
 
 The run counts in floating point and only proposes: what it finds is a policy, which the engine runs again.
 """
@@ -22,7 +22,7 @@ WINDOWS = 60
 LONGEST = 8
 """The most windows, one after another, that change at once."""
 SPREAD = 0.7
-"""The standard deviation of changes of the logarithm of R0, and of that of `group`."""
+"""The standard deviation of changes of the logarithms of R0, `group` and R."""
 OBJECTIVES: dict[str, Callable[[Array, Array, Array, Array], float]] = {
     "total-flow-time": lambda first, end, output, weight: end.sum(),
     "weighted-flow-time": lambda first, end, output, weight: (weight * end).sum(),
@@ -43,30 +43,38 @@ def applies(instance: Instance, objective: str) -> bool:
 
 
 def steer(run: Runs, r0: float, draw: random.Random, go_on: Callable[[int], bool]) -> Index:
-    """Return the rule with the best steps found from one R0, in seconds; `go_on` is asked before each run."""
+    """Return the rule with what is best found from one R0, in seconds; `go_on` is asked before each run."""
     best, last = run.once(r0)
-    logs, window = np.log(np.full((2, WINDOWS), [[r0], [GROUP]])), last / WINDOWS
+    n, window, most = len(run.prompt), last / WINDOWS, max(1, int(run.prompt.max()))
+    logs = [np.full(WINDOWS, np.log(r0)), np.full(WINDOWS, np.log(GROUP)), np.zeros(n)]
+    chunks = np.full(n, LIMIT)
     made = 1
     while go_on(made):
         made += 1
-        others = logs.copy()
-        first, size = draw.randrange(WINDOWS), draw.randint(1, LONGEST)
-        others[draw.randrange(2), first : first + size] += draw.gauss(0.0, SPREAD)
-        value, _ = run(Steps(window, *np.exp(others)))
-        if value < best:
-            best, logs = value, others
-    return Index(steps=Steps(window, *np.exp(logs)))
+        others, parts, kind = logs.copy(), chunks, draw.randrange(4)
+        first, size = draw.randrange(WINDOWS if kind < 2 else n), draw.randint(1, LONGEST)
+        if kind < 3:
+            others[kind] = others[kind].copy()
+            others[kind][first : first + size] += draw.gauss(0.0, SPREAD)
+        else:
+            parts = chunks.copy()
+            parts[first] = draw.choice((LIMIT, int(run.prompt[first]), draw.randint(1, most)))
+        value, _ = run(Steps(window, *np.exp(others[:2])), np.exp(others[2]), parts)
+        if value <= best:
+            best, logs, chunks = value, others, parts
+    back = np.argsort(run.order)
+    return Index(steps=Steps(window, *np.exp(logs[:2])), factors=np.exp(logs[2])[back], chunks=chunks[back])
 
 
 class Runs:
-    """Runs of the rule on an instance."""
+    """Runs of the rule on an instance; its arrays are in the `order` of arrivals."""
 
     def __init__(self, instance: Instance, objective: str) -> None:
         marginal, machine, requests = Marginal(instance.cost), instance.machine, instance.requests
         self.costs = Costs(*(getattr(marginal, name).ravel() for name in Costs._fields))
         given = machine.memory, machine.batch_tokens, machine.prefill_limit, machine.batch_requests
         self.limits = Limits(*(LIMIT if limit is None else limit for limit in given))
-        order = sorted(range(len(requests)), key=lambda i: requests[i].arrival)
+        self.order = order = sorted(range(len(requests)), key=lambda i: requests[i].arrival)
         sizes = [(r.arrival - instance.first_arrival, r.prompt, r.output, r.weight) for r in requests]
         self.arrival, self.prompt, self.output, self.weight = np.array(sizes, np.int64)[order].T.copy()
         self.objective, self.tick = OBJECTIVES[objective], float(instance.tick_seconds)
@@ -75,9 +83,13 @@ class Runs:
         """Return the value, in ticks, and the last end, in seconds, with one R0, in seconds."""
         return self(Steps(LIMIT, np.array([r0]), np.array([GROUP])))
 
-    def __call__(self, steps: Steps) -> tuple[float, float]:
+    def __call__(self, steps: Steps, factors: Array | None = None, chunks: Array | None = None) -> tuple[float, float]:
         """Return the value, in ticks, and the last end, in seconds."""
-        given = steps.seconds / self.tick, steps.r0 / self.tick, steps.group
+        n = len(self.arrival)
+        given = (
+            steps.seconds / self.tick, steps.r0 / self.tick, steps.group,
+            np.ones(n) if factors is None else factors, np.full(n, LIMIT) if chunks is None else chunks,
+        )  # fmt: skip
         first, end = simulate(self.costs, self.limits, self.arrival, self.prompt, self.output, *given)
         value = self.objective(first - self.arrival, end - self.arrival, self.output, self.weight)
         return (float(value) if np.isfinite(end).all() else np.inf), float(end.max()) * self.tick

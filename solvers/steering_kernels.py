@@ -51,7 +51,7 @@ def adds(costs, k, resident, tokens, decodes):
 
 
 @njit(cache=True)
-def simulate(costs, limits, arrival, prompt, output, window, r0, groups):
+def simulate(costs, limits, arrival, prompt, output, window, r0, groups, factors, chunks):
     """Return when each request has its first token and its end, by `Index`; infinite where nothing can work."""
     n, functions = len(arrival), len(costs.busy)
     held, left = np.zeros(n, np.int64), output.copy()
@@ -77,6 +77,7 @@ def simulate(costs, limits, arrival, prompt, output, window, r0, groups):
                 total = adds(costs, k, held[j], missing, missing == 1 and held[j] > 0)
                 total += rest * (costs.decode[k] + costs.decode_kv[k] * (known + (rest - 1) / 2))
                 work[j] = max(work[j], total)
+            work[j] *= factors[j]
             if held[j] > 0:
                 coming, holds, refills = coming + missing + rest, holds + 1, refills or missing > 1
             b = a - 1
@@ -94,8 +95,14 @@ def simulate(costs, limits, arrival, prompt, output, window, r0, groups):
             joining += joins[j] and held[j] == 0
         lost += shared * joining / max(1, holds + joining)
         waits = holds > 0 and not refills and lost < groups[at] * extra
-        best, size, worth, some = -1.0, 0, 0.0, 0
-        tokens, prefill, decodes, prefills = limits.tokens, limits.prefill, False, False
+        best, size, worth, some, chunk = -1.0, 0, 0.0, 0, limits.prefill
+        for a in range(count):
+            j = present[a]
+            joins[j] = joins[j] and (held[j] > 0 or not waits)
+            if joins[j] and (held[j] == 0 or prompt[j] + output[j] - left[j] - held[j] > 1):
+                chunk = min(chunk, chunks[j])
+                break
+        tokens, prefill, decodes, prefills = limits.tokens, chunk, False, False
         parts[:] = 0.0
         for a in range(count):
             j = present[a]
@@ -118,7 +125,7 @@ def simulate(costs, limits, arrival, prompt, output, window, r0, groups):
             worth += most / (work[j] + r0[at])
             if worth / lasts >= best:
                 best, size = worth / lasts, a + 1
-        tokens, prefill, decodes, prefills, some = limits.tokens, limits.prefill, False, False, 0
+        tokens, prefill, decodes, prefills, some = limits.tokens, chunk, False, False, 0
         parts[:] = 0.0
         for a in range(count):
             j = present[a]

@@ -125,8 +125,10 @@ START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
 MODELS = [Way(of, by, "solvers.milp:run")
           for of in ("batch-bigm", "batch-bigm:plain", "arc-flow") for by in (_HIGHS, _GUROBI)]
 CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
+CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run_clauses", LAGRANGE.horizon, declines=_not_in_slots)
 
-WAYS = {(way.formulation, way.solver.name): way for way in (SEARCH, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT)}
+EVERY = (SEARCH, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
+WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
 either of them alone stands for."""

@@ -128,14 +128,16 @@ class Index(Unified):
         group: float = GROUP,
         factors: Array | None = None,
         steps: Steps | None = None,
+        chunks: Array | None = None,
     ) -> None:
         """Set R0 in seconds (None: ten times the mean of R), `group`, and what R is multiplied with, by request.
 
-        `steps` are for R0 and `group` that change with time.
+        `steps` are for R0 and `group` that change with time. `chunks` are the most prefill tokens of a batch, by the
+        first request in it that prefills.
         """
         given = ([] if r0 is None else [f"r0={r0:g}"]) + [f"group={group:g}"] * (group != GROUP)
         self.name = f"index:{','.join(given)}" if given else "index"
-        self.r0, self.group, self.factors, self.steps = r0, group, factors, steps
+        self.r0, self.group, self.factors, self.steps, self.chunks = r0, group, factors, steps, chunks
 
     @classmethod
     def named(cls, name: str) -> Index:
@@ -279,6 +281,8 @@ class Index(Unified):
         if self._wait(step.decodes[:holds], int(fresh.sum()), group):
             order = order[~fresh]
         resident, missing, decodes = (part[order] for part in step)
+        if self.chunks is not None and not decodes.all():
+            plan.limit(prefill_tokens=int(self.chunks[at[order[decodes.argmin()]]]))
         missing[~decodes] = clipped(missing[~decodes], plan.prefill_left)
         tokens = clipped(missing, plan.tokens_left)
         some = np.flatnonzero(tokens)[: plan.requests_left]

@@ -9,11 +9,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise
 from operator import add
 from typing import NamedTuple
 
 from kvcore.cost import Features
-from kvcore.instance import Call, Instance
+from kvcore.instance import Call, Instance, alike
 from kvcore.schedule import Batch
 
 UNWATCHED = -1
@@ -85,21 +86,35 @@ Choice = tuple[Option | None, ...]
 
 
 class Batches:
-    """The legal batches of an instance; `tries` is how many moves, options and choices may still be looked at."""
+    """The legal batches of an instance; `tries` is how many moves, options and choices may still be looked at.
 
-    def __init__(self, instance: Instance) -> None:
+    `whole`: prefills are split only as `splits.py` says.
+    """
+
+    def __init__(self, instance: Instance, whole: bool = False) -> None:
         self.tries: float = math.inf
+        self.whole = whole
         self.machine = instance.machine
         self.cost = instance.cost
         self.requests = instance.requests
+        self.like_before: list[int | None] = [None] * len(self.requests)
+        """Of each request, the one before it that is like it."""
+        for group in alike(self.requests):
+            for j, i in pairwise(group):
+                self.like_before[i] = j
         self.options = cache(self._options)
         self.known_at_start = cache(self._known_at_start)
         self.legal = lru_cache(maxsize=1000)(self._legal)
         self.duration = cache(self._duration)
 
     def starting_at(self, node: Node) -> list[tuple[Choice, int]]:
-        """Return every legal batch that starts at once, an option of each request, and the ticks that it lasts."""
-        return self.legal(tuple(map(_timeless, node)))
+        """Return the legal batches that start at once, an option of each request, and the ticks that they last.
+
+        Of requests that are alike and in one state, none takes an earlier option than the one before: the others are
+        the same batches with their roles exchanged.
+        """
+        twins = [None if j is None or node[j] != node[i] else j for i, j in enumerate(self.like_before)]
+        return self.legal(tuple(map(_timeless, node)), tuple(twins))
 
     def spend(self, tries: int = 1) -> None:
         """Count a try, or more (TooManyStates: there is none left)."""
@@ -136,9 +151,17 @@ class Batches:
                 options.append(resting)
             if not state.wait and not resting.host and (not evicted or state.mark in ("free", "due")):
                 missing = self.known(i, state) - resting.device
-                least = 1 if self.machine.chunked else missing
-                options += [self.option(i, state, moves, work) for work in range(max(1, least), missing + 1)]
+                options += [self.option(i, state, moves, work) for work in self.chunks(resting.device, missing)]
         return _undominated(options)
+
+    def chunks(self, resident: int, missing: int) -> Sequence[int]:
+        """Return how many tokens a request may process (R3)."""
+        if not self.machine.chunked:
+            return range(max(1, missing), missing + 1)
+        if self.whole:
+            sizes = {missing, missing - 1} | (set() if resident else {1})
+            return sorted(size for size in sizes if 1 <= size <= missing)
+        return range(1, missing + 1)
 
     def moves(self, i: int, state: BoundaryState) -> Iterator[tuple[int, int, int]]:
         """Yield every (drop, swap_out, swap_in) that R8, R9 and R10 allow."""
@@ -195,18 +218,19 @@ class Batches:
         )
         return Option(*moves, work, device + work, host, load)
 
-    def _legal(self, node: Node) -> list[tuple[Choice, int]]:
-        batches: list[tuple[tuple[Option, ...], Load]] = [((), Load())]
-        for i, state in enumerate(node):
+    def _legal(self, node: Node, twins: tuple[int | None, ...]) -> list[tuple[Choice, int]]:
+        batches: list[tuple[tuple[int, ...], Load]] = [((), Load())]
+        options = [self.options(i, state) for i, state in enumerate(node)]
+        for i, twin in enumerate(twins):
             batches = [
-                ((*choice, option), together)
-                for choice, load in batches
-                for option in self.options(i, state)
-                if self.is_within_limits(together := self._together(load, option))
+                ((*places, place), together)
+                for places, load in batches
+                for place in range(0 if twin is None else places[twin], len(options[i]))
+                if self.is_within_limits(together := self._together(load, options[i][place]))
             ]
         return [
-            (choice, self.duration(load))
-            for choice, load in batches
+            (tuple([options[i][place] for i, place in enumerate(places)]), self.duration(load))
+            for places, load in batches
             if load.tokens or load.swap_out_tokens or load.swap_in_tokens
         ]
 

@@ -20,7 +20,7 @@ TRIES = 30
 """Moves, options, choices and batches that it tries for each of them, on average, at the most."""
 STATE_WORK, STATE_BYTES = 2_000_000, 16_000
 """What a state takes at the most, with its tries."""
-MOST_REQUESTS, MOST_SEGMENTS, MOST_TOKENS = 16, 100, 10_000
+MOST_REQUESTS, MOST_SEGMENTS, MOST_TOKENS = 32, 100, 10_000
 """Larger instances are refused: nothing could be proved in so many states."""
 
 

@@ -19,7 +19,9 @@ tries every legal batch that starts at once, and waiting. What is left out, and 
   shrinks.
 * **Moves**: of two ways to bring a request to the same state with the same work, the one with more swapped tokens
   and more swaps in every count costs at least as much time; see `_undominated`.
-* **Symmetry**: requests that differ only in their ids are kept in the order of their states.
+* **Symmetry**: requests that differ only in their ids are kept in the order of their states; of those in one state,
+  none takes an earlier option than the one before.
+* **Splits** of prefills: in a guided search, those that `splits.py` leaves out.
 * Of equal nodes the cheaper is kept. The future depends on the node alone, and every objective is a function of
   what is accumulated and of the future, non-decreasing in the former.
 
@@ -38,6 +40,7 @@ from typing import NamedTuple
 
 from kvcore.certificates.batches import UNWATCHED, Batches, BoundaryState, Choice, Node, Option, TooManyStates, as_batch
 from kvcore.certificates.remaining import Remaining
+from kvcore.certificates.splits import whole_prefills
 from kvcore.instance import Instance, Request, alike
 from kvcore.metrics import Value, check_objective, scale_of
 from kvcore.schedule import Schedule
@@ -72,7 +75,7 @@ class ExhaustiveSearch:
     def __init__(self, instance: Instance, objective: str, *, every_tick: bool = False, guided: bool = False) -> None:
         self.instance = instance
         self.requests = instance.requests
-        self.batches = Batches(instance)
+        self.batches = Batches(instance, whole=guided and whole_prefills(instance, objective))
         self.objective = check_objective(objective)
         self.every_tick = every_tick or (
             objective == "late-requests" and any(r.slo is not None and r.slo.tpot is not None for r in self.requests)

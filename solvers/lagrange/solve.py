@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -27,10 +28,10 @@ from solvers.lagrange.scope import FAR, MARGIN, UNIT
 from solvers.lagrange.tree import Tree
 from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task
 
-MOST_ARCS = 3_000_000
-"""With more arcs left, prices and better schedules go on without branch and bound."""
 TREE_SECONDS, IMPROVE_SECONDS = 8.0, 1.5
 """How long branching and destroy and repair take turns."""
+CLAUSES = 10.0
+"""How long CP-SAT searches at first, in seconds of its own count, and four times as long in each turn after that."""
 FIRST_SECONDS = 0.03
 """How long destroy and repair takes for each request before branching begins."""
 
@@ -40,6 +41,13 @@ def run(task: Task, send: Send) -> Done:
     return Lagrange(task, send).run()
 
 
+def run_clauses(task: Task, send: Send) -> Done:
+    """Carry out a task with CP-SAT in place of branch and bound."""
+    from ortools import __version__ as version  # not before: it may not be there
+
+    return replace(PricesAndClauses(task, send).run(), version=version)
+
+
 def repair(task: Task, send: Send) -> Done:
     """Look for schedules only, until time is up."""
     return Lagrange(task, send).only_improve()
@@ -47,6 +55,9 @@ def repair(task: Task, send: Send) -> Done:
 
 class Lagrange:
     """One solve: the best schedule and the best bound so far, and what they come from."""
+
+    most_arcs = 3_000_000
+    """With more arcs left, prices and better schedules go on without branch and bound."""
 
     def __init__(self, task: Task, send: Send) -> None:
         self.task, self.send = task, send
@@ -99,11 +110,15 @@ class Lagrange:
     def _why(self) -> Stop:
         return "proved" if self.bound >= self.cutoff else "time limit"
 
+    @property
+    def time_left(self) -> float:
+        """Seconds until time is up."""
+        return max(0.0, self.deadline - time.monotonic())
+
     def _share(self, share: float) -> float:
         """Return so much of the time that is left, in seconds, but not much more than what has passed."""
-        now = time.monotonic()
-        most = FIRST_SECONDS * len(self.task.instance.requests) + now - self.started
-        return min(most, share * max(0.0, self.deadline - now))
+        most = FIRST_SECONDS * len(self.task.instance.requests) + time.monotonic() - self.started
+        return min(most, share * self.time_left)
 
     def _prove(self, bound: int) -> bool:
         """Take in a bound, in ticks; return whether to stop."""
@@ -128,7 +143,7 @@ class Lagrange:
         """Destroy and repair the best schedule for so many seconds, or until it meets the bound."""
         if not self._can_improve() or self.is_done():
             return
-        seconds = min(seconds, self.deadline - time.monotonic())
+        seconds = min(seconds, self.time_left)
         self.turns += 1
         found = neighbourhoods.improve(
             self.task.instance, self.task.objective, self.schedule,
@@ -167,7 +182,7 @@ class Lagrange:
         while True:
             slack = (self.cutoff - 1) * UNIT - self.relaxation.relax(self.prices).bound
             survivors = list(self.relaxation.survivors(self.prices, slack))
-            if sum(map(len, survivors)) > MOST_ARCS:
+            if sum(map(len, survivors)) > self.most_arcs:
                 return None
             if not any(self._leaves(c, rows) for c, rows in zip(self.network.classes, survivors, strict=True)):
                 return Arcs(self.network, self.relaxation.slots, survivors)
@@ -187,6 +202,10 @@ class Lagrange:
                 self._find_prices(50)
                 self._improve(self._share(0.5))
             return
+        self._search(arcs)
+
+    def _search(self, arcs: Arcs) -> None:
+        """Branch and bound until it is proved, or time is up."""
         self.send(Size(int(self.network.is_priced.sum()) * self.relaxation.slots, len(arcs.table), 0))
         tree = Tree(self.network, arcs, self.prices, self.cutoff)
         while tree.open and not self.is_done():
@@ -211,3 +230,22 @@ class Lagrange:
             with suppress(InvalidSchedule):  # an eviction in a slot that is no batch
                 self._hold(read_schedule(packing, arcs.owner, paths))
         return self.cutoff
+
+
+class PricesAndClauses(Lagrange):
+    """Prices and fixing as before; then CP-SAT finds the best paths among what is left."""
+
+    most_arcs = 300_000
+
+    def _search(self, arcs: Arcs) -> None:
+        from solvers.lagrange.clauses import PathProgram  # it loads OR-Tools
+
+        effort, proved = CLAUSES, False
+        while not proved and not self.is_done():
+            program = PathProgram(self.network, arcs, self.cutoff, self.task.threads, self.task.seed)
+            self.send(Size(*program.size, 0))
+            proved = program.solve(self.time_left, effort, partial(self._settled, arcs), self._prove)
+            effort *= 4
+            if not proved:
+                self._improve(IMPROVE_SECONDS)
+                arcs = self._arcs() or arcs

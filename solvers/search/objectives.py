@@ -6,6 +6,8 @@ state is a lower bound on the cost of every schedule through it. `docs/search.md
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kvcore.instance import Instance
@@ -39,8 +41,19 @@ class Sum:
         return self.wait(before, ticks)
 
     def bound(self, states: States) -> Array:
-        """Return f of each state: every request goes on as if it were alone."""
-        return np.asarray(states.cost + self.table.state["to_go"][states.rows].sum(axis=1))
+        """Return f of each state: every request goes on as if it were alone; or the busy ticks until each end."""
+        state, rows = self.table.state, states.rows
+        alone = state["to_go"][rows].sum(axis=1)
+        if self.table.rules.slots or self.table.objective == "total-ttft":
+            return np.asarray(states.cost + alone)
+        rate, unfinished = state["rate"][rows], state["status"][rows] != DONE
+        common = np.where(unfinished, rate, NEVER).min(axis=1)
+        common = np.where(common < NEVER, common, 0)
+        waits = np.where(state["status"][rows] == WAITING, state["remaining"][rows], 0)
+        ends = np.maximum(np.sort(state["least"][rows], axis=1), self.busy_until(rows))
+        together = common * (ends - waits).sum(axis=1)
+        rest = ((rate - common[:, None]) * unfinished * (state["least"][rows] - waits)).sum(axis=1)
+        return np.asarray(states.cost + np.maximum(alone, together + rest))
 
     def repeats(self, states: States) -> Mask:
         """Whether to look out for the same state at an earlier tick: time neither costs anything nor matters."""
@@ -50,11 +63,23 @@ class Sum:
 
     # --- what all share ------------------------------------------------------------------------------------------
 
-    def batches(self, rows: Rows) -> Array:
-        """Return a lower bound on the number of batches that are still needed."""
+    def busy(self, rows: Rows) -> Array:
+        """Return a lower bound on the ticks of the batches that are still needed."""
+        return self._busy(rows, lambda values: values.max(axis=1), lambda values: values.sum(axis=1))
+
+    def busy_until(self, rows: Rows) -> Array:
+        """Return the same up to the first end, the second, and so on; 0 for requests that are done, which come first.
+
+        The first k to end need at least what the k least demanding need.
+        """
+        return self._busy(
+            rows, lambda values: np.sort(values, axis=1), lambda values: np.sort(values, axis=1).cumsum(axis=1)
+        )
+
+    def _busy(self, rows: Rows, most: Callable[[Array], Array], total: Callable[[Array], Array]) -> Array:
         state, machine = self.table.state, self.machine
         needed = state["batches"][rows]
-        least = needed.max(axis=1)
+        batches = most(needed)
         limits = (
             (needed, machine.batch_requests),
             (state["tokens"][rows], machine.batch_tokens),
@@ -62,17 +87,12 @@ class Sum:
         )
         for amount, limit in limits:
             if limit is not None:
-                least = np.maximum(least, -(-amount.sum(axis=1) // limit))
-        return np.asarray(least)
-
-    def busy(self, rows: Rows) -> Array:
-        """Return a lower bound on the ticks of the batches that are still needed."""
-        batches = least = self.batches(rows)
+                batches = np.maximum(batches, -(-total(amount) // limit))
+        ticks = batches
         for f, load in zip(self.functions, self.table.loads, strict=True):
             each = f.busy + min(f.any_decode, f.any_prefill)
-            total = self.table.state[load][rows].sum(axis=1) + batches * each
-            least = np.maximum(least, -(-total // f.divisor))
-        return least
+            ticks = np.maximum(ticks, -(-(total(state[load][rows]) + batches * each) // f.divisor))
+        return np.asarray(ticks)
 
 
 class BusyTime(Sum):

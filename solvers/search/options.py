@@ -171,7 +171,8 @@ class Options:
         if not machine.chunked:
             sizes = {missing}
         elif rules.few_chunks:
-            sizes = {missing, missing - 1 if rules.last_token_chunk else missing, 1 if rules.single_chunk else missing}
+            single = rules.single_chunk or (rules.first_token_chunk and device == 0)
+            sizes = {missing, missing - 1 if rules.last_token_chunk else missing, 1 if single else missing}
         else:
             sizes = set(range(1, most + 1))
         return sorted(size for size in sizes if 1 <= size <= most)

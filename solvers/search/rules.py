@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from formulations.chains import refill_pays
 from formulations.timing import is_paced
@@ -10,6 +11,8 @@ from kvcore.instance import Instance
 
 DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls", "counts")
 """The reductions that can be switched off, by the names of `docs/search.md`."""
+
+Splitting = Literal["any", "one token", "first token", "none"]
 
 
 @dataclass(frozen=True)
@@ -21,9 +24,10 @@ class Rules:
     symmetry: bool
     """Requests with the same parameters are interchangeable."""
     few_chunks: bool
-    """A prefill is split only into all but one token and that token (or, `single_chunk`, one token and the rest)."""
+    """A prefill is taken whole, but for the exceptions that follow: its last token, any one token, its first."""
     last_token_chunk: bool
     single_chunk: bool
+    first_token_chunk: bool
     lazy: bool
     """KV moves only where a memory is needed, or with work."""
     early_drop: bool
@@ -54,7 +58,8 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
     on = set(dominance)
     slots = instance.cost.always_one_tick
     ample = ample_budgets(instance)
-    few = "chunks" in on and ample and (slots or _splitting_costs(instance, objective))
+    splitting = _splitting(instance, objective) if "chunks" in on else "any"
+    few = machine.chunked and splitting != "any"
     whole = not machine.chunked or (few and slots and machine.hybrid)
     lazy = "moves" in on and slots
     keeps_drops = not machine.hybrid or (not machine.partial and not whole)
@@ -68,7 +73,8 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
         symmetry="symmetry" in on,
         few_chunks=few,
         last_token_chunk=not slots or not machine.hybrid,
-        single_chunk=slots and not machine.hybrid and machine.evict,
+        single_chunk=splitting == "one token",
+        first_token_chunk=splitting == "first token",
         lazy=lazy,
         early_drop=early_drop,
         drop_and_work=not lazy or (keeps_drops and not swap),
@@ -93,19 +99,23 @@ def ample_budgets(instance: Instance) -> bool:
     return all(budget is None or budget >= most for budget in budgets)
 
 
-def _splitting_costs(instance: Instance, objective: str) -> bool:
-    """Whether, for busy-time, a split prefill costs more than the rounding of durations can give back."""
+def _splitting(instance: Instance, objective: str) -> Splitting:
+    """Return which chunks short of the next token a schedule of least value may need."""
     machine, functions = instance.machine, instance.cost.functions
-    if objective != "busy-time" or len(functions) != 1 or (machine.evict and not machine.hybrid):
-        return False
-    f = functions[0]
-    if f.tokens_above is not None or f.busy == 0:
-        return False
-    n, q = len(instance.requests), f.divisor
-    peaks = sum(r.peak for r in instance.requests)
-    held = peaks if machine.memory is None else min(machine.memory, peaks)
-    split = f.prefill_requests + f.prefill_kv
-    whole_batch = f.busy + f.any_prefill + f.prefill_requests
-    keeping = f.any_decode + n * f.decode_requests + max(f.decode_kv, f.prefill_kv) * held
-    exact = q == 1
-    return (exact or split >= 2 * q) and (not machine.evict or whole_batch >= keeping + (0 if exact else (n + 2) * q))
+    if not machine.chunked or not ample_budgets(instance):
+        return "any"
+    if instance.cost.always_one_tick:
+        return "none" if machine.hybrid or not machine.evict else "one token"
+    at_once = len({request.arrival for request in instance.requests}) == 1
+    at_once = at_once and all(request.call_time == 0 for request in instance.requests)
+    if objective != "busy-time" and (not at_once or is_paced(instance, objective)):
+        return "any"
+    f, held_apart = functions[0], machine.pause and machine.host_memory == 0
+    if len(functions) > 1 or f.tokens_above is not None or f.busy == 0 or (machine.evict and not held_apart):
+        return "any"
+    most_lost = f.divisor - 1
+    if not machine.evict or not refill_pays(instance):
+        return "none" if f.prefill_requests + f.prefill_kv >= most_lost else "any"
+    moved = 1 if machine.partial else max(request.peak for request in instance.requests)
+    there_and_back = f.swap_outs + f.swap_ins + (f.swap_out_tokens + f.swap_in_tokens) * moved
+    return "first token" if f.busy >= there_and_back and f.prefill_kv >= most_lost else "any"

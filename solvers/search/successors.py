@@ -101,7 +101,11 @@ class Successors:
         self.most, self.cut = 0, NEVER
         for i in range(rows.shape[1]):
             local = rows[tallies.parent, i]
-            tallies.extend(state["count"][local], state["first"][local], option)
+            first, count = state["first"][local], state["count"][local]
+            if i:  # of requests in one state, none takes an option before the one that is next to it
+                skipped = np.where(local == rows[tallies.parent, i - 1], tallies.steps[-1][1] - first, 0)
+                first, count = first + skipped, count - skipped
+            tallies.extend(count, first, option)
             tallies.keep(tallies.fit(low[0][:, i + 1], low[1][:, i + 1], room))
             self.most = max(self.most, len(tallies.parent))
             if len(tallies.parent) > MOST:

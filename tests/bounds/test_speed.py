@@ -353,6 +353,20 @@ def test_first_tokens_have_slots_short_enough_to_wait_in():
     assert 0.97 * 20 * 90 < rung.bound <= 20 * 90
 
 
+def test_waits_of_short_bursts_are_seen_in_a_long_time():
+    """A burst of four every 100,000 ticks, each with a prefill of 1,000: 1, 2, 3 and 4 times as long, then a decode."""
+    bursts = alike(20, 100, 1, 999, Cost((CostFunction(tokens=10),)))
+    bursts = bursts.replace(requests=tuple(r.replace(arrival=i // 4 * 10**5) for i, r in enumerate(bursts.requests)))
+    rung = bounds.bound(bursts, FLOW, method="speed", time_limit=NEVER)
+    assert 0.95 * 5 * 10_000 < rung.bound <= 5 * 10_000
+
+
+def test_first_prices_too_high_are_no_reason_for_a_line_without_work():
+    pair = alike(2, 4, 6, 999, Cost((CostFunction(busy=100, any_prefill=40, tokens=20),)))
+    rung = bounds.bound(pair, FLOW, method="speed", time_limit=NEVER)
+    assert rung.bound > 1.05 * Alone().value(pair, FLOW)
+
+
 def test_halved_slots_prove_no_less(monkeypatch):
     """Where the order would take too long to check, they are what is left to gain."""
     monkeypatch.setattr("bounds.speed.ORDERED", 0)

@@ -94,7 +94,7 @@ def test_no_more_is_looked_at_than_an_upper_bound_asks_for():
 @pytest.mark.parametrize(
     ("requests", "message"),
     [
-        ([request(f"R{i}", 1, 1) for i in range(17)], "at most 16 requests, and there are 17"),
+        ([request(f"R{i}", 1, 1) for i in range(33)], "at most 32 requests, and there are 33"),
         ([request("R", 1, *[(1, 0, 0, "free")] * 100, 1)], "at most 100 segments, and there are 101"),
         ([request("R", 1, 10**15 - 10)], "at most 10000 generated tokens"),
     ],

@@ -1,6 +1,7 @@
 """The exhaustive search allows a batch exactly if the referee does, on random walks through random instances.
 
-Of batches that lead every request to the same state, the search keeps a shortest one.
+Of batches that lead every request to the same state, the search keeps a shortest one; of those that differ only in who
+of like requests in one state does what, it looks at one.
 
 Both were written from `docs/semantics.md` apart from each other; here they meet move by move, not only in optima.
 """
@@ -12,6 +13,7 @@ import pytest
 from kvcore import Batch, InvalidSchedule, Schedule, verify_schedule
 from kvcore.certificates.batches import after_moves, as_batch
 from kvcore.certificates.search import ExhaustiveSearch
+from kvcore.instance import alike
 from tests.support.tiny_instances import PROFILES, tiny_instance
 
 KINDS = ("drop", "swap_out", "swap_in", "work")
@@ -73,8 +75,14 @@ class Walk:
         return Batch(start=self.now, **tokens)
 
     def outcome(self, numbers):
-        """Where a batch leaves each request: m before its work, h, and its work."""
-        return [(*after_moves(state, moves), work) for state, (*moves, work) in zip(self.node, numbers, strict=True)]
+        """Where a batch leaves each request: m before its work, h, and its work; in order where like requests stand."""
+        found = [(*after_moves(state, moves), work) for state, (*moves, work) in zip(self.node, numbers, strict=True)]
+        for group in alike(self.instance.requests):
+            for state in {self.node[i] for i in group}:
+                twins = [i for i in group if self.node[i] == state]
+                for i, one in zip(twins, sorted(found[i] for i in twins), strict=True):
+                    found[i] = one
+        return found
 
     # --- the referee ---
 

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore.certificates.exhaustive import look
 from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from solvers.search import DOMINANCE, search
@@ -62,7 +63,8 @@ def test_infermax_figure_15(size, busy):
 
 
 def test_infermax_figure_15_is_proved_for_every_prompt():
-    outcomes = [search(builtin_instance(f"infermax-figure15:I={2**k}"), "busy-time") for k in range(11)]
+    figure = [builtin_instance(f"infermax-figure15:I={2**k}") for k in range(11)]
+    outcomes = [search(one, "busy-time") for one in figure] + [search(one, "total-flow-time") for one in figure[4:]]
     assert all(outcome.proved and outcome.stopped == "proved" for outcome in outcomes)
 
 
@@ -95,6 +97,24 @@ def test_agrees_on_more_seeds():
 def test_each_reduction_keeps_the_optimum_on_more_seeds(without):
     on = () if without == "all" else tuple(name for name in DOMINANCE if name != without)
     assert agrees(tiny(range(200, 215)), dominance=on) >= 60
+
+
+SMALL = {"prompt": (1, 2), "decode": (1, 2), "calls": 0, "partial": False, "host_memory": "none"}
+
+
+def test_like_requests_may_take_their_options_in_order():
+    """Also where some of them are in one state and others are not; the checker does the same."""
+    without = tuple(name for name in DOMINANCE if name != "symmetry")
+    for seed in few(range(400), 10):
+        tiny, objective = tiny_instance(seed, **SMALL), ALL[seed % len(ALL)]
+        first = tiny.requests[0]
+        weight = first.weight + seed % 2
+        others = first.replace(id="B"), first.replace(id="C", arrival=first.arrival + seed % 3 // 2, weight=weight)
+        tiny = tiny.replace(requests=(first, *others))
+        best = search(tiny, objective, dominance=without)
+        frontier = look(tiny, objective, 3000)
+        assert search(tiny, objective).bound == best.bound == best.value, seed
+        assert frontier.bound == best.value if frontier.is_optimum else frontier.bound <= best.value, seed
 
 
 def test_the_machine_waits_where_an_ordered_swap_out_would_overfill_the_host():

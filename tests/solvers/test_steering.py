@@ -46,8 +46,10 @@ def test_the_compiled_run_is_that_of_the_engine(objective: str) -> None:
         draw = np.random.default_rng(seed)
         tick = float(instance.tick_seconds)
         steps = Steps(30_000 * tick, draw.uniform(1e3, 1e5, 4) * tick, draw.uniform(0, 5, 4))
-        value, last = Runs(instance, objective)(steps)
-        trace = trace_policy(instance, Index(steps=steps))
+        factors, chunks = draw.uniform(0.2, 5, 40), draw.integers(1, 100, 40)
+        run = Runs(instance, objective)
+        value, last = run(steps, factors[run.order], chunks[run.order])
+        trace = trace_policy(instance, Index(steps=steps, factors=factors, chunks=chunks))
         true = float(objective_value(trace, objective))
         assert value == pytest.approx(true, rel=0.1)
         close += value == pytest.approx(true, rel=1e-9)
@@ -64,6 +66,17 @@ def test_steps_are_better_than_one_r0() -> None:
     assert found.verified
     assert found.value is not None
     assert found.value < one
+
+
+def test_a_small_r0_is_found_beyond_a_plateau_of_large_ones() -> None:
+    sizes = [16] * 16 + [1024] * 16
+    requests = tuple(Request(id=f"R{i}", prompt=size, segments=(Segment(decode=8),)) for i, size in enumerate(sizes))
+    cost = Cost((CostFunction(busy=2000, any_prefill=3000, tokens=60),))
+    instance = Instance(machine=Machine(memory=None, evict=True, batch_tokens=4096), cost=cost, requests=requests)
+    large = objective_value(trace_policy(instance, Index()), "total-flow-time")
+    found = improve(instance, rounds=2)
+    assert found.value is not None
+    assert 2 * found.value < large
 
 
 def test_where_it_does_not_apply() -> None:
