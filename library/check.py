@@ -1285,7 +1285,7 @@ def main(arguments):
             for objective, value in verify_schedule(instance, data).items():
                 print(f"{objective} {value}")
     except Broken as error:
-        print(f"invalid: {error}")
+        print(f"{'not checked' if isinstance(error, NotChecked) else 'invalid'}: {error}")
         return 1
     except Bad as error:
         print(error, file=sys.stderr)

@@ -382,7 +382,7 @@ def test_configurations_are_of_whole_files():
     assert same_certificate(twice, loaded(twice), file, "configurations") == "refused"
 
 
-def test_what_is_not_checked_is_said():
+def test_what_is_not_checked_is_said(tmp_path, capsys):
     with pytest.raises(check.Bad, match="no proof of kind 'coarse' is checked here"):
         check.proof({"kind": "coarse"}, "proof")
     with pytest.raises(check.NotChecked, match="a proof of kind shares is not checked here for makespan"):
@@ -391,3 +391,9 @@ def test_what_is_not_checked_is_said():
     many = Instance(machine=Machine(memory=6), cost=Cost((CostFunction(busy=1),)), requests=alike)
     with pytest.raises(check.NotChecked, match="more than 16 requests are not searched"):
         check.prove(loaded(many), check.Box(kind="exhaustive", states=1, claim=1), "makespan")
+    files = [tmp_path / "many.json", tmp_path / "claim.json"]
+    claim = Certificate(instance_sha256=many.sha256, objective="makespan", bound="1", proof=Exhaustive(states=1))
+    for path, content in zip(files, (many, claim), strict=True):
+        path.write_text(content.to_json())
+    assert check.main([str(path) for path in files]) == 1
+    assert capsys.readouterr().out == "not checked: more than 16 requests are not searched\n"
