@@ -73,26 +73,21 @@ def test_a_limit_leaves_it_undecided() -> None:
         Case((plain([(1, 2)], 9),), deadline=0).optimum()
 
 
-@pytest.fixture
-def ended_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every search run out of time at once."""
-    monkeypatch.setattr(sys.modules["solvers.search.search"], "time", Clock())
-    monkeypatch.setattr("hypotheses.case.search", sys.modules["solvers.search"].search)
-
-
-@pytest.mark.usefixtures("ended_search")
-def test_what_the_search_cannot_finish_is_left_to_the_arc_flow() -> None:
+@pytest.mark.slow
+def test_where_the_search_is_too_long_the_arc_flow_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools")
+    monkeypatch.setattr("hypotheses.case.SOLVE_SECONDS", 0)
     held = Case((plain([(1, 2), (2, 4), (1, 3)], 5),)).optimum()
     assert held.value == exhaustive_optimum(held.instance, "total-flow-time")[0]
 
 
-@pytest.mark.usefixtures("ended_search")
 def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> NoReturn:
         raise MissingTool("cp-sat is not installed")
 
     hard = listed("hindsight:n=10,M=30,seed=3")
+    monkeypatch.setattr(sys.modules["solvers.search.search"], "time", Clock())
+    monkeypatch.setattr("hypotheses.case.search", sys.modules["solvers.search"].search)
     monkeypatch.setattr("hypotheses.case.solve", missing)
     verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard))
     assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
