@@ -24,11 +24,11 @@ import heapq
 import json
 import re
 import sys
-from collections import namedtuple
+from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, zip_longest
+from itertools import accumulate, groupby
 from math import ceil, inf, lcm
 from pathlib import Path
 
@@ -999,42 +999,56 @@ def start_cost(kind, t, scale, memory):
     return scale * weight * (t + len(load) - release) + sum(p * held for p, held in zip(memory[t:], load))
 
 
+MOST_PASSED = 10**9  # configurations in a network, over all ticks: about a minute
+
+
 def cheapest_path(kinds, scale, memory, M):
-    """The cheapest path from the empty configuration on, less the prices of starts."""
-    alike = {}  # of each last load, how many requests there are with it
-    for kind, (_, count) in kinds.items():
-        alike[kind[0][-1]] = alike.get(kind[0][-1], 0) + count
-    best = {(): 0}  # by what runs on (the loads to come, sorted): the least paid so far
-    lasts = [len(memory) + y // (scale * kind[2]) + kind[1] for kind, (y, _) in kinds.items()]
-    for t in range(max(lasts, default=-1) + 1):
-        options = [(kind, cost - y, count) for kind, (y, count) in kinds.items()
-                   if t >= kind[1] and (cost := start_cost(kind, t, scale, memory)) < y]  # no other start lowers a cost
-        following = {}
-        for running, paid in best.items():
-            totals = [sum(held) for held in zip_longest(*running, fillvalue=0)]
-            for loads, cost in with_starts(running, totals, options, 0, alike, M):
-                later = tuple(sorted(load[1:] for load in loads if len(load) > 1))
-                following[later] = min(paid + cost, following.get(later, paid + cost))
-        best = following
-    return min(best.values())
+    """The cheapest path from the empty configuration to itself, less the prices of starts; from the last tick back."""
+    loads, found = network(kinds, M)
+    ticks = max((y // (scale * kind[2]) + kind[1] - len(kind[0]) for kind, (y, _) in kinds.items()), default=-1) + 1
+    if len(found) * ticks > MOST_PASSED:
+        raise NotChecked(f"{len(found)} configurations at {ticks} ticks are too many")
+    place, number = {running: i for i, running in enumerate(found)}, {load: e for e, load in enumerate(loads)}
+    after = [number.get(load[1:]) for load in loads]
+    later = [place[tuple(after[e] for e in running if after[e] is not None)] for running in found]
+    starts = {number[kind[0]]: [] for kind in kinds}  # by load: the places of configurations with it and without
+    for i, running in enumerate(found):
+        for e in starts.keys() & running:
+            k = running.index(e)
+            starts[e].append((i, place[running[:k] + running[k + 1 :]]))
+    least = [0] * len(found)  # of what follows: no start later than these ticks costs less than its price
+    for t in reversed(range(ticks)):
+        least = list(map(least.__getitem__, later))
+        for kind, (y, count) in kinds.items():
+            cost = start_cost(kind, t, scale, memory) - y
+            for _ in range(count if t >= kind[1] and cost < 0 else 0):  # one more of the kind starts, or none
+                for more, fewer in starts[number[kind[0]]]:  # smaller ones first: `more` is as in the round before
+                    if least[more] + cost < least[fewer]:
+                        least[fewer] = least[more] + cost
+    return least[0]
 
 
-def with_starts(running, totals, options, i, alike, M):
-    """Every configuration that starts from options i, i + 1, .. make of what runs, and what they cost.
-
-    `totals` are the blocks that what runs takes, now and at later ticks.
-    """
-    yield running, 0
-    for each in range(i, len(options)):
-        kind, cost, most = options[each]
-        load = kind[0]
-        if most == 0 or sum(other[-1] == load[-1] for other in running) == alike[load[-1]]:
-            continue
-        more = [total + held for total, held in zip_longest(totals, load, fillvalue=0)]
-        if max(more[: len(load)]) <= M:
-            left = [*options[:each], (kind, cost, most - 1), *options[each + 1 :]]
-            for loads, others in with_starts((*running, load), more, left, each, alike, M):
-                yield loads, cost + others
+def network(kinds, M):
+    """Loads to come of an element, and all configurations of their numbers, the last to end first; small ones first."""
+    alike, loads = Counter(), set()
+    for (load, *_), (_, count) in kinds.items():
+        alike[load[-1]] += count
+        loads.update(load[q:] for q in range(len(load)))
+    loads = sorted(loads, key=lambda load: (len(load), load[::-1]))  # one tick later they are in the same order
+    lasting = [list(those) for _, those in groupby(range(len(loads)), lambda e: len(loads[e]))]  # 1, 2, .. ticks
+    found = [()]
+    for running in found:
+        last = running[-1] if running else len(loads) - 1
+        for r in range(len(loads[last]) if loads else 0):  # what ends in r ticks, when it needs the most
+            room = M - sum(loads[e][r] for e in running)
+            if loads[lasting[r][0]][-1] > room:
+                break  # there is less room later
+            for e in lasting[r]:
+                if e > last or loads[e][-1] > room:
+                    break
+                if sum(loads[other][-1] == loads[e][-1] for other in running) < alike[loads[e][-1]]:
+                    found.append((*running, e))
+    return loads, found
 
 
 # --- kind `exhaustive` (docs/certificates.md, Exhaustive frontiers; docs/search.md, The state, Successors) ------------
