@@ -28,7 +28,7 @@ from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, groupby
+from itertools import accumulate, combinations_with_replacement, groupby
 from math import ceil, inf, lcm
 from pathlib import Path
 
@@ -1062,8 +1062,8 @@ def exhaustive(instance, proof, objective):
 
     What the file says of the search is not looked at. Of states waiting, the one of the least bound comes next.
     """
-    if len(instance.requests) > 16:
-        raise NotChecked("more than 16 requests are not searched")
+    if len(instance.requests) > 32:
+        raise NotChecked("more than 32 requests are not searched")
     search, first = Search(instance, objective), Execution(instance)
     least = {search.key(first): search.bound(first)}  # of states that are as good as each other, the least bound
     waiting, tried = [(search.bound(first), 0, first)], 0
@@ -1091,32 +1091,74 @@ class Search:
         self.ticks = ticks_of(instance)
         self.works = [Work(one, instance.machine, self.ticks, self.ticks) for one in instance.requests]
         self.kinds = [json.dumps(dict(one, id=""), default=str) for one in instance.requests]
+        self.whole = takes_whole(instance, objective)
+        self.lines = list(lines_of(instance.cost))
+        self.packs = (1, 2, 3, 64) if self.machine.memory else ()
+        tariffs = [{"batch": 1}, {"prefill": 1}, *(line | {"prefill": 0} for line in self.lines)]
+        self.measures = [Tariff(self.machine, prices).least for prices in tariffs]
+        self.measures += [Tariff(self.machine, {"packed": 1}, k).least for k in self.packs]
+        self.need, self.left = cache(self.need), cache(self.left)
+
+    def left(self, i, generated, kept):
+        """Ticks that request i needs at the least for its next token, of which so much KV is there, and after it."""
+        token = self.works[i].tokens[generated]._replace(kept=kept, low=0, wait=0)
+        return self.ticks(token), self.works[i].tail[generated]
+
+    def need(self, i, generated, kept):
+        """What else it needs for these tokens: batches, prefills, prices by line, parts of the memory by `packs`."""
+        token, *others = self.works[i].tokens[generated:]
+        tokens = [token._replace(kept=kept, low=0, wait=0), *others]
+        return [sum(map(least, tokens)) for least in self.measures]
+
+    def ends(self, needs):
+        """The ticks to come at the least until one request is done, until two are, ..
+
+        When the k-th is done, k of them have had all that they need: so many batches and prefills as one of them needs
+        that needs no less than k - 1 others, the work of the k cheapest, and batches for what they hold as their
+        tokens come, of which what fits together is at most one batch (docs/bounds.md, Sharing what is fixed).
+        """
+        batches, prefills, *columns = (sorted(column) for column in zip(*needs))
+        prices, packed = ([list(accumulate(column)) for column in part]
+                          for part in (columns[: len(self.lines)], columns[len(self.lines) :]))
+        for k, (most, filled) in enumerate(zip(batches, prefills)):
+            most = max(most, *(ceil(column[k]) for column in packed))
+            yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled)
+                      for column, line in zip(prices, self.lines))
 
     def bound(self, execution):
-        """No schedule from here on is below it: even alone, each request needs its ticks for what is to come."""
-        times, busy = [], 0
-        for state, work in zip(execution.states.values(), self.works):
+        """No schedule from here on is below it: of each request alone, and of all together."""
+        times, ends, needs, clock, busy = [], [], [], execution.clock, 0
+        for i, state in enumerate(execution.states.values()):
             first, last = state.first, state.done
             if last is None:
-                token = work.tokens[state.generated]._replace(kept=state.m + state.h, low=0, wait=0)
-                end = max(execution.clock, state.one.arrival, state.returns_at or 0) + self.ticks(token)
-                first, last = end if first is None else first, end + work.tail[state.generated]
-                busy = max(busy, self.ticks(token) + sum(work.d[state.generated + 1 :]))
+                ticks, tail = self.left(i, state.generated, state.m + state.h)
+                last = max(clock, state.one.arrival, state.returns_at or 0) + ticks
+                first, last = last if first is None else first, last + tail
+                ends.append(last)
+                needs.append(self.need(i, state.generated, state.m + state.h))
             times.append((first - state.one.arrival, last - state.one.arrival))
-        return by_objective(self.instance.requests, times, execution.busy + busy)[self.objective]
+        more = list(self.ends(needs)) if needs else [0]
+        value = by_objective(self.instance.requests, times, execution.busy + more[-1])[self.objective]
+        if self.objective == "total-flow-time":
+            return value + sum(max(0, clock + least - end) for least, end in zip(more, sorted(ends)))
+        return max(value, clock + more[-1]) if self.objective == "makespan" else value
+
+    def row(self, execution, kind, state):
+        """What decides what a request may do: those of the same row may change places."""
+        ready = max(0, max(state.one.arrival, state.returns_at or 0) - execution.clock)
+        return (kind, state.generated, state.m, state.h, ready, state.window or "", state.due or 0,
+                not self.machine.pause and state.id in execution.worked)
+
+    def rows(self, execution):
+        return [self.row(execution, *each) for each in zip(self.kinds, execution.states.values())]
 
     def key(self, execution):
         """What decides what may follow. Of two states with the same key, the one of the lower bound is as good.
 
         For what follows one may follow the other, as much later or earlier, and then both cost as much more than their
-        bounds; but for max-flow-time, which counts from the arrivals, they are compared at the same tick. Requests that
-        differ in their ids only may change places.
+        bounds; but for max-flow-time, which counts from the arrivals, they are compared at the same tick.
         """
-        clock, pause = execution.clock, self.machine.pause
-        rows = ((kind, state.generated, state.m, state.h, max(0, max(state.one.arrival, state.returns_at or 0) - clock),
-                 state.window or "", state.due or 0, not pause and state.id in execution.worked)
-                for kind, state in zip(self.kinds, execution.states.values()))
-        return (clock if self.objective == "max-flow-time" else 0), *sorted(rows)
+        return (execution.clock if self.objective == "max-flow-time" else 0), *sorted(self.rows(execution))
 
     def following(self, execution):
         """What may be next: after a wait for the next arrival or return, or a batch at once (None if it breaks a rule).
@@ -1130,9 +1172,14 @@ class Search:
             waited = execution.copied()
             waited.clock = later
             yield waited
-        for plan in self.plans(execution, list(execution.states.values()), (0, 0, 0)):
-            moves = zip((*MOVES, "work"), zip(*plan))
-            written = Box({name: {id: k for id, k in zip(execution.states, tokens) if k} for name, tokens in moves})
+        alike = {}
+        for row, state in zip(self.rows(execution), execution.states.values()):
+            if state.done is None:
+                alike.setdefault(row, []).append(state)
+        groups = [(those, list(self.options(those[0], execution))) for those in alike.values()]
+        for plan in self.plans(groups, (0, 0, 0)):
+            written = Box({name: {id: option[k] for id, option in plan if option[k]}
+                           for k, name in enumerate((*MOVES, "work"))})
             following = execution.copied()
             try:
                 following.step(written, execution.clock)
@@ -1140,41 +1187,63 @@ class Search:
                 following = None
             yield following
 
-    def plans(self, execution, states, taken):
-        """What these requests may do in a batch in which others have taken so many blocks, tokens and requests.
+    def plans(self, groups, taken):
+        """What groups of like requests may do in a batch in which others have taken so much: (id, option) for each.
 
         The referee knows the other rules.
         """
         machine = self.machine
         limits = (machine.memory and machine.memory // machine.block, machine.batch_tokens, machine.batch_requests)
-        if not states:
+        if not groups:
             yield []
             return
-        for option, takes in self.options(states[0], execution):
-            amounts = tuple(map(sum, zip(taken, takes)))
+        those, options = groups[0]
+        for chosen in combinations_with_replacement(options, len(those)):
+            amounts = tuple(map(sum, zip(taken, *(takes for _, takes in chosen))))
             if all(most is None or amount <= most for amount, most in zip(amounts, limits)):
-                for others in self.plans(execution, states[1:], amounts):
-                    yield [option, *others]
+                some = [(state.id, option) for state, (option, _) in zip(those, chosen)]
+                for others in self.plans(groups[1:], amounts):
+                    yield some + others
 
     def options(self, state, execution):
         """What a request may do in a batch, (drop, swap_out, swap_in, work), and what it takes of the limits."""
         machine = self.machine
         S, returns_at = state.after_call(execution.clock)
-        works = returns_at is None and state.one.arrival <= execution.clock and state.done is None
-        leaves = machine.evict or state.window == "free" or state.due is not None  # whether KV may, else R8 is broken
+        works = returns_at is None and state.one.arrival <= execution.clock
+        free = state.window == "free" or state.due is not None  # whether KV may leave in a batch in which it works
 
         def some(most):
             return range(most + 1) if machine.partial else {0, most}
 
-        for drop in some(state.m + state.h) if leaves else [0]:
+        for drop in some(state.m + state.h) if free or machine.evict else [0]:
             h = max(0, state.h - drop)
             m = state.m + state.h - drop - h
-            for out in some(m) if leaves else [0]:
+            for out in some(m) if free or machine.evict else [0]:
                 for into in some(h + out):
                     held = m - out + into
-                    left = S - held if works and h + out == into else 0
-                    for c in range(left + 1) if machine.chunked else {0, left}:
+                    left = S - held if works and h + out == into and (free or not drop + out) else 0
+                    parts = range(left + 1) if machine.chunked else {0, left}
+                    if self.whole and left > 1:
+                        parts = {0, left - 1, left, *([] if held else [1])}
+                    for c in parts:
                         yield (drop, out, into, c), (blocks(held + c, machine.block), c, c > 0)
+
+
+def takes_whole(instance, objective):
+    """Whether all or all but one of the tokens that a request lacks, or one on no KV, are the only parts to be tried.
+
+    docs/certificates.md, Splits, says when; kvcore/certificates/splits.py proves it.
+    """
+    machine, peaks = instance.machine, [peak(one) for one in instance.requests]
+    cost, k = instance.cost[0], 1 if machine.partial else max(peaks)
+    swaps = cost.swap_outs + cost.swap_ins + k * (cost.swap_out_tokens + cost.swap_in_tokens)
+    enough = min(sum(peaks), machine.memory or inf)
+    return (len(instance.cost) == 1 and not cost.tokens_above and cost.prefill_kv >= cost.divisor - 1
+            and cost.busy >= max(1, swaps)
+            and all(most is None or most >= enough for most in (machine.batch_tokens, prefill_budget(machine)))
+            and all(len(one.segments) == 1 for one in instance.requests)
+            and (not machine.evict or (machine.pause and machine.host_memory == 0))
+            and (objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1))
 
 
 # --- certificates (docs/certificates.md) ------------------------------------------------------------------------------
