@@ -24,6 +24,7 @@ import heapq
 import json
 import re
 import sys
+from bisect import bisect
 from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
@@ -999,32 +1000,45 @@ def start_cost(kind, t, scale, memory):
     return scale * weight * (t + len(load) - release) + sum(p * held for p, held in zip(memory[t:], load))
 
 
-MOST_PASSED = 10**9  # configurations in a network, over all ticks: about a minute
+MOST_CONFIGURATIONS, MOST_STARTS = 3 * 10**6, 10**5  # about two minutes and 2 GB
 
 
 def cheapest_path(kinds, scale, memory, M):
-    """The cheapest path from the empty configuration to itself, less the prices of starts; from the last tick back."""
+    """The cheapest path from the empty configuration to itself, less the prices of starts; from the last tick back.
+
+    Starts that cost no less than their price lower no path, so of each kind there is a last tick with starts. So that
+    no more configurations are looked at than those that starts up to then can make, the last of them come last.
+    """
     loads, found = network(kinds, M)
-    ticks = max((y // (scale * kind[2]) + kind[1] - len(kind[0]) for kind, (y, _) in kinds.items()), default=-1) + 1
-    if len(found) * ticks > MOST_PASSED:
-        raise NotChecked(f"{len(found)} configurations at {ticks} ticks are too many")
-    place, number = {running: i for i, running in enumerate(found)}, {load: e for e, load in enumerate(loads)}
-    after = [number.get(load[1:]) for load in loads]
+    number, until, costs = {load: e for e, load in enumerate(loads)}, [-1] * len(loads), {}
+    for kind, (y, count) in kinds.items():
+        load, release, weight, _ = kind
+        ticks = range(release, y // (scale * weight) + release - len(load) + 1)
+        if len(ticks) > MOST_STARTS:
+            raise NotChecked(f"starts at {len(ticks)} ticks are not looked at")
+        costs[kind] = {t: cost for t in ticks if (cost := start_cost(kind, t, scale, memory) - y) < 0}
+        for q in range(len(load) if costs[kind] else 0):
+            until[number[load[q:]]] = max(until[number[load[q:]]], max(costs[kind]) + q)
+    found.sort(key=lambda running: -min((until[e] for e in running), default=inf))  # parts of one stay before it
+    ends = [-min((until[e] for e in running), default=inf) for running in found]
+    ticks = max(map(max, filter(None, costs.values())), default=-1) + 1
+    place, after = {running: i for i, running in enumerate(found)}, [number.get(load[1:]) for load in loads]
     later = [place[tuple(after[e] for e in running if after[e] is not None)] for running in found]
     starts = {number[kind[0]]: [] for kind in kinds}  # by load: the places of configurations with it and without
     for i, running in enumerate(found):
         for e in starts.keys() & running:
             k = running.index(e)
             starts[e].append((i, place[running[:k] + running[k + 1 :]]))
-    least = [0] * len(found)  # of what follows: no start later than these ticks costs less than its price
+    least = [0] * len(found)  # of what follows
     for t in reversed(range(ticks)):
-        least = list(map(least.__getitem__, later))
-        for kind, (y, count) in kinds.items():
-            cost = start_cost(kind, t, scale, memory) - y
-            for _ in range(count if t >= kind[1] and cost < 0 else 0):  # one more of the kind starts, or none
-                for more, fewer in starts[number[kind[0]]]:  # smaller ones first: `more` is as in the round before
+        size = bisect(ends, -t)
+        least = list(map(least.__getitem__, later[:size]))
+        for kind, (_, count) in kinds.items():
+            if cost := costs[kind].get(t):
+                pairs = starts[number[kind[0]]]
+                for more, fewer in pairs[: bisect(pairs, (size,))] * count:  # in each round one more starts, or none
                     if least[more] + cost < least[fewer]:
-                        least[fewer] = least[more] + cost
+                        least[fewer] = least[more] + cost  # `more` is as in the round before: it comes later
     return least[0]
 
 
@@ -1038,6 +1052,8 @@ def network(kinds, M):
     lasting = [list(those) for _, those in groupby(range(len(loads)), lambda e: len(loads[e]))]  # 1, 2, .. ticks
     found = [()]
     for running in found:
+        if len(found) > MOST_CONFIGURATIONS:
+            raise NotChecked(f"more than {MOST_CONFIGURATIONS} configurations are not looked at")
         last = running[-1] if running else len(loads) - 1
         for r in range(len(loads[last]) if loads else 0):  # what ends in r ticks, when it needs the most
             room = M - sum(loads[e][r] for e in running)
