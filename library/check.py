@@ -663,26 +663,31 @@ def speed(instance, proof, objective):
     division, ticks = Division(instance, proof), ticks_of(instance)
     tariff, F = division.tariff(division.line), division.line["base"]
     batches = Batches(proof, F, F * (1 - sum(division.part.values())))
-    start, total = min(one.arrival for one in instance.requests), -proof.slot * sum(proof.price)
-    for one, a in zip(instance.requests, parts_of_fixed(instance, proof, start)):
-        work = Work(one, instance.machine, ticks, tariff)
-        total += batches.least(one.arrival - start, weight_of(one, objective) * proof.scale, work, a)
+    start, total, alike = min(one.arrival for one in instance.requests), -proof.slot * sum(proof.price), {}
+    for one in instance.requests:
+        alike.setdefault(but_id(one), []).append(one)
+    for those, a in zip(alike.values(), parts_of_fixed(alike.values(), proof, start)):
+        work, rate = Work(those[0], instance.machine, ticks, tariff), weight_of(those[0], objective) * proof.scale
+        total += len(those) * batches.least(those[0].arrival - start, rate, work, a)
     return Fraction(total) / proof.scale
 
 
-def parts_of_fixed(instance, proof, start):
-    """a: by request and slot its part of what is fixed in a batch. `fees` are weights, the same for all of a kind."""
-    kinds = [json.dumps(dict(one, id=""), default=str) for one in instance.requests]
-    first = {kind: one.arrival - start for kind, one in zip(kinds, instance.requests)}  # in the order of the first
-    if proof.fees and len(proof.fees) != len(first):
+def but_id(one):
+    """The same text for requests that are alike: they may differ in their ids only."""
+    return json.dumps(dict(one, id=""), default=str)
+
+
+def parts_of_fixed(groups, proof, start):
+    """a: by group of like requests and slot, each one's part of what is fixed in a batch. `fees` are weights."""
+    if proof.fees and len(proof.fees) != len(groups):
         raise Broken("fees: give a list for each group of requests that differ in their ids only, or none")
-    rows, together = {}, {}
-    for (kind, arrival), row in zip(first.items(), proof.fees or [[] for _ in first]):
-        rows[kind] = {arrival // proof.slot + k: weight for k, weight in enumerate(row) if weight}
-        for s, weight in rows[kind].items():
-            together[s] = together.get(s, 0) + weight * kinds.count(kind)
-    parts = {kind: {s: Fraction(weight, together[s]) for s, weight in row.items()} for kind, row in rows.items()}
-    return [parts[kind] for kind in kinds]
+    rows, together = [], Counter()
+    for those, row in zip(groups, proof.fees or [[] for _ in groups]):  # in the order of the first of each
+        arrival = (those[0].arrival - start) // proof.slot
+        rows.append({arrival + k: weight for k, weight in enumerate(row) if weight})
+        for s, weight in rows[-1].items():
+            together[s] += weight * len(those)
+    return [{s: Fraction(weight, together[s]) for s, weight in row.items()} for row in rows]
 
 
 class Batches:
@@ -704,17 +709,20 @@ class Batches:
         return result
 
     def least(self, r, rate, work, a):
-        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f."""
-        slot, S, w, others, chain, best = self.slot, len(self.price), work.share[0], work.share[1:], work.chain, None
+        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f.
+
+        Sums of what is paid are whole numbers of 1 / ONE: prices and tokens are rounded down, and what has room up.
+        """
+        slot, S, w, others, chain, best = self.slot, len(self.price), work.share[0], work.share[1:], work.chain, inf
         begin = r + work.d[0] if others else r
         rest = r + chain - begin  # what is left at the least when `others` may begin
         level = min(others) + self.level * (max(others) - min(others)) if others else w
         count = sum(min(1, each / level) if level else 1 for each in others) if others else 1
-        more = sorted((each - level for each in others if each > level), reverse=True) if level else []
-        head, ordered = Tokens(self, w, 1, r, a), self.ordered and bool(others)
+        more = sorted((int(ONE * (each / level - 1)) for each in others if each > level), reverse=True) if level else []
+        head, ordered, rate = Tokens(self, w, 1, r, a), self.ordered and bool(others), rate * ONE
         for T in range(min(begin // slot, S), S + 1) if ordered else [0]:
             ready = max(begin, T * slot)
-            if best is not None and rate * (ready + rest - r) >= best:
+            if rate * (ready + rest - r) >= best:
                 break
             fixed = head.by((T + 1) * slot) if ordered and T < S else 0
             if fixed is None:
@@ -722,28 +730,35 @@ class Batches:
             tail, growth = Tokens(self, level, count, ready, a), Tokens(self, level, len(more), ready, {})
             for s in range(min(ready // slot, S), S + 1):
                 end, time = (s + 1) * slot, rate * (max(s * slot, ready) - r) + fixed
-                if best is not None and time >= best:
+                if time >= best:
                     break
                 if s < S and end < ready + rest:
                     continue
                 early = head.by(end - rest) if others and not ordered and s < S else 0
                 timed = tail.ending(s, self.price[s] if s < S else 0, rate)
                 if early is not None and timed is not None:
-                    cost = time + timed + early + (growth.heaviest(s, more) if more and s < S else 0)
-                    best = cost if best is None else min(best, cost)
-        return max(best or 0, rate * chain)
+                    best = min(best, time + timed + early + (growth.heaviest(s, more) if more and s < S else 0))
+        return Fraction(max(best if best < inf else 0, rate * chain), ONE)
+
+
+ONE = 2**64
 
 
 class Tokens:
     """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds."""
 
     def __init__(self, batches, w, count, begin, a):
-        self.batches, self.w, self.count, self.begin, self.a = batches, w, count, begin, a
-        self.tangents, self.done, self.found = batches.pieces(w), 0, []  # all slots before `done` are in `found`
+        self.batches, self.count, self.begin, self.a = batches, int(count * ONE), begin, a
+        self.done, self.found, self.last, x, paid = 0, [], [], 0, 0  # all slots before `done` are in `found`
+        pieces = batches.pieces(w)
+        for cost, width in pieces:
+            x, paid = x + width, paid + cost * width
+            self.last.append((int(ONE / x), int(ONE * paid / x)))  # time, and what is paid of the price, for a token
+        self.pieces, self.widest = [(int(ONE * cost), ceil(ONE * width)) for cost, width in pieces], ceil(ONE * x)
 
     def fee(self, s):
         """What a token pays in slot s for the part of f that is its own, where the price is 1."""
-        return self.batches.fee * self.batches.f * self.a.get(s, 0)
+        return int(ONE * self.batches.fee * self.batches.f * self.a[s]) if s in self.a else 0
 
     def ticks(self, s, end):
         """How many ticks of slot s there are for them, up to a tick in it."""
@@ -758,18 +773,18 @@ class Tokens:
     def offer(self, s, end):
         """The pieces of slot s, as (price, room), up to a tick in it."""
         ticks, price, fee = self.ticks(s, end), self.batches.price[s], self.fee(s)
-        return [(price * (cost + fee), width * ticks) for cost, width in self.tangents] if ticks else []
+        return [(price * (cost + fee), width * ticks) for cost, width in self.pieces] if ticks else []
 
     def cheapest(self, more):
         """The cheapest pieces with room for the count, their price (None: there is too little room)."""
         taken, paid, left = [], 0, self.count
-        for price, room in heapq.merge(self.found, sorted(more)):
+        for price, room in sorted(self.found + more):
             if left <= 0:
                 break
             taken.append((price, room))
             paid += price * min(room, left)
             left -= room
-        return taken, None if left > 0 else paid
+        return taken, None if left > 0 else paid // ONE
 
     def by(self, tick):
         """What they pay if they are done by a tick; None: too early."""
@@ -780,12 +795,9 @@ class Tokens:
     def ending(self, s, price, rate):
         """What they pay if the last is done in slot s, where a tick up to it costs `rate`; None: too little room."""
         self.pass_by(s)
-        x, paid, each = 0, 0, []
-        for cost, width in self.tangents:
-            x, paid = x + width, paid + cost * width
-            each.append((rate + price * paid) / x + price * self.fee(s))
-        room = x * self.ticks(s, (s + 1) * self.batches.slot) if s < len(self.batches.price) else self.count
-        return self.cheapest([(min(each), room)])[1]
+        each = min(rate * time // ONE + price * paid for time, paid in self.last) + price * self.fee(s)
+        most = self.widest * self.ticks(s, (s + 1) * self.batches.slot)
+        return self.cheapest([(each, most if s < len(self.batches.price) else self.count)])[1]
 
     def heaviest(self, s, more):
         """What work beyond w pays by the end of slot s: one after the other, at the least price that has room left."""
@@ -793,9 +805,9 @@ class Tokens:
         paid = room = k = 0
         for price, width in self.found:
             room += width
-            while k < min(room, len(more)):
+            while k < len(more) and k * ONE < room:
                 paid, k = paid + price * more[k], k + 1
-        return paid / self.w
+        return paid // ONE
 
 
 # --- kind `prices` (docs/bounds.md, Prices of slots; the head of kvcore/certificates/evictions.py) --------------------
@@ -1106,7 +1118,7 @@ class Search:
         self.instance, self.machine, self.objective = instance, instance.machine, objective
         self.ticks = ticks_of(instance)
         self.works = [Work(one, instance.machine, self.ticks, self.ticks) for one in instance.requests]
-        self.kinds = [json.dumps(dict(one, id=""), default=str) for one in instance.requests]
+        self.kinds = [but_id(one) for one in instance.requests]
         self.whole = takes_whole(instance, objective)
         self.lines = list(lines_of(instance.cost))
         self.packs = (1, 2, 3, 64) if self.machine.memory else ()
