@@ -1115,39 +1115,32 @@ class Search:
     """States of the referee between batches: what may follow one, and what it leads to at the least."""
 
     def __init__(self, instance, objective):
-        self.instance, self.machine, self.objective = instance, instance.machine, objective
-        self.ticks = ticks_of(instance)
-        self.works = [Work(one, instance.machine, self.ticks, self.ticks) for one in instance.requests]
-        self.kinds = [but_id(one) for one in instance.requests]
-        self.whole = takes_whole(instance, objective)
-        self.lines = list(lines_of(instance.cost))
-        self.packs = (1, 2, 3, 64) if self.machine.memory else ()
-        tariffs = [{"batch": 1}, {"prefill": 1}, *(line | {"prefill": 0} for line in self.lines)]
-        self.measures = [Tariff(self.machine, prices).least for prices in tariffs]
-        self.measures += [Tariff(self.machine, {"packed": 1}, k).least for k in self.packs]
-        self.need, self.left = cache(self.need), cache(self.left)
-
-    def left(self, i, generated, kept):
-        """Ticks that request i needs at the least for its next token, of which so much KV is there, and after it."""
-        token = self.works[i].tokens[generated]._replace(kept=kept, low=0, wait=0)
-        return self.ticks(token), self.works[i].tail[generated]
+        self.machine, self.objective, self.whole = instance.machine, objective, takes_whole(instance, objective)
+        self.kinds, self.lines = list(map(but_id, instance.requests)), list(lines_of(instance.cost))
+        self.ticks, self.need = ticks_of(instance), cache(self.need)
+        self.works = [Work(one, self.machine, self.ticks, self.ticks) for one in instance.requests]
+        tariffs = [({"batch": 1}, 1), ({"prefill": 1}, 1), *((line | {"prefill": 0}, 1) for line in self.lines)]
+        tariffs += [({"packed": 1}, packs) for packs in (1, 2, 3, 64)] if self.machine.memory else []
+        self.measures = [Tariff(self.machine, *each).least for each in tariffs]
 
     def need(self, i, generated, kept):
-        """What else it needs for these tokens: batches, prefills, prices by line, parts of the memory by `packs`."""
+        """Ticks for the next token of a request with so much KV, and after it; and for all these tokens together
+        batches, prefills, prices by line, and parts of the memory by `packs`."""
         token, *others = self.works[i].tokens[generated:]
-        tokens = [token._replace(kept=kept, low=0, wait=0), *others]
-        return [sum(map(least, tokens)) for least in self.measures]
+        token = token._replace(kept=kept, low=0, wait=0)
+        needs = [sum(map(least, [token, *others])) for least in self.measures]
+        return self.ticks(token), self.works[i].tail[generated], needs
 
-    def ends(self, needs):
+    def together(self, needs):
         """The ticks to come at the least until one request is done, until two are, ..
 
-        When the k-th is done, k of them have had all that they need: so many batches and prefills as one of them needs
+        When the k-th is done, k of them have had all that they need: as many batches and prefills as one of them needs
         that needs no less than k - 1 others, the work of the k cheapest, and batches for what they hold as their
         tokens come, of which what fits together is at most one batch (docs/bounds.md, Sharing what is fixed).
         """
-        batches, prefills, *columns = (sorted(column) for column in zip(*needs))
-        prices, packed = ([list(accumulate(column)) for column in part]
-                          for part in (columns[: len(self.lines)], columns[len(self.lines) :]))
+        batches, prefills, *sums = map(sorted, zip(*needs))
+        sums = [list(accumulate(column)) for column in sums]
+        prices, packed = sums[: len(self.lines)], sums[len(self.lines) :]
         for k, (most, filled) in enumerate(zip(batches, prefills)):
             most = max(most, *(ceil(column[k]) for column in packed))
             yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled)
@@ -1155,30 +1148,28 @@ class Search:
 
     def bound(self, execution):
         """No schedule from here on is below it: of each request alone, and of all together."""
-        times, ends, needs, clock, busy = [], [], [], execution.clock, 0
+        flows, ends, needs, clock, makespan = [], [], [], execution.clock, 0
         for i, state in enumerate(execution.states.values()):
-            first, last = state.first, state.done
-            if last is None:
-                ticks, tail = self.left(i, state.generated, state.m + state.h)
-                last = max(clock, state.one.arrival, state.returns_at or 0) + ticks
-                first, last = last if first is None else first, last + tail
-                ends.append(last)
-                needs.append(self.need(i, state.generated, state.m + state.h))
-            times.append((first - state.one.arrival, last - state.one.arrival))
-        more = list(self.ends(needs)) if needs else [0]
-        value = by_objective(self.instance.requests, times, execution.busy + more[-1])[self.objective]
+            end = state.done
+            if end is None:
+                ticks, tail, need = self.need(i, state.generated, state.m + state.h)
+                end = max(clock, state.one.arrival, state.returns_at or 0) + ticks + tail
+                ends.append(end)
+                needs.append(need)
+            makespan = max(makespan, end)
+            flows.append(end - state.one.arrival)
+        busy = list(self.together(needs)) if needs else [0]
         if self.objective == "total-flow-time":
-            return value + sum(max(0, clock + least - end) for least, end in zip(more, sorted(ends)))
-        return max(value, clock + more[-1]) if self.objective == "makespan" else value
-
-    def row(self, execution, kind, state):
-        """What decides what a request may do: those of the same row may change places."""
-        ready = max(0, max(state.one.arrival, state.returns_at or 0) - execution.clock)
-        return (kind, state.generated, state.m, state.h, ready, state.window or "", state.due or 0,
-                not self.machine.pause and state.id in execution.worked)
+            return sum(flows) + sum(max(0, clock + least - end) for least, end in zip(busy, sorted(ends)))
+        return {"busy-time": execution.busy + busy[-1], "makespan": max(makespan, clock + busy[-1]),
+                "max-flow-time": max(flows)}[self.objective]
 
     def rows(self, execution):
-        return [self.row(execution, *each) for each in zip(self.kinds, execution.states.values())]
+        """By request what decides what it may do: those with the same row may change places."""
+        worked, states = () if self.machine.pause else execution.worked, execution.states.values()
+        return [(kind, state.generated, state.m, state.h, state.window or "", state.due or 0, state.id in worked,
+                 max(0, max(state.one.arrival, state.returns_at or 0) - execution.clock))
+                for kind, state in zip(self.kinds, states)]
 
     def key(self, execution):
         """What decides what may follow. Of two states with the same key, the one of the lower bound is as good.
@@ -1302,7 +1293,7 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                       "fee": (part, 0), "fees": ([[number]], [])}, FLOWS),
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
                                         "starts": [optional(integer(-inf))]}, FLOWS),
-    "exhaustive": (exhaustive, {"states": integer(1)}, MONOTONE),
+    "exhaustive": (exhaustive, {"states": integer(1)}, ("makespan", "busy-time", "max-flow-time", "total-flow-time")),
 }
 
 
