@@ -33,9 +33,9 @@ from itertools import accumulate, combinations_with_replacement, groupby
 from math import ceil, inf, lcm
 from pathlib import Path
 
-FLOWS = ("total-flow-time", "weighted-flow-time")
-MONOTONE = ("makespan", "busy-time", "max-flow-time", *FLOWS, "total-ttft", "normalized-latency")
-OBJECTIVES = (*MONOTONE, "late-requests")
+OBJECTIVES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft",
+              "late-requests", "normalized-latency")
+FLOW = ("total-flow-time",)
 
 
 class Bad(Exception):
@@ -619,12 +619,11 @@ def shares(instance, proof, objective):
         return max(shared_batches(instance, division), *(sum(work.d) for work in works))
     half, total, jobs, density = Fraction(least_step(instance), 2), 0, [], {}
     for i, work in enumerate(works):
-        weight, whole = weight_of(work.one, objective), sum(work.share)
-        if not whole:
-            total += weight * work.chain
+        if not any(work.share):
+            total += work.chain
             continue
-        density[i] = Fraction(weight) / whole
-        total += weight * (half - work.one.arrival)
+        density[i] = 1 / Fraction(sum(work.share))
+        total += half - work.one.arrival
         total += density[i] * sum(share * tail for share, tail in zip(work.share, work.tail))
         jobs += [(work.one.arrival + release, share, -density[i], i)
                  for release, share in zip(work.release, work.share) if share]
@@ -632,10 +631,6 @@ def shares(instance, proof, objective):
     for _, i, begin, end, unit in served(jobs):  # noqa: B007
         moments[i] += end**2 - begin**2
     return total + sum(Fraction(density[i] * moment, 2 * unit**2) for i, moment in moments.items())
-
-
-def weight_of(one, objective):
-    return one.weight if objective == "weighted-flow-time" else 1
 
 
 def shared_batches(instance, division):
@@ -667,8 +662,8 @@ def speed(instance, proof, objective):
     for one in instance.requests:
         alike.setdefault(but_id(one), []).append(one)
     for those, a in zip(alike.values(), parts_of_fixed(alike.values(), proof, start)):
-        work, rate = Work(those[0], instance.machine, ticks, tariff), weight_of(those[0], objective) * proof.scale
-        total += len(those) * batches.least(those[0].arrival - start, rate, work, a)
+        work = Work(those[0], instance.machine, ticks, tariff)
+        total += len(those) * batches.least(those[0].arrival - start, proof.scale, work, a)
     return Fraction(total) / proof.scale
 
 
@@ -846,7 +841,7 @@ def priced_slots(instance, proof, objective):
     @cache
     def paid(i, windows):
         one = instance.requests[i]
-        return Course(one, machine, rows, T, weight_of(one, objective) * scale, one.arrival - start).cheapest(windows)
+        return Course(one, machine, rows, T, scale, one.arrival - start).cheapest(windows)
 
     def bound(windows):
         each = [paid(i, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
@@ -993,7 +988,7 @@ def configurations(instance, proof, objective):
     kinds = {}  # what requests that are alike share: [the price of a start, how many there are]
     for one, y in zip(ones, proof.starts):
         load = tuple(blocks(one.prompt + q, block) for q in range(output(one)))
-        kind = (load, one.arrival - start, weight_of(one, objective), one.prompt)
+        kind = (load, one.arrival - start, one.prompt)
         if kinds.setdefault(kind, [y, 0])[0] != y:
             raise Broken("requests that are alike have different prices")
         kinds[kind][1] += 1
@@ -1008,8 +1003,8 @@ def configurations(instance, proof, objective):
 
 def start_cost(kind, t, scale, memory):
     """What a start at tick t costs, with the memory that it pays for."""
-    load, release, weight, _ = kind
-    return scale * weight * (t + len(load) - release) + sum(p * held for p, held in zip(memory[t:], load))
+    load, release, _ = kind
+    return scale * (t + len(load) - release) + sum(p * held for p, held in zip(memory[t:], load))
 
 
 MOST_CONFIGURATIONS, MOST_STARTS = 3 * 10**6, 10**5  # about two minutes and 2 GB
@@ -1024,8 +1019,8 @@ def cheapest_path(kinds, scale, memory, M):
     loads, found = network(kinds, M)
     number, until, costs = {load: e for e, load in enumerate(loads)}, [-1] * len(loads), {}
     for kind, (y, count) in kinds.items():
-        load, release, weight, _ = kind
-        ticks = range(release, y // (scale * weight) + release - len(load) + 1)
+        load, release, _ = kind
+        ticks = range(release, y // scale + release - len(load) + 1)
         if len(ticks) > MOST_STARTS:
             raise NotChecked(f"starts at {len(ticks)} ticks are not looked at")
         costs[kind] = {t: cost for t in ticks if (cost := start_cost(kind, t, scale, memory) - y) < 0}
@@ -1284,15 +1279,15 @@ def node(value, where):
 
 KINDS = {  # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, OBJECTIVES),
-    "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *FLOWS)),
-    "prices": (slot_prices, {**PRICES, "windows": (none, [])}, FLOWS),
+    "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *FLOW)),
+    "prices": (slot_prices, {**PRICES, "windows": (none, [])}, FLOW),
     "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
-                    "nodes": [node]}, FLOWS),
+                    "nodes": [node]}, FLOW),
     "speed": (speed, {**DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
                       "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
-                      "fee": (part, 0), "fees": ([[number]], [])}, FLOWS),
+                      "fee": (part, 0), "fees": ([[number]], [])}, FLOW),
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
-                                        "starts": [optional(integer(-inf))]}, FLOWS),
+                                        "starts": [optional(integer(-inf))]}, FLOW),
     "exhaustive": (exhaustive, {"states": integer(1)}, ("makespan", "busy-time", "max-flow-time", "total-flow-time")),
 }
 
