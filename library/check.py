@@ -7,11 +7,11 @@
 Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not proved; 2: no such file, or bad input.
 
 It is written from the documentation (docs/semantics.md, formats.md, certificates.md, search.md, bounds.md,
-start_time.md, the head of kvcore/certificates/evictions.py), whose symbols it uses, and shares no code with kvbound, so
-that an error in one is no error in the other. It checks the kinds, fields and objectives that certificates of the
-library have (`KINDS`), and says of others that it does not. It is slow, and rounds nothing before the end: it may prove
-more than kvbound, which rounds on the way; less only by that rounding of shares. An instance that no schedule can serve
-is taken: each schedule of it breaks a rule, and each bound of it is true.
+start_time.md, the heads of evictions.py and splits.py in kvcore/certificates), whose symbols it uses, and shares no
+code with kvbound, so that an error in one is no error in the other. It checks the kinds, fields and objectives that
+certificates of the library have (`KINDS`), and says of others that it does not. It is slow, and rounds on the way by
+2^-64 at most: it may prove more than kvbound, which rounds more; less only by that rounding of shares. An instance that
+no schedule can serve is taken: each schedule of it breaks a rule, and each bound of it is true.
 """
 
 # mypy: ignore-errors
@@ -231,6 +231,11 @@ class State:
         self.window = None  # the handling of the last call, until the request next works
         self.due = None  # after a call that orders a move: the tokens that the next batch is to move
         self.first = self.done = None
+
+    @property
+    def ready(self):
+        """The tick of its arrival, or of the end of its last call."""
+        return max(self.one.arrival, self.returns_at or 0)
 
     def after_call(self, tick):
         """S and the end of the call, None once it has ended, as they are at a tick."""
@@ -819,12 +824,10 @@ def always_one_tick(cost):
 
 
 def slot_prices(instance, proof, objective):
-    """Kind `prices`: every request pays for what it takes of each slot, and takes its cheapest path."""
-    return priced_slots(instance, proof, objective)({})
+    """Kind `prices`: every request pays for what it takes of each slot, and takes its cheapest path.
 
-
-def priced_slots(instance, proof, objective):
-    """The bound that prices give where segments, (request, number), end in windows of slots; infinite if none can."""
+    A function: the bound where segments, (request, number), end in windows of slots; infinite if none can.
+    """
     machine, calls = instance.machine, any(len(one.segments) > 1 for one in instance.requests)
     if not always_one_tick(instance.cost) or (machine.partial and (calls or machine.evict)):
         raise Broken("prices of slots are for batches of one tick, without partial where there are calls or evict")
@@ -853,7 +856,7 @@ def priced_slots(instance, proof, objective):
 
 def tree(instance, proof, objective):
     """Kind `tree`: segments end in a slot or before, or after it, and each leaf has prices."""
-    prices = cache(lambda p: priced_slots(instance, proof.prices[p], objective))  # none that no leaf names
+    prices = cache(lambda p: slot_prices(instance, proof.prices[p], objective))  # none that no leaf names
     slots = min((each.slots for each in proof.prices), default=0)
     places = {(one.id, k) for one in instance.requests for k in range(len(one.segments))}
     sides, least = [{}], inf  # windows of the nodes to come, the next one last
@@ -1018,7 +1021,7 @@ def cheapest_path(kinds, scale, memory, M):
     """
     loads, found = network(kinds, M)
     number, until, costs = {load: e for e, load in enumerate(loads)}, [-1] * len(loads), {}
-    for kind, (y, count) in kinds.items():
+    for kind, (y, _) in kinds.items():
         load, release, _ = kind
         ticks = range(release, y // scale + release - len(load) + 1)
         if len(ticks) > MOST_STARTS:
@@ -1119,8 +1122,10 @@ class Search:
         self.measures = [Tariff(self.machine, *each).least for each in tariffs]
 
     def need(self, i, generated, kept):
-        """Ticks for the next token of a request with so much KV, and after it; and for all these tokens together
-        batches, prefills, prices by line, and parts of the memory by `packs`."""
+        """What a request with so much KV needs: ticks for its next token, ticks after it, and for all of them `measures`.
+
+        These are batches, prefills, prices by line, and parts of the memory by `packs`.
+        """
         token, *others = self.works[i].tokens[generated:]
         token = token._replace(kept=kept, low=0, wait=0)
         needs = [sum(map(least, [token, *others])) for least in self.measures]
@@ -1148,7 +1153,7 @@ class Search:
             end = state.done
             if end is None:
                 ticks, tail, need = self.need(i, state.generated, state.m + state.h)
-                end = max(clock, state.one.arrival, state.returns_at or 0) + ticks + tail
+                end = max(clock, state.ready) + ticks + tail
                 ends.append(end)
                 needs.append(need)
             makespan = max(makespan, end)
@@ -1162,9 +1167,8 @@ class Search:
     def rows(self, execution):
         """By request what decides what it may do: those with the same row may change places."""
         worked, states = () if self.machine.pause else execution.worked, execution.states.values()
-        return [(kind, state.generated, state.m, state.h, state.window or "", state.due or 0, state.id in worked,
-                 max(0, max(state.one.arrival, state.returns_at or 0) - execution.clock))
-                for kind, state in zip(self.kinds, states)]
+        return [(kind, state.generated, state.m, state.h, max(0, state.ready - execution.clock), state.window or "",
+                 state.due or 0, state.id in worked) for kind, state in zip(self.kinds, states)]
 
     def key(self, execution):
         """What decides what may follow. Of two states with the same key, the one of the lower bound is as good.
@@ -1180,7 +1184,7 @@ class Search:
         No other start is needed: each batch of a schedule may start as soon as the one before has ended, the requests
         that it works on have arrived, and the calls have returned that had, of requests that it works on or moves.
         """
-        events = (tick for state in execution.states.values() for tick in (state.one.arrival, state.returns_at or 0))
+        events = (state.ready for state in execution.states.values())
         later = min((tick for tick in events if tick > execution.clock), default=None)
         if later is not None:
             waited = execution.copied()
@@ -1222,8 +1226,8 @@ class Search:
     def options(self, state, execution):
         """What a request may do in a batch, (drop, swap_out, swap_in, work), and what it takes of the limits."""
         machine = self.machine
-        S, returns_at = state.after_call(execution.clock)
-        works = returns_at is None and state.one.arrival <= execution.clock
+        S, _ = state.after_call(execution.clock)
+        works = state.ready <= execution.clock
         free = state.window == "free" or state.due is not None  # whether KV may leave in a batch in which it works
 
         def some(most):
@@ -1280,7 +1284,7 @@ def node(value, where):
 KINDS = {  # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, OBJECTIVES),
     "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *FLOW)),
-    "prices": (slot_prices, {**PRICES, "windows": (none, [])}, FLOW),
+    "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOW),
     "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
                     "nodes": [node]}, FLOW),
     "speed": (speed, {**DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
