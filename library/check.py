@@ -29,7 +29,7 @@ from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, combinations_with_replacement, groupby
+from itertools import accumulate, groupby
 from math import ceil, inf, lcm
 from pathlib import Path
 
@@ -1122,7 +1122,7 @@ class Search:
         self.measures = [Tariff(self.machine, *each).least for each in tariffs]
 
     def need(self, i, generated, kept):
-        """What a request with so much KV needs: ticks for its next token, ticks after it, and for all of them `measures`.
+        """What a request with so much KV needs: ticks for its next token, ticks after it, and in all of `measures`.
 
         These are batches, prefills, prices by line, and parts of the memory by `packs`.
         """
@@ -1190,12 +1190,12 @@ class Search:
             waited = execution.copied()
             waited.clock = later
             yield waited
-        alike = {}
-        for row, state in zip(self.rows(execution), execution.states.values()):
-            if state.done is None:
-                alike.setdefault(row, []).append(state)
-        groups = [(those, list(self.options(those[0], execution))) for those in alike.values()]
-        for plan in self.plans(groups, (0, 0, 0)):
+        choices = []  # like requests next to each other
+        for row, state in sorted(zip(self.rows(execution), execution.states.values()), key=lambda each: each[0]):
+            alike = choices and choices[-1][0] == row
+            options = choices[-1][2] if alike else list(self.options(state, execution))
+            choices.append((row, state.id, options))
+        for plan in self.plans(choices, (0, 0, 0)):
             written = Box({name: {id: option[k] for id, option in plan if option[k]}
                            for k, name in enumerate((*MOVES, "work"))})
             following = execution.copied()
@@ -1205,29 +1205,28 @@ class Search:
                 following = None
             yield following
 
-    def plans(self, groups, taken):
-        """What groups of like requests may do in a batch in which others have taken so much: (id, option) for each.
+    def plans(self, choices, taken, first=0):
+        """What requests may do in a batch in which others have taken so much: (id, option) for each.
 
-        The referee knows the other rules.
+        Of like requests none takes an option before that of its neighbour. The referee knows the other rules.
         """
         machine = self.machine
         limits = (machine.memory and machine.memory // machine.block, machine.batch_tokens, machine.batch_requests)
-        if not groups:
+        if not choices:
             yield []
             return
-        those, options = groups[0]
-        for chosen in combinations_with_replacement(options, len(those)):
-            amounts = tuple(map(sum, zip(taken, *(takes for _, takes in chosen))))
+        (row, id, options), *others = choices
+        for k, (option, takes) in enumerate(options[first:], first):
+            amounts = tuple(map(sum, zip(taken, takes)))
             if all(most is None or amount <= most for amount, most in zip(amounts, limits)):
-                some = [(state.id, option) for state, (option, _) in zip(those, chosen)]
-                for others in self.plans(groups[1:], amounts):
-                    yield some + others
+                for plan in self.plans(others, amounts, k if others and others[0][0] == row else 0):
+                    yield [(id, option), *plan]
 
     def options(self, state, execution):
         """What a request may do in a batch, (drop, swap_out, swap_in, work), and what it takes of the limits."""
         machine = self.machine
         S, _ = state.after_call(execution.clock)
-        works = state.ready <= execution.clock
+        works = state.ready <= execution.clock and state.done is None
         free = state.window == "free" or state.due is not None  # whether KV may leave in a batch in which it works
 
         def some(most):
@@ -1256,8 +1255,8 @@ def takes_whole(instance, objective):
     cost, k = instance.cost[0], 1 if machine.partial else max(peaks)
     swaps = cost.swap_outs + cost.swap_ins + k * (cost.swap_out_tokens + cost.swap_in_tokens)
     enough = min(sum(peaks), machine.memory or inf)
-    return (len(instance.cost) == 1 and not cost.tokens_above and cost.prefill_kv >= cost.divisor - 1
-            and cost.busy >= max(1, swaps)
+    return (machine.chunked and len(instance.cost) == 1 and not cost.tokens_above
+            and cost.busy >= max(1, swaps) and cost.prefill_kv >= cost.divisor - 1
             and all(most is None or most >= enough for most in (machine.batch_tokens, prefill_budget(machine)))
             and all(len(one.segments) == 1 for one in instance.requests)
             and (not machine.evict or (machine.pause and machine.host_memory == 0))

@@ -306,7 +306,7 @@ def test_what_is_looked_at_exhaustively(seed):
 def test_like_requests_and_whole_prefills(seed):
     """Requests that may change places, and prefills of which not every part is tried, as the costs allow it or not."""
     draw = random.Random(seed)
-    names = "any_decode any_prefill tokens decode_requests prefill_requests decode_kv prefill_pairs".split()
+    names = ("any_decode", "any_prefill", "tokens", "decode_requests", "prefill_requests", "decode_kv", "prefill_pairs")
     coefficients = {name: draw.randint(0, 4) for name in names}
     cost = CostFunction(divisor=draw.choice([1, 3]), busy=draw.randint(1, 20), prefill_kv=seed % 4, **coefficients)
     prompt, many = (3, 2) if seed % 2 else (1, 3)
