@@ -696,7 +696,7 @@ class Batches:
     def __init__(self, proof, F, f):
         self.F, self.f, self.ordered, self.fee = F, f, proof.ordered, Fraction(proof.fee, 1024)
         self.slot, self.price, self.level = proof.slot, proof.price, Fraction(proof.level, 1024)
-        self.ratios = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)]
+        self.ratios, self.rounded = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)], cache(self.rounded)
 
     def pieces(self, w):
         """What pieces of speed cost: (for a token of work w where the price is 1, how many tokens a tick have room)."""
@@ -707,6 +707,14 @@ class Batches:
                 result.append((w * ((1 - self.fee) * g * g + self.fee), end - x))
             x = max(x, end)
         return result
+
+    def rounded(self, w):
+        """The pieces in units of 1 / ONE, their room, and of pieces up to each: time and price for a token."""
+        last, x, paid, pieces = [], 0, 0, self.pieces(w)
+        for cost, width in pieces:
+            x, paid = x + width, paid + cost * width
+            last.append((int(ONE / x), int(ONE * paid / x)))
+        return [(int(ONE * cost), ceil(ONE * width)) for cost, width in pieces], ceil(ONE * x), last
 
     def least(self, r, rate, work, a):
         """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f.
@@ -719,7 +727,8 @@ class Batches:
         level = min(others) + self.level * (max(others) - min(others)) if others else w
         count = sum(min(1, each / level) if level else 1 for each in others) if others else 1
         more = sorted((int(ONE * (each / level - 1)) for each in others if each > level), reverse=True) if level else []
-        head, ordered, rate = Tokens(self, w, 1, r, a), self.ordered and bool(others), rate * ONE
+        fees = {s: int(ONE * self.fee * self.f * part) for s, part in a.items()}
+        head, ordered, rate = Tokens(self, w, 1, r, fees), self.ordered and bool(others), rate * ONE
         for T in range(min(begin // slot, S), S + 1) if ordered else [0]:
             ready = max(begin, T * slot)
             if rate * (ready + rest - r) >= best:
@@ -727,7 +736,7 @@ class Batches:
             fixed = head.by((T + 1) * slot) if ordered and T < S else 0
             if fixed is None:
                 continue
-            tail, growth = Tokens(self, level, count, ready, a), Tokens(self, level, len(more), ready, {})
+            tail, growth = Tokens(self, level, count, ready, fees), Tokens(self, level, len(more), ready, {})
             for s in range(min(ready // slot, S), S + 1):
                 end, time = (s + 1) * slot, rate * (max(s * slot, ready) - r) + fixed
                 if time >= best:
@@ -736,7 +745,7 @@ class Batches:
                     continue
                 early = head.by(end - rest) if others and not ordered and s < S else 0
                 timed = tail.ending(s, self.price[s] if s < S else 0, rate)
-                if early is not None and timed is not None:
+                if early is not None and timed is not None and time + timed + early < best:
                     best = min(best, time + timed + early + (growth.heaviest(s, more) if more and s < S else 0))
         return Fraction(max(best if best < inf else 0, rate * chain), ONE)
 
@@ -745,20 +754,15 @@ ONE = 2**64
 
 
 class Tokens:
-    """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds."""
+    """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds.
 
-    def __init__(self, batches, w, count, begin, a):
-        self.batches, self.count, self.begin, self.a = batches, int(count * ONE), begin, a
-        self.done, self.found, self.last, x, paid = 0, [], [], 0, 0  # all slots before `done` are in `found`
-        pieces = batches.pieces(w)
-        for cost, width in pieces:
-            x, paid = x + width, paid + cost * width
-            self.last.append((int(ONE / x), int(ONE * paid / x)))  # time, and what is paid of the price, for a token
-        self.pieces, self.widest = [(int(ONE * cost), ceil(ONE * width)) for cost, width in pieces], ceil(ONE * x)
+    `fees`: what one pays in a slot for the part of f that is its own, where the price is 1.
+    """
 
-    def fee(self, s):
-        """What a token pays in slot s for the part of f that is its own, where the price is 1."""
-        return int(ONE * self.batches.fee * self.batches.f * self.a[s]) if s in self.a else 0
+    def __init__(self, batches, w, count, begin, fees):
+        self.batches, self.count, self.begin, self.fees = batches, int(count * ONE), begin, fees
+        self.done, self.found = begin // batches.slot, []  # all slots before `done` are in `found`
+        self.pieces, self.widest, self.last = batches.rounded(w)
 
     def ticks(self, s, end):
         """How many ticks of slot s there are for them, up to a tick in it."""
@@ -772,7 +776,7 @@ class Tokens:
 
     def offer(self, s, end):
         """The pieces of slot s, as (price, room), up to a tick in it."""
-        ticks, price, fee = self.ticks(s, end), self.batches.price[s], self.fee(s)
+        ticks, price, fee = self.ticks(s, end), self.batches.price[s], self.fees.get(s, 0)
         return [(price * (cost + fee), width * ticks) for cost, width in self.pieces] if ticks else []
 
     def cheapest(self, more):
@@ -795,7 +799,7 @@ class Tokens:
     def ending(self, s, price, rate):
         """What they pay if the last is done in slot s, where a tick up to it costs `rate`; None: too little room."""
         self.pass_by(s)
-        each = min(rate * time // ONE + price * paid for time, paid in self.last) + price * self.fee(s)
+        each = min(rate * time // ONE + price * paid for time, paid in self.last) + price * self.fees.get(s, 0)
         most = self.widest * self.ticks(s, (s + 1) * self.batches.slot)
         return self.cheapest([(each, most if s < len(self.batches.price) else self.count)])[1]
 
