@@ -399,6 +399,18 @@ def test_configurations_are_of_whole_files():
     assert same_certificate(twice, loaded(twice), file, "configurations") == "refused"
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [("MOST_CONFIGURATIONS", "more than 3 configurations"), ("MOST_STARTS", "starts at [0-9]+ ticks")],
+)
+def test_networks_that_are_too_large_are_not_looked_at(monkeypatch, limit, said):
+    monkeypatch.setattr(check, limit, 3)
+    instance = rigid(3)
+    proof = read(Configurations(scale=1, memory=(), starts=(1000,) * len(instance.requests)))
+    with pytest.raises(check.NotChecked, match=f"{said} are not looked at"):
+        check.prove(loaded(instance), proof, "total-flow-time")
+
+
 def test_what_is_not_checked_is_said(tmp_path, capsys):
     with pytest.raises(check.Bad, match="no proof of kind 'coarse' is checked here"):
         check.proof({"kind": "coarse"}, "proof")
