@@ -24,7 +24,7 @@ import heapq
 import json
 import re
 import sys
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
@@ -771,7 +771,7 @@ class Tokens:
     def pass_by(self, s):
         """Take in all slots before s, as (price, room), and forget what is beyond the count."""
         for each in range(self.done, s):
-            self.found = self.cheapest(self.offer(each, (each + 1) * self.batches.slot))[0]
+            self.found = self.cheapest(self.offer(each, (each + 1) * self.batches.slot))
         self.done = max(self.done, s)
 
     def offer(self, s, end):
@@ -780,28 +780,28 @@ class Tokens:
         return [(price * (cost + fee), width * ticks) for cost, width in self.pieces] if ticks else []
 
     def cheapest(self, more):
-        """The cheapest pieces with room for the count, their price (None: there is too little room)."""
-        taken, paid, left = [], 0, self.count
-        for price, room in sorted(self.found + more):
-            if left <= 0:
-                break
-            taken.append((price, room))
-            paid += price * min(room, left)
-            left -= room
-        return taken, None if left > 0 else paid // ONE
+        """The cheapest of what was found and of more pieces, as many as have room for the count."""
+        pieces = sorted(self.found + more)
+        return pieces[: bisect_left(list(accumulate(room for _, room in pieces)), self.count) + 1]
+
+    def paid(self, more):
+        """What they pay with these pieces, too; None: there is too little room."""
+        pieces = self.cheapest(more)
+        over = sum(room for _, room in pieces) - self.count
+        return None if over < 0 else (sum(price * room for price, room in pieces) - pieces[-1][0] * over) // ONE
 
     def by(self, tick):
         """What they pay if they are done by a tick; None: too early."""
         s = min(max(0, tick // self.batches.slot), len(self.batches.price))
         self.pass_by(s)
-        return self.cheapest(self.offer(s, tick) if s < len(self.batches.price) else [])[1]
+        return self.paid(self.offer(s, tick) if s < len(self.batches.price) else [])
 
     def ending(self, s, price, rate):
         """What they pay if the last is done in slot s, where a tick up to it costs `rate`; None: too little room."""
         self.pass_by(s)
         each = min(rate * time // ONE + price * paid for time, paid in self.last) + price * self.fees.get(s, 0)
         most = self.widest * self.ticks(s, (s + 1) * self.batches.slot)
-        return self.cheapest([(each, most if s < len(self.batches.price) else self.count)])[1]
+        return self.paid([(each, most if s < len(self.batches.price) else self.count)])
 
     def heaviest(self, s, more):
         """What work beyond w pays by the end of slot s: one after the other, at the least price that has room left."""
