@@ -696,25 +696,22 @@ class Batches:
     def __init__(self, proof, F, f):
         self.F, self.f, self.ordered, self.fee = F, f, proof.ordered, Fraction(proof.fee, 1024)
         self.slot, self.price, self.level = proof.slot, proof.price, Fraction(proof.level, 1024)
-        self.ratios, self.rounded = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)], cache(self.rounded)
+        self.ratios, self.pieces = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)], cache(self.pieces)
 
     def pieces(self, w):
-        """What pieces of speed cost: (for a token of work w where the price is 1, how many tokens a tick have room)."""
-        most, x, result = 1 / max(Fraction(1), self.F, self.f + w), 0, []
+        """What speed costs a token of work w where the price is 1, in units of 1 / ONE.
+
+        (Price, room in a tick) by piece; the room of all; and (time, price) for a token in the pieces up to each.
+        """
+        most, x, paid, pieces, last = 1 / max(Fraction(1), self.F, self.f + w), 0, 0, [], []
         for g, following in zip(self.ratios, [*self.ratios[1:], None]):
             end = most if following is None or not self.f else min(most, (1 - 2 / (g + following)) / self.f)
             if end > x:
-                result.append((w * ((1 - self.fee) * g * g + self.fee), end - x))
-            x = max(x, end)
-        return result
-
-    def rounded(self, w):
-        """The pieces in units of 1 / ONE, their room, and of pieces up to each: time and price for a token."""
-        last, x, paid, pieces = [], 0, 0, self.pieces(w)
-        for cost, width in pieces:
-            x, paid = x + width, paid + cost * width
-            last.append((int(ONE / x), int(ONE * paid / x)))
-        return [(int(ONE * cost), ceil(ONE * width)) for cost, width in pieces], ceil(ONE * x), last
+                price, width = w * ((1 - self.fee) * g * g + self.fee), end - x
+                x, paid = end, paid + price * width
+                pieces.append((int(ONE * price), ceil(ONE * width)))
+                last.append((int(ONE / x), int(ONE * paid / x)))
+        return pieces, ceil(ONE * x), last
 
     def least(self, r, rate, work, a):
         """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f.
@@ -762,7 +759,7 @@ class Tokens:
     def __init__(self, batches, w, count, begin, fees):
         self.batches, self.count, self.begin, self.fees = batches, int(count * ONE), begin, fees
         self.done, self.found = begin // batches.slot, []  # all slots before `done` are in `found`
-        self.pieces, self.widest, self.last = batches.rounded(w)
+        self.pieces, self.widest, self.last = batches.pieces(w)
 
     def ticks(self, s, end):
         """How many ticks of slot s there are for them, up to a tick in it."""
