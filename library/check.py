@@ -840,16 +840,16 @@ def slot_prices(instance, proof, objective):
             raise Broken(f"{name} has prices and no limit, or more prices than there are slots")
         rows[name] = ((proof[name] if most is not None else []) + [0] * T)[:T]  # a host without a limit is free
         total -= (most or 0) * sum(rows[name])
-    start = min(one.arrival for one in instance.requests)
+    start, kinds = min(one.arrival for one in instance.requests), [but_id(one) for one in instance.requests]
 
     @cache
-    def paid(i, windows):
-        one = instance.requests[i]
+    def paid(kind, windows):
+        one = instance.requests[kinds.index(kind)]
         return Course(one, machine, rows, T, scale, one.arrival - start).cheapest(windows)
 
     def bound(windows):
-        each = [paid(i, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
-                for i, one in enumerate(instance.requests)]
+        each = [paid(kind, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
+                for kind, one in zip(kinds, instance.requests)]
         return inf if inf in each else Fraction(total + sum(each), scale)
 
     return bound
@@ -889,7 +889,7 @@ class Course:
     def __init__(self, one, machine, rows, T, rate, arrival):
         self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
         self.arrival, self.P, self.block = arrival, most_prefill(machine), machine.block
-        self.paid = [0, *accumulate(rows["device"])]
+        self.paid = [*accumulate(rows["device"] + [0] * output(one), initial=0)]
 
     def between(self, paid, first, last):
         """Of running sums, the sum over slots first .. last - 1."""
@@ -971,9 +971,8 @@ class Course:
 
     def decodes(self, f, A, d):
         """What d tokens, the first in slot f with A resident, pay for the device."""
-        steps = range(-A % self.block + 1, d, self.block)  # a block more from each of these tokens on
-        grown = sum(self.between(self.paid, f + i, f + d) for i in steps)
-        return grown + blocks(A, self.block) * self.between(self.paid, f, f + d)
+        held, more = blocks(A, self.block), self.paid[f + 1 + -A % self.block : f + d : self.block]  # a block more each
+        return (held + len(more)) * self.paid[f + d] - held * self.paid[f] - sum(more)
 
 
 # --- kind `configurations` (docs/start_time.md, The network of configurations) ----------------------------------------
