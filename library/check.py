@@ -1080,7 +1080,7 @@ def network(kinds, M):
 # --- kind `exhaustive` (docs/certificates.md, Exhaustive frontiers; docs/search.md, The state, Successors) ------------
 
 
-MOST_TRIED = 10**6  # batches that are tried in one search: about a minute
+MOST_TRIED = 10**6  # batches that are tried in one search: about two minutes
 
 
 def exhaustive(instance, proof, objective):
