@@ -35,7 +35,7 @@ CHOSEN = (
     "hindsight-benchmark-seed2", "hindsight-benchmark-seed7",
     "hindsight-n20-M30-seed0", "hindsight-n100-M400-P50-seed0", "hindsight-n200-M800-P50-T200-seed1",
     "azure-conv-7b-0-100", "azure-code-70b-1000-100",
-    "agents-4-m150k-s0", "worst-mars-makespan-n4-v2", "slo-toolbench-r4", "slo-mixed-r8",
+    "agents-4-m150k-s0", "worst-mars-makespan-n4-v3", "slo-toolbench-r4", "slo-mixed-r8",
 )  # fmt: skip
 WAYS = {
     "auto": lambda instance, objective: solve(instance, objective, time_limit=SECONDS),

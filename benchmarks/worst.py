@@ -38,7 +38,7 @@ FOUND = """
 Memory of at most 8, up to 2, 3 or 4 requests, prompts of 1 to 4 tokens, segments of 1 to 6, at most one call (up to 6
 ticks, returning at most one token, handled freely, no host memory), arrivals up to tick 4, eviction allowed, every
 batch lasts one tick. For each cell one search with seed 0, of 250 steps (400 for three requests); for four requests
-three of 2,500 steps, with seeds 0 to 2. A cell takes over the instance on its left, or with three requests that of the
+five of 2,500 steps, with seeds 0 to 4. A cell takes over the instance on its left, or with three requests that of the
 small family, if nothing worse was found. Each ratio is that of a built-in instance, such as
 `worst-fcfs-total-flow-time:n=3`.
 

@@ -7,11 +7,11 @@
 Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not proved; 2: no such file, or bad input.
 
 It is written from the documentation (docs/semantics.md, formats.md, certificates.md, search.md, bounds.md,
-start_time.md, the head of kvcore/certificates/evictions.py), whose symbols it uses, and shares no code with kvbound, so
-that an error in one is no error in the other. It checks the kinds, fields and objectives that certificates of the
-library have (`KINDS`), and says of others that it does not. It is slow, and rounds nothing before the end: it may prove
-more than kvbound, which rounds on the way; less only by that rounding of shares. An instance that no schedule can serve
-is taken: each schedule of it breaks a rule, and each bound of it is true.
+start_time.md, the heads of evictions.py and splits.py in kvcore/certificates), whose symbols it uses, and shares no
+code with kvbound, so that an error in one is no error in the other. It checks the kinds, fields and objectives that
+certificates of the library have (`KINDS`), and says of others that it does not. It is slow, and rounds on the way by
+2^-64 at most: it may prove more than kvbound, which rounds more; less only by that rounding of shares. An instance that
+no schedule can serve is taken: each schedule of it breaks a rule, and each bound of it is true.
 """
 
 # mypy: ignore-errors
@@ -24,17 +24,18 @@ import heapq
 import json
 import re
 import sys
-from collections import namedtuple
+from bisect import bisect, bisect_left
+from collections import Counter, namedtuple
 from copy import copy
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, zip_longest
+from itertools import accumulate, groupby
 from math import ceil, inf, lcm
 from pathlib import Path
 
-FLOWS = ("total-flow-time", "weighted-flow-time")
-MONOTONE = ("makespan", "busy-time", "max-flow-time", *FLOWS, "total-ttft", "normalized-latency")
-OBJECTIVES = (*MONOTONE, "late-requests")
+OBJECTIVES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft",
+              "late-requests", "normalized-latency")
+FLOW = ("total-flow-time",)
 
 
 class Bad(Exception):
@@ -230,6 +231,11 @@ class State:
         self.window = None  # the handling of the last call, until the request next works
         self.due = None  # after a call that orders a move: the tokens that the next batch is to move
         self.first = self.done = None
+
+    @property
+    def ready(self):
+        """The tick of its arrival, or of the end of its last call."""
+        return max(self.one.arrival, self.returns_at or 0)
 
     def after_call(self, tick):
         """S and the end of the call, None once it has ended, as they are at a tick."""
@@ -618,12 +624,11 @@ def shares(instance, proof, objective):
         return max(shared_batches(instance, division), *(sum(work.d) for work in works))
     half, total, jobs, density = Fraction(least_step(instance), 2), 0, [], {}
     for i, work in enumerate(works):
-        weight, whole = weight_of(work.one, objective), sum(work.share)
-        if not whole:
-            total += weight * work.chain
+        if not any(work.share):
+            total += work.chain
             continue
-        density[i] = Fraction(weight) / whole
-        total += weight * (half - work.one.arrival)
+        density[i] = 1 / Fraction(sum(work.share))
+        total += half - work.one.arrival
         total += density[i] * sum(share * tail for share, tail in zip(work.share, work.tail))
         jobs += [(work.one.arrival + release, share, -density[i], i)
                  for release, share in zip(work.release, work.share) if share]
@@ -631,10 +636,6 @@ def shares(instance, proof, objective):
     for _, i, begin, end, unit in served(jobs):  # noqa: B007
         moments[i] += end**2 - begin**2
     return total + sum(Fraction(density[i] * moment, 2 * unit**2) for i, moment in moments.items())
-
-
-def weight_of(one, objective):
-    return one.weight if objective == "weighted-flow-time" else 1
 
 
 def shared_batches(instance, division):
@@ -662,26 +663,31 @@ def speed(instance, proof, objective):
     division, ticks = Division(instance, proof), ticks_of(instance)
     tariff, F = division.tariff(division.line), division.line["base"]
     batches = Batches(proof, F, F * (1 - sum(division.part.values())))
-    start, total = min(one.arrival for one in instance.requests), -proof.slot * sum(proof.price)
-    for one, a in zip(instance.requests, parts_of_fixed(instance, proof, start)):
-        work = Work(one, instance.machine, ticks, tariff)
-        total += batches.least(one.arrival - start, weight_of(one, objective) * proof.scale, work, a)
+    start, total, alike = min(one.arrival for one in instance.requests), -proof.slot * sum(proof.price), {}
+    for one in instance.requests:
+        alike.setdefault(but_id(one), []).append(one)
+    for those, a in zip(alike.values(), parts_of_fixed(alike.values(), proof, start)):
+        work = Work(those[0], instance.machine, ticks, tariff)
+        total += len(those) * batches.least(those[0].arrival - start, proof.scale, work, a)
     return Fraction(total) / proof.scale
 
 
-def parts_of_fixed(instance, proof, start):
-    """a: by request and slot its part of what is fixed in a batch. `fees` are weights, the same for all of a kind."""
-    kinds = [json.dumps(dict(one, id=""), default=str) for one in instance.requests]
-    first = {kind: one.arrival - start for kind, one in zip(kinds, instance.requests)}  # in the order of the first
-    if proof.fees and len(proof.fees) != len(first):
+def but_id(one):
+    """The same text for requests that are alike: they may differ in their ids only."""
+    return json.dumps(dict(one, id=""), default=str)
+
+
+def parts_of_fixed(groups, proof, start):
+    """a: by group of like requests and slot, each one's part of what is fixed in a batch. `fees` are weights."""
+    if proof.fees and len(proof.fees) != len(groups):
         raise Broken("fees: give a list for each group of requests that differ in their ids only, or none")
-    rows, together = {}, {}
-    for (kind, arrival), row in zip(first.items(), proof.fees or [[] for _ in first]):
-        rows[kind] = {arrival // proof.slot + k: weight for k, weight in enumerate(row) if weight}
-        for s, weight in rows[kind].items():
-            together[s] = together.get(s, 0) + weight * kinds.count(kind)
-    parts = {kind: {s: Fraction(weight, together[s]) for s, weight in row.items()} for kind, row in rows.items()}
-    return [parts[kind] for kind in kinds]
+    rows, together = [], Counter()
+    for those, row in zip(groups, proof.fees or [[] for _ in groups]):  # in the order of the first of each
+        arrival = (those[0].arrival - start) // proof.slot
+        rows.append({arrival + k: weight for k, weight in enumerate(row) if weight})
+        for s, weight in rows[-1].items():
+            together[s] += weight * len(those)
+    return [{s: Fraction(weight, together[s]) for s, weight in row.items()} for row in rows]
 
 
 class Batches:
@@ -690,59 +696,70 @@ class Batches:
     def __init__(self, proof, F, f):
         self.F, self.f, self.ordered, self.fee = F, f, proof.ordered, Fraction(proof.fee, 1024)
         self.slot, self.price, self.level = proof.slot, proof.price, Fraction(proof.level, 1024)
-        self.ratios = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)]
+        self.ratios, self.pieces = [Fraction(1), *(Fraction(ratio, 64) for ratio in proof.ratios)], cache(self.pieces)
 
     def pieces(self, w):
-        """What pieces of speed cost: (for a token of work w where the price is 1, how many tokens a tick have room)."""
-        most, x, result = 1 / max(Fraction(1), self.F, self.f + w), 0, []
+        """What speed costs a token of work w where the price is 1, in units of 1 / ONE.
+
+        (Price, room in a tick) by piece; the room of all; and (time, price) for a token in the pieces up to each.
+        """
+        most, x, paid, pieces, last = 1 / max(Fraction(1), self.F, self.f + w), 0, 0, [], []
         for g, following in zip(self.ratios, [*self.ratios[1:], None]):
             end = most if following is None or not self.f else min(most, (1 - 2 / (g + following)) / self.f)
             if end > x:
-                result.append((w * ((1 - self.fee) * g * g + self.fee), end - x))
-            x = max(x, end)
-        return result
+                price, width = w * ((1 - self.fee) * g * g + self.fee), end - x
+                x, paid = end, paid + price * width
+                pieces.append((int(ONE * price), ceil(ONE * width)))
+                last.append((int(ONE / x), int(ONE * paid / x)))
+        return pieces, ceil(ONE * x), last
 
     def least(self, r, rate, work, a):
-        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f."""
-        slot, S, w, others, chain, best = self.slot, len(self.price), work.share[0], work.share[1:], work.chain, None
+        """The least of rate times the flow time plus what a request pays; `r` is its arrival, `a` its parts of f.
+
+        Sums of what is paid are whole numbers of 1 / ONE: prices and tokens are rounded down, and what has room up.
+        """
+        slot, S, w, others, chain, best = self.slot, len(self.price), work.share[0], work.share[1:], work.chain, inf
         begin = r + work.d[0] if others else r
         rest = r + chain - begin  # what is left at the least when `others` may begin
         level = min(others) + self.level * (max(others) - min(others)) if others else w
         count = sum(min(1, each / level) if level else 1 for each in others) if others else 1
-        more = sorted((each - level for each in others if each > level), reverse=True) if level else []
-        head, ordered = Tokens(self, w, 1, r, a), self.ordered and bool(others)
+        more = sorted((int(ONE * (each / level - 1)) for each in others if each > level), reverse=True) if level else []
+        fees = {s: int(ONE * self.fee * self.f * part) for s, part in a.items()}
+        head, ordered, rate = Tokens(self, w, 1, r, fees), self.ordered and bool(others), rate * ONE
         for T in range(min(begin // slot, S), S + 1) if ordered else [0]:
             ready = max(begin, T * slot)
-            if best is not None and rate * (ready + rest - r) >= best:
+            if rate * (ready + rest - r) >= best:
                 break
             fixed = head.by((T + 1) * slot) if ordered and T < S else 0
             if fixed is None:
                 continue
-            tail, growth = Tokens(self, level, count, ready, a), Tokens(self, level, len(more), ready, {})
+            tail, growth = Tokens(self, level, count, ready, fees), Tokens(self, level, len(more), ready, {})
             for s in range(min(ready // slot, S), S + 1):
                 end, time = (s + 1) * slot, rate * (max(s * slot, ready) - r) + fixed
-                if best is not None and time >= best:
+                if time >= best:
                     break
                 if s < S and end < ready + rest:
                     continue
                 early = head.by(end - rest) if others and not ordered and s < S else 0
                 timed = tail.ending(s, self.price[s] if s < S else 0, rate)
-                if early is not None and timed is not None:
-                    cost = time + timed + early + (growth.heaviest(s, more) if more and s < S else 0)
-                    best = cost if best is None else min(best, cost)
-        return max(best or 0, rate * chain)
+                if early is not None and timed is not None and time + timed + early < best:
+                    best = min(best, time + timed + early + (growth.heaviest(s, more) if more and s < S else 0))
+        return Fraction(max(best if best < inf else 0, rate * chain), ONE)
+
+
+ONE = 2**64
 
 
 class Tokens:
-    """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds."""
+    """Parts of tokens of work w that none begins before `begin`, each at the cheapest speeds.
 
-    def __init__(self, batches, w, count, begin, a):
-        self.batches, self.w, self.count, self.begin, self.a = batches, w, count, begin, a
-        self.tangents, self.done, self.found = batches.pieces(w), 0, []  # all slots before `done` are in `found`
+    `fees`: what one pays in a slot for the part of f that is its own, where the price is 1.
+    """
 
-    def fee(self, s):
-        """What a token pays in slot s for the part of f that is its own, where the price is 1."""
-        return self.batches.fee * self.batches.f * self.a.get(s, 0)
+    def __init__(self, batches, w, count, begin, fees):
+        self.batches, self.count, self.begin, self.fees = batches, int(count * ONE), begin, fees
+        self.done, self.found = begin // batches.slot, []  # all slots before `done` are in `found`
+        self.pieces, self.widest, self.last = batches.pieces(w)
 
     def ticks(self, s, end):
         """How many ticks of slot s there are for them, up to a tick in it."""
@@ -751,40 +768,37 @@ class Tokens:
     def pass_by(self, s):
         """Take in all slots before s, as (price, room), and forget what is beyond the count."""
         for each in range(self.done, s):
-            self.found = self.cheapest(self.offer(each, (each + 1) * self.batches.slot))[0]
+            self.found = self.cheapest(self.offer(each, (each + 1) * self.batches.slot))
         self.done = max(self.done, s)
 
     def offer(self, s, end):
         """The pieces of slot s, as (price, room), up to a tick in it."""
-        ticks, price, fee = self.ticks(s, end), self.batches.price[s], self.fee(s)
-        return [(price * (cost + fee), width * ticks) for cost, width in self.tangents] if ticks else []
+        ticks, price, fee = self.ticks(s, end), self.batches.price[s], self.fees.get(s, 0)
+        return [(price * (cost + fee), width * ticks) for cost, width in self.pieces] if ticks else []
 
     def cheapest(self, more):
-        """The cheapest pieces with room for the count, their price (None: there is too little room)."""
-        taken, paid, left = [], 0, self.count
-        for price, room in heapq.merge(self.found, sorted(more)):
-            if left <= 0:
-                break
-            taken.append((price, room))
-            paid += price * min(room, left)
-            left -= room
-        return taken, None if left > 0 else paid
+        """The cheapest of what was found and of more pieces, as many as have room for the count."""
+        pieces = sorted(self.found + more)
+        return pieces[: bisect_left(list(accumulate(room for _, room in pieces)), self.count) + 1]
+
+    def paid(self, more):
+        """What they pay with these pieces, too; None: there is too little room."""
+        pieces = self.cheapest(more)
+        over = sum(room for _, room in pieces) - self.count
+        return None if over < 0 else (sum(price * room for price, room in pieces) - pieces[-1][0] * over) // ONE
 
     def by(self, tick):
         """What they pay if they are done by a tick; None: too early."""
         s = min(max(0, tick // self.batches.slot), len(self.batches.price))
         self.pass_by(s)
-        return self.cheapest(self.offer(s, tick) if s < len(self.batches.price) else [])[1]
+        return self.paid(self.offer(s, tick) if s < len(self.batches.price) else [])
 
     def ending(self, s, price, rate):
         """What they pay if the last is done in slot s, where a tick up to it costs `rate`; None: too little room."""
         self.pass_by(s)
-        x, paid, each = 0, 0, []
-        for cost, width in self.tangents:
-            x, paid = x + width, paid + cost * width
-            each.append((rate + price * paid) / x + price * self.fee(s))
-        room = x * self.ticks(s, (s + 1) * self.batches.slot) if s < len(self.batches.price) else self.count
-        return self.cheapest([(min(each), room)])[1]
+        each = min(rate * time // ONE + price * paid for time, paid in self.last) + price * self.fees.get(s, 0)
+        most = self.widest * self.ticks(s, (s + 1) * self.batches.slot)
+        return self.paid([(each, most if s < len(self.batches.price) else self.count)])
 
     def heaviest(self, s, more):
         """What work beyond w pays by the end of slot s: one after the other, at the least price that has room left."""
@@ -792,9 +806,9 @@ class Tokens:
         paid = room = k = 0
         for price, width in self.found:
             room += width
-            while k < min(room, len(more)):
+            while k < len(more) and k * ONE < room:
                 paid, k = paid + price * more[k], k + 1
-        return paid / self.w
+        return paid // ONE
 
 
 # --- kind `prices` (docs/bounds.md, Prices of slots; the head of kvcore/certificates/evictions.py) --------------------
@@ -811,12 +825,10 @@ def always_one_tick(cost):
 
 
 def slot_prices(instance, proof, objective):
-    """Kind `prices`: every request pays for what it takes of each slot, and takes its cheapest path."""
-    return priced_slots(instance, proof, objective)({})
+    """Kind `prices`: every request pays for what it takes of each slot, and takes its cheapest path.
 
-
-def priced_slots(instance, proof, objective):
-    """The bound that prices give where segments, (request, number), end in windows of slots; infinite if none can."""
+    A function: the bound where segments, (request, number), end in windows of slots; infinite if none can.
+    """
     machine, calls = instance.machine, any(len(one.segments) > 1 for one in instance.requests)
     if not always_one_tick(instance.cost) or (machine.partial and (calls or machine.evict)):
         raise Broken("prices of slots are for batches of one tick, without partial where there are calls or evict")
@@ -828,16 +840,16 @@ def priced_slots(instance, proof, objective):
             raise Broken(f"{name} has prices and no limit, or more prices than there are slots")
         rows[name] = ((proof[name] if most is not None else []) + [0] * T)[:T]  # a host without a limit is free
         total -= (most or 0) * sum(rows[name])
-    start = min(one.arrival for one in instance.requests)
+    start, kinds = min(one.arrival for one in instance.requests), [but_id(one) for one in instance.requests]
 
     @cache
-    def paid(i, windows):
-        one = instance.requests[i]
-        return Course(one, machine, rows, T, weight_of(one, objective) * scale, one.arrival - start).cheapest(windows)
+    def paid(kind, windows):
+        one = instance.requests[kinds.index(kind)]
+        return Course(one, machine, rows, T, scale, one.arrival - start).cheapest(windows)
 
     def bound(windows):
-        each = [paid(i, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
-                for i, one in enumerate(instance.requests)]
+        each = [paid(kind, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
+                for kind, one in zip(kinds, instance.requests)]
         return inf if inf in each else Fraction(total + sum(each), scale)
 
     return bound
@@ -845,7 +857,7 @@ def priced_slots(instance, proof, objective):
 
 def tree(instance, proof, objective):
     """Kind `tree`: segments end in a slot or before, or after it, and each leaf has prices."""
-    prices = cache(lambda p: priced_slots(instance, proof.prices[p], objective))  # none that no leaf names
+    prices = cache(lambda p: slot_prices(instance, proof.prices[p], objective))  # none that no leaf names
     slots = min((each.slots for each in proof.prices), default=0)
     places = {(one.id, k) for one in instance.requests for k in range(len(one.segments))}
     sides, least = [{}], inf  # windows of the nodes to come, the next one last
@@ -877,7 +889,7 @@ class Course:
     def __init__(self, one, machine, rows, T, rate, arrival):
         self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
         self.arrival, self.P, self.block = arrival, most_prefill(machine), machine.block
-        self.paid = [0, *accumulate(rows["device"])]
+        self.paid = [*accumulate(rows["device"] + [0] * output(one), initial=0)]
 
     def between(self, paid, first, last):
         """Of running sums, the sum over slots first .. last - 1."""
@@ -959,9 +971,8 @@ class Course:
 
     def decodes(self, f, A, d):
         """What d tokens, the first in slot f with A resident, pay for the device."""
-        steps = range(-A % self.block + 1, d, self.block)  # a block more from each of these tokens on
-        grown = sum(self.between(self.paid, f + i, f + d) for i in steps)
-        return grown + blocks(A, self.block) * self.between(self.paid, f, f + d)
+        held, more = blocks(A, self.block), self.paid[f + 1 + -A % self.block : f + d : self.block]  # a block more each
+        return (held + len(more)) * self.paid[f + d] - held * self.paid[f] - sum(more)
 
 
 # --- kind `configurations` (docs/start_time.md, The network of configurations) ----------------------------------------
@@ -980,7 +991,7 @@ def configurations(instance, proof, objective):
     kinds = {}  # what requests that are alike share: [the price of a start, how many there are]
     for one, y in zip(ones, proof.starts):
         load = tuple(blocks(one.prompt + q, block) for q in range(output(one)))
-        kind = (load, one.arrival - start, weight_of(one, objective), one.prompt)
+        kind = (load, one.arrival - start, one.prompt)
         if kinds.setdefault(kind, [y, 0])[0] != y:
             raise Broken("requests that are alike have different prices")
         kinds[kind][1] += 1
@@ -995,52 +1006,81 @@ def configurations(instance, proof, objective):
 
 def start_cost(kind, t, scale, memory):
     """What a start at tick t costs, with the memory that it pays for."""
-    load, release, weight, _ = kind
-    return scale * weight * (t + len(load) - release) + sum(p * held for p, held in zip(memory[t:], load))
+    load, release, _ = kind
+    return scale * (t + len(load) - release) + sum(p * held for p, held in zip(memory[t:], load))
+
+
+MOST_CONFIGURATIONS, MOST_STARTS = 3 * 10**6, 10**5  # about two minutes and 2 GB
 
 
 def cheapest_path(kinds, scale, memory, M):
-    """The cheapest path from the empty configuration on, less the prices of starts."""
-    alike = {}  # of each last load, how many requests there are with it
-    for kind, (_, count) in kinds.items():
-        alike[kind[0][-1]] = alike.get(kind[0][-1], 0) + count
-    best = {(): 0}  # by what runs on (the loads to come, sorted): the least paid so far
-    lasts = [len(memory) + y // (scale * kind[2]) + kind[1] for kind, (y, _) in kinds.items()]
-    for t in range(max(lasts, default=-1) + 1):
-        options = [(kind, cost - y, count) for kind, (y, count) in kinds.items()
-                   if t >= kind[1] and (cost := start_cost(kind, t, scale, memory)) < y]  # no other start lowers a cost
-        following = {}
-        for running, paid in best.items():
-            totals = [sum(held) for held in zip_longest(*running, fillvalue=0)]
-            for loads, cost in with_starts(running, totals, options, 0, alike, M):
-                later = tuple(sorted(load[1:] for load in loads if len(load) > 1))
-                following[later] = min(paid + cost, following.get(later, paid + cost))
-        best = following
-    return min(best.values())
+    """The cheapest path from the empty configuration to itself, less the prices of starts; from the last tick back.
 
-
-def with_starts(running, totals, options, i, alike, M):
-    """Every configuration that starts from options i, i + 1, .. make of what runs, and what they cost.
-
-    `totals` are the blocks that what runs takes, now and at later ticks.
+    Starts that cost no less than their price lower no path, so of each kind there is a last tick with starts. So that
+    no more configurations are looked at than those that starts up to then can make, the last of them come last.
     """
-    yield running, 0
-    for each in range(i, len(options)):
-        kind, cost, most = options[each]
-        load = kind[0]
-        if most == 0 or sum(other[-1] == load[-1] for other in running) == alike[load[-1]]:
-            continue
-        more = [total + held for total, held in zip_longest(totals, load, fillvalue=0)]
-        if max(more[: len(load)]) <= M:
-            left = [*options[:each], (kind, cost, most - 1), *options[each + 1 :]]
-            for loads, others in with_starts((*running, load), more, left, each, alike, M):
-                yield loads, cost + others
+    loads, found = network(kinds, M)
+    number, until, costs = {load: e for e, load in enumerate(loads)}, [-1] * len(loads), {}
+    for kind, (y, _) in kinds.items():
+        load, release, _ = kind
+        ticks = range(release, y // scale + release - len(load) + 1)
+        if len(ticks) > MOST_STARTS:
+            raise NotChecked(f"starts at {len(ticks)} ticks are not looked at")
+        costs[kind] = {t: cost for t in ticks if (cost := start_cost(kind, t, scale, memory) - y) < 0}
+        for q in range(len(load) if costs[kind] else 0):
+            until[number[load[q:]]] = max(until[number[load[q:]]], max(costs[kind]) + q)
+    found.sort(key=lambda running: -min((until[e] for e in running), default=inf))  # parts of one stay before it
+    ends = [-min((until[e] for e in running), default=inf) for running in found]
+    ticks = max(map(max, filter(None, costs.values())), default=-1) + 1
+    place, after = {running: i for i, running in enumerate(found)}, [number.get(load[1:]) for load in loads]
+    later = [place[tuple(after[e] for e in running if after[e] is not None)] for running in found]
+    starts = {number[kind[0]]: [] for kind in kinds}  # by load: the places of configurations with it and without
+    for i, running in enumerate(found):
+        for e in starts.keys() & running:
+            k = running.index(e)
+            starts[e].append((i, place[running[:k] + running[k + 1 :]]))
+    least = [0] * len(found)  # of what follows
+    for t in reversed(range(ticks)):
+        size = bisect(ends, -t)
+        least = list(map(least.__getitem__, later[:size]))
+        for kind, (_, count) in kinds.items():
+            if cost := costs[kind].get(t):
+                pairs = starts[number[kind[0]]]
+                for more, fewer in pairs[: bisect(pairs, (size,))] * count:  # in each round one more starts, or none
+                    if least[more] + cost < least[fewer]:
+                        least[fewer] = least[more] + cost  # `more` is as in the round before: it comes later
+    return least[0]
+
+
+def network(kinds, M):
+    """Loads to come of an element, and all configurations of their numbers, the last to end first; small ones first."""
+    alike, loads = Counter(), set()
+    for (load, *_), (_, count) in kinds.items():
+        alike[load[-1]] += count
+        loads.update(load[q:] for q in range(len(load)))
+    loads = sorted(loads, key=lambda load: (len(load), load[::-1]))  # one tick later they are in the same order
+    lasting = [list(those) for _, those in groupby(range(len(loads)), lambda e: len(loads[e]))]  # 1, 2, .. ticks
+    found = [()]
+    for running in found:
+        if len(found) > MOST_CONFIGURATIONS:
+            raise NotChecked(f"more than {MOST_CONFIGURATIONS} configurations are not looked at")
+        last = running[-1] if running else len(loads) - 1
+        for r in range(len(loads[last]) if loads else 0):  # what ends in r ticks, when it needs the most
+            room = M - sum(loads[e][r] for e in running)
+            if loads[lasting[r][0]][-1] > room:
+                break  # there is less room later
+            for e in lasting[r]:
+                if e > last or loads[e][-1] > room:
+                    break
+                if sum(loads[other][-1] == loads[e][-1] for other in running) < alike[loads[e][-1]]:
+                    found.append((*running, e))
+    return loads, found
 
 
 # --- kind `exhaustive` (docs/certificates.md, Exhaustive frontiers; docs/search.md, The state, Successors) ------------
 
 
-MOST_TRIED = 10**6  # batches that are tried in one search: about a minute
+MOST_TRIED = 10**6  # batches that are tried in one search: about two minutes
 
 
 def exhaustive(instance, proof, objective):
@@ -1048,8 +1088,8 @@ def exhaustive(instance, proof, objective):
 
     What the file says of the search is not looked at. Of states waiting, the one of the least bound comes next.
     """
-    if len(instance.requests) > 16:
-        raise NotChecked("more than 16 requests are not searched")
+    if len(instance.requests) > 32:
+        raise NotChecked("more than 32 requests are not searched")
     search, first = Search(instance, objective), Execution(instance)
     least = {search.key(first): search.bound(first)}  # of states that are as good as each other, the least bound
     waiting, tried = [(search.bound(first), 0, first)], 0
@@ -1073,36 +1113,70 @@ class Search:
     """States of the referee between batches: what may follow one, and what it leads to at the least."""
 
     def __init__(self, instance, objective):
-        self.instance, self.machine, self.objective = instance, instance.machine, objective
-        self.ticks = ticks_of(instance)
-        self.works = [Work(one, instance.machine, self.ticks, self.ticks) for one in instance.requests]
-        self.kinds = [json.dumps(dict(one, id=""), default=str) for one in instance.requests]
+        self.machine, self.objective, self.whole = instance.machine, objective, takes_whole(instance, objective)
+        self.kinds, self.lines = list(map(but_id, instance.requests)), list(lines_of(instance.cost))
+        self.ticks, self.need = ticks_of(instance), cache(self.need)
+        self.works = [Work(one, self.machine, self.ticks, self.ticks) for one in instance.requests]
+        tariffs = [({"batch": 1}, 1), ({"prefill": 1}, 1), *((line | {"prefill": 0}, 1) for line in self.lines)]
+        tariffs += [({"packed": 1}, packs) for packs in (1, 2, 3, 64)] if self.machine.memory else []
+        self.measures = [Tariff(self.machine, *each).least for each in tariffs]
+
+    def need(self, i, generated, kept):
+        """What a request with so much KV needs: ticks for its next token, ticks after it, and in all of `measures`.
+
+        These are batches, prefills, prices by line, and parts of the memory by `packs`.
+        """
+        token, *others = self.works[i].tokens[generated:]
+        token = token._replace(kept=kept, low=0, wait=0)
+        needs = [sum(map(least, [token, *others])) for least in self.measures]
+        return self.ticks(token), self.works[i].tail[generated], needs
+
+    def together(self, needs):
+        """The ticks to come at the least until one request is done, until two are, ..
+
+        When the k-th is done, k of them have had all that they need: as many batches and prefills as one of them needs
+        that needs no less than k - 1 others, the work of the k cheapest, and batches for what they hold as their
+        tokens come, of which what fits together is at most one batch (docs/bounds.md, Sharing what is fixed).
+        """
+        batches, prefills, *sums = map(sorted, zip(*needs))
+        sums = [list(accumulate(column)) for column in sums]
+        prices, packed = sums[: len(self.lines)], sums[len(self.lines) :]
+        for k, (most, filled) in enumerate(zip(batches, prefills)):
+            most = max(most, *(ceil(column[k]) for column in packed))
+            yield max(ceil(column[k] + line["base"] * most + line["prefill"] * filled)
+                      for column, line in zip(prices, self.lines))
 
     def bound(self, execution):
-        """No schedule from here on is below it: even alone, each request needs its ticks for what is to come."""
-        times, busy = [], 0
-        for state, work in zip(execution.states.values(), self.works):
-            first, last = state.first, state.done
-            if last is None:
-                token = work.tokens[state.generated]._replace(kept=state.m + state.h, low=0, wait=0)
-                end = max(execution.clock, state.one.arrival, state.returns_at or 0) + self.ticks(token)
-                first, last = end if first is None else first, end + work.tail[state.generated]
-                busy = max(busy, self.ticks(token) + sum(work.d[state.generated + 1 :]))
-            times.append((first - state.one.arrival, last - state.one.arrival))
-        return by_objective(self.instance.requests, times, execution.busy + busy)[self.objective]
+        """No schedule from here on is below it: of each request alone, and of all together."""
+        flows, ends, needs, clock, makespan = [], [], [], execution.clock, 0
+        for i, state in enumerate(execution.states.values()):
+            end = state.done
+            if end is None:
+                ticks, tail, need = self.need(i, state.generated, state.m + state.h)
+                end = max(clock, state.ready) + ticks + tail
+                ends.append(end)
+                needs.append(need)
+            makespan = max(makespan, end)
+            flows.append(end - state.one.arrival)
+        busy = list(self.together(needs)) if needs else [0]
+        if self.objective == "total-flow-time":
+            return sum(flows) + sum(max(0, clock + least - end) for least, end in zip(busy, sorted(ends)))
+        return {"busy-time": execution.busy + busy[-1], "makespan": max(makespan, clock + busy[-1]),
+                "max-flow-time": max(flows)}[self.objective]
+
+    def rows(self, execution):
+        """By request what decides what it may do: those with the same row may change places."""
+        worked, states = () if self.machine.pause else execution.worked, execution.states.values()
+        return [(kind, state.generated, state.m, state.h, max(0, state.ready - execution.clock), state.window or "",
+                 state.due or 0, state.id in worked) for kind, state in zip(self.kinds, states)]
 
     def key(self, execution):
         """What decides what may follow. Of two states with the same key, the one of the lower bound is as good.
 
         For what follows one may follow the other, as much later or earlier, and then both cost as much more than their
-        bounds; but for max-flow-time, which counts from the arrivals, they are compared at the same tick. Requests that
-        differ in their ids only may change places.
+        bounds; but for max-flow-time, which counts from the arrivals, they are compared at the same tick.
         """
-        clock, pause = execution.clock, self.machine.pause
-        rows = ((kind, state.generated, state.m, state.h, max(0, max(state.one.arrival, state.returns_at or 0) - clock),
-                 state.window or "", state.due or 0, not pause and state.id in execution.worked)
-                for kind, state in zip(self.kinds, execution.states.values()))
-        return (clock if self.objective == "max-flow-time" else 0), *sorted(rows)
+        return (execution.clock if self.objective == "max-flow-time" else 0), *sorted(self.rows(execution))
 
     def following(self, execution):
         """What may be next: after a wait for the next arrival or return, or a batch at once (None if it breaks a rule).
@@ -1110,15 +1184,20 @@ class Search:
         No other start is needed: each batch of a schedule may start as soon as the one before has ended, the requests
         that it works on have arrived, and the calls have returned that had, of requests that it works on or moves.
         """
-        events = (tick for state in execution.states.values() for tick in (state.one.arrival, state.returns_at or 0))
+        events = (state.ready for state in execution.states.values())
         later = min((tick for tick in events if tick > execution.clock), default=None)
         if later is not None:
             waited = execution.copied()
             waited.clock = later
             yield waited
-        for plan in self.plans(execution, list(execution.states.values()), (0, 0, 0)):
-            moves = zip((*MOVES, "work"), zip(*plan))
-            written = Box({name: {id: k for id, k in zip(execution.states, tokens) if k} for name, tokens in moves})
+        choices = []  # like requests next to each other
+        for row, state in sorted(zip(self.rows(execution), execution.states.values()), key=lambda each: each[0]):
+            alike = choices and choices[-1][0] == row
+            options = choices[-1][2] if alike else list(self.options(state, execution))
+            choices.append((row, state.id, options))
+        for plan in self.plans(choices, (0, 0, 0)):
+            written = Box({name: {id: option[k] for id, option in plan if option[k]}
+                           for k, name in enumerate((*MOVES, "work"))})
             following = execution.copied()
             try:
                 following.step(written, execution.clock)
@@ -1126,41 +1205,62 @@ class Search:
                 following = None
             yield following
 
-    def plans(self, execution, states, taken):
-        """What these requests may do in a batch in which others have taken so many blocks, tokens and requests.
+    def plans(self, choices, taken, first=0):
+        """What requests may do in a batch in which others have taken so much: (id, option) for each.
 
-        The referee knows the other rules.
+        Of like requests none takes an option before that of its neighbour. The referee knows the other rules.
         """
         machine = self.machine
         limits = (machine.memory and machine.memory // machine.block, machine.batch_tokens, machine.batch_requests)
-        if not states:
+        if not choices:
             yield []
             return
-        for option, takes in self.options(states[0], execution):
+        (row, id, options), *others = choices
+        for k, (option, takes) in enumerate(options[first:], first):
             amounts = tuple(map(sum, zip(taken, takes)))
             if all(most is None or amount <= most for amount, most in zip(amounts, limits)):
-                for others in self.plans(execution, states[1:], amounts):
-                    yield [option, *others]
+                for plan in self.plans(others, amounts, k if others and others[0][0] == row else 0):
+                    yield [(id, option), *plan]
 
     def options(self, state, execution):
         """What a request may do in a batch, (drop, swap_out, swap_in, work), and what it takes of the limits."""
         machine = self.machine
-        S, returns_at = state.after_call(execution.clock)
-        works = returns_at is None and state.one.arrival <= execution.clock and state.done is None
-        leaves = machine.evict or state.window == "free" or state.due is not None  # whether KV may, else R8 is broken
+        S, _ = state.after_call(execution.clock)
+        works = state.ready <= execution.clock and state.done is None
+        free = state.window == "free" or state.due is not None  # whether KV may leave in a batch in which it works
 
         def some(most):
             return range(most + 1) if machine.partial else {0, most}
 
-        for drop in some(state.m + state.h) if leaves else [0]:
+        for drop in some(state.m + state.h) if free or machine.evict else [0]:
             h = max(0, state.h - drop)
             m = state.m + state.h - drop - h
-            for out in some(m) if leaves else [0]:
+            for out in some(m) if free or machine.evict else [0]:
                 for into in some(h + out):
                     held = m - out + into
-                    left = S - held if works and h + out == into else 0
-                    for c in range(left + 1) if machine.chunked else {0, left}:
+                    left = S - held if works and h + out == into and (free or not drop + out) else 0
+                    parts = range(left + 1) if machine.chunked else {0, left}
+                    if self.whole and left > 1:
+                        parts = {0, left - 1, left, *([] if held else [1])}
+                    for c in parts:
                         yield (drop, out, into, c), (blocks(held + c, machine.block), c, c > 0)
+
+
+def takes_whole(instance, objective):
+    """Whether all or all but one of the tokens that a request lacks, or one on no KV, are the only parts to be tried.
+
+    docs/certificates.md, Splits, says when; kvcore/certificates/splits.py proves it.
+    """
+    machine, peaks = instance.machine, [peak(one) for one in instance.requests]
+    cost, k = instance.cost[0], 1 if machine.partial else max(peaks)
+    swaps = cost.swap_outs + cost.swap_ins + k * (cost.swap_out_tokens + cost.swap_in_tokens)
+    enough = min(sum(peaks), machine.memory or inf)
+    return (machine.chunked and len(instance.cost) == 1 and not cost.tokens_above
+            and cost.busy >= max(1, swaps) and cost.prefill_kv >= cost.divisor - 1
+            and all(most is None or most >= enough for most in (machine.batch_tokens, prefill_budget(machine)))
+            and all(len(one.segments) == 1 for one in instance.requests)
+            and (not machine.evict or (machine.pause and machine.host_memory == 0))
+            and (objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1))
 
 
 # --- certificates (docs/certificates.md) ------------------------------------------------------------------------------
@@ -1182,16 +1282,16 @@ def node(value, where):
 
 KINDS = {  # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, OBJECTIVES),
-    "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *FLOWS)),
-    "prices": (slot_prices, {**PRICES, "windows": (none, [])}, FLOWS),
+    "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *FLOW)),
+    "prices": (lambda *given: slot_prices(*given)({}), {**PRICES, "windows": (none, [])}, FLOW),
     "tree": (tree, {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, "windows": (none, [])}],
-                    "nodes": [node]}, FLOWS),
+                    "nodes": [node]}, FLOW),
     "speed": (speed, {**DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
                       "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
-                      "fee": (part, 0), "fees": ([[number]], [])}, FLOWS),
+                      "fee": (part, 0), "fees": ([[number]], [])}, FLOW),
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
-                                        "starts": [optional(integer(-inf))]}, FLOWS),
-    "exhaustive": (exhaustive, {"states": integer(1)}, MONOTONE),
+                                        "starts": [optional(integer(-inf))]}, FLOW),
+    "exhaustive": (exhaustive, {"states": integer(1)}, ("makespan", "busy-time", "max-flow-time", "total-flow-time")),
 }
 
 

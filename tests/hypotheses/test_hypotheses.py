@@ -7,6 +7,7 @@ import signal
 import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -15,12 +16,13 @@ from hypotheses.files import COUNTEREXAMPLES, save
 from hypotheses.instances import best_starts_in_order, earliest_starts, flow_time, plain, starting_at
 from hypotheses.page import PAGE, kept, page, read_records
 from kvcore.certificates import read_certificate, verify_certificate
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_instance, read_schedule
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from tests.support.clock import Clock
 from tests.support.commands import kvbound
+from tests.support.exhaustive import exhaustive_optimum
 from workloads.builtin import builtin_instance
 
 QUICK = (
@@ -67,14 +69,26 @@ def test_what_is_not_decided_is_counted() -> None:
 
 def test_a_limit_leaves_it_undecided() -> None:
     assert check("x", hypothesis(lambda case: None), time_limit=-1).verdict == "undecided"
-    with pytest.raises(Undecided, match="not solved within 0 s"):
+    with pytest.raises(Undecided, match="not solved within the limits"):
         Case((plain([(1, 2)], 9),), deadline=0).optimum()
 
 
-def test_what_the_search_cannot_finish_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_where_the_search_is_too_long_the_arc_flow_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ortools")
+    monkeypatch.setattr("hypotheses.case.SOLVE_SECONDS", 0)
+    held = Case((plain([(1, 2), (2, 4), (1, 3)], 5),)).optimum()
+    assert held.value == exhaustive_optimum(held.instance, "total-flow-time")[0]
+
+
+def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> NoReturn:
+        raise MissingTool("cp-sat is not installed")
+
     hard = listed("hindsight:n=10,M=30,seed=3")
     monkeypatch.setattr(sys.modules["solvers.search.search"], "time", Clock())
     monkeypatch.setattr("hypotheses.case.search", sys.modules["solvers.search"].search)
+    monkeypatch.setattr("hypotheses.case.solve", missing)
     verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard))
     assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
 

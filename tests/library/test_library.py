@@ -33,7 +33,7 @@ from workloads.builtin import builtin_instance, is_builtin
 
 LIBRARY = Library()
 QUICK = (
-    "mars-figure1", "worst-augserve-makespan-n4-v2", "infercept-sample-k3-evict0", "infermax-figure15-I32",
+    "mars-figure1", "worst-augserve-makespan-n4-v3", "infercept-sample-k3-evict0", "infermax-figure15-I32",
     "azure-conv-7b-0-100", "hindsight-n20-M30-seed0",
 )  # fmt: skip
 """Certificates of every kind that the library has."""
@@ -250,9 +250,9 @@ def test_an_instance_is_added(small: Library, tmp_path: Path) -> None:
     assert said == "new/mine is there; `kvbound library fill --names mine` looks for first values\n"
     record = Library(small.folder).record("mine")
     assert (record.requests, record.calls, record.origin, list(record.objectives)) == (
-        4, 2, "a test", ["makespan", "busy-time"],
+        4, 4, "a test", ["makespan", "busy-time"],
     )  # fmt: skip
-    assert "`mine` | 4 | 2 | busy-time | - | - | - |" in (small.folder / "README.md").read_text()
+    assert "`mine` | 4 | 4 | busy-time | - | - | - |" in (small.folder / "README.md").read_text()
     assert "already, as 'mine'" in kvbound(*arguments, "--name", "other", code=2).stderr
     assert "the library has an instance 'mine' already" in kvbound(*arguments, "--name", "mine", code=2).stderr
     assert "the record: name: " in kvbound(*arguments, "--name", "a.b", code=2).stderr
