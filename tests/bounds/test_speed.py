@@ -320,6 +320,7 @@ def test_other_objectives_are_declined():
         bounds.bound(SERIAL, "makespan", method="speed")
 
 
+@pytest.mark.slow
 def test_crowds_are_bounded_better_than_by_shares():
     """Batches are neither full nor hold one request: shares count them as one or the other."""
     cost = Cost((CostFunction(busy=40, tokens=8),))
