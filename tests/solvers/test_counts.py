@@ -55,7 +55,7 @@ def like_requests(seed):
 
 def test_agrees_with_the_exhaustive_search():
     compared = 0
-    for seed in few(range(45), 5):
+    for seed in few(range(45)):
         instance = like_requests(seed)
         try:
             expected = exhaustive_optimum(instance, "busy-time", max_states=1500)[0]
@@ -66,7 +66,7 @@ def test_agrees_with_the_exhaustive_search():
         assert (outcome.value, outcome.bound, outcome.proved) == (expected, expected, True), instance.name
         assert objective_value(verify_schedule(instance, outcome.schedule), "busy-time") == expected
         compared += 1
-    assert compared > 4
+    assert compared > 8
 
 
 def test_agrees_with_the_search_without_counts():
