@@ -119,6 +119,7 @@ def test_the_start_time_solver_hands_over_its_certificate(monkeypatch):
     assert solver.bound >= values[-1] > 0.85 * solver.value
 
 
+@pytest.mark.slow
 def test_a_network_that_proves_an_optimum_comes_with_a_certificate():
     instance = builtin_instance("hindsight:n=7,M=10,seed=1")
     result = solvers.solve(instance, formulation="start-time")

@@ -77,6 +77,7 @@ def test_agrees_with_the_exhaustive_search():
     assert not ALL or {objective for objective, *_ in seen} == set(ArcFlow.OBJECTIVES)
 
 
+@pytest.mark.slow
 def test_agrees_with_the_exhaustive_search_without_reductions():
     assert len(compare(few(range(100, 140)), 400, pruned=False)) >= 3
 

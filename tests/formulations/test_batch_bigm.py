@@ -81,6 +81,7 @@ def test_the_optimum_of_figure_15_is_a_point_of_the_model(I):  # noqa: E741
     assert FIGURE_15[I] - len(trace.batches) < ticks <= FIGURE_15[I] + 1  # f/q is rounded up batch by batch
 
 
+@pytest.mark.slow
 def test_a_bound_of_figure_15_does_not_exceed_the_optimum(monkeypatch):
     """With as few batches as an optimal schedule has, so that the root is solved in seconds."""
     instance = builtin_instance("infermax-figure15:I=4")

@@ -24,6 +24,7 @@ def check(first, end, *profiles):
     return [len(rows) for rows in found.values()]
 
 
+@pytest.mark.slow
 def test_proves_the_optimum():
     assert min(check(0, len(few(range(12), 3)), "any", "calls-free", "two-calls", "evict", "budgets")) >= 2
 

@@ -101,6 +101,7 @@ def test_a_wrong_constraint_is_one_clear_line(row: Any, message: str) -> None:
         add(BatchBigM(PAIR, "total-flow-time", 6, as_is=True), [row])
 
 
+@pytest.mark.slow
 def test_nothing_obeys() -> None:
     def never(model: Any) -> None:
         import pyomo.environ as pyo

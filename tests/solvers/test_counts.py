@@ -144,6 +144,7 @@ def test_no_bound_exceeds_the_cost_of_the_rest(seed):
     assert checked > 10
 
 
+@pytest.mark.slow
 def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
     draw = np.random.default_rng(7)
     for seed in range(300, 306):
@@ -190,6 +191,7 @@ def test_a_stopped_search_keeps_a_valid_bound():
 # --- known values and limits -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sixteen_like_requests():
     instance = builtin_instance("identical:n=16,I=32,O=8,M=128")
     outcome = search(instance, "busy-time")

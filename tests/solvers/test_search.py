@@ -62,6 +62,7 @@ def test_infermax_figure_15(size, busy):
     assert search(builtin_instance(f"infermax-figure15:I={size}"), "busy-time").value == busy
 
 
+@pytest.mark.slow
 def test_infermax_figure_15_is_proved_for_every_prompt():
     figure = [builtin_instance(f"infermax-figure15:I={2**k}") for k in range(11)]
     outcomes = [search(one, "busy-time") for one in figure] + [search(one, "total-flow-time") for one in figure[4:]]

@@ -145,6 +145,7 @@ def test_prices_found_are_never_above_the_highest():
 # --- what is solved --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_lagrange_is_right_up_to_its_largest_weights(monkeypatch):
     for module in ("lagrange.solve", "neighbourhoods.improve"):
         monkeypatch.setattr(sys.modules[f"solvers.{module}"], "time", Clock())
@@ -250,6 +251,7 @@ def test_where_all_ways_decline_the_result_says_so_and_what_may_help():
     assert exit_code(result, None) == EXIT_UNDECIDED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_alone_nothing_is_better(objective):
     for seed in few(range(12)):

@@ -279,6 +279,7 @@ def test_the_command_streams_what_the_library_makes(tmp_path, handling: str) -> 
     assert payload["sizes"]["requests"] == 1100
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_requests(tmp_path) -> None:
     def peak(n: int) -> int:
         tracemalloc.start()
