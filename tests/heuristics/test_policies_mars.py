@@ -309,6 +309,7 @@ def mixture() -> Instance:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_ranking_lowers_the_mean_where_memory_is_short(mixture: Instance) -> None:
     traces = {name: trace_policy(mixture, get_policy(name)) for name in ("mars", "mars-fcfs", "vllm")}
@@ -317,7 +318,7 @@ def test_ranking_lowers_the_mean_where_memory_is_short(mixture: Instance) -> Non
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["mars", "lamps", "mars-as-released", "augserve", "augserve-batching"])
+@pytest.mark.parametrize("name", few(["mars", "augserve", "lamps", "mars-as-released", "augserve-batching"]))
 def test_what_is_repeated_is_what_would_be_decided_on_the_mixture(mixture: Instance, name: str) -> None:
     short = mixture.replace(requests=mixture.requests[:150])
     one, other = (trace_policy(short, get_policy(name), compress=compress) for compress in (False, True))

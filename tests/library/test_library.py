@@ -33,7 +33,7 @@ from workloads.builtin import builtin_instance, is_builtin
 
 LIBRARY = Library()
 QUICK = (
-    "mars-figure1", "worst-augserve-makespan-n4-v3", "infercept-sample-k3-evict0", "infermax-figure15-I32",
+    "mars-figure1", "worst-augserve-makespan-n4-v3", "infercept-sample-k3-evict0", "infercept-sample-k4-evict1", "qa-3",
     "azure-conv-7b-0-100", "hindsight-n20-M30-seed0",
 )  # fmt: skip
 """Certificates of every kind that the library has."""

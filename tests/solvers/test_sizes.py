@@ -203,6 +203,7 @@ def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objectiv
     assert not any("code" in line for line in result.extra.get("failed", []))
 
 
+@pytest.mark.slow
 def test_a_reserve_runs_if_all_others_decline():
     instance, found = waiting(MARS, 10**12), []
     tasks = [Task(instance, "total-flow-time", "arc-flow", solver, None, None, None, 1e9, 4000, 1, 0)
