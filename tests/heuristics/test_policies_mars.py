@@ -175,7 +175,7 @@ VARIANTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("policy", VARIANTS, ids=lambda policy: f"{policy.name} {vars(policy)}"[:40])
+@pytest.mark.parametrize("policy", few(VARIANTS, 3), ids=lambda policy: f"{policy.name} {vars(policy)}"[:40])
 def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy: Mars | MarsAsReleased) -> None:
     parameters = {name: value for name, value in vars(policy).items() if name in ("threshold", "refresh", "skip")}
     for seed in few(range(40)):

@@ -348,6 +348,7 @@ def test_compare_measures_large_instances_against_the_ladder(tmp_path, monkeypat
     assert "nothing to measure against was looked for" in nothing
 
 
+@pytest.mark.slow
 def test_solve_writes_a_certificate_that_may_prove_less(tmp_path):
     file = tmp_path / "c.json"
     row = json.loads(kvbound("solve", "hindsight:n=9,M=18,seed=3", "--certificate", file, "--json", "-").stdout)

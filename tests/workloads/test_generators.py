@@ -20,6 +20,7 @@ from kvcore import BadInput, Instance, Machine, Request
 from kvcore.files import read_instance
 from kvcore.stream import sizes_of, write_instance
 from tests.support.commands import kvbound
+from tests.support.few import few
 from workloads.arrivals import arrivals
 from workloads.generators import KINDS, Workload, generate
 from workloads.generators.calls import CallType
@@ -120,7 +121,7 @@ def test_arrivals_beyond_the_largest_tick_are_refused() -> None:
 # --- the kinds ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", few([*TYPES], 3))
 def test_requests_of_a_type_have_the_moments_of_the_table(name: str) -> None:
     draw, wanted = random.Random(6), TYPES[name]
     requests = [wanted.request("x", draw, NANOSECOND) for _ in range(4000)]
@@ -259,7 +260,7 @@ def test_a_file_that_fails_half_way_is_not_there(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("handling", ["min-waste", "free", "swap"])
+@pytest.mark.parametrize("handling", few(["min-waste", "free", "swap"]))
 def test_the_command_streams_what_the_library_makes(tmp_path, handling: str) -> None:
     """More than one chunk of requests; handlings are chosen chunk by chunk."""
     target = tmp_path / "I.json"
