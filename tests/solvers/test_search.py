@@ -73,7 +73,8 @@ def test_infermax_figure_15_is_proved_for_every_prompt():
 
 
 def test_agrees_with_the_exhaustive_search():
-    assert agrees(tiny(range(3))) >= 15
+    seeds = few(range(5), 2)
+    assert agrees(tiny(seeds)) >= 5 * len(seeds)
 
 
 @pytest.mark.parametrize("objective", ALL)
