@@ -1,0 +1,188 @@
+"""What one request may do in a batch: the rules R2, R3, R4, R8, R9 and R10 of `docs/semantics.md`, with no reduction.
+
+For the searches that a checker runs again. Nothing is shared with the referee but the nouns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from kvcore.instance import Machine, Request
+
+PLAIN, WINDOW, DUE, WORKED = range(4)
+"""Marks of a state. `WINDOW`: between the start of a free call and the next work. `DUE`: the next batch must make the
+move that its call orders. `WORKED`: in the batch before, inside its segment, on a machine without `pause`."""
+
+
+class LocalState(NamedTuple):
+    """One request at a batch boundary. The tokens known follow from `segment` and `generated`.
+
+    `wait` is the ticks until it arrives or its call returns. At the end of an option that starts a call, before the
+    ticks of the batch pass, it is -1 - duration. Done: `segment` is past the last, and all else is 0.
+    """
+
+    segment: int = 0
+    generated: int = 0
+    device: int = 0
+    host: int = 0
+    mark: int = PLAIN
+    wait: int = 0
+
+    def after(self, ticks: int) -> LocalState:
+        """Return the state when so many ticks have passed; a call that starts at the end of a batch starts now."""
+        return self._replace(wait=-1 - self.wait if self.wait < 0 else max(0, self.wait - ticks))
+
+
+class Load(NamedTuple):
+    """What an option adds to a batch; the sums over all requests decide R5, R6, R7 and the duration."""
+
+    blocks: int = 0
+    host: int = 0
+    tokens: int = 0
+    prefill_tokens: int = 0
+    decodes: int = 0
+    prefills: int = 0
+    generated: int = 0
+    decode_kv: int = 0
+    prefill_kv: int = 0
+    prefill_pairs: int = 0
+    swap_out_tokens: int = 0
+    swap_in_tokens: int = 0
+    swap_outs: int = 0
+    swap_ins: int = 0
+
+    @property
+    def acts(self) -> bool:
+        """Whether there is work or a transfer, without which there is no batch."""
+        return self.tokens + self.swap_out_tokens + self.swap_in_tokens > 0
+
+
+class Option(NamedTuple):
+    """Moves and work of one request in a batch, what they add to it, and the state at its end."""
+
+    drop: int
+    swap_out: int
+    swap_in: int
+    work: int
+    load: Load
+    end: LocalState
+
+
+class RequestOptions:
+    """The states and options of one request on a machine."""
+
+    def __init__(self, machine: Machine, request: Request) -> None:
+        self.machine, self.request = machine, request
+        self.segments = len(request.segments)
+
+    def start(self) -> LocalState:
+        """Return the state at tick 0."""
+        return LocalState(wait=self.request.arrival)
+
+    def is_done(self, state: LocalState) -> bool:
+        """Whether all tokens are generated."""
+        return state.segment == self.segments
+
+    @staticmethod
+    def has_first_token(state: LocalState) -> bool:
+        """Whether the first token is generated."""
+        return state.segment > 0 or state.generated > 0
+
+    def options(self, state: LocalState) -> Iterator[Option]:
+        """Yield every option that the request's own rules and the limits of an empty machine allow."""
+        if self.is_done(state):
+            yield Option(0, 0, 0, 0, Load(), state)
+            return
+        for drop, swap_out, swap_in in self.moves(state):
+            from_host = min(state.host, drop)
+            device = state.device - (drop - from_host) - swap_out + swap_in
+            host = state.host - from_host + swap_out - swap_in
+            evicted = drop or swap_out
+            sizes = [0] if evicted or state.mark != WORKED else []  # R5: without `pause` it goes on
+            if not state.wait and not host and (not evicted or state.mark in (WINDOW, DUE)):  # R2, R4
+                missing = self.known(state) - device
+                sizes += range(1 if self.machine.chunked else missing, missing + 1)  # R3
+            for work in sizes:
+                option = self.option(state, (drop, swap_out, swap_in), device, host, work)
+                if self.fits(option.load):
+                    yield option
+
+    def moves(self, state: LocalState) -> Iterator[tuple[int, int, int]]:
+        """Yield every drop, swap-out and swap-in that R8, R9 and R10 allow."""
+        for drop in self._amounts(state.device + state.host):
+            host = max(0, state.host - drop)
+            device = state.device - (drop - (state.host - host))
+            for swap_out in self._amounts(device):
+                for swap_in in self._amounts(host + swap_out):
+                    if self._may_move(state, drop, swap_out, swap_in):
+                        yield drop, swap_out, swap_in
+
+    def _amounts(self, held: int) -> Sequence[int]:
+        return range(held + 1) if self.machine.partial else sorted({0, held})
+
+    def _may_move(self, state: LocalState, drop: int, swap_out: int, swap_in: int) -> bool:
+        handling = self.request.calls[state.segment - 1].handling if state.segment else "preserve"
+        if state.mark == DUE:
+            return (drop, swap_out) == ((state.device, 0) if handling == "discard" else (0, state.device))
+        if state.mark == WINDOW:
+            return True
+        if state.wait:
+            return not (drop or swap_out) and not (swap_in and handling == "preserve")
+        return self.machine.evict or not (drop or swap_out)
+
+    def known(self, state: LocalState) -> int:
+        """Return the tokens known of a request that is ready."""
+        return self.request.known[state.segment] + state.generated
+
+    def option(self, state: LocalState, moves: tuple[int, int, int], device: int, host: int, work: int) -> Option:
+        """Return the option that ends with `device` + `work` tokens on the device, and `host` on the host."""
+        _, swap_out, swap_in = moves
+        missing = self.known(state) - device
+        decode = work > 0 and device > 0 and missing == 1
+        prefill = work > 0 and not decode
+        load = Load(
+            blocks=self.machine.blocks(device + work),
+            host=host,
+            tokens=work,
+            prefill_tokens=work if prefill else 0,
+            decodes=int(decode),
+            prefills=int(prefill),
+            generated=int(0 < work == missing),
+            decode_kv=device if decode else 0,
+            prefill_kv=device if prefill else 0,
+            prefill_pairs=work * work + 2 * work * device if prefill else 0,
+            swap_out_tokens=swap_out,
+            swap_in_tokens=swap_in,
+            swap_outs=int(swap_out > 0),
+            swap_ins=int(swap_in > 0),
+        )
+        if work:
+            mark = PLAIN if self.machine.pause else WORKED
+        else:
+            mark = WINDOW if state.mark == WINDOW else PLAIN
+        end = state._replace(device=device + work, host=host, mark=mark)
+        return Option(*moves, work, load, self._generate(end) if load.generated else end)
+
+    def _generate(self, state: LocalState) -> LocalState:
+        """Return the state with one more token, which may end its segment and start a call, or be the last."""
+        segment = self.request.segments[state.segment]
+        if state.generated + 1 < segment.decode:
+            return state._replace(generated=state.generated + 1)
+        if segment.call is None:
+            return LocalState(segment=self.segments)
+        mark = {"preserve": PLAIN, "free": WINDOW, "discard": DUE, "swap": DUE}[segment.call.handling]
+        wait = -1 - segment.call.duration
+        return state._replace(segment=state.segment + 1, generated=0, mark=mark, wait=wait)
+
+    def fits(self, load: Load) -> bool:
+        """Whether R5, R6 and R7 allow such a batch. Loads only add up: what breaks a limit is broken for good."""
+        machine = self.machine
+        used = (load.tokens, load.prefill_tokens, load.decodes + load.prefills, load.blocks, load.host)
+        limits = (
+            machine.batch_tokens, machine.prefill_tokens, machine.batch_requests, machine.block_limit,
+            machine.host_memory,
+        )  # fmt: skip
+        return all(limit is None or amount <= limit for amount, limit in zip(used, limits, strict=True)) and (
+            machine.hybrid or not (load.decodes and load.prefills)
+        )
