@@ -157,10 +157,8 @@ class RequestOptions:
             swap_outs=int(swap_out > 0),
             swap_ins=int(swap_in > 0),
         )
-        if work:
-            mark = PLAIN if self.machine.pause else WORKED
-        else:
-            mark = WINDOW if state.mark == WINDOW else PLAIN
+        worked, rested = PLAIN if self.machine.pause else WORKED, WINDOW if state.mark == WINDOW else PLAIN
+        mark = worked if work else rested
         end = state._replace(device=device + work, host=host, mark=mark)
         return Option(*moves, work, load, self._generate(end) if load.generated else end)
 
