@@ -42,9 +42,9 @@ from pydantic import Field
 from kvcore.certificates import frontier
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.frontier import (
-    ABOVE, BETWEEN, EMPTY, FOUND, INCONSISTENT, LARGEST, LAST, LATE, MISSED, NO, PAUSED, ROWS, SUM, TOKENS, TRIED, WAIT, Setting,
+    ABOVE, BETWEEN, EMPTY, FOUND, INCONSISTENT, LARGEST, LAST, LATE, MISSED, NO, PAUSED, ROWS, SUM, TOKENS, TRANSFERRED, TRIED, WAIT, Setting,
 )  # fmt: skip
-from kvcore.certificates.local_graph import LocalGraph, local_graph
+from kvcore.certificates.local_graph import SWAPPED, LocalGraph, local_graph
 from kvcore.certificates.options import Load
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.splits import whole_prefills
@@ -131,7 +131,7 @@ class EventSearch:
         self.setting = setting(instance, objective, self.requests, groups, self.graph, target)
         memory = states * (40 * len(groups) + 100)
         budget.spend(f"a search of {states} states", STATE_WORK * states, memory)
-        self.frontier = frontier.room(len(groups), states, len(self.setting.unit))
+        self.frontier = frontier.room(len(groups), states, len(self.setting.unit), self.setting.load.shape[1])
         self._begin()
 
     def _begin(self) -> None:
@@ -180,7 +180,7 @@ class EventSearch:
             if pick[0] == NO:
                 ticks = 1 if s.every_tick else int(min(wait for wait in f.rows[before, :, WAIT] if wait))
             else:
-                ticks = int(frontier.duration(s, self.graph.load[pick].sum(axis=0)))
+                ticks = int(frontier.duration(s, s.load[pick].sum(axis=0)[None], 0))
                 moves = zip(("drop", "swap_out", "swap_in", "work"), self.graph.moves[pick].T.tolist(), strict=True)
                 names = [self.instance.requests[i].id for i in ids]
                 tokens = {kind: {id: k for id, k in zip(names, each, strict=True) if k} for kind, each in moves}
@@ -250,10 +250,11 @@ def setting(
     over = graph.begun if objective == "total-ttft" else done
     to_done, to_first = (graph.ticks(linear, fixed, end, far) for end in (done, graph.begun))
     shares, unit = graph.shares(linear, fixed, limits, over, far)
+    load = np.column_stack([graph.load[:, :TRANSFERRED], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T])
     return Setting(
-        first=graph.first, load=graph.load, to=graph.to, away=graph.away, ready=graph.ready, arriving=graph.arriving,
+        first=graph.first, load=load, to=graph.to, away=graph.away, ready=graph.ready, arriving=graph.arriving,
         begun=graph.begun, left=graph.left, over=over, ticks=to_first if objective == "total-ttft" else to_done,
-        to_done=to_done, to_first=to_first, shares=shares, unit=unit, linear=linear, fixed=fixed,
+        to_done=to_done, to_first=to_first, shares=shares, unit=unit, fixed=fixed,
         limits=np.array([TOP if limit is None else limit for limit in limits], dtype=np.int64),
         hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),
         rate=np.array(rates, dtype=np.int64) - min(rates), low=min(rates), slo=np.array(slo, dtype=np.int64),

@@ -27,7 +27,8 @@ objective needs them, ticks since its arrival (0 before it) and since its first 
 NO, MISSED = -1, -2
 """No option, request or time; an age that no longer matters as an SLO is exceeded, or will be."""
 BUSY, ANY_DECODE, ANY_PREFILL, KNEE, ABOVE, DIVISOR = range(6)
-BLOCKS, HOST, TOKENS, PREFILL_TOKENS, DECODES, PREFILLS = range(6)
+BLOCKS, HOST, TOKENS, PREFILL_TOKENS, DECODES, PREFILLS, TRANSFERRED, VALUES = range(8)
+"""Columns of a load: what limits look at, tokens swapped, then of each cost function what adds up over requests."""
 FIRST_TOKEN, COMPLETION, BETWEEN = range(3)
 ROWS, HEAP, TRIED = range(3)
 OPEN, CLOSED, DEAD = range(3)
@@ -54,7 +55,6 @@ class Setting(NamedTuple):
     to_first: Any
     shares: Any  # [states, vectors]: what it takes at the least of amounts of which there are `unit` a tick
     unit: Any
-    linear: Any  # [functions, load]
     fixed: Any  # [functions, BUSY .. DIVISOR]
     limits: Any
     hybrid: bool
@@ -93,7 +93,7 @@ class Frontier(NamedTuple):
 # --- the state --------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def pass_time(s, row, label, pick, ticks, child):
     """Write to `child` where `ticks` lead each request, in which it takes the option `pick` (NO: all wait).
 
@@ -155,7 +155,7 @@ def is_late(s, j, local, wait, age, decoding, began):
     return s.slo[j, BETWEEN] != NO and decoding >= 0 and decoding + left > s.slo[j, BETWEEN]
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def arrange(s, row):
     """Put requests that are alike in the order of their numbers: they may be exchanged."""
     for j in range(1, len(row)):
@@ -166,7 +166,7 @@ def arrange(s, row):
             i -= 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def comes_before(row, i, j):
     """Whether the numbers of one request are smaller than those of another."""
     for k in range(4):
@@ -178,7 +178,7 @@ def comes_before(row, i, j):
 # --- dominance --------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def key_of(s, row):
     """Return a number that states have in common if one may be as good as another: all is equal, but for ages."""
     key = 0
@@ -188,7 +188,7 @@ def key_of(s, row):
     return key
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def is_as_good(s, row, label, other, its_label):
     """Whether all that follows `other` may follow `row` at no more: it is the same but for smaller label and ages."""
     if label > its_label:
@@ -243,6 +243,26 @@ def least(s, f, row, label):
 
 
 @njit(cache=True)
+def partial(s, row, label, pick, last, ticks):
+    """Return what no batch leads below in which requests up to `last` take options, and that lasts `ticks` or more."""
+    total, longest = label, 0
+    if s.objective == LARGEST or s.objective == LATE:
+        return label
+    for j in range(len(row)):
+        local, wait, passed = row[j, LOCAL], row[j, WAIT], 0
+        if s.over[local]:
+            continue
+        if j <= last:
+            local, passed = s.to[pick[j]], ticks
+            wait = s.away[pick[j]] if s.away[pick[j]] >= 0 else max(0, wait - ticks)
+            local = local if wait else s.ready[local]
+        left = passed + (0 if s.over[local] else s.ticks[local] + wait)
+        total += (s.low + s.rate[j]) * left
+        longest = max(longest, left)
+    return total if s.objective == SUM else label + longest
+
+
+@njit(cache=True, inline="always")
 def insert(values, n, value):
     """Insert a value into n sorted ones."""
     while n > 0 and values[n - 1] > value:
@@ -300,60 +320,55 @@ def follow(s, f, at, most, most_tries):
             return TIRED
         for k in range(loads.shape[1]):
             loads[j + 1, k] = loads[j, k] + s.load[pick[j], k]
-        if not fits(s, loads[j + 1]):
+        if not fits(s, loads, j + 1):
             continue
         if j + 1 < n:
+            if partial(s, row, f.label[at], pick, j, duration(s, loads, j + 1)) >= s.target:
+                continue
             j += 1
             pick[j] = (pick[j - 1] if is_twin(s, row, j) else s.first[row[j, LOCAL]]) - 1
             continue
-        if acts(loads[n]):
-            code = add(s, f, at, duration(s, loads[n]), most)
+        if loads[n, TOKENS] or loads[n, TRANSFERRED]:
+            code = add(s, f, at, duration(s, loads, n), most)
             if code != EMPTY:
                 return code
     return EMPTY
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def is_twin(s, row, j):
     """Whether a request and the one before are alike in all: of two batches that differ in who is who, one is enough."""
     return s.group[j] == s.group[j - 1] and not comes_before(row, j - 1, j) and not comes_before(row, j, j - 1)
 
 
-@njit(cache=True)
-def fits(s, load):
+@njit(cache=True, inline="always")
+def fits(s, loads, j):
     """Check R5 (budgets), R6 and R7. Loads only add up, so that what breaks a limit is broken for good."""
-    for k in range(PREFILL_TOKENS + 1):
-        if load[k] > s.limits[k]:
-            return False
-    return load[DECODES] + load[PREFILLS] <= s.limits[DECODES] and (
-        s.hybrid or load[DECODES] == 0 or load[PREFILLS] == 0
-    )
+    return (
+        loads[j, BLOCKS] <= s.limits[BLOCKS] and loads[j, HOST] <= s.limits[HOST]
+        and loads[j, TOKENS] <= s.limits[TOKENS] and loads[j, PREFILL_TOKENS] <= s.limits[PREFILL_TOKENS]
+        and loads[j, DECODES] + loads[j, PREFILLS] <= s.limits[DECODES]
+        and (s.hybrid or loads[j, DECODES] == 0 or loads[j, PREFILLS] == 0)
+    )  # fmt: skip
 
 
-@njit(cache=True)
-def acts(load):
-    """Whether there is work or a transfer, without which there is no batch."""
-    return load[TOKENS] > 0 or load[-4] > 0 or load[-3] > 0
-
-
-@njit(cache=True)
-def duration(s, load):
+@njit(cache=True, inline="always")
+def duration(s, loads, j):
     """Return the ticks of a batch."""
     longest = 1
     for k in range(len(s.fixed)):
-        fixed = s.fixed[k]
-        value = fixed[ABOVE] * max(0, load[TOKENS] - fixed[KNEE])
-        value += (
-            fixed[BUSY] * (load[TOKENS] > 0) + fixed[ANY_DECODE] * (load[DECODES] > 0)
-            + fixed[ANY_PREFILL] * (load[PREFILLS] > 0)
-        )  # fmt: skip
-        for i in range(TOKENS, len(load)):
-            value += s.linear[k, i] * load[i]
-        longest = max(longest, (value + fixed[DIVISOR] - 1) // fixed[DIVISOR])
+        value = loads[j, VALUES + k]
+        if loads[j, TOKENS] > 0:
+            value += s.fixed[k, BUSY] + s.fixed[k, ABOVE] * max(0, loads[j, TOKENS] - s.fixed[k, KNEE])
+        if loads[j, DECODES] > 0:
+            value += s.fixed[k, ANY_DECODE]
+        if loads[j, PREFILLS] > 0:
+            value += s.fixed[k, ANY_PREFILL]
+        longest = max(longest, (value + s.fixed[k, DIVISOR] - 1) // s.fixed[k, DIVISOR])
     return longest
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def add(s, f, at, ticks, most):
     """Add the state that `ticks` with the options `f.pick` lead to, if it is new or better."""
     child, rows, count = f.child, f.rows, f.count
@@ -449,7 +464,7 @@ def pop(f):
     f.heap[place], f.place[row] = row, place
 
 
-def room(requests: int, states: int, vectors: int) -> Frontier:
+def room(requests: int, states: int, vectors: int, columns: int) -> Frontier:
     """Return arrays for so many states; the system gives memory to what is written only."""
 
     def numbers(*shape: int) -> Any:
@@ -460,6 +475,6 @@ def room(requests: int, states: int, vectors: int) -> Frontier:
         parent=numbers(states), picks=np.zeros((states, requests), dtype=np.int32),
         status=np.zeros(states, dtype=np.int8), next=numbers(states), heads=numbers(2 * states + 1),
         heap=numbers(states), place=numbers(states), count=numbers(3), child=numbers(requests, 4),
-        pick=numbers(requests), loads=numbers(requests + 1, 14), ends=numbers(requests + 1),
+        pick=numbers(requests), loads=numbers(requests + 1, columns), ends=numbers(requests + 1),
         parts=numbers(vectors, requests + 1),
     )  # fmt: skip

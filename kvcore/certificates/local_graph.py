@@ -36,6 +36,9 @@ SHARE_BITS = 50
 """Shares of an option are rounded down to so many bits."""
 
 
+SWAPPED = [Load._fields.index(name) for name in ("swap_out_tokens", "swap_in_tokens")]
+
+
 class LocalGraph(NamedTuple):
     """Local states of all kinds as numbers; the options of state s are `first[s]` to `first[s + 1]` - 1.
 
@@ -84,7 +87,7 @@ class LocalGraph(NamedTuple):
         value += fixed[:, ABOVE] * np.maximum(0, load[:, TOKENS, None] - fixed[:, KNEE])
         own = np.maximum(1, (-(-value // fixed[:, DIVISOR])).max(axis=1))
         own[:-1][self.ready[state] != state] = 0
-        own[load[:, [TOKENS, -4, -3]].sum(axis=1) == 0] = 0
+        own[load[:, [TOKENS, *SWAPPED]].sum(axis=1) == 0] = 0
         away = np.where(over[self.to], 0, np.maximum(0, self.away))
         return self.least(np.minimum(own, far) + np.minimum(away, far), over, far)
 
@@ -116,8 +119,10 @@ class LocalGraph(NamedTuple):
         for share, unit in sorted(found, key=lambda each: -(each[0] / each[1]).sum()):
             if share.any() and not any((share / unit <= other / its).all() for other, its in kept):
                 kept.append((share, unit))
-        shape = len(self.ready), len(kept)
-        return np.array([share for share, _ in kept], dtype=np.int64).T.reshape(shape), np.array([u for _, u in kept])
+        shares = np.zeros((len(self.ready), len(kept)), dtype=np.int64)
+        for k, (share, _) in enumerate(kept):
+            shares[:, k] = share
+        return shares, np.array([unit for _, unit in kept], dtype=np.int64)
 
 
 def local_graph(
