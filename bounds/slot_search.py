@@ -1,0 +1,273 @@
+"""The method `slots`: the search of `kvcore.certificates.slots`, with prices sought where its states survive.
+
+It raises a target until the search finds a schedule below it, which the referee judges, or until nothing is below it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bounds.ascent import Floats, ascend
+from bounds.slot_kernels import demand
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_kernels import NEVER, Layer, no_more, values
+from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
+from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import SUMS, Value, scale_of
+from kvcore.schedule import Batch, Schedule
+
+
+@dataclass(frozen=True)
+class SlotOptions:
+    """How prices are sought; the values are those of the prototype's runs on slices of six and seven requests."""
+
+    scale: int = 64
+    """Parts of a unit of the objective in which prices are whole."""
+    root_rounds: int = 1500
+    """Subgradients for the first prices."""
+    rounds: int = 60
+    """Subgradients for prices of later slots."""
+    fewest: int = 100
+    """States that survive, from which on further prices are sought."""
+    sample: int = 64
+    """States that further prices are sought for together, the nearest to one drawn at random."""
+    vectors_per_slot: int = 6
+    """Further vectors at one slot, at the most."""
+    state_cost: float = 30.0
+    """What following a state takes, in options whose values are computed: below it, a vector does not pay."""
+    beam: int = 0
+    """The most states that are followed in a slot (0: all, which alone proves anything)."""
+
+
+class OutOfTime(Exception):
+    """The deadline has passed."""
+
+
+class SlotSolver:
+    """Searches of one instance for one objective with rising targets, each of which leaves a proof or a schedule."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        objective: str,
+        deadline: Callable[[], float] = lambda: math.inf,
+        options: SlotOptions | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Raise BadInput where the search does not take such an instance."""
+        reason = why_not(instance, objective)
+        if reason is not None:
+            raise BadInput(f"slots {reason}")
+        self.instance, self.objective, self.deadline = instance, objective, deadline
+        self.options = options or SlotOptions()
+        self.draw = np.random.default_rng(seed)
+        try:
+            self.local = LocalGraphs(instance, objective)
+        except InvalidCertificate as error:
+            raise BadInput(str(error)) from None
+        self.unit = scale_of(instance.requests, objective)
+        self.root: Floats | None = None
+
+    def lowest(self) -> int:
+        """Return the highest target that the first prices prove alone."""
+        least = self._alone()
+        for _ in range(2):  # the slots depend on the target, and so do prices
+            search = SlotSearch(self.local, least + 1, self.options.scale)
+            bound, _ = self._ascend_root(search)
+            least = max(least, bound)
+        return least
+
+    def _alone(self) -> int:
+        ticks = [alone - request.arrival for alone, request in zip(self.local.alone, self.local.groups, strict=True)]
+        if self.objective in SUMS:
+            rates = [int(self.local.graphs.rate[start]) for start in self.local.start]
+            return int(sum(c * r * t for c, r, t in zip(self.local.counts, rates, ticks, strict=True)))
+        return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
+
+    def _ascend_root(self, search: SlotSearch) -> tuple[int, Vector]:
+        """Return what the first prices prove, and these."""
+        start = np.zeros((5, search.slots))
+        if self.root is not None:
+            width = min(search.slots, self.root.shape[1])
+            start[:, :width] = self.root[:, :width]
+        vector = self._ascend(search, 0, search.start[None, :], np.zeros(1), start, self.options.root_rounds, 20, 0.7)
+        self.root = vector.prices / self.options.scale
+        rows = values(search.graphs, vector.prices, 0, self.options.scale)[0]
+        supply = int((np.maximum(search.graphs.limits, 0) @ vector.prices).sum())
+        least = sum(int(rows[state]) for state in search.start) - supply
+        if least >= NEVER // 2:
+            return search.goal + 1 - self.local.base(), vector
+        if self.objective not in SUMS:
+            return 0, vector
+        return -(-least // self.options.scale) - self.local.base(), vector
+
+    def _ascend(
+        self, search: SlotSearch, since: int, keys: Any, costs: Floats, start: Floats, rounds: int, stalled: int,
+        shrink: float,
+    ) -> Vector:  # fmt: skip
+        """Return prices from a slot on that raise what the joint states `keys` [points, requests] cost at the least."""
+        scale, goal, graphs = self.options.scale, search.goal, search.graphs
+        limits = np.where(graphs.limits > 0, graphs.limits, 0).astype(float)[:, None]
+        open_ = (limits > 0) & (np.arange(search.slots) >= since)[None, :]
+
+        def whole(prices: Floats) -> Any:
+            return np.where(open_, np.rint(prices * scale), 0).astype(np.int64)
+
+        def evaluate(prices: Floats) -> tuple[float, Floats]:
+            if time.monotonic() > self.deadline():
+                raise OutOfTime
+            priced = whole(prices)
+            rows = values(graphs, priced, since, scale)
+            supply = float((limits * priced).sum())
+            worth = np.array([min(float(rows[0, key].sum(dtype=float)), float(NEVER)) for key in keys])
+            least = np.minimum(goal + 1.0, costs + (worth - supply) / scale)
+            short = least < goal + 1.0
+            slope = np.zeros(prices.shape)
+            if short.any():
+                demand(graphs, priced, rows, since, scale, keys[short], slope)
+                slope -= short.sum() * limits
+            return float(least.mean()), np.where(open_, slope / len(keys), 0.0)
+
+        _, best = ascend(
+            evaluate, np.where(open_, start, 0.0), goal + 1.0, rounds=rounds, step=1.0 if since == 0 else 0.5,
+            momentum=0.6, stalled=stalled, shrink=shrink, worth=1e-4, go_on=lambda least: least < goal + 1 - 1e-9,
+        )  # fmt: skip
+        return Vector(since, whole(best))
+
+    def search(self, target: int, most_states: int = MOST_STATES, most_tries: int = MOST_TRIES) -> Attempt:
+        """Look for a schedule below a target (in units of 1/lcm of the outputs, for normalized-latency)."""
+        search = SlotSearch(self.local, target, self.options.scale)
+        search.add(self._ascend_root(search)[1])
+        outcome = search.run(most_states, most_tries, traced=True, steer=self._steer)
+        return Attempt(self, search, target, outcome)
+
+    def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
+        """Seek further prices for the states of a layer, while they cut more than they cost."""
+        if time.monotonic() > self.deadline():
+            raise OutOfTime
+        options = self.options
+        worth = len(search.graphs.next) * max(1, search.slots - search.tick) * options.rounds
+        failed = 0
+        for _ in range(options.vectors_per_slot):
+            alive = np.flatnonzero(~cut[: layer.size])
+            if search.tick == 0 or len(alive) < options.fewest:
+                break
+            pivot = int(self.draw.choice(alive))
+            near = alive if len(alive) < 20_000 else self.draw.choice(alive, 20_000, replace=False)
+            apart = (layer.keys[near] != layer.keys[pivot]).sum(axis=1)
+            near = near[np.argsort(apart, kind="stable")][: options.sample]
+            start = self._best_prices(search, layer.keys[pivot])
+            costs = layer.cost[near].astype(float)
+            vector = self._ascend(search, search.tick, layer.keys[near], costs, start, options.rounds, 6, 0.5)
+            search.add(vector)
+            search.see(layer, [len(search.vectors) - 1])
+            dead = ~cut[: layer.size] & (layer.cost[: layer.size] > layer.room[: layer.size])
+            cut[: layer.size] |= dead
+            failed += dead.sum() * options.state_cost * len(search.kind) * 1000 < worth
+            if failed and (failed > 1 or len(alive) * options.state_cost * 1000 * len(search.kind) < 20 * worth):
+                break
+        if options.beam:
+            alive = np.flatnonzero(~cut[: layer.size])
+            if len(alive) > options.beam:
+                slack = (layer.cost - layer.room)[alive]
+                cut[alive[np.argsort(slack, kind="stable")[options.beam :]]] = True
+
+    def _best_prices(self, search: SlotSearch, key: Any) -> Floats:
+        """Return the prices in use that say most of a joint state."""
+        chosen = search.in_use(search.tick)
+        rows, later = search.at(chosen, search.tick)
+        best = int((rows[:, key].sum(axis=1) - later).argmax())
+        return search.vectors[chosen[best]].prices / self.options.scale
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A search that was made: its proof, or the schedule that it found below the target."""
+
+    solver: SlotSolver
+    made: SlotSearch
+    target: int
+    outcome: Outcome
+
+    @property
+    def proof(self) -> Slots | None:
+        """The proof that nothing is below the target, if that is so."""
+        if not self.outcome.proved or self.solver.options.beam:
+            return None
+        prices = tuple(_as_rows(vector) for vector in self.made.vectors)
+        return Slots(
+            target=self.target, scale=self.made.scale, prices=prices, states=self.outcome.states,
+            tries=self.outcome.tries,
+        )  # fmt: skip
+
+    def schedule(self) -> Schedule | None:
+        """Return the schedule at whose end the search arrived; the referee has still to judge it."""
+        return _schedule(self.solver.instance, self.solver.local, self.made, self.outcome) if self.outcome.path else None
+
+
+def _as_rows(vector: Vector) -> SlotPrices:
+    rows = [tuple(int(x) for x in np.trim_zeros(row, "b")) for row in vector.prices]
+    return SlotPrices(
+        since=vector.since, device=rows[0], host=rows[1], tokens=rows[2], prefill_tokens=rows[3], requests=rows[4]
+    )
+
+
+def _schedule(instance: Instance, local: LocalGraphs, search: SlotSearch, outcome: Outcome) -> Schedule:
+    """Follow the path with the real states of the requests, each at least as good as the one on the path."""
+    graphs, reduced = local.graphs, search.reduced
+    owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
+    on_path = dict(zip(local.members, outcome.path[0][0].tolist(), strict=True))
+    real = {i: int(np.repeat(local.start, local.counts)[k]) for k, i in enumerate(local.members)}
+    batches: list[Batch] = []
+    kinds = dict(zip(local.members, search.kind.tolist(), strict=True))
+    for tick, (key, chosen) in enumerate(outcome.path[1:]):
+        waiting = list(local.members)
+        moves: list[dict[str, int]] = [{}, {}, {}, {}]
+        for place, (state, choice) in enumerate(zip(key.tolist(), chosen.tolist(), strict=True)):
+            source = search.graphs.idle[[on_path[i] for i in waiting]] == state if choice < 0 else None
+            i = next(
+                i for k, i in enumerate(waiting)
+                if kinds[i] == search.kind[place] and (source[k] if source is not None else on_path[i] == owner[choice])
+            )  # fmt: skip
+            waiting.remove(i)
+            if choice < 0:
+                real[i] = int(graphs.idle[real[i]])
+            else:
+                o = _answer(local, reduced, real[i], int(reduced.option[choice]), int(reduced.state[state]))
+                option, real[i] = local.options[o], int(graphs.next[o])
+                for taken, amount in zip(moves, option[:4], strict=True):
+                    if amount:
+                        taken[instance.requests[i].id] = amount
+            on_path[i] = state
+        if any(moves):
+            drop, swap_out, swap_in, work = moves
+            batches.append(Batch(start=tick, drop=drop, swap_out=swap_out, swap_in=swap_in, work=work))
+    return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, batches)))
+
+
+def _answer(local: LocalGraphs, reduced: Any, state: int, option: int, to: int) -> int:
+    """Return an option of `state` that is at least as good as `option`, which leads to a state like `to`."""
+    graphs, candidates = local.graphs, range(int(local.graphs.first[state]), int(local.graphs.first[state + 1]))
+    if option in candidates:
+        return option
+    start = max(start for start in local.start if start <= state)
+    as_good = local.as_good[start]
+    return next(c for c in candidates if as_good[graphs.next[c] - start, to - start] and no_more(graphs, c, option))
+
+
+def _timed(instance: Instance, local: LocalGraphs, batches: list[Batch]) -> list[Batch]:
+    """Return the batches at their ticks; for busy-time, each when all have arrived and no call runs."""
+    if local.objective != "busy-time":
+        return [batch.replace(start=batch.start + local.origin) for batch in batches]
+    gap = max((call.duration for request in instance.requests for call in request.calls), default=0)
+    last = max(request.arrival for request in instance.requests)
+    return [batch.replace(start=last + k * (gap + 1)) for k, batch in enumerate(batches)]
