@@ -15,6 +15,9 @@ import numpy as np
 
 from bounds.ascent import Floats, ascend
 from bounds.slot_kernels import demand
+from bounds.slots import propose_prices
+from bounds.task import Task
+from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_kernels import NEVER, Layer, no_more, values
@@ -42,8 +45,12 @@ class SlotOptions:
     """States that further prices are sought for together, the nearest to one drawn at random."""
     vectors_per_slot: int = 6
     """Further vectors at one slot, at the most."""
-    state_cost: float = 30.0
-    """What following a state takes, in options whose values are computed: below it, a vector does not pay."""
+    state_cost: float = 50.0
+    """What following a state takes for each request, beside its tries: in options of which values are computed."""
+    try_cost: float = 10.0
+    """What a try takes, likewise. A vector pays if it cuts states that would take more than it took."""
+    hope: float = 20.0
+    """A second vector is tried after one that did not pay where all states take so many times what it takes."""
     beam: int = 0
     """The most states that are followed in a slot (0: all, which alone proves anything)."""
 
@@ -62,6 +69,7 @@ class SlotSolver:
         deadline: Callable[[], float] = lambda: math.inf,
         options: SlotOptions | None = None,
         seed: int = 0,
+        strict: bool = False,
     ) -> None:
         """Raise BadInput where the search does not take such an instance."""
         reason = why_not(instance, objective)
@@ -71,20 +79,33 @@ class SlotSolver:
         self.options = options or SlotOptions()
         self.draw = np.random.default_rng(seed)
         try:
-            self.local = LocalGraphs(instance, objective)
+            self.local = LocalGraphs(instance, objective, strict)
         except InvalidCertificate as error:
             raise BadInput(str(error)) from None
         self.unit = scale_of(instance.requests, objective)
         self.root: Floats | None = None
 
-    def lowest(self) -> int:
-        """Return the highest target that the first prices prove alone."""
-        least = self._alone()
-        for _ in range(2):  # the slots depend on the target, and so do prices
-            search = SlotSearch(self.local, least + 1, self.options.scale)
-            bound, _ = self._ascend_root(search)
-            least = max(least, bound)
-        return least
+    def lowest(self, upper: int | None = None) -> int:
+        """Return what the first prices prove alone; `upper` is a target above which nothing need be proved."""
+        if self.root is None and self.objective in FLOWS:
+            self.root = self._first_prices(upper)
+        target = max(upper or 0, self._alone() + 1)
+        while True:
+            bound = self._ascend_root(SlotSearch(self.local, target, self.options.scale))
+            if bound < target or upper is not None:
+                return min(bound, target)
+            target = 2 * target
+
+    def _first_prices(self, upper: int | None) -> Floats | None:
+        """Return the prices of the method `prices`, where it applies; they are made for the same slots."""
+        task = Task(self.instance, self.objective, self.deadline(), upper, self.deadline())
+        try:
+            proof = next(propose_prices(task)).proof
+        except (BadInput, InvalidCertificate, StopIteration):
+            return None
+        assert isinstance(proof, Prices)
+        rows = (proof.device, proof.host, proof.tokens, (), proof.requests)
+        return np.array([np.pad(np.array(row, float), (0, proof.slots - len(row))) for row in rows]) / proof.scale
 
     def _alone(self) -> int:
         ticks = [alone - request.arrival for alone, request in zip(self.local.alone, self.local.groups, strict=True)]
@@ -93,22 +114,31 @@ class SlotSolver:
             return int(sum(c * r * t for c, r, t in zip(self.local.counts, rates, ticks, strict=True)))
         return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
 
-    def _ascend_root(self, search: SlotSearch) -> tuple[int, Vector]:
-        """Return what the first prices prove, and these."""
+    def _ascend_root(self, search: SlotSearch) -> int:
+        """Add the first vector to the search, and return what it proves."""
         start = np.zeros((5, search.slots))
         if self.root is not None:
             width = min(search.slots, self.root.shape[1])
             start[:, :width] = self.root[:, :width]
-        vector = self._ascend(search, 0, search.start[None, :], np.zeros(1), start, self.options.root_rounds, 20, 0.7)
-        self.root = vector.prices / self.options.scale
-        rows = values(search.graphs, vector.prices, 0, self.options.scale)[0]
-        supply = int((np.maximum(search.graphs.limits, 0) @ vector.prices).sum())
-        least = sum(int(rows[state]) for state in search.start) - supply
-        if least >= NEVER // 2:
-            return search.goal + 1 - self.local.base(), vector
-        if self.objective not in SUMS:
-            return 0, vector
-        return -(-least // self.options.scale) - self.local.base(), vector
+        search.add(Vector(0, self._whole(search, start, 0)))
+        if search.slots and self.objective in SUMS:
+            vector = self._ascend(
+                search, 0, search.start[None, :], np.zeros(1), start[:, : search.slots], self.options.root_rounds, 20, 0.7
+            )
+            self.root = vector.prices / self.options.scale
+            search.replace(vector)
+        rows, later = search.at([0], 0)
+        if (rows[0, search.start] >= NEVER).any():
+            return search.goal + 1 - self.local.base()
+        least = sum(rows[0, search.start].tolist()) - int(later[0])
+        return -(-least // self.options.scale) - self.local.base() if self.objective in SUMS else 0
+
+    def _open(self, search: SlotSearch, since: int) -> Any:
+        """Return which prices may be above 0: those of what is limited, from a slot on."""
+        return (search.graphs.limits > 0)[:, None] & (np.arange(search.slots) >= since)[None, :]
+
+    def _whole(self, search: SlotSearch, prices: Floats, since: int) -> Any:
+        return np.where(self._open(search, since), np.rint(prices * self.options.scale), 0).astype(np.int64)
 
     def _ascend(
         self, search: SlotSearch, since: int, keys: Any, costs: Floats, start: Floats, rounds: int, stalled: int,
@@ -117,15 +147,12 @@ class SlotSolver:
         """Return prices from a slot on that raise what the joint states `keys` [points, requests] cost at the least."""
         scale, goal, graphs = self.options.scale, search.goal, search.graphs
         limits = np.where(graphs.limits > 0, graphs.limits, 0).astype(float)[:, None]
-        open_ = (limits > 0) & (np.arange(search.slots) >= since)[None, :]
-
-        def whole(prices: Floats) -> Any:
-            return np.where(open_, np.rint(prices * scale), 0).astype(np.int64)
+        open_ = self._open(search, since)
 
         def evaluate(prices: Floats) -> tuple[float, Floats]:
             if time.monotonic() > self.deadline():
                 raise OutOfTime
-            priced = whole(prices)
+            priced = self._whole(search, prices, since)
             rows = values(graphs, priced, since, scale)
             supply = float((limits * priced).sum())
             worth = np.array([min(float(rows[0, key].sum(dtype=float)), float(NEVER)) for key in keys])
@@ -141,12 +168,12 @@ class SlotSolver:
             evaluate, np.where(open_, start, 0.0), goal + 1.0, rounds=rounds, step=1.0 if since == 0 else 0.5,
             momentum=0.6, stalled=stalled, shrink=shrink, worth=1e-4, go_on=lambda least: least < goal + 1 - 1e-9,
         )  # fmt: skip
-        return Vector(since, whole(best))
+        return Vector(since, self._whole(search, best, since))
 
     def search(self, target: int, most_states: int = MOST_STATES, most_tries: int = MOST_TRIES) -> Attempt:
         """Look for a schedule below a target (in units of 1/lcm of the outputs, for normalized-latency)."""
         search = SlotSearch(self.local, target, self.options.scale)
-        search.add(self._ascend_root(search)[1])
+        self._ascend_root(search)
         outcome = search.run(most_states, most_tries, traced=True, steer=self._steer)
         return Attempt(self, search, target, outcome)
 
@@ -154,8 +181,11 @@ class SlotSolver:
         """Seek further prices for the states of a layer, while they cut more than they cost."""
         if time.monotonic() > self.deadline():
             raise OutOfTime
-        options = self.options
-        worth = len(search.graphs.next) * max(1, search.slots - search.tick) * options.rounds
+        options, requests = self.options, len(search.kind)
+        per_state = len(search.graphs.next) / len(search.graphs.idle)
+        evaluated = per_state * (len(search.graphs.idle) + options.sample * requests)
+        worth = options.rounds * (search.slots - search.tick) * evaluated
+        following = options.state_cost * requests + options.try_cost * search.tries_per_state
         failed = 0
         for _ in range(options.vectors_per_slot):
             alive = np.flatnonzero(~cut[: layer.size])
@@ -172,8 +202,8 @@ class SlotSolver:
             search.see(layer, [len(search.vectors) - 1])
             dead = ~cut[: layer.size] & (layer.cost[: layer.size] > layer.room[: layer.size])
             cut[: layer.size] |= dead
-            failed += dead.sum() * options.state_cost * len(search.kind) * 1000 < worth
-            if failed and (failed > 1 or len(alive) * options.state_cost * 1000 * len(search.kind) < 20 * worth):
+            failed = failed + 1 if dead.sum() * following < worth else 0
+            if failed > (len(alive) * following > options.hope * worth):
                 break
         if options.beam:
             alive = np.flatnonzero(~cut[: layer.size])
@@ -205,7 +235,7 @@ class Attempt:
             return None
         prices = tuple(_as_rows(vector) for vector in self.made.vectors)
         return Slots(
-            target=self.target, scale=self.made.scale, prices=prices, states=self.outcome.states,
+            target=self.target, scale=self.made.scale, strict=self.solver.local.strict, prices=prices, states=self.outcome.states,
             tries=self.outcome.tries,
         )  # fmt: skip
 

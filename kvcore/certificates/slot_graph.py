@@ -33,7 +33,8 @@ class Graphs(NamedTuple):
     """All local graphs as arrays; states and options of a kind are consecutive. Options of state i: first[i] and on.
 
     `use` [options, resources]; `ends`: whether the option pays `rate` for each tick up to the end of its batch; `over`:
-    nothing is left to pay; `limits` has -1 for no limit. `idle` is where a tick between batches leads.
+    nothing is left to pay; `limits` has -1 for no limit. `idle` is where a tick between batches leads. Where `strict`,
+    a batch must have work or a transfer; else drops alone make one, too, which allows more.
     """
 
     first: Integers
@@ -52,6 +53,7 @@ class Graphs(NamedTuple):
     deadline: Integers
     limits: Integers
     hybrid: bool
+    strict: bool
 
 
 class Reduced(NamedTuple):
@@ -76,8 +78,8 @@ class LocalGraphs:
     `kinds` are requests that differ in their ids alone, with their count; `start` the first state of each.
     """
 
-    def __init__(self, instance: Instance, objective: str) -> None:
-        self.machine, self.objective = instance.machine, objective
+    def __init__(self, instance: Instance, objective: str, strict: bool = False) -> None:
+        self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
         self.groups: dict[Request, list[int]] = {}
         for i, request in enumerate(instance.requests):
@@ -158,6 +160,7 @@ class LocalGraphs:
         return Graphs(
             whole[0], whole[1], whole[2], acts, decodes, prefills, ends, whole[3], blocks, host, np.array(over),
             np.array(done), whole[4], np.zeros_like(whole[4]), limits(self.machine), self.machine.hybrid,
+            self.strict,
         )  # fmt: skip
 
     def _ends(self, rules: RequestOptions, state: LocalState, option: Option) -> bool:
@@ -198,7 +201,7 @@ class LocalGraphs:
 
         A state a is at least as good as b (the greatest such relation): it is over if b is; so is where it idles; and
         for each option of b it has one that takes no more of what is limited, shows no phase that the other does not,
-        acts where it acts, and leads to a state at least as good. Where b cannot rest in a batch, a holds no more.
+        acts where it must, and leads to a state at least as good. Where b cannot rest in a batch, a holds no more.
         Hence every schedule through b is answered by one through a, request by request (docs/bounds.md).
         """
         graphs, size = self.graphs, len(self.states)

@@ -38,8 +38,8 @@ def earliest(graphs, start, stop, most):  # type: ignore[no-untyped-def]
 
 @compiled
 def no_more(graphs, a, b):  # type: ignore[no-untyped-def]
-    """Whether option a takes no more than option b of what is limited, shows no other phase, and acts where b does."""
-    if graphs.acts[b] and not graphs.acts[a]:
+    """Whether option a takes no more than option b of what is limited, shows no other phase, and acts if it must."""
+    if graphs.strict and graphs.acts[b] and not graphs.acts[a]:
         return False
     if not graphs.hybrid and (
         (graphs.decodes[a] and not graphs.decodes[b]) or (graphs.prefills[a] and not graphs.prefills[b])
@@ -440,7 +440,7 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):  # typ
             if j + 1 < requests:
                 j += 1
                 place[j] = begin[j]
-            elif acts[j + 1]:
+            elif acts[j + 1] or not graphs.strict:
                 sorted_key[:], sorted_chosen[:] = key, chosen
                 following = reached(following, kind, slot, sorted_key, cost[requests], i, sorted_chosen)
         if tries < 0:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import RESOURCES, LocalGraphs
-from kvcore.certificates.slot_kernels import Layer, Slot, dominated, empty_layer, expand, find, room_of, values
+from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, dominated, empty_layer, expand, find, room_of, values
 from kvcore.metrics import SUMS
 
 Integers = npt.NDArray[np.int64]
@@ -64,6 +64,8 @@ class SlotSearch:
         self.later: list[Integers] = []
         """What all limits cost under a vector, from each slot on."""
         self.tick = 0
+        self.tries_per_state = 0.0
+        """Of the tick before."""
 
     def add(self, vector: Vector) -> None:
         """Take in a vector of prices (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
@@ -80,6 +82,35 @@ class SlotSearch:
         each = np.maximum(limits, 0) @ prices
         self.vectors.append(Vector(vector.since, prices))
         self.later.append(np.append(np.cumsum(each[::-1])[::-1], 0))
+        if len(self.vectors) == 1:
+            self._tighten()
+
+    def replace(self, vector: Vector) -> None:
+        """Take in a first vector in place of another."""
+        self.vectors.clear()
+        self.later.clear()
+        self.values.clear()
+        self.add(vector)
+
+    def _tighten(self) -> None:
+        """Lower the deadlines by what the first vector says: at least the ticks up to its end are in a request's value.
+
+        With f the value of the start, and v what it has of one request, the others cost f - v or more.
+        """
+        start = self.value_rows(0)[0, self.start]
+        if self.local.objective not in SUMS or int(start.max()) >= NEVER:
+            return
+        spare = self.goal * self.scale - (sum(start.tolist()) - int(self.later[0][0]))
+        last = (spare + start) // (self.graphs.rate[self.start] * self.scale)
+        deadlines = np.full(len(self.local.counts), -1)
+        deadlines[self.kind] = np.maximum(last, -1)
+        deadline = np.minimum(self.graphs.deadline, deadlines[self.reduced.kind])
+        slots = max(1, int(deadline.max()))
+        self.graphs = self.graphs._replace(deadline=deadline)
+        if slots < self.slots:
+            self.slots = slots
+            self.replace(self.vectors[0])
+        self.values.clear()
 
     def value_rows(self, v: int) -> Integers:
         """Return the values of a vector [slots + 1 - since, states], computed once while it is in use."""
@@ -151,9 +182,11 @@ class SlotSearch:
             if known != len(chosen) or self.tick == 0:
                 lists = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape, np.int64)
                 length, known = np.empty((len(chosen), len(self.graphs.idle)), np.int64), len(chosen)
+            before = tries
             layer, tries = expand(
                 layer, cut, self.kind, self.graphs, self.slot(chosen), lists, length, tries, traced
             )
+            self.tries_per_state = (before - tries) / len(alive)
             if traced:
                 layers.append(layer)
         return Outcome(True, states, most_tries - tries)

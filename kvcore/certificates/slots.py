@@ -57,6 +57,8 @@ class Slots(Proof):
     kind: Literal["slots"] = "slots"
     target: Annotated[int, Field(ge=1, le=LIMIT)]
     scale: Annotated[int, Field(ge=1, le=2**30)]
+    strict: bool = False
+    """Whether a batch must have work or a transfer; else drops alone make one, too, which proves no more, faster."""
     prices: Annotated[tuple[SlotPrices, ...], Field(min_length=1, max_length=2000)]
     states: Annotated[int, Field(ge=0, le=MOST_STATES)]
     tries: Annotated[int, Field(ge=0, le=MOST_TRIES)]
@@ -71,7 +73,7 @@ class Slots(Proof):
         budget.spend("the local graphs of slots", GRAPH_WORK, GRAPH_BYTES)
         work = STATE_WORK * self.states + TRY_WORK * self.tries
         budget.spend(f"a search of {self.states} states", work, STATE_BYTES * self.states)
-        search = SlotSearch(LocalGraphs(instance, objective), self.target, self.scale)
+        search = SlotSearch(LocalGraphs(instance, objective, self.strict), self.target, self.scale)
         for prices in self.prices:
             search.add(prices.vector())
         outcome = search.run(self.states, self.tries)
