@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from bounds.ascent import Floats, ascend
 from bounds.slot_kernels import demand
 from bounds.slots import propose_prices
-from bounds.task import Task
+from bounds.task import Proposal, Task
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs
@@ -24,7 +25,7 @@ from kvcore.certificates.slot_kernels import NEVER, Layer, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
-from kvcore.instance import Instance
+from kvcore.instance import LIMIT, Instance
 from kvcore.metrics import SUMS, Value, scale_of
 from kvcore.schedule import Batch, Schedule
 
@@ -51,6 +52,10 @@ class SlotOptions:
     """What a try takes, likewise. A vector pays if it cuts states that would take more than it took."""
     hope: float = 20.0
     """A second vector is tried after one that did not pay where all states take so many times what it takes."""
+    first_tries: int = 3_000_000
+    """Tries of the first searches: about a second."""
+    more_tries: int = 8
+    """How many times more the next ones get."""
     beam: int = 0
     """The most states that are followed in a slot (0: all, which alone proves anything)."""
 
@@ -87,6 +92,8 @@ class SlotSolver:
 
     def lowest(self, upper: int | None = None) -> int:
         """Return what the first prices prove alone; `upper` is a target above which nothing need be proved."""
+        if self.objective not in SUMS:
+            return self._alone()
         if self.root is None and self.objective in FLOWS:
             self.root = self._first_prices(upper)
         target = max(upper or 0, self._alone() + 1)
@@ -121,7 +128,7 @@ class SlotSolver:
             width = min(search.slots, self.root.shape[1])
             start[:, :width] = self.root[:, :width]
         search.add(Vector(0, self._whole(search, start, 0)))
-        if search.slots and self.objective in SUMS:
+        if self.objective in SUMS:
             vector = self._ascend(
                 search, 0, search.start[None, :], np.zeros(1), start[:, : search.slots], self.options.root_rounds, 20, 0.7
             )
@@ -131,7 +138,7 @@ class SlotSolver:
         if (rows[0, search.start] >= NEVER).any():
             return search.goal + 1 - self.local.base()
         least = sum(rows[0, search.start].tolist()) - int(later[0])
-        return -(-least // self.options.scale) - self.local.base() if self.objective in SUMS else 0
+        return -(-least // self.options.scale) - self.local.base()
 
     def _open(self, search: SlotSearch, since: int) -> Any:
         """Return which prices may be above 0: those of what is limited, from a slot on."""
@@ -219,6 +226,52 @@ class SlotSolver:
         return search.vectors[chosen[best]].prices / self.options.scale
 
 
+def propose_slots(task: Task) -> Iterator[Proposal]:
+    """Return ever higher targets, each with the search that finds nothing below it."""
+    solver = SlotSolver(task.instance, task.objective, lambda: task.deadline)
+    return (found for found in climb(solver, task.upper) if isinstance(found, Proposal))
+
+
+def climb(solver: SlotSolver, upper: Value | None) -> Iterator[Proposal | Schedule]:
+    """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline is there.
+
+    `upper` is the value of a schedule. Searches get `first_tries`; where that is too little to prove the target, lower
+    targets are tried, half way to what is proved; and then more tries.
+    """
+    try:
+        yield from _climb(solver, None if upper is None else int(upper * solver.unit))
+    except OutOfTime:
+        return
+
+
+def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule]:
+    """Look below a target between what is `proved` and the `best` schedule; `failed` is one that takes more tries."""
+    proved, step, tries = solver.lowest(best), 1, solver.options.first_tries
+    first = solver.search(proved, 0, 0)
+    if first.proof is not None:
+        yield Proposal(first.proof)
+    failed: int | None = None
+    while best is None or proved < best:
+        ceiling = min(t for t in (best, failed, LIMIT) if t is not None)
+        target = proved + step if ceiling == LIMIT else ceiling if failed is None else (proved + ceiling) // 2
+        if failed is not None and target == proved:
+            tries, failed = tries * solver.options.more_tries, None
+            if tries > MOST_TRIES:
+                return
+            continue
+        attempt = solver.search(target, most_tries=tries)
+        if attempt.proof is not None:
+            proved, step = target, 2 * step
+            yield Proposal(attempt.proof)
+        elif attempt.outcome.cost is not None:
+            schedule = attempt.schedule()
+            assert schedule is not None
+            yield schedule
+            best, failed = attempt.outcome.cost, None
+        else:
+            failed = target
+
+
 @dataclass(frozen=True)
 class Attempt:
     """A search that was made: its proof, or the schedule that it found below the target."""
@@ -256,35 +309,84 @@ def _schedule(instance: Instance, local: LocalGraphs, search: SlotSearch, outcom
     graphs, reduced = local.graphs, search.reduced
     owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
     on_path = dict(zip(local.members, outcome.path[0][0].tolist(), strict=True))
-    real = {i: int(np.repeat(local.start, local.counts)[k]) for k, i in enumerate(local.members)}
-    batches: list[Batch] = []
+    real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
     kinds = dict(zip(local.members, search.kind.tolist(), strict=True))
-    for tick, (key, chosen) in enumerate(outcome.path[1:]):
-        waiting = list(local.members)
-        moves: list[dict[str, int]] = [{}, {}, {}, {}]
+    steps: list[dict[int, int]] = []
+    for key, chosen in outcome.path[1:]:
+        waiting, step = list(local.members), {}
         for place, (state, choice) in enumerate(zip(key.tolist(), chosen.tolist(), strict=True)):
-            source = search.graphs.idle[[on_path[i] for i in waiting]] == state if choice < 0 else None
             i = next(
-                i for k, i in enumerate(waiting)
-                if kinds[i] == search.kind[place] and (source[k] if source is not None else on_path[i] == owner[choice])
+                i for i in waiting if kinds[i] == search.kind[place]
+                and (search.graphs.idle[on_path[i]] == state if choice < 0 else on_path[i] == owner[choice])
             )  # fmt: skip
             waiting.remove(i)
-            if choice < 0:
-                real[i] = int(graphs.idle[real[i]])
-            else:
-                o = _answer(local, reduced, real[i], int(reduced.option[choice]), int(reduced.state[state]))
-                option, real[i] = local.options[o], int(graphs.next[o])
-                for taken, amount in zip(moves, option[:4], strict=True):
-                    if amount:
-                        taken[instance.requests[i].id] = amount
+            if choice >= 0:
+                step[i] = _answer(local, real[i], int(reduced.option[choice]), int(reduced.state[state]))
+            real[i] = int(graphs.next[step[i]] if i in step else graphs.idle[real[i]])
             on_path[i] = state
-        if any(moves):
-            drop, swap_out, swap_in, work = moves
-            batches.append(Batch(start=tick, drop=drop, swap_out=swap_out, swap_in=swap_in, work=work))
-    return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, batches)))
+        steps.append(step)
+    if local.objective == "total-ttft":
+        steps += _completed(local, real)
+    batches = [_batch(instance, local, tick, step) for tick, step in enumerate(steps)]
+    made = [batch for batch in batches if batch.work or batch.drop or batch.swap_out or batch.swap_in]
+    return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, made)))
 
 
-def _answer(local: LocalGraphs, reduced: Any, state: int, option: int, to: int) -> int:
+def _batch(instance: Instance, local: LocalGraphs, tick: int, step: dict[int, int]) -> Batch:
+    """Return the batch in which requests take these options."""
+    taken = [(instance.requests[i].id, local.options[o]) for i, o in step.items()]
+    return Batch(
+        start=tick,
+        **{
+            name: {of: getattr(option, name) for of, option in taken if getattr(option, name)}
+            for name in ("drop", "swap_out", "swap_in", "work")
+        },
+    )
+
+
+def _completed(local: LocalGraphs, real: dict[int, int]) -> list[dict[int, int]]:
+    """Return further steps, one request after another to its end; the rest do nothing, or what takes least memory."""
+    graphs, steps = local.graphs, []
+    for i in sorted(real, key=lambda i: -int(graphs.blocks[real[i]])):
+        left = _ticks_to_the_end(graphs, real[i])
+        while not graphs.done[real[i]]:
+            paths = [(left[int(graphs.next[o])], o) for o in _options(graphs, real[i]) if int(graphs.next[o]) in left]
+            ahead, best = min(paths, default=(len(graphs.idle), -1))
+            if left.get(int(graphs.idle[real[i]]), ahead) < ahead or best < 0:
+                step = {}
+            else:
+                step = {i: best} | {j: _quiet(graphs, real[j]) for j in real if j != i}
+            for j in real:
+                real[j] = int(graphs.next[step[j]] if j in step else graphs.idle[real[j]])
+            steps.append(step)
+            if len(steps) > len(graphs.idle):  # memory is full of what must stay: the referee will refuse it
+                return steps
+    return steps
+
+
+def _options(graphs: Any, state: int) -> range:
+    return range(int(graphs.first[state]), int(graphs.first[state + 1]))
+
+
+def _quiet(graphs: Any, state: int) -> int:
+    """Return the option that takes no tokens, does not act, and holds least."""
+    return min(_options(graphs, state), key=lambda o: (int(graphs.use[o, 2]), bool(graphs.acts[o]), int(graphs.use[o, 0])))
+
+
+def _ticks_to_the_end(graphs: Any, state: int) -> dict[int, int]:
+    """Return the ticks that each state which can follow is from its end, alone."""
+    edges, queue = nx.DiGraph(), [state]
+    while queue:
+        at = queue.pop()
+        for to in {int(graphs.idle[at]), *(int(graphs.next[o]) for o in _options(graphs, at))}:
+            if to not in edges:
+                queue.append(to)
+            edges.add_edge(to, at)
+    end = next(at for at in edges if graphs.done[at])
+    return dict(nx.single_source_shortest_path_length(edges, end))
+
+
+def _answer(local: LocalGraphs, state: int, option: int, to: int) -> int:
     """Return an option of `state` that is at least as good as `option`, which leads to a state like `to`."""
     graphs, candidates = local.graphs, range(int(local.graphs.first[state]), int(local.graphs.first[state + 1]))
     if option in candidates:

@@ -246,7 +246,8 @@ def dominated(layer, kind, reduced, graphs, tick):  # type: ignore[no-untyped-de
             old = layer.keys[i, j]
             for d in range(reduced.better_first[old], reduced.better_first[old + 1]):
                 new = reduced.better[d]
-                key[:] = layer.keys[i]
+                for place in range(requests):
+                    key[place] = layer.keys[i, place]
                 k = j
                 while k > 0 and kind[k - 1] == kind[j] and key[k - 1] > new:
                     key[k] = key[k - 1]
@@ -289,10 +290,13 @@ def grown(layer):  # type: ignore[no-untyped-def]
     keys, choice = np.empty((2 * size, requests), np.int32), np.empty((2 * size, layer.choice.shape[1]), np.int32)
     cost, room = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
     parent = np.empty(2 * size, np.int32)
-    keys[:size], choice[:size] = layer.keys, layer.choice
-    cost[:size], room[:size], parent[:size] = layer.cost, layer.room, layer.parent
     table = np.full(8 * size, -1, np.int32)
     for i in range(layer.size):
+        cost[i], room[i], parent[i] = layer.cost[i], layer.room[i], layer.parent[i]
+        for j in range(requests):
+            keys[i, j] = layer.keys[i, j]
+        for j in range(layer.choice.shape[1]):
+            choice[i, j] = layer.choice[i, j]
         table[find(keys, table, keys[i])] = i
     return Layer(keys, cost, room, parent, choice, table, layer.size)
 
@@ -314,14 +318,15 @@ def reached(layer, kind, slot, key, cost, parent, chosen):  # type: ignore[no-un
     if entry < 0:
         entry, size = size, size + 1
         layer.table[at] = entry
-        layer.keys[entry] = key
+        for j in range(requests):
+            layer.keys[entry, j] = key[j]
         layer.room[entry] = room_of(slot.after, slot.later, key, slot.scale, slot.goal)
     elif cost >= layer.cost[entry]:
         return layer
     layer.cost[entry] = cost
     layer.parent[entry] = parent
-    if layer.choice.shape[1]:
-        layer.choice[entry] = chosen
+    for j in range(layer.choice.shape[1]):
+        layer.choice[entry, j] = chosen[j]
     return Layer(layer.keys, layer.cost, layer.room, layer.parent, layer.choice, layer.table, size)
 
 
@@ -374,11 +379,11 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):  # typ
         np.zeros(requests + 1, np.bool_),
         np.zeros(requests + 1, np.bool_),
     )
-    length[:] = -1
+    length.fill(-1)
     for i in range(layer.size):
         if cut[i]:
             continue
-        p, most = 0, -NEVER
+        p, most = np.int64(0), np.int64(-NEVER)
         for q in range(len(slot.supply)):
             bound = -(slot.later[q] + slot.supply[q])
             for j in range(requests):
@@ -441,7 +446,8 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):  # typ
                 j += 1
                 place[j] = begin[j]
             elif acts[j + 1] or not graphs.strict:
-                sorted_key[:], sorted_chosen[:] = key, chosen
+                for k in range(requests):
+                    sorted_key[k], sorted_chosen[k] = key[k], chosen[k]
                 following = reached(following, kind, slot, sorted_key, cost[requests], i, sorted_chosen)
         if tries < 0:
             break

@@ -54,7 +54,7 @@ class SlotSearch:
         self.reduced = local.reduced
         deadlines = np.array(local.deadlines(target))
         self.graphs = self.reduced.graphs._replace(deadline=deadlines[self.reduced.kind])
-        self.slots = int(deadlines.max())
+        self.slots = max(1, int(deadlines.max()))
         self.goal = target - 1 + local.base() if local.objective in SUMS else 0
         self.kind = np.repeat(np.arange(len(local.counts)), local.counts)
         self.start = self.reduced.start[self.kind].astype(np.int32)
