@@ -68,6 +68,8 @@ METHODS: dict[str, Method] = {
                _later("slots", "propose_prices")),
         Method("windows", "the same as prices, but that ends of large requests are apart",
                _later("slots", "propose_windows"), covers="prices"),
+        Method("slots", "nothing: all batches of one tick are searched, as far as prices do not exclude them",
+               _later("slot_search", "propose_slots"), slows=True),
         Method("configurations", "that each request runs once, and how small ones pack",
                _later("configurations", "propose_configurations"), slows=True),
         Method("speed", "that a batch holds whole requests; a fast batch pays more for its work",

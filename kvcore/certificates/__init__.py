@@ -63,6 +63,7 @@ from kvcore.certificates.kinds import AnyProof, Coarse, Parts
 from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
+from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.certificates.speed import Speed
 from kvcore.certificates.tree import Branch, Leaf, Tree
 
@@ -80,6 +81,8 @@ __all__ = [
     "Prices",
     "Proof",
     "Shares",
+    "SlotPrices",
+    "Slots",
     "Speed",
     "Tree",
     "Windows",

@@ -14,6 +14,7 @@ from kvcore.certificates.exhaustive import Exhaustive
 from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof, add_up
 from kvcore.certificates.shares import Shares
+from kvcore.certificates.slots import Slots
 from kvcore.certificates.speed import Speed
 from kvcore.certificates.tree import Tree
 from kvcore.coarsen import coarsen, fine_bound
@@ -102,7 +103,7 @@ class Coarse(Proof):
 
 
 AnyProof = Annotated[
-    Alone | Coarse | Configurations | Exhaustive | Parts | Prices | Shares | Speed | Tree, Field(discriminator="kind")
+    Alone | Coarse | Configurations | Exhaustive | Parts | Prices | Shares | Slots | Speed | Tree, Field(discriminator="kind")
 ]
 """Every kind of proof."""
 

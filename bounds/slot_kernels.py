@@ -1,0 +1,37 @@
+"""Compiled: what the cheapest ways of requests take of each slot, for the prices of `slots`."""
+
+from __future__ import annotations
+
+from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER, RESOURCES
+from kvcore.compiled import compiled
+
+
+@compiled
+def demand(graphs, prices, cheapest, since, scale, keys, taken):  # type: ignore[no-untyped-def]
+    """Add to `taken` [resources, slots] what cheapest ways from the joint states `keys` take from a slot on."""
+    slots = prices.shape[1]
+    for point in range(keys.shape[0]):
+        for j in range(keys.shape[1]):
+            state = keys[point, j]
+            for t in range(since, slots):
+                value = cheapest[t - since, state]
+                if graphs.done[state] or value >= NEVER:
+                    break
+                after = cheapest[t + 1 - since]
+                held = prices[DEVICE, t] * graphs.blocks[state] + prices[HOST, t] * graphs.host[state]
+                if held + after[graphs.idle[state]] == value:
+                    taken[DEVICE, t] += graphs.blocks[state]
+                    taken[HOST, t] += graphs.host[state]
+                    state = graphs.idle[state]
+                    continue
+                for o in range(graphs.first[state], graphs.first[state + 1]):
+                    cost = after[graphs.next[o]]
+                    for r in range(RESOURCES):
+                        cost += prices[r, t] * graphs.use[o, r]
+                    if graphs.ends[o]:
+                        cost += graphs.rate[state] * scale * (t + 1)
+                    if cost == value:
+                        for r in range(RESOURCES):
+                            taken[r, t] += graphs.use[o, r]
+                        state = graphs.next[o]
+                        break

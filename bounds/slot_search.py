@@ -1,0 +1,405 @@
+"""The method `slots`: the search of `kvcore.certificates.slots`, with prices sought where its states survive.
+
+It raises a target until the search finds a schedule below it, which the referee judges, or until nothing is below it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from bounds.ascent import Floats, ascend
+from bounds.slot_kernels import demand
+from bounds.slots import propose_prices
+from bounds.task import Proposal, Task
+from kvcore.certificates.prices import FLOWS, Prices
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_kernels import NEVER, Layer, no_more, values
+from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
+from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
+from kvcore.errors import BadInput
+from kvcore.instance import LIMIT, Instance
+from kvcore.metrics import SUMS, Value, scale_of
+from kvcore.schedule import Batch, Schedule
+
+
+@dataclass(frozen=True)
+class SlotOptions:
+    """How prices are sought; the values are those of the prototype's runs on slices of six and seven requests."""
+
+    scale: int = 64
+    """Parts of a unit of the objective in which prices are whole."""
+    root_rounds: int = 1500
+    """Subgradients for the first prices."""
+    rounds: int = 60
+    """Subgradients for prices of later slots."""
+    fewest: int = 100
+    """States that survive, from which on further prices are sought."""
+    sample: int = 64
+    """States that further prices are sought for together, the nearest to one drawn at random."""
+    vectors_per_slot: int = 6
+    """Further vectors at one slot, at the most."""
+    state_cost: float = 50.0
+    """What following a state takes for each request, beside its tries: in options of which values are computed."""
+    try_cost: float = 10.0
+    """What a try takes, likewise. A vector pays if it cuts states that would take more than it took."""
+    hope: float = 20.0
+    """A second vector is tried after one that did not pay where all states take so many times what it takes."""
+    first_tries: int = 3_000_000
+    """Tries of the first searches: about a second."""
+    more_tries: int = 8
+    """How many times more the next ones get."""
+    beam: int = 0
+    """The most states that are followed in a slot (0: all, which alone proves anything)."""
+
+
+class OutOfTime(Exception):
+    """The deadline has passed."""
+
+
+class SlotSolver:
+    """Searches of one instance for one objective with rising targets, each of which leaves a proof or a schedule."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        objective: str,
+        deadline: Callable[[], float] = lambda: math.inf,
+        options: SlotOptions | None = None,
+        seed: int = 0,
+        strict: bool = False,
+    ) -> None:
+        """Raise BadInput where the search does not take such an instance."""
+        reason = why_not(instance, objective)
+        if reason is not None:
+            raise BadInput(f"slots {reason}")
+        self.instance, self.objective, self.deadline = instance, objective, deadline
+        self.options = options or SlotOptions()
+        self.draw = np.random.default_rng(seed)
+        try:
+            self.local = LocalGraphs(instance, objective, strict)
+        except InvalidCertificate as error:
+            raise BadInput(str(error)) from None
+        self.unit = scale_of(instance.requests, objective)
+        self.root: Floats | None = None
+
+    def lowest(self, upper: int | None = None) -> int:
+        """Return what the first prices prove alone; `upper` is a target above which nothing need be proved."""
+        if self.objective not in SUMS:
+            return self._alone()
+        if self.root is None and self.objective in FLOWS:
+            self.root = self._first_prices(upper)
+        target = max(upper or 0, self._alone() + 1)
+        while True:
+            bound = self._ascend_root(SlotSearch(self.local, target, self.options.scale))
+            if bound < target or upper is not None:
+                return min(bound, target)
+            target = 2 * target
+
+    def _first_prices(self, upper: int | None) -> Floats | None:
+        """Return the prices of the method `prices`, where it applies; they are made for the same slots."""
+        task = Task(self.instance, self.objective, self.deadline(), upper, self.deadline())
+        try:
+            proof = next(propose_prices(task)).proof
+        except (BadInput, InvalidCertificate, StopIteration):
+            return None
+        assert isinstance(proof, Prices)
+        rows = (proof.device, proof.host, proof.tokens, (), proof.requests)
+        return np.array([np.pad(np.array(row, float), (0, proof.slots - len(row))) for row in rows]) / proof.scale
+
+    def _alone(self) -> int:
+        ticks = [alone - request.arrival for alone, request in zip(self.local.alone, self.local.groups, strict=True)]
+        if self.objective in SUMS:
+            rates = [int(self.local.graphs.rate[start]) for start in self.local.start]
+            return int(sum(c * r * t for c, r, t in zip(self.local.counts, rates, ticks, strict=True)))
+        return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
+
+    def _ascend_root(self, search: SlotSearch) -> int:
+        """Add the first vector to the search, and return what it proves."""
+        start = np.zeros((5, search.slots))
+        if self.root is not None:
+            width = min(search.slots, self.root.shape[1])
+            start[:, :width] = self.root[:, :width]
+        search.add(Vector(0, self._whole(search, start, 0)))
+        if self.objective in SUMS:
+            vector = self._ascend(
+                search, 0, search.start[None, :], np.zeros(1), start[:, : search.slots], self.options.root_rounds, 20, 0.7
+            )
+            self.root = vector.prices / self.options.scale
+            search.replace(vector)
+        rows, later = search.at([0], 0)
+        if (rows[0, search.start] >= NEVER).any():
+            return search.goal + 1 - self.local.base()
+        least = sum(rows[0, search.start].tolist()) - int(later[0])
+        return -(-least // self.options.scale) - self.local.base()
+
+    def _open(self, search: SlotSearch, since: int) -> Any:
+        """Return which prices may be above 0: those of what is limited, from a slot on."""
+        return (search.graphs.limits > 0)[:, None] & (np.arange(search.slots) >= since)[None, :]
+
+    def _whole(self, search: SlotSearch, prices: Floats, since: int) -> Any:
+        return np.where(self._open(search, since), np.rint(prices * self.options.scale), 0).astype(np.int64)
+
+    def _ascend(
+        self, search: SlotSearch, since: int, keys: Any, costs: Floats, start: Floats, rounds: int, stalled: int,
+        shrink: float,
+    ) -> Vector:  # fmt: skip
+        """Return prices from a slot on that raise what the joint states `keys` [points, requests] cost at the least."""
+        scale, goal, graphs = self.options.scale, search.goal, search.graphs
+        limits = np.where(graphs.limits > 0, graphs.limits, 0).astype(float)[:, None]
+        open_ = self._open(search, since)
+
+        def evaluate(prices: Floats) -> tuple[float, Floats]:
+            if time.monotonic() > self.deadline():
+                raise OutOfTime
+            priced = self._whole(search, prices, since)
+            rows = values(graphs, priced, since, scale)
+            supply = float((limits * priced).sum())
+            worth = np.array([min(float(rows[0, key].sum(dtype=float)), float(NEVER)) for key in keys])
+            least = np.minimum(goal + 1.0, costs + (worth - supply) / scale)
+            short = least < goal + 1.0
+            slope = np.zeros(prices.shape)
+            if short.any():
+                demand(graphs, priced, rows, since, scale, keys[short], slope)
+                slope -= short.sum() * limits
+            return float(least.mean()), np.where(open_, slope / len(keys), 0.0)
+
+        _, best = ascend(
+            evaluate, np.where(open_, start, 0.0), goal + 1.0, rounds=rounds, step=1.0 if since == 0 else 0.5,
+            momentum=0.6, stalled=stalled, shrink=shrink, worth=1e-4, go_on=lambda least: least < goal + 1 - 1e-9,
+        )  # fmt: skip
+        return Vector(since, self._whole(search, best, since))
+
+    def search(self, target: int, most_states: int = MOST_STATES, most_tries: int = MOST_TRIES) -> Attempt:
+        """Look for a schedule below a target (in units of 1/lcm of the outputs, for normalized-latency)."""
+        search = SlotSearch(self.local, target, self.options.scale)
+        self._ascend_root(search)
+        outcome = search.run(most_states, most_tries, traced=True, steer=self._steer)
+        return Attempt(self, search, target, outcome)
+
+    def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
+        """Seek further prices for the states of a layer, while they cut more than they cost."""
+        if time.monotonic() > self.deadline():
+            raise OutOfTime
+        options, requests = self.options, len(search.kind)
+        per_state = len(search.graphs.next) / len(search.graphs.idle)
+        evaluated = per_state * (len(search.graphs.idle) + options.sample * requests)
+        worth = options.rounds * (search.slots - search.tick) * evaluated
+        following = options.state_cost * requests + options.try_cost * search.tries_per_state
+        failed = 0
+        for _ in range(options.vectors_per_slot):
+            alive = np.flatnonzero(~cut[: layer.size])
+            if search.tick == 0 or len(alive) < options.fewest:
+                break
+            pivot = int(self.draw.choice(alive))
+            near = alive if len(alive) < 20_000 else self.draw.choice(alive, 20_000, replace=False)
+            apart = (layer.keys[near] != layer.keys[pivot]).sum(axis=1)
+            near = near[np.argsort(apart, kind="stable")][: options.sample]
+            start = self._best_prices(search, layer.keys[pivot])
+            costs = layer.cost[near].astype(float)
+            vector = self._ascend(search, search.tick, layer.keys[near], costs, start, options.rounds, 6, 0.5)
+            search.add(vector)
+            search.see(layer, [len(search.vectors) - 1])
+            dead = ~cut[: layer.size] & (layer.cost[: layer.size] > layer.room[: layer.size])
+            cut[: layer.size] |= dead
+            failed = failed + 1 if dead.sum() * following < worth else 0
+            if failed > (len(alive) * following > options.hope * worth):
+                break
+        if options.beam:
+            alive = np.flatnonzero(~cut[: layer.size])
+            if len(alive) > options.beam:
+                slack = (layer.cost - layer.room)[alive]
+                cut[alive[np.argsort(slack, kind="stable")[options.beam :]]] = True
+
+    def _best_prices(self, search: SlotSearch, key: Any) -> Floats:
+        """Return the prices in use that say most of a joint state."""
+        chosen = search.in_use(search.tick)
+        rows, later = search.at(chosen, search.tick)
+        best = int((rows[:, key].sum(axis=1) - later).argmax())
+        return search.vectors[chosen[best]].prices / self.options.scale
+
+
+def propose_slots(task: Task) -> Iterator[Proposal]:
+    """Return ever higher targets, each with the search that finds nothing below it."""
+    solver = SlotSolver(task.instance, task.objective, lambda: task.deadline)
+    return (found for found in climb(solver, task.upper) if isinstance(found, Proposal))
+
+
+def climb(solver: SlotSolver, upper: Value | None) -> Iterator[Proposal | Schedule]:
+    """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline is there.
+
+    `upper` is the value of a schedule. Searches get `first_tries`; where that is too little to prove the target, lower
+    targets are tried, half way to what is proved; and then more tries.
+    """
+    try:
+        yield from _climb(solver, None if upper is None else int(upper * solver.unit))
+    except OutOfTime:
+        return
+
+
+def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule]:
+    """Look below a target between what is `proved` and the `best` schedule; `failed` is one that takes more tries."""
+    proved, step, tries = solver.lowest(best), 1, solver.options.first_tries
+    first = solver.search(proved, 0, 0)
+    if first.proof is not None:
+        yield Proposal(first.proof)
+    failed: int | None = None
+    while best is None or proved < best:
+        ceiling = min(t for t in (best, failed, LIMIT) if t is not None)
+        target = proved + step if ceiling == LIMIT else ceiling if failed is None else (proved + ceiling) // 2
+        if failed is not None and target == proved:
+            tries, failed = tries * solver.options.more_tries, None
+            if tries > MOST_TRIES:
+                return
+            continue
+        attempt = solver.search(target, most_tries=tries)
+        if attempt.proof is not None:
+            proved, step = target, 2 * step
+            yield Proposal(attempt.proof)
+        elif attempt.outcome.cost is not None:
+            schedule = attempt.schedule()
+            assert schedule is not None
+            yield schedule
+            best, failed = attempt.outcome.cost, None
+        else:
+            failed = target
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A search that was made: its proof, or the schedule that it found below the target."""
+
+    solver: SlotSolver
+    made: SlotSearch
+    target: int
+    outcome: Outcome
+
+    @property
+    def proof(self) -> Slots | None:
+        """The proof that nothing is below the target, if that is so."""
+        if not self.outcome.proved or self.solver.options.beam:
+            return None
+        prices = tuple(_as_rows(vector) for vector in self.made.vectors)
+        return Slots(
+            target=self.target, scale=self.made.scale, strict=self.solver.local.strict, prices=prices, states=self.outcome.states,
+            tries=self.outcome.tries,
+        )  # fmt: skip
+
+    def schedule(self) -> Schedule | None:
+        """Return the schedule at whose end the search arrived; the referee has still to judge it."""
+        return _schedule(self.solver.instance, self.solver.local, self.made, self.outcome) if self.outcome.path else None
+
+
+def _as_rows(vector: Vector) -> SlotPrices:
+    rows = [tuple(int(x) for x in np.trim_zeros(row, "b")) for row in vector.prices]
+    return SlotPrices(
+        since=vector.since, device=rows[0], host=rows[1], tokens=rows[2], prefill_tokens=rows[3], requests=rows[4]
+    )
+
+
+def _schedule(instance: Instance, local: LocalGraphs, search: SlotSearch, outcome: Outcome) -> Schedule:
+    """Follow the path with the real states of the requests, each at least as good as the one on the path."""
+    graphs, reduced = local.graphs, search.reduced
+    owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
+    on_path = dict(zip(local.members, outcome.path[0][0].tolist(), strict=True))
+    real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
+    kinds = dict(zip(local.members, search.kind.tolist(), strict=True))
+    steps: list[dict[int, int]] = []
+    for key, chosen in outcome.path[1:]:
+        waiting, step = list(local.members), {}
+        for place, (state, choice) in enumerate(zip(key.tolist(), chosen.tolist(), strict=True)):
+            i = next(
+                i for i in waiting if kinds[i] == search.kind[place]
+                and (search.graphs.idle[on_path[i]] == state if choice < 0 else on_path[i] == owner[choice])
+            )  # fmt: skip
+            waiting.remove(i)
+            if choice >= 0:
+                step[i] = _answer(local, real[i], int(reduced.option[choice]), int(reduced.state[state]))
+            real[i] = int(graphs.next[step[i]] if i in step else graphs.idle[real[i]])
+            on_path[i] = state
+        steps.append(step)
+    if local.objective == "total-ttft":
+        steps += _completed(local, real)
+    batches = [_batch(instance, local, tick, step) for tick, step in enumerate(steps)]
+    made = [batch for batch in batches if batch.work or batch.drop or batch.swap_out or batch.swap_in]
+    return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, made)))
+
+
+def _batch(instance: Instance, local: LocalGraphs, tick: int, step: dict[int, int]) -> Batch:
+    """Return the batch in which requests take these options."""
+    taken = [(instance.requests[i].id, local.options[o]) for i, o in step.items()]
+    return Batch(
+        start=tick,
+        **{
+            name: {of: getattr(option, name) for of, option in taken if getattr(option, name)}
+            for name in ("drop", "swap_out", "swap_in", "work")
+        },
+    )
+
+
+def _completed(local: LocalGraphs, real: dict[int, int]) -> list[dict[int, int]]:
+    """Return further steps, one request after another to its end; the rest do nothing, or what takes least memory."""
+    graphs, steps = local.graphs, []
+    for i in sorted(real, key=lambda i: -int(graphs.blocks[real[i]])):
+        left = _ticks_to_the_end(graphs, real[i])
+        while not graphs.done[real[i]]:
+            paths = [(left[int(graphs.next[o])], o) for o in _options(graphs, real[i]) if int(graphs.next[o]) in left]
+            ahead, best = min(paths, default=(len(graphs.idle), -1))
+            if left.get(int(graphs.idle[real[i]]), ahead) < ahead or best < 0:
+                step = {}
+            else:
+                step = {i: best} | {j: _quiet(graphs, real[j]) for j in real if j != i}
+            for j in real:
+                real[j] = int(graphs.next[step[j]] if j in step else graphs.idle[real[j]])
+            steps.append(step)
+            if len(steps) > len(graphs.idle):  # memory is full of what must stay: the referee will refuse it
+                return steps
+    return steps
+
+
+def _options(graphs: Any, state: int) -> range:
+    return range(int(graphs.first[state]), int(graphs.first[state + 1]))
+
+
+def _quiet(graphs: Any, state: int) -> int:
+    """Return the option that takes no tokens, does not act, and holds least."""
+    return min(_options(graphs, state), key=lambda o: (int(graphs.use[o, 2]), bool(graphs.acts[o]), int(graphs.use[o, 0])))
+
+
+def _ticks_to_the_end(graphs: Any, state: int) -> dict[int, int]:
+    """Return the ticks that each state which can follow is from its end, alone."""
+    edges, queue = nx.DiGraph(), [state]
+    while queue:
+        at = queue.pop()
+        for to in {int(graphs.idle[at]), *(int(graphs.next[o]) for o in _options(graphs, at))}:
+            if to not in edges:
+                queue.append(to)
+            edges.add_edge(to, at)
+    end = next(at for at in edges if graphs.done[at])
+    return dict(nx.single_source_shortest_path_length(edges, end))
+
+
+def _answer(local: LocalGraphs, state: int, option: int, to: int) -> int:
+    """Return an option of `state` that is at least as good as `option`, which leads to a state like `to`."""
+    graphs, candidates = local.graphs, range(int(local.graphs.first[state]), int(local.graphs.first[state + 1]))
+    if option in candidates:
+        return option
+    start = max(start for start in local.start if start <= state)
+    as_good = local.as_good[start]
+    return next(c for c in candidates if as_good[graphs.next[c] - start, to - start] and no_more(graphs, c, option))
+
+
+def _timed(instance: Instance, local: LocalGraphs, batches: list[Batch]) -> list[Batch]:
+    """Return the batches at their ticks; for busy-time, each when all have arrived and no call runs."""
+    if local.objective != "busy-time":
+        return [batch.replace(start=batch.start + local.origin) for batch in batches]
+    gap = max((call.duration for request in instance.requests for call in request.calls), default=0)
+    last = max(request.arrival for request in instance.requests)
+    return [batch.replace(start=last + k * (gap + 1)) for k, batch in enumerate(batches)]

@@ -1,0 +1,243 @@
+"""The local graphs of `slots`: each kind of request on its own, tick by tick, as arrays; and which states are as good.
+
+A step of a local graph is a tick: an option of a batch (`options.py`), or idling between batches. Nothing is left out
+but what a simulation shows to be no better, and the simulation is computed here.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvcore.certificates.options import LocalState, Option, RequestOptions
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.slot_kernels import earliest, kept_options, simulation
+from kvcore.instance import Instance, Machine, Request
+from kvcore.metrics import SUMS, scale_of, weight
+
+Integers = npt.NDArray[np.int64]
+
+MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
+"""Local states and options of all kinds of requests together."""
+MOST_COMPARED = 2**31
+"""Pairs of options of one kind up to which its simulation is computed; else no state is as good as another."""
+MOST_SLOTS = 2**16
+RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
+"""What a batch shares: blocks of device memory, tokens on the host, tokens and prefill tokens, and working requests."""
+
+
+class Graphs(NamedTuple):
+    """All local graphs as arrays; states and options of a kind are consecutive. Options of state i: first[i] and on.
+
+    `use` [options, resources]; `ends`: whether the option pays `rate` for each tick up to the end of its batch; `over`:
+    nothing is left to pay; `limits` has -1 for no limit. `idle` is where a tick between batches leads. Where `strict`,
+    a batch must have work or a transfer; else drops alone make one, too, which allows more.
+    """
+
+    first: Integers
+    next: Integers
+    use: Integers
+    acts: Any
+    decodes: Any
+    prefills: Any
+    ends: Any
+    idle: Integers
+    blocks: Integers
+    host: Integers
+    over: Any
+    done: Any
+    rate: Integers
+    deadline: Integers
+    limits: Integers
+    hybrid: bool
+    strict: bool
+
+
+class Reduced(NamedTuple):
+    """What a simulation leaves of `graphs`. Better states than i: better[better_first[i]:better_first[i + 1]].
+
+    `state` and `option` are the places in the whole graphs of what is left, `kind` the kind of each state, and `start`
+    the first state of each kind.
+    """
+
+    graphs: Graphs
+    better_first: Integers
+    better: Integers
+    state: Integers
+    option: Integers
+    kind: Integers
+    start: Integers
+
+
+class LocalGraphs:
+    """The local graphs of an instance for an objective.
+
+    `kinds` are requests that differ in their ids alone, with their count; `start` the first state of each.
+    """
+
+    def __init__(self, instance: Instance, objective: str, strict: bool = False) -> None:
+        self.machine, self.objective, self.strict = instance.machine, objective, strict
+        self.origin = 0 if objective == "busy-time" else instance.first_arrival
+        self.groups: dict[Request, list[int]] = {}
+        for i, request in enumerate(instance.requests):
+            self.groups.setdefault(self._timed(request.shape), []).append(i)
+        self.members = [i for group in self.groups.values() for i in group]
+        """The places of the requests in the instance, one kind after another."""
+        self.counts = np.array([len(group) for group in self.groups.values()])
+        self.states: list[LocalState] = []
+        self.options: list[Option] = []
+        self.start: list[int] = []
+        self.graphs = self._build(instance)
+        bounds = [*self.start, len(self.states)]
+        self.spans = list(zip(bounds, bounds[1:], strict=False))
+        self.as_good: dict[int, Any] = {}
+        """Which state of the kind that starts there is as good as which other, where `reduced` has compared them."""
+        self.alone = [int(earliest(self.graphs, span[0], span[1], MOST_SLOTS)) for span in self.spans]
+        """The tick at which each kind is over if nothing else is there."""
+        if min(self.alone) < 0:
+            raise InvalidCertificate(f"slots take at most {MOST_SLOTS} ticks")
+
+    def _timed(self, request: Request) -> Request:
+        """Return the request from the first arrival on; for busy-time, without any wait.
+
+        The batches of a schedule stay valid where nothing waits (lemma Z of docs/bounds.md), and without gaps their
+        number, and so the busy time, is the makespan.
+        """
+        if self.objective != "busy-time":
+            return request.replace(arrival=request.arrival - self.origin)
+        return request.with_calls(lambda call: call.replace(duration=0)).replace(arrival=0)
+
+    def rate_of(self, request: Request, scale: int) -> int:
+        """Return what a tick costs, in the unit of the target."""
+        return int(weight(request, self.objective) * scale) if self.objective in SUMS else 0
+
+    def _build(self, instance: Instance) -> Graphs:
+        scale = scale_of(instance.requests, self.objective)
+        first, following, uses, flags, idle, held, over, done, rates = [0], [], [], [], [], [], [], [], []
+        for request in self.groups:
+            rules, ids = RequestOptions(self.machine, request), {}
+            self.start.append(len(self.states))
+            ids[rules.start()] = len(self.states)
+            self.states.append(rules.start())
+
+            def place(state: LocalState, ids: dict[LocalState, int] = ids) -> int:
+                if state not in ids:
+                    ids[state] = len(self.states)
+                    self.states.append(state)
+                return ids[state]
+
+            at, rate = self.start[-1], self.rate_of(request, scale)
+            while at < len(self.states):
+                if len(self.states) > MOST_STATES or len(self.options) > MOST_OPTIONS:
+                    raise InvalidCertificate(
+                        f"slots take at most {MOST_STATES} local states with {MOST_OPTIONS} options: "
+                        "coarsen the instance first"
+                    )
+                state, found = self.states[at], {}
+                for option in rules.options(state):
+                    load, to = option.load, place(option.end.after(1))
+                    use = (load.blocks, load.host, load.tokens, load.prefill_tokens, load.decodes + load.prefills)
+                    ends = self._ends(rules, state, option)
+                    flag = (load.acts, load.decodes > 0, load.prefills > 0, ends)
+                    found.setdefault((to, use, flag), option)
+                self.options += found.values()
+                following += [to for to, _, _ in found]
+                uses += [use for _, use, _ in found]
+                flags += [flag for _, _, flag in found]
+                first.append(len(self.options))
+                idle.append(place(state.after(1)))
+                held.append((self.machine.blocks(state.device), state.host))
+                done.append(rules.is_done(state))
+                over.append(done[-1] or (self.objective == "total-ttft" and rules.has_first_token(state)))
+                rates.append(rate)
+                at += 1
+        acts, decodes, prefills, ends = np.array(flags, bool).T.copy()
+        blocks, host = np.array(held, np.int64).T.copy()
+        whole = [np.array(row, np.int64) for row in (first, following, uses, idle, rates)]
+        return Graphs(
+            whole[0], whole[1], whole[2], acts, decodes, prefills, ends, whole[3], blocks, host, np.array(over),
+            np.array(done), whole[4], np.zeros_like(whole[4]), limits(self.machine), self.machine.hybrid,
+            self.strict,
+        )  # fmt: skip
+
+    def _ends(self, rules: RequestOptions, state: LocalState, option: Option) -> bool:
+        if self.objective == "total-ttft":
+            return bool(option.load.generated) and not rules.has_first_token(state)
+        return rules.is_done(option.end) and not rules.is_done(state)
+
+    def deadlines(self, target: int) -> list[int]:
+        """Return the last tick at which each kind may be over in a schedule below the target.
+
+        For a sum: what one request costs beyond its time alone is at most what all together may.
+        """
+        requests, ticks = list(self.groups), []
+        rates = [int(self.graphs.rate[start]) for start in self.start]
+        least = sum(
+            int(count) * rate * (alone - request.arrival)
+            for count, rate, alone, request in zip(self.counts, rates, self.alone, requests, strict=True)
+        )
+        for request, rate, alone in zip(requests, rates, self.alone, strict=True):
+            if self.objective in SUMS:
+                ticks.append(alone + max(0, target - 1 - least) // rate)
+            else:
+                ticks.append(target - 1 + (request.arrival if self.objective == "max-flow-time" else -self.origin))
+        if max(ticks) > MOST_SLOTS:
+            raise InvalidCertificate(f"slots take at most {MOST_SLOTS} ticks, and {max(ticks)} are needed")
+        return ticks
+
+    def base(self) -> int:
+        """Return what the arrivals take off a sum."""
+        return sum(
+            int(count) * int(self.graphs.rate[start]) * request.arrival
+            for count, start, request in zip(self.counts, self.start, self.groups, strict=True)
+        )
+
+    @cached_property
+    def reduced(self) -> Reduced:
+        """The graphs with states that are as good as each other merged, and without options that are no better.
+
+        A state a is at least as good as b (the greatest such relation): it is over if b is; so is where it idles; and
+        for each option of b it has one that takes no more of what is limited, shows no phase that the other does not,
+        acts where it must, and leads to a state at least as good. Where b cannot rest in a batch, a holds no more.
+        Hence every schedule through b is answered by one through a, request by request (docs/bounds.md).
+        """
+        graphs, size = self.graphs, len(self.states)
+        same, kept = np.arange(size), np.ones(len(self.options), bool)
+        better: list[tuple[Integers, Integers]] = []
+        for start, stop in self.spans:
+            if int(graphs.first[stop] - graphs.first[start]) ** 2 > MOST_COMPARED:
+                continue
+            as_good = self.as_good[start] = simulation(graphs, start, stop)
+            mutual = as_good & as_good.T
+            same[start:stop] = start + mutual.argmax(axis=1)
+            kept[graphs.first[start] : graphs.first[stop]] = kept_options(graphs, start, stop, as_good)
+            worse, good = np.nonzero((as_good & ~mutual).T)
+            better.append((start + worse, start + good))
+        stands = same == np.arange(size)
+        place = np.cumsum(stands) - 1
+        counts = np.diff(graphs.first)
+        option = np.flatnonzero(kept & np.repeat(stands, counts))
+        left = np.add.reduceat(np.append(kept, False), graphs.first[:-1]) * (counts > 0)
+        first = np.concatenate(([0], np.cumsum(left[stands])))
+        pairs = [(w, g) for worse, good in better for w, g in zip(worse, good, strict=True) if stands[w] and stands[g]]
+        worse, good = np.array(pairs, np.int64).reshape(-1, 2).T
+        reduced = graphs._replace(
+            first=first, next=place[same[graphs.next[option]]], idle=place[same[graphs.idle[stands]]],
+            **{name: getattr(graphs, name)[option] for name in ("use", "acts", "decodes", "prefills", "ends")},
+            **{name: getattr(graphs, name)[stands] for name in ("blocks", "host", "over", "done", "rate", "deadline")},
+        )  # fmt: skip
+        better_first = np.searchsorted(place[worse], np.arange(int(stands.sum()) + 1))
+        return Reduced(
+            reduced, better_first, place[good], np.flatnonzero(stands), option,
+            np.repeat(np.arange(len(self.spans)), [stop - start for start, stop in self.spans])[stands],
+            place[same[np.array(self.start)]],
+        )  # fmt: skip
+
+
+def limits(machine: Machine) -> Integers:
+    """Return how much there is of each of `RESOURCES` (-1: no limit)."""
+    of = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_tokens, machine.batch_requests)
+    return np.array([-1 if limit is None else limit for limit in of], np.int64)

@@ -1,0 +1,454 @@
+"""Compiled where numba is installed: simulation, values under prices, and the search over layers, for `slots`.
+
+All numbers are whole. `slots.check_size` makes sure, in unbounded integers, that no sum here reaches 2^61.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kvcore.compiled import compiled
+
+NEVER = 2**60
+"""Stands for a cost that is not finite: the request cannot be over in time. Sums of it are never taken."""
+RESOURCES = 5
+DEVICE, HOST = 0, 1
+OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
+
+
+@compiled
+def earliest(graphs, start, stop, most):  # type: ignore[no-untyped-def]
+    """Return the first tick at which a request can be over, alone (-1: not within `most` ticks)."""
+    now = np.zeros(stop - start, np.bool_)
+    now[0] = True
+    for t in range(most + 1):
+        following = np.zeros(stop - start, np.bool_)
+        for i in range(start, stop):
+            if now[i - start]:
+                if graphs.over[i]:
+                    return t
+                following[graphs.idle[i] - start] = True
+                for o in range(graphs.first[i], graphs.first[i + 1]):
+                    following[graphs.next[o] - start] = True
+        now = following
+    return -1
+
+
+@compiled
+def no_more(graphs, a, b):  # type: ignore[no-untyped-def]
+    """Whether option a takes no more than option b of what is limited, shows no other phase, and acts if it must."""
+    if graphs.strict and graphs.acts[b] and not graphs.acts[a]:
+        return False
+    if not graphs.hybrid and (
+        (graphs.decodes[a] and not graphs.decodes[b]) or (graphs.prefills[a] and not graphs.prefills[b])
+    ):
+        return False
+    for r in range(RESOURCES):
+        if graphs.limits[r] >= 0 and graphs.use[a, r] > graphs.use[b, r]:
+            return False
+    return True
+
+
+@compiled
+def answers(graphs, as_good, start, a, b):  # type: ignore[no-untyped-def]
+    """Whether state a can answer all that state b may do, where `as_good` says what is as good as what."""
+    if not as_good[graphs.idle[a] - start, graphs.idle[b] - start]:
+        return False
+    rests = False
+    for o in range(graphs.first[b], graphs.first[b + 1]):
+        if (
+            not graphs.acts[o]
+            and graphs.next[o] == graphs.idle[b]
+            and graphs.use[o, DEVICE] == graphs.blocks[b]
+            and graphs.use[o, HOST] == graphs.host[b]
+        ):
+            rests = True
+        found = False
+        for c in range(graphs.first[a], graphs.first[a + 1]):
+            if as_good[graphs.next[c] - start, graphs.next[o] - start] and no_more(graphs, c, o):
+                found = True
+                break
+        if not found:
+            return False
+    if rests:
+        return True
+    return not (
+        (graphs.limits[DEVICE] >= 0 and graphs.blocks[a] > graphs.blocks[b])
+        or (graphs.limits[HOST] >= 0 and graphs.host[a] > graphs.host[b])
+    )
+
+
+@compiled
+def simulation(graphs, start, stop):  # type: ignore[no-untyped-def]
+    """Return the greatest relation [state, state] of a kind that `answers` allows: the first is as good as the other.
+
+    A request that is over is as good as one that is not.
+    """
+    size = stop - start
+    as_good = np.ones((size, size), np.bool_)
+    for a in range(size):
+        for b in range(size):
+            as_good[a, b] = a == b or graphs.over[start + a] or not graphs.over[start + b]
+    changed = True
+    while changed:
+        changed = False
+        for b in range(size - 1, -1, -1):
+            for a in range(size):
+                if a != b and as_good[a, b] and not answers(graphs, as_good, start, start + a, start + b):
+                    as_good[a, b] = False
+                    changed = True
+    return as_good
+
+
+@compiled
+def kept_options(graphs, start, stop, as_good):  # type: ignore[no-untyped-def]
+    """Return which options of a kind are kept: those to which no other of their state is as good, the first of equals."""
+    begin = graphs.first[start]
+    kept = np.ones(graphs.first[stop] - begin, np.bool_)
+    for i in range(start, stop):
+        for o in range(graphs.first[i], graphs.first[i + 1]):
+            for c in range(graphs.first[i], graphs.first[i + 1]):
+                if c == o or not (as_good[graphs.next[c] - start, graphs.next[o] - start] and no_more(graphs, c, o)):
+                    continue
+                back = as_good[graphs.next[o] - start, graphs.next[c] - start] and no_more(graphs, o, c)
+                if not back or c < o:
+                    kept[o - begin] = False
+                    break
+    return kept
+
+
+@compiled
+def values(graphs, prices, since, scale):  # type: ignore[no-untyped-def]
+    """Return what each state costs at the least from each slot on, with what it pays: [slots + 1 - since, states].
+
+    `prices` [resources, slots]. A value is the least over the options and idling: a definition, by recursion.
+    """
+    slots, states = prices.shape[1], len(graphs.idle)
+    cheapest = np.full((slots + 1 - since, states), NEVER, np.int64)
+    for t in range(slots, since - 1, -1):
+        now = cheapest[t - since]
+        for i in range(states):
+            if graphs.done[i] or (t == slots and graphs.over[i]):
+                now[i] = 0
+                continue
+            if t == slots or (t >= graphs.deadline[i] and not graphs.over[i]):
+                continue
+            after = cheapest[t + 1 - since]
+            least = after[graphs.idle[i]]
+            if least < NEVER:
+                least += prices[DEVICE, t] * graphs.blocks[i] + prices[HOST, t] * graphs.host[i]
+            for o in range(graphs.first[i], graphs.first[i + 1]):
+                cost = after[graphs.next[o]]
+                if cost >= NEVER:
+                    continue
+                for r in range(RESOURCES):
+                    cost += prices[r, t] * graphs.use[o, r]
+                if graphs.ends[o]:
+                    cost += graphs.rate[i] * scale * (t + 1)
+                if cost < least:
+                    least = cost
+            now[i] = least
+    return cheapest
+
+
+class Layer(NamedTuple):
+    """Joint states at a tick: `keys` [entries, requests], what each has cost, and what it may have cost (`room`).
+
+    `table` finds an entry by its hash. `parent` and `choice` [entries, requests] say how it was reached (-1: idle);
+    `choice` has no columns where no schedule is wanted.
+    """
+
+    keys: Any
+    cost: Any
+    room: Any
+    parent: Any
+    choice: Any
+    table: Any
+    size: int
+
+
+class Slot(NamedTuple):
+    """What a tick needs to know: values of each vector now and after it [vectors, states], its prices [vectors,
+    resources], what the limits cost there and from the next tick on [vectors], the tick, and the unit of prices."""
+
+    now: Any
+    after: Any
+    prices: Any
+    supply: Any
+    later: Any
+    tick: int
+    scale: int
+    goal: int
+
+
+@compiled
+def hash_of(key):  # type: ignore[no-untyped-def]
+    """Return a hash of the states in `key`."""
+    h = np.uint64(1469598103934665603)
+    for i in range(len(key)):
+        h ^= np.uint64(key[i]) + np.uint64(0x9E3779B97F4A7C15) + (h << np.uint64(6)) + (h >> np.uint64(2))
+        h *= np.uint64(0xFF51AFD7ED558CCD)
+        h ^= h >> np.uint64(32)
+    return h
+
+
+@compiled
+def find(keys, table, key):  # type: ignore[no-untyped-def]
+    """Return the place of `key` in the table: of its entry, or where it would stand (`table` has -1 there)."""
+    mask = np.uint64(len(table) - 1)
+    at = hash_of(key) & mask
+    while table[at] >= 0:
+        equal = True
+        for j in range(len(key)):
+            if keys[table[at], j] != key[j]:
+                equal = False
+                break
+        if equal:
+            break
+        at = (at + np.uint64(1)) & mask
+    return at
+
+
+@compiled
+def room_of(values_of, later, key, scale, goal):  # type: ignore[no-untyped-def]
+    """Return the most that may have been spent before `key` for an end below the target (-1: nothing may).
+
+    `values_of` [vectors, states] and `later` [vectors] are of the tick at which it stands.
+    """
+    room = goal
+    for p in range(len(values_of)):
+        least = -later[p]
+        for j in range(len(key)):
+            value = values_of[p, key[j]]
+            if value >= NEVER:
+                return -1
+            least += value
+        allowed = goal * scale - least
+        if allowed < 0:
+            return -1
+        room = min(room, allowed // scale)
+    return room
+
+
+@compiled
+def dominated(layer, kind, reduced, graphs, tick):  # type: ignore[no-untyped-def]
+    """Return which entries need not be followed: too costly, or no better than one with a better state in a place."""
+    requests = layer.keys.shape[1]
+    cut = np.zeros(layer.size, np.bool_)
+    key = np.empty(requests, np.int32)
+    for i in range(layer.size):
+        if layer.cost[i] > layer.room[i]:
+            cut[i] = True
+            continue
+        for j in range(requests):
+            old = layer.keys[i, j]
+            for d in range(reduced.better_first[old], reduced.better_first[old + 1]):
+                new = reduced.better[d]
+                for place in range(requests):
+                    key[place] = layer.keys[i, place]
+                k = j
+                while k > 0 and kind[k - 1] == kind[j] and key[k - 1] > new:
+                    key[k] = key[k - 1]
+                    k -= 1
+                while k + 1 < requests and kind[k + 1] == kind[j] and key[k + 1] < new:
+                    key[k] = key[k + 1]
+                    k += 1
+                key[k] = new
+                other = layer.table[find(layer.keys, layer.table, key)]
+                if other < 0:
+                    continue
+                saved = graphs.rate[old] * (tick + 1) if graphs.over[new] and not graphs.over[old] else 0
+                if layer.cost[other] <= layer.cost[i] + saved:
+                    cut[i] = True
+                    break
+            if cut[i]:
+                break
+    return cut
+
+
+@compiled
+def empty_layer(requests, traced):  # type: ignore[no-untyped-def]
+    """Return a layer without entries; one that is `traced` keeps how its entries were reached."""
+    entries = 256
+    return Layer(
+        np.empty((entries, requests), np.int32),
+        np.empty(entries, np.int64),
+        np.empty(entries, np.int64),
+        np.empty(entries, np.int32),
+        np.empty((entries, requests if traced else 0), np.int32),
+        np.full(4 * entries, -1, np.int32),
+        0,
+    )
+
+
+@compiled
+def grown(layer):  # type: ignore[no-untyped-def]
+    """Return the layer with room for twice as many entries."""
+    size, requests = layer.keys.shape
+    keys, choice = np.empty((2 * size, requests), np.int32), np.empty((2 * size, layer.choice.shape[1]), np.int32)
+    cost, room = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
+    parent = np.empty(2 * size, np.int32)
+    table = np.full(8 * size, -1, np.int32)
+    for i in range(layer.size):
+        cost[i], room[i], parent[i] = layer.cost[i], layer.room[i], layer.parent[i]
+        for j in range(requests):
+            keys[i, j] = layer.keys[i, j]
+        for j in range(layer.choice.shape[1]):
+            choice[i, j] = layer.choice[i, j]
+        table[find(keys, table, keys[i])] = i
+    return Layer(keys, cost, room, parent, choice, table, layer.size)
+
+
+@compiled
+def reached(layer, kind, slot, key, cost, parent, chosen):  # type: ignore[no-untyped-def]
+    """Return the layer with the joint state `key` at this cost, its requests of one kind put in order."""
+    requests = len(key)
+    for j in range(1, requests):
+        state, option, k = key[j], chosen[j], j
+        while k > 0 and kind[k - 1] == kind[j] and key[k - 1] > state:
+            key[k], chosen[k] = key[k - 1], chosen[k - 1]
+            k -= 1
+        key[k], chosen[k] = state, option
+    if layer.size == len(layer.cost):
+        layer = grown(layer)
+    at = find(layer.keys, layer.table, key)
+    entry, size = layer.table[at], layer.size
+    if entry < 0:
+        entry, size = size, size + 1
+        layer.table[at] = entry
+        for j in range(requests):
+            layer.keys[entry, j] = key[j]
+        layer.room[entry] = room_of(slot.after, slot.later, key, slot.scale, slot.goal)
+    elif cost >= layer.cost[entry]:
+        return layer
+    layer.cost[entry] = cost
+    layer.parent[entry] = parent
+    for j in range(layer.choice.shape[1]):
+        layer.choice[entry, j] = chosen[j]
+    return Layer(layer.keys, layer.cost, layer.room, layer.parent, layer.choice, layer.table, size)
+
+
+@compiled
+def priced_options(graphs, slot, p, i, lists, length):  # type: ignore[no-untyped-def]
+    """List the options of state i by their reduced cost under vector p; return how many end in time.
+
+    `lists` are reduced costs, those less what the option pays, and the options themselves, [vectors, options] each.
+    """
+    reduced, net, option = lists
+    begin, count = graphs.first[i], 0
+    for o in range(begin, graphs.first[i + 1]):
+        after = slot.after[p, graphs.next[o]]
+        if after >= NEVER:
+            continue
+        paid = np.int64(0)
+        for r in range(RESOURCES):
+            paid += slot.prices[p, r] * graphs.use[o, r]
+        rest = after - slot.now[p, i]
+        if graphs.ends[o]:
+            rest += graphs.rate[i] * slot.scale * (slot.tick + 1)
+        k = begin + count
+        while k > begin and reduced[p, k - 1] > rest + paid:
+            reduced[p, k], net[p, k], option[p, k] = reduced[p, k - 1], net[p, k - 1], option[p, k - 1]
+            k -= 1
+        reduced[p, k], net[p, k], option[p, k] = rest + paid, rest, o
+        count += 1
+    length[p, i] = count
+    return count
+
+
+@compiled
+def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):  # type: ignore[no-untyped-def]
+    """Return the next layer, and what is left of the `tries` (below 0: there were not enough).
+
+    From each entry that is not `cut`: idling, and every batch under the limits whose reduced costs and unused supply
+    leave an end below the target possible, under the vector of prices that says most of the entry.
+    """
+    reduced, net, option = lists
+    requests, limits = layer.keys.shape[1], graphs.limits
+    following = empty_layer(requests, traced)
+    key, chosen = np.empty(requests, np.int32), np.empty(requests, np.int32)
+    sorted_key, sorted_chosen = np.empty(requests, np.int32), np.empty(requests, np.int32)
+    place, begin, stop = np.zeros(requests, np.int64), np.zeros(requests, np.int64), np.zeros(requests, np.int64)
+    slack, left = np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64)
+    cost, least = np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64)
+    use = np.zeros((requests + 1, RESOURCES), np.int64)
+    acts, decodes, prefills = (
+        np.zeros(requests + 1, np.bool_),
+        np.zeros(requests + 1, np.bool_),
+        np.zeros(requests + 1, np.bool_),
+    )
+    length.fill(-1)
+    for i in range(layer.size):
+        if cut[i]:
+            continue
+        p, most = np.int64(0), np.int64(-NEVER)
+        for q in range(len(slot.supply)):
+            bound = -(slot.later[q] + slot.supply[q])
+            for j in range(requests):
+                bound += slot.now[q, layer.keys[i, j]]
+            if bound > most:
+                p, most = q, bound
+        slack[0] = (slot.goal - layer.cost[i]) * slot.scale - most
+        left[0], cost[0] = slack[0] - slot.supply[p], layer.cost[i]
+        for j in range(requests):
+            sorted_key[j], sorted_chosen[j] = graphs.idle[layer.keys[i, j]], -1
+        following = reached(following, kind, slot, sorted_key, layer.cost[i], i, sorted_chosen)
+        possible = True
+        for j in range(requests - 1, -1, -1):
+            state = layer.keys[i, j]
+            count = length[p, state]
+            if count < 0:
+                count = priced_options(graphs, slot, p, state, lists, length)
+            begin[j], smallest = graphs.first[state], NEVER
+            stop[j] = begin[j]
+            while stop[j] < begin[j] + count and reduced[p, stop[j]] <= slack[0]:
+                smallest = min(smallest, net[p, stop[j]])
+                stop[j] += 1
+            if smallest >= NEVER:
+                possible = False
+                break
+            least[j] = least[j + 1] + smallest
+        if not possible:
+            continue
+        j = 0
+        place[0] = begin[0]
+        while j >= 0:
+            if place[j] == stop[j] or reduced[p, place[j]] > slack[j]:
+                j -= 1
+                continue
+            at = place[j]
+            place[j] += 1
+            tries -= 1
+            o = option[p, at]
+            if net[p, at] + least[j + 1] > left[j]:
+                continue
+            to = graphs.next[o]
+            if j and kind[j] == kind[j - 1] and layer.keys[i, j] == layer.keys[i, j - 1] and to < key[j - 1]:
+                continue
+            decodes[j + 1], prefills[j + 1] = decodes[j] or graphs.decodes[o], prefills[j] or graphs.prefills[o]
+            if not graphs.hybrid and decodes[j + 1] and prefills[j + 1]:
+                continue
+            fits = True
+            for r in range(RESOURCES):
+                use[j + 1, r] = use[j, r] + graphs.use[o, r]
+                fits = fits and (limits[r] < 0 or use[j + 1, r] <= limits[r])
+            if not fits:
+                continue
+            key[j], chosen[j] = to, o
+            acts[j + 1] = acts[j] or graphs.acts[o]
+            slack[j + 1], left[j + 1] = slack[j] - reduced[p, at], left[j] - net[p, at]
+            cost[j + 1] = cost[j]
+            if graphs.ends[o]:
+                cost[j + 1] += graphs.rate[layer.keys[i, j]] * (slot.tick + 1)
+            if j + 1 < requests:
+                j += 1
+                place[j] = begin[j]
+            elif acts[j + 1] or not graphs.strict:
+                for k in range(requests):
+                    sorted_key[k], sorted_chosen[k] = key[k], chosen[k]
+                following = reached(following, kind, slot, sorted_key, cost[requests], i, sorted_chosen)
+        if tries < 0:
+            break
+    return following, tries

@@ -1,0 +1,210 @@
+"""The search behind `slots`: layer by layer over joint states, pruned by values that it computes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.slot_graph import RESOURCES, LocalGraphs
+from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, dominated, empty_layer, expand, find, room_of, values
+from kvcore.metrics import SUMS
+
+Integers = npt.NDArray[np.int64]
+
+VECTORS = 12
+"""Vectors of prices that are used at one tick, at the most: the first, and the latest ones."""
+LARGEST = 2**59
+"""No sum of values may reach this."""
+
+
+class Vector(NamedTuple):
+    """Prices [resources, slots] in units of 1/scale, of use from the slot `since` on."""
+
+    since: int
+    prices: Integers
+
+
+@dataclass
+class Outcome:
+    """How a search ended: `proved` that nothing is below the target; or with an end that is; or neither, at a limit."""
+
+    proved: bool
+    states: int
+    tries: int
+    cost: int | None = None
+    """What the end has cost."""
+    path: list[tuple[Any, Any]] = field(default_factory=list)
+    """Where a schedule is wanted: the keys from the start to the end, each with the options that led to it."""
+
+
+class SlotSearch:
+    """The search for a schedule below `target` (in units of the objective times `scale_of`), tick by tick.
+
+    `steer` is called at each tick with the search, the layer and what is cut of it; it may add vectors, and cut more,
+    after which nothing is proved.
+    """
+
+    def __init__(self, local: LocalGraphs, target: int, scale: int) -> None:
+        self.local, self.scale = local, scale
+        self.reduced = local.reduced
+        deadlines = np.array(local.deadlines(target))
+        self.graphs = self.reduced.graphs._replace(deadline=deadlines[self.reduced.kind])
+        self.slots = max(1, int(deadlines.max()))
+        self.goal = target - 1 + local.base() if local.objective in SUMS else 0
+        self.kind = np.repeat(np.arange(len(local.counts)), local.counts)
+        self.start = self.reduced.start[self.kind].astype(np.int32)
+        self.vectors: list[Vector] = []
+        self.values: dict[int, Integers] = {}
+        """What each state costs at the least under a vector, for those in use."""
+        self.later: list[Integers] = []
+        """What all limits cost under a vector, from each slot on."""
+        self.tick = 0
+        self.tries_per_state = 0.0
+        """Of the tick before."""
+
+    def add(self, vector: Vector) -> None:
+        """Take in a vector of prices (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
+        limits, rate = self.graphs.limits, int(self.graphs.rate.max())
+        prices = np.zeros((len(RESOURCES), self.slots), np.int64)
+        width = min(self.slots, vector.prices.shape[1])
+        prices[:, :width] = vector.prices[:, :width]
+        for r in np.flatnonzero((limits < 0) & prices.any(axis=1)):
+            raise InvalidCertificate(f"prices of {RESOURCES[r]}, which have no limit")
+        supply = sum(max(0, int(limit)) * sum(row.tolist()) for limit, row in zip(limits, prices, strict=True))
+        most = len(self.kind) * (rate * self.scale * (self.slots + 1) + supply) + (abs(self.goal) + 1) * self.scale
+        if 4 * most >= LARGEST:
+            raise InvalidCertificate("its prices are too large: sums could exceed 64 bits")
+        each = np.maximum(limits, 0) @ prices
+        self.vectors.append(Vector(vector.since, prices))
+        self.later.append(np.append(np.cumsum(each[::-1])[::-1], 0))
+        if len(self.vectors) == 1:
+            self._tighten()
+
+    def replace(self, vector: Vector) -> None:
+        """Take in a first vector in place of another."""
+        self.vectors.clear()
+        self.later.clear()
+        self.values.clear()
+        self.add(vector)
+
+    def _tighten(self) -> None:
+        """Lower the deadlines by what the first vector says: at least the ticks up to its end are in a request's value.
+
+        With f the value of the start, and v what it has of one request, the others cost f - v or more.
+        """
+        start = self.value_rows(0)[0, self.start]
+        if self.local.objective not in SUMS or int(start.max()) >= NEVER:
+            return
+        spare = self.goal * self.scale - (sum(start.tolist()) - int(self.later[0][0]))
+        last = (spare + start) // (self.graphs.rate[self.start] * self.scale)
+        deadlines = np.full(len(self.local.counts), -1)
+        deadlines[self.kind] = np.maximum(last, -1)
+        deadline = np.minimum(self.graphs.deadline, deadlines[self.reduced.kind])
+        slots = max(1, int(deadline.max()))
+        self.graphs = self.graphs._replace(deadline=deadline)
+        if slots < self.slots:
+            self.slots = slots
+            self.replace(self.vectors[0])
+        self.values.clear()
+
+    def value_rows(self, v: int) -> Integers:
+        """Return the values of a vector [slots + 1 - since, states], computed once while it is in use."""
+        if v not in self.values:
+            self.values[v] = values(self.graphs, self.vectors[v].prices, self.vectors[v].since, self.scale)
+        return self.values[v]
+
+    def in_use(self, tick: int) -> list[int]:
+        """Return the vectors that are used at a tick."""
+        there = [v for v, vector in enumerate(self.vectors) if vector.since <= tick]
+        chosen = sorted({there[0], *there[-VECTORS:]})
+        for v in set(self.values) - set(chosen):
+            if self.vectors[v].since <= tick:
+                del self.values[v]
+        return chosen
+
+    def at(self, chosen: Sequence[int], tick: int) -> tuple[Integers, Integers]:
+        """Return the values of states at a tick [vectors, states], and what the limits cost from there [vectors]."""
+        rows = [self.value_rows(v)[tick - self.vectors[v].since] for v in chosen]
+        return np.array(rows), np.array([self.later[v][tick] for v in chosen])
+
+    def slot(self, chosen: Sequence[int]) -> Slot:
+        """Return what the expansion of the tick needs to know."""
+        now, later_now = self.at(chosen, self.tick)
+        after, later = self.at(chosen, self.tick + 1)
+        prices = np.array([self.vectors[v].prices[:, self.tick] for v in chosen])
+        return Slot(now, after, prices, later_now - later, later, self.tick, self.scale, self.goal)
+
+    def see(self, layer: Layer, chosen: Sequence[int]) -> None:
+        """Lower the rooms of the entries by what the `chosen` vectors say at this tick."""
+        rows, later = self.at(chosen, self.tick)
+        for i in range(layer.size):
+            layer.room[i] = min(layer.room[i], room_of(rows, later, layer.keys[i], self.scale, self.goal))
+
+    def run(
+        self,
+        most_states: int,
+        most_tries: int,
+        *,
+        traced: bool = False,
+        steer: Callable[[SlotSearch, Layer, Any], None] | None = None,
+    ) -> Outcome:
+        """Search until nothing is left below the target, an end is reached that is, or a limit."""
+        layer = self.first_layer(traced)
+        options = len(self.graphs.next)
+        layers, states, tries, known = [layer], 0, most_tries, 1
+        for self.tick in range(self.slots + 1):
+            fresh = [v for v, vector in enumerate(self.vectors) if vector.since == self.tick and self.tick]
+            if fresh:
+                self.see(layer, fresh)
+            cut = dominated(layer, self.kind, self.reduced, self.graphs, self.tick)
+            if steer is not None:
+                steer(self, layer, cut)
+            alive = np.flatnonzero(~cut)
+            states += len(alive)
+            over = self.graphs.over[layer.keys[alive]].all(axis=1)
+            if over.any():
+                end = int(alive[over][layer.cost[alive[over]].argmin()])
+                path = self._path(layers, end) if traced else []
+                return Outcome(False, states, most_tries - tries, int(layer.cost[end]) - self.local.base(), path)
+            if not len(alive):
+                return Outcome(True, states, most_tries - tries)
+            if self.tick == self.slots:
+                break
+            if states > most_states or tries < 0:
+                return Outcome(False, states, most_tries - tries)
+            chosen = self.in_use(self.tick)
+            shape = len(chosen), options
+            if known != len(chosen) or self.tick == 0:
+                lists = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape, np.int64)
+                length, known = np.empty((len(chosen), len(self.graphs.idle)), np.int64), len(chosen)
+            before = tries
+            layer, tries = expand(
+                layer, cut, self.kind, self.graphs, self.slot(chosen), lists, length, tries, traced
+            )
+            self.tries_per_state = (before - tries) / len(alive)
+            if traced:
+                layers.append(layer)
+        return Outcome(True, states, most_tries - tries)
+
+    def first_layer(self, traced: bool) -> Layer:
+        """Return the layer of the start alone."""
+        self.tick = 0
+        layer = empty_layer(len(self.kind), traced)
+        layer.keys[0], layer.cost[0], layer.parent[0] = self.start, 0, -1
+        layer.table[find(layer.keys, layer.table, self.start)] = 0
+        rows, later = self.at(self.in_use(0), 0)
+        layer.room[0] = room_of(rows, later, self.start, self.scale, self.goal)
+        return layer._replace(size=1)
+
+    @staticmethod
+    def _path(layers: list[Layer], entry: int) -> list[tuple[Any, Any]]:
+        path = []
+        for layer in reversed(layers):
+            path.append((layer.keys[entry].copy(), layer.choice[entry].copy()))
+            entry = int(layer.parent[entry])
+        return path[::-1]

@@ -1,0 +1,103 @@
+"""A search over all schedules with batches of one tick, steered by prices of slots, that the checker runs again.
+
+Nothing of the file is believed: prices only say what a state is worth, and their values are recomputed. Wrong ones
+prove less. `docs/bounds.md` has the argument, section "A search to run again".
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.prices import PriceRow
+from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_search import SlotSearch, Vector
+from kvcore.instance import LIMIT, Instance, Noun
+from kvcore.metrics import Value, scale_of
+
+MOST_STATES, MOST_TRIES = 4_000_000, 1_000_000_000
+"""Joint states, and options of a request tried in them, that a checker looks at."""
+STATE_WORK, TRY_WORK, STATE_BYTES = 20_000, 60, 300
+"""What a state and a try take."""
+GRAPH_WORK, GRAPH_BYTES = 20 * 10**9, 2**30
+"""What local graphs and their simulation take at the most (`slot_graph.MOST_OPTIONS`, `MOST_COMPARED`)."""
+MOST_REQUESTS = 100
+
+
+class SlotPrices(Noun):
+    """Prices in units of 1/`scale`, of use from the slot `since` on (0: the first arrival); none after a row's end."""
+
+    since: Annotated[int, Field(ge=0, le=2**16)] = 0
+    device: PriceRow = ()
+    host: PriceRow = ()
+    tokens: PriceRow = ()
+    prefill_tokens: PriceRow = ()
+    requests: PriceRow = ()
+
+    def vector(self) -> Vector:
+        """Return the prices as an array [resources, slots]."""
+        rows = (self.device, self.host, self.tokens, self.prefill_tokens, self.requests)
+        prices = np.zeros((len(rows), max(map(len, rows))), np.int64)
+        for row, numbers in zip(prices, rows, strict=True):
+            row[: len(numbers)] = numbers
+        return Vector(self.since, prices)
+
+
+class Slots(Proof):
+    """No schedule is below `target`, in units of the objective (of 1/lcm of the outputs, for normalized-latency).
+
+    The search takes `states` joint states and `tries` options, or fewer.
+    """
+
+    kind: Literal["slots"] = "slots"
+    target: Annotated[int, Field(ge=1, le=LIMIT)]
+    scale: Annotated[int, Field(ge=1, le=2**30)]
+    strict: bool = False
+    """Whether a batch must have work or a transfer; else drops alone make one, too, which proves no more, faster."""
+    prices: Annotated[tuple[SlotPrices, ...], Field(min_length=1, max_length=2000)]
+    states: Annotated[int, Field(ge=0, le=MOST_STATES)]
+    tries: Annotated[int, Field(ge=0, le=MOST_TRIES)]
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return the target, if the search finds nothing below it."""
+        reason = why_not(instance, objective)
+        if reason is not None:
+            raise InvalidCertificate(f"slots {reason}")
+        if self.prices[0].since:
+            raise InvalidCertificate("the first prices must be of use from the first slot on")
+        budget.spend("the local graphs of slots", GRAPH_WORK, GRAPH_BYTES)
+        work = STATE_WORK * self.states + TRY_WORK * self.tries
+        budget.spend(f"a search of {self.states} states", work, STATE_BYTES * self.states)
+        search = SlotSearch(LocalGraphs(instance, objective, self.strict), self.target, self.scale)
+        for prices in self.prices:
+            search.add(prices.vector())
+        outcome = search.run(self.states, self.tries)
+        if outcome.cost is not None:
+            raise InvalidCertificate(f"its search finds an end at {outcome.cost}, below {self.target}")
+        if not outcome.proved:
+            raise InvalidCertificate(f"its search does not end within {self.states} states and {self.tries} tries")
+        return Fraction(self.target, scale_of(instance.requests, objective))
+
+    @property
+    def why(self) -> str:
+        """The argument in words."""
+        return (
+            f"a search over all batches of one tick, with {len(self.prices)} vectors of prices, finds nothing below "
+            f"in {self.states} states"
+        )
+
+
+def why_not(instance: Instance, objective: str) -> str | None:
+    """Say why the search does not take an instance and an objective (None: it does)."""
+    if not instance.cost.always_one_tick:
+        return "need batches that all last one tick"
+    if objective == "late-requests":
+        return "prove sums and the largest times, not late-requests"
+    if len(instance.requests) > MOST_REQUESTS:
+        return f"take at most {MOST_REQUESTS} requests"
+    return None

@@ -1,0 +1,16 @@
+"""`compiled`: what numba makes of a plain function over arrays; the function itself where numba is not installed.
+
+Only for the searches that a checker runs again. Both give the same integers, which a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+try:
+    from numba import njit
+
+    compiled: Callable[[Any], Any] = njit(cache=True)
+except ImportError:  # pragma: no cover
+    compiled = lambda function: function  # noqa: E731
