@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from kvcore import Instance, Schedule
-from kvcore.certificates.batches import TooManyStates
+from tests.support.exhaustive import TooManyStates
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def test_where_a_split_is_needed_it_is_tried(name, monkeypatch):
     tiny, objective, best, whole = NEARLY[name]
     assert search(tiny, objective).bound == look(tiny, objective, 1000).bound == best
     assert whole_prefills(tiny, objective) == (name == "refills")
-    monkeypatch.setattr(rules, "_splitting", lambda instance, objective: "none")
+    monkeypatch.setattr(rules, "splitting", lambda instance, objective: "none")
     assert search(tiny, objective).value == whole
 
 
