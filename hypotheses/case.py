@@ -11,8 +11,8 @@ from pathlib import Path
 
 import kvcore
 from heuristics import Policy, PolicyError, Unsuited, get_policy, run_policy
-from kvcore.certificates import Certificate, Exhaustive, InvalidCertificate, certify
-from kvcore.certificates.exhaustive import look
+from kvcore.certificates import Certificate, Events, InvalidCertificate, certify
+from kvcore.certificates.events import find
 from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_schedule, write_text
 from kvcore.instance import Instance
@@ -57,12 +57,12 @@ class Held:
         if not self.optimal:
             return None
         try:
-            found = look(self.instance, self.objective, STATES)
+            found = find(self.instance, self.objective, STATES)
         except InvalidCertificate:  # the instance is too large
             return None
         if not found.is_optimum:
             return None
-        return certify(self.instance, self.objective, Exhaustive(states=found.states))
+        return certify(self.instance, self.objective, Events(states=found.states))
 
 
 @dataclass(frozen=True)

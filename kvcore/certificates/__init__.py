@@ -58,7 +58,7 @@ from kvcore.certificates.certificate import (
     verify_certificate,
 )
 from kvcore.certificates.configurations import Configurations
-from kvcore.certificates.exhaustive import Exhaustive
+from kvcore.certificates.events import Events
 from kvcore.certificates.kinds import AnyProof, Coarse, Parts
 from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
@@ -74,7 +74,7 @@ __all__ = [
     "Certificate",
     "Coarse",
     "Configurations",
-    "Exhaustive",
+    "Events",
     "InvalidCertificate",
     "Leaf",
     "Parts",

@@ -29,10 +29,11 @@ schedule is better than the state that comes next, wherever the search stops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from math import ceil
 from operator import mul
 from typing import Annotated, Literal
 
@@ -81,8 +82,8 @@ class Events(Proof):
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what no schedule is below after so many states: the optimum, if they are enough."""
-        search = EventSearch(instance, objective, self.states, self.target, budget)
-        return search.run().bound
+        upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
+        return EventSearch(instance, objective, self.states, upper, budget).run().bound
 
     @property
     def why(self) -> str:
@@ -108,19 +109,20 @@ def find(instance: Instance, objective: str, states: int = MOST_STATES, upper: V
 
     Raises InvalidCertificate if the instance is too large.
     """
-    target = None if upper is None else int(upper * scale_of(instance.requests, objective))
-    return EventSearch(instance, objective, states, target, Budget()).run()
+    return EventSearch(instance, objective, states, upper).run()
 
 
 class EventSearch:
     """The search on one instance for one objective, which goes on where it stopped."""
 
     def __init__(
-        self, instance: Instance, objective: str, states: int, target: int | None = None, budget: Budget | None = None
+        self, instance: Instance, objective: str, states: int, upper: Value | None = None, budget: Budget | None = None
     ) -> None:
         check_size(instance)
         budget = budget or Budget()
         self.instance, self.objective, self.most = instance, check_objective(objective), states
+        scale = scale_of(instance.requests, objective)
+        self.target = None if upper is None else min(TOP, ceil(upper * scale))
         requests = [_seen(request, objective) for request in instance.requests]
         kinds = alike(requests)
         self.order = [i for places in kinds for i in places]
@@ -128,13 +130,13 @@ class EventSearch:
         groups = [k for k, places in enumerate(kinds) for _ in places]
         whole = whole_prefills(instance, objective)
         self.graph = local_graph(instance.machine, self.requests, groups, whole, budget)
-        self.setting = setting(instance, objective, self.requests, groups, self.graph, target)
+        self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target)
         memory = states * (40 * len(groups) + 100)
         budget.spend(f"a search of {states} states", STATE_WORK * states, memory)
         self.frontier = frontier.room(len(groups), states, len(self.setting.unit), self.setting.load.shape[1])
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Put the state at tick 0 into the heap."""
         s, f, label = self.setting, self.frontier, 0
         for j, request in enumerate(self.requests):
@@ -147,11 +149,14 @@ class EventSearch:
         f.heads[frontier.key_of(s, f.child) % len(f.heads)] = 1
         frontier.store(s, f, 0, NO, label, frontier.least(s, f, f.child, label))
 
-    def run(self, states: int | None = None) -> Look:
-        """Go on until so many states were seen in all (at most as many as there is room for), or it is over."""
+    def run(self, states: int | None = None, stops: Callable[[], bool] = lambda: False) -> Look:
+        """Go on until so many states were seen in all (at most as many as there is room for), or it is over.
+
+        It also ends when `stops` says so, which is asked from time to time.
+        """
         s, f, code = self.setting, self.frontier, PAUSED
         states = self.most if states is None else min(states, self.most)
-        while code == PAUSED:
+        while code == PAUSED and not stops():
             code = frontier.search(s, f, states, states * TRIES, int(f.count[TRIED]) + SLICE)
         if code == INCONSISTENT:
             raise AssertionError("what is left at the least fell by more than a batch adds")
@@ -159,8 +164,8 @@ class EventSearch:
         rates = [s.low + int(rate) if s.objective == SUM else 0 for rate in s.rate]
         reached -= sum(rate * request.arrival for rate, request in zip(rates, self.requests, strict=True))
         bound = Fraction(reached, scale_of(self.requests, self.objective))
-        if code in (EMPTY, FOUND):
-            states = min(states, max(int(f.count[ROWS]), -(-int(f.count[TRIED]) // TRIES)))
+        if code in (EMPTY, FOUND, PAUSED):
+            states = max(1, min(states, max(int(f.count[ROWS]), -(-int(f.count[TRIED]) // TRIES))))
         return Look(
             bound if self.objective == "normalized-latency" else int(bound), states, code == FOUND,
             code in (EMPTY, FOUND), self._schedule(int(f.heap[0])) if code == FOUND else None,

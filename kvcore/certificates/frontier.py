@@ -10,14 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-try:
-    from numba import njit
-except ImportError:  # slower
-
-    def njit(**_: Any) -> Any:
-        """Compile nothing."""
-        return lambda function: function
-
+from kvcore.compiled import compiled, inlined
 
 SUM, LAST, LARGEST, LATE = range(4)
 """What an objective is of: ticks until all ends, ticks until the last, the longest flow time, requests that are late."""
@@ -93,7 +86,7 @@ class Frontier(NamedTuple):
 # --- the state --------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, inline="always")
+@inlined
 def pass_time(s, row, label, pick, ticks, child):
     """Write to `child` where `ticks` lead each request, in which it takes the option `pick` (NO: all wait).
 
@@ -142,7 +135,7 @@ def pass_time(s, row, label, pick, ticks, child):
     return label
 
 
-@njit(cache=True)
+@compiled
 def is_late(s, j, local, wait, age, decoding, began):
     """Whether a request exceeds an SLO, or will however it is served; `began`: it has just had its first token."""
     left = s.to_done[local] + (0 if s.arriving[local] else wait)
@@ -155,7 +148,7 @@ def is_late(s, j, local, wait, age, decoding, began):
     return s.slo[j, BETWEEN] != NO and decoding >= 0 and decoding + left > s.slo[j, BETWEEN]
 
 
-@njit(cache=True, inline="always")
+@inlined
 def arrange(s, row):
     """Put requests that are alike in the order of their numbers: they may be exchanged."""
     for j in range(1, len(row)):
@@ -166,7 +159,7 @@ def arrange(s, row):
             i -= 1
 
 
-@njit(cache=True, inline="always")
+@inlined
 def comes_before(row, i, j):
     """Whether the numbers of one request are smaller than those of another."""
     for k in range(4):
@@ -178,7 +171,7 @@ def comes_before(row, i, j):
 # --- dominance --------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, inline="always")
+@inlined
 def key_of(s, row):
     """Return a number that states have in common if one may be as good as another: all is equal, but for ages."""
     key = 0
@@ -188,7 +181,7 @@ def key_of(s, row):
     return key
 
 
-@njit(cache=True, inline="always")
+@inlined
 def is_as_good(s, row, label, other, its_label):
     """Whether all that follows `other` may follow `row` at no more: it is the same but for smaller label and ages."""
     if label > its_label:
@@ -207,7 +200,7 @@ def is_as_good(s, row, label, other, its_label):
 # --- what is left at the least ----------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def least(s, f, row, label):
     """Return what no schedule through this state ends below: the label, and what is left at the least.
 
@@ -242,7 +235,7 @@ def least(s, f, row, label):
     return label + total
 
 
-@njit(cache=True)
+@compiled
 def partial(s, row, label, pick, last, ticks):
     """Return what no batch leads below in which requests up to `last` take options, and that lasts `ticks` or more."""
     total, longest = label, 0
@@ -262,7 +255,7 @@ def partial(s, row, label, pick, last, ticks):
     return total if s.objective == SUM else label + longest
 
 
-@njit(cache=True, inline="always")
+@inlined
 def insert(values, n, value):
     """Insert a value into n sorted ones."""
     while n > 0 and values[n - 1] > value:
@@ -274,7 +267,7 @@ def insert(values, n, value):
 # --- the search -------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def search(s, f, most, most_tries, pause):
     """Follow states, the least bound first, until one of the ends above; it may be called again, with more."""
     while f.count[HEAP]:
@@ -296,7 +289,7 @@ def search(s, f, most, most_tries, pause):
     return EMPTY
 
 
-@njit(cache=True)
+@compiled
 def follow(s, f, at, most, most_tries):
     """Add what waiting and every batch that may start at once lead to. Return EMPTY if all was added."""
     row, pick, loads, n = f.rows[at], f.pick, f.loads, len(f.rows[at])
@@ -335,13 +328,13 @@ def follow(s, f, at, most, most_tries):
     return EMPTY
 
 
-@njit(cache=True, inline="always")
+@inlined
 def is_twin(s, row, j):
     """Whether a request and the one before are alike in all: of two batches that differ in who is who, one is enough."""
     return s.group[j] == s.group[j - 1] and not comes_before(row, j - 1, j) and not comes_before(row, j, j - 1)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def fits(s, loads, j):
     """Check R5 (budgets), R6 and R7. Loads only add up, so that what breaks a limit is broken for good."""
     return (
@@ -352,7 +345,7 @@ def fits(s, loads, j):
     )  # fmt: skip
 
 
-@njit(cache=True, inline="always")
+@inlined
 def duration(s, loads, j):
     """Return the ticks of a batch."""
     longest = 1
@@ -368,7 +361,7 @@ def duration(s, loads, j):
     return longest
 
 
-@njit(cache=True, inline="always")
+@compiled
 def add(s, f, at, ticks, most):
     """Add the state that `ticks` with the options `f.pick` lead to, if it is new or better."""
     child, rows, count = f.child, f.rows, f.count
@@ -402,7 +395,7 @@ def add(s, f, at, ticks, most):
     return EMPTY
 
 
-@njit(cache=True)
+@compiled
 def store(s, f, new, at, label, bound):
     """Write the state `f.child` to a row, and put it where it belongs in the heap."""
     f.label[new], f.bound[new], f.parent[new], f.status[new], f.tokens[new] = label, bound, at, OPEN, 0
@@ -417,7 +410,7 @@ def store(s, f, new, at, label, bound):
         rise(f, f.place[new], new)
 
 
-@njit(cache=True)
+@compiled
 def goes_first(f, one, other):
     """Whether a state is followed before another: the least bound, then the fewest tokens left, then the oldest."""
     if f.bound[one] != f.bound[other]:
@@ -427,14 +420,14 @@ def goes_first(f, one, other):
     return one < other
 
 
-@njit(cache=True)
+@compiled
 def push(f, row):
     """Put a row into the heap."""
     f.count[HEAP] += 1
     rise(f, f.count[HEAP] - 1, row)
 
 
-@njit(cache=True)
+@compiled
 def rise(f, place, row):
     """Put a row at a place of the heap, or above."""
     while place and goes_first(f, row, f.heap[(place - 1) // 2]):
@@ -444,7 +437,7 @@ def rise(f, place, row):
     f.heap[place], f.place[row] = row, place
 
 
-@njit(cache=True)
+@compiled
 def pop(f):
     """Take the first row out of the heap."""
     f.place[f.heap[0]] = NO
