@@ -35,10 +35,14 @@ def propose_events(task: Task) -> Iterator[Proposal]:
 def _proofs(task: Task) -> Iterator[Proposal]:
     search = EventSearch(task.instance, task.objective, MOST_STATES, task.upper)
     states = FIRST
+
+    def stops() -> bool:
+        return time.monotonic() > task.deadline
+
     while True:
-        found = search.run(states, lambda: states > FIRST and time.monotonic() > task.deadline)
+        found = search.run(states, stops if states > FIRST else lambda: False)
         yield Proposal(Events(states=found.states, target=search.target), found.bound)
-        if found.is_over or found.states == MOST_STATES or time.monotonic() > task.deadline:
+        if found.is_over or found.states == MOST_STATES or stops():
             return
         states = min(states * GROWTH, MOST_STATES)
 

@@ -16,4 +16,4 @@ try:
     compiled: Callable[[Any], Any] = njit(cache=True)
     inlined: Callable[[Any], Any] = njit(cache=True, inline="always")
 except ImportError:  # pragma: no cover
-    compiled = inlined = lambda function: function  # noqa: E731
+    compiled = inlined = lambda function: function

@@ -42,10 +42,8 @@ from pydantic import Field
 
 from kvcore.certificates import frontier
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.frontier import (
-    ABOVE, BETWEEN, EMPTY, FOUND, INCONSISTENT, LARGEST, LAST, LATE, MISSED, NO, PAUSED, ROWS, SUM, TOKENS, TRANSFERRED, TRIED, WAIT, Setting,
-)  # fmt: skip
-from kvcore.certificates.local_graph import SWAPPED, LocalGraph, local_graph
+from kvcore.certificates.frontier import LARGEST, LAST, LATE, NO, SUM, Setting
+from kvcore.certificates.local_graph import SWAPPED, TOO_LARGE, LocalGraph, local_graph
 from kvcore.certificates.options import Load
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.splits import whole_prefills
@@ -140,12 +138,12 @@ class EventSearch:
         """Put the state at tick 0 into the heap."""
         s, f, label = self.setting, self.frontier, 0
         for j, request in enumerate(self.requests):
-            local, age = self.graph.start[j], 0 if s.objective == LARGEST or max(s.slo[j, :BETWEEN]) != NO else NO
-            if s.objective == LATE and frontier.is_late(s, j, local, request.arrival, 0, NO, False):
-                label, age = label + 1, MISSED
-            f.child[j] = local, request.arrival, age, NO
+            local, aging = self.graph.start[j], s.objective == LARGEST or max(s.slo[j, :2]) != NO
+            late = s.objective == LATE and frontier.is_late(s, j, local, request.arrival, 0, NO, False)
+            f.child[j] = local, request.arrival, frontier.MISSED if late else 0 if aging else NO, NO
+            label += late
         frontier.arrange(s, f.child)
-        f.count[ROWS], f.place[0] = 1, NO
+        f.count[frontier.ROWS], f.place[0] = 1, NO
         f.heads[frontier.key_of(s, f.child) % len(f.heads)] = 1
         frontier.store(s, f, 0, NO, label, frontier.least(s, f, f.child, label))
 
@@ -154,22 +152,21 @@ class EventSearch:
 
         It also ends when `stops` says so, which is asked from time to time.
         """
-        s, f, code = self.setting, self.frontier, PAUSED
+        s, f, code = self.setting, self.frontier, frontier.PAUSED
         states = self.most if states is None else min(states, self.most)
-        while code == PAUSED and not stops():
-            code = frontier.search(s, f, states, states * TRIES, int(f.count[TRIED]) + SLICE)
-        if code == INCONSISTENT:
+        while code == frontier.PAUSED and not stops():
+            code = frontier.search(s, f, states, states * TRIES, int(f.count[frontier.TRIED]) + SLICE)
+        if code == frontier.INCONSISTENT:
             raise AssertionError("what is left at the least fell by more than a batch adds")
-        reached = s.target if code == EMPTY else min(s.target, int(f.bound[f.heap[0]]))
+        reached = s.target if code == frontier.EMPTY else min(s.target, int(f.bound[f.heap[0]]))
         rates = [s.low + int(rate) if s.objective == SUM else 0 for rate in s.rate]
         reached -= sum(rate * request.arrival for rate, request in zip(rates, self.requests, strict=True))
         bound = Fraction(reached, scale_of(self.requests, self.objective))
-        if code in (EMPTY, FOUND, PAUSED):
-            states = max(1, min(states, max(int(f.count[ROWS]), -(-int(f.count[TRIED]) // TRIES))))
-        return Look(
-            bound if self.objective == "normalized-latency" else int(bound), states, code == FOUND,
-            code in (EMPTY, FOUND), self._schedule(int(f.heap[0])) if code == FOUND else None,
-        )  # fmt: skip
+        value = bound if self.objective == "normalized-latency" else int(bound)
+        found, is_over = code == frontier.FOUND, code in (frontier.EMPTY, frontier.FOUND)
+        if is_over or code == frontier.PAUSED:
+            states = max(1, min(states, max(int(f.count[frontier.ROWS]), -(-int(f.count[frontier.TRIED]) // TRIES))))
+        return Look(value, states, found, is_over, self._schedule(int(f.heap[0])) if found else None)
 
     def _schedule(self, row: int) -> Schedule:
         """Return the schedule that led to a row. For busy-time, each batch waits until all calls have returned."""
@@ -183,7 +180,7 @@ class EventSearch:
         for before, after in pairwise(path[::-1]):
             pick = f.picks[after].astype(np.int64)
             if pick[0] == NO:
-                ticks = 1 if s.every_tick else int(min(wait for wait in f.rows[before, :, WAIT] if wait))
+                ticks = 1 if s.every_tick else int(min(wait for wait in f.rows[before, :, frontier.WAIT] if wait))
             else:
                 ticks = int(frontier.duration(s, s.load[pick].sum(axis=0)[None], 0))
                 moves = zip(("drop", "swap_out", "swap_in", "work"), self.graph.moves[pick].T.tolist(), strict=True)
@@ -243,11 +240,10 @@ def setting(
     most = graph.most.tolist()
     lines = [_line(function) for function in functions]
     longest = max(
-        sum(map(mul, most, line)) + sum(parts) + parts[ABOVE] * most[TOKENS]
-        for line, parts in lines
+        sum(map(mul, most, line)) + sum(parts) + parts[frontier.ABOVE] * most[frontier.TOKENS] for line, parts in lines
     )
     if max(sum(rates) * (longest + waits), *map(max, slo)) >= LARGE:
-        raise InvalidCertificate("its numbers are too large to be added up in 64 bits")
+        raise InvalidCertificate(TOO_LARGE)
     linear, fixed = (np.array(part, dtype=np.int64) for part in zip(*lines, strict=True))
     limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_tokens,
               machine.batch_requests)  # fmt: skip
@@ -255,15 +251,16 @@ def setting(
     over = graph.begun if objective == "total-ttft" else done
     to_done, to_first = (graph.ticks(linear, fixed, end, far) for end in (done, graph.begun))
     shares, unit = graph.shares(linear, fixed, limits, over, far)
-    load = np.column_stack([graph.load[:, :TRANSFERRED], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T])
+    columns = graph.load[:, : frontier.TRANSFERRED], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T
     return Setting(
-        first=graph.first, load=load, to=graph.to, away=graph.away, ready=graph.ready, arriving=graph.arriving,
-        begun=graph.begun, left=graph.left, over=over, ticks=to_first if objective == "total-ttft" else to_done,
+        first=graph.first, load=np.column_stack(columns), to=graph.to, away=graph.away, ready=graph.ready,
+        arriving=graph.arriving, begun=graph.begun, left=graph.left, over=over,
+        ticks=to_first if objective == "total-ttft" else to_done,
         to_done=to_done, to_first=to_first, shares=shares, unit=unit, fixed=fixed,
         limits=np.array([TOP if limit is None else limit for limit in limits], dtype=np.int64),
         hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),
         rate=np.array(rates, dtype=np.int64) - min(rates), low=min(rates), slo=np.array(slo, dtype=np.int64),
-        objective=kind, watched=kind in (LARGEST, LATE), every_tick=any(each[BETWEEN] != NO for each in slo),
+        objective=kind, watched=kind in (LARGEST, LATE), every_tick=any(each[frontier.BETWEEN] != NO for each in slo),
         target=TOP if target is None
         else min(TOP, target + sum(rate * r.arrival for rate, r in zip(rates, requests, strict=True) if kind == SUM)),
     )  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from kvcore.compiled import compiled, inlined
 
 SUM, LAST, LARGEST, LATE = range(4)
-"""What an objective is of: ticks until all ends, ticks until the last, the longest flow time, requests that are late."""
+"""What an objective counts: ticks until all ends, ticks until the last, the longest flow time, late requests."""
 LOCAL, WAIT, AGE, DECODING = range(4)
 """Numbers of a request at a batch boundary: its local state, ticks until it arrives or its call returns; where the
 objective needs them, ticks since its arrival (0 before it) and since its first token, else `NO`."""
@@ -330,7 +330,7 @@ def follow(s, f, at, most, most_tries):
 
 @inlined
 def is_twin(s, row, j):
-    """Whether a request and the one before are alike in all: of two batches that differ in who is who, one is enough."""
+    """Whether a request and the one before are alike in all: of batches that differ in who is who, one is enough."""
     return s.group[j] == s.group[j - 1] and not comes_before(row, j - 1, j) and not comes_before(row, j, j - 1)
 
 

@@ -7,9 +7,9 @@ still be a batch). Take the other and start the batch so much later that it ends
 What is left at the least is a recursion over the graph, so no option leads to less than before but for what it takes:
 
 * **Ticks**: a batch lasts what the option takes alone, if it acts and the request was ready; then comes the call.
-* **Shares**: a batch lasts at least f/q for any function f of the cost, and 1. The part of f that does not add up (`busy`
-  and so on) is shared: by blocks, of which there are at most L in a batch, a request has blocks/L of it; or by
-  tokens, prefill tokens, requests. So f/q is at least the sum of the shares of requests.
+* **Shares**: a batch lasts at least f/q for any function f of the cost, and 1. The part of f that does not add up
+  (`busy` and so on) is shared: by blocks, of which there are at most L in a batch, a request in work has blocks/L of
+  it; or by tokens, prefill tokens, requests. So f/q is at least the sum of the shares of requests.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kvcore.certificates import frontier as at
 from kvcore.certificates.budget import Budget, InvalidCertificate
-from kvcore.certificates.frontier import (
-    ABOVE, ANY_DECODE, ANY_PREFILL, BLOCKS, BUSY, DECODES, DIVISOR, KNEE, PREFILL_TOKENS, PREFILLS, TOKENS,
-)  # fmt: skip
 from kvcore.certificates.options import Load, LocalState, Option, RequestOptions
 from kvcore.instance import Machine, Request
 
@@ -36,6 +34,7 @@ SHARE_BITS = 50
 """Shares of an option are rounded down to so many bits."""
 
 
+TOO_LARGE = "its numbers are too large to be added up in 64 bits"
 SWAPPED = [Load._fields.index(name) for name in ("swap_out_tokens", "swap_in_tokens")]
 
 
@@ -82,12 +81,12 @@ class LocalGraph(NamedTuple):
     def ticks(self, linear: Array, fixed: Array, over: Array, far: int) -> Array:
         """Return the ticks until a state is `over` at the least, besides the wait."""
         load, state = self.load, np.repeat(np.arange(len(self.ready)), np.diff(self.first))
-        busy = np.stack([load[:, k] > 0 for k in (TOKENS, DECODES, PREFILLS)], axis=1).astype(np.int64)
-        value = load @ linear.T + busy @ fixed[:, [BUSY, ANY_DECODE, ANY_PREFILL]].T
-        value += fixed[:, ABOVE] * np.maximum(0, load[:, TOKENS, None] - fixed[:, KNEE])
-        own = np.maximum(1, (-(-value // fixed[:, DIVISOR])).max(axis=1))
+        busy = np.stack([load[:, k] > 0 for k in (at.TOKENS, at.DECODES, at.PREFILLS)], axis=1).astype(np.int64)
+        value = load @ linear.T + busy @ fixed[:, [at.BUSY, at.ANY_DECODE, at.ANY_PREFILL]].T
+        value += fixed[:, at.ABOVE] * np.maximum(0, load[:, at.TOKENS, None] - fixed[:, at.KNEE])
+        own = np.maximum(1, (-(-value // fixed[:, at.DIVISOR])).max(axis=1))
         own[:-1][self.ready[state] != state] = 0
-        own[load[:, [TOKENS, *SWAPPED]].sum(axis=1) == 0] = 0
+        own[load[:, [at.TOKENS, *SWAPPED]].sum(axis=1) == 0] = 0
         away = np.where(over[self.to], 0, np.maximum(0, self.away))
         return self.least(np.minimum(own, far) + np.minimum(away, far), over, far)
 
@@ -96,25 +95,26 @@ class LocalGraph(NamedTuple):
     ) -> tuple[Array, Array]:
         """Return vectors of shares until a state is `over` [states, vectors], and how much of each a tick has."""
         load, most = self.load, self.most
-        used = {BLOCKS: load[:, BLOCKS] * (load[:, TOKENS] > 0), TOKENS: load[:, TOKENS],
-                PREFILL_TOKENS: load[:, PREFILL_TOKENS], DECODES: load[:, DECODES] + load[:, PREFILLS]}  # fmt: skip
-        every = {BLOCKS: most[BLOCKS], TOKENS: most[TOKENS], PREFILL_TOKENS: most[PREFILL_TOKENS],
-                 DECODES: len(self.start)}  # fmt: skip
+        used = {at.DECODES: load[:, at.DECODES] + load[:, at.PREFILLS], at.TOKENS: load[:, at.TOKENS],
+                at.PREFILL_TOKENS: load[:, at.PREFILL_TOKENS],
+                at.BLOCKS: load[:, at.BLOCKS] * (load[:, at.TOKENS] > 0)}  # fmt: skip
         found: list[tuple[Array, int]] = []
-        one = np.zeros(DIVISOR + 1, dtype=np.int64)
-        one[[BUSY, DIVISOR]] = 1
+        one = np.zeros(at.DIVISOR + 1, dtype=np.int64)
+        one[[at.BUSY, at.DIVISOR]] = 1
         for line, parts in [*zip(linear, fixed, strict=True), (np.zeros_like(linear[0]), one)]:
             alone = load @ line
-            shared = (parts[BUSY] * (load[:, TOKENS] > 0) + parts[ANY_DECODE] * load[:, DECODES]
-                      + parts[ANY_PREFILL] * load[:, PREFILLS])  # fmt: skip
-            for resource, use in used.items() if shared.any() else [(TOKENS, 0 * alone)]:
+            shared = (parts[at.BUSY] * (load[:, at.TOKENS] > 0) + parts[at.ANY_DECODE] * load[:, at.DECODES]
+                      + parts[at.ANY_PREFILL] * load[:, at.PREFILLS])  # fmt: skip
+            for resource, use in used.items() if shared.any() else [(at.DECODES, 0 * alone)]:
                 limit = limits[resource]
-                most_used = max(1, int(every[resource] if limit is None else min(limit, every[resource])))
+                every = len(self.start) if resource == at.DECODES else int(most[resource])
+                most_used = max(1, every if limit is None else min(limit, every))
                 amount = most_used * alone.astype(object) + shared * use.astype(object)
                 shift = max(0, int(amount.max()).bit_length() - SHARE_BITS)
-                unit = -(-most_used * int(parts[DIVISOR]) >> shift)
+                unit = -(-most_used * int(parts[at.DIVISOR]) >> shift)
                 steps = (amount >> shift).astype(np.int64)
-                found.append((self.least(steps, over, min(far * unit, 2**56)), unit))
+                if unit < 2**60:  # else a tick has more of it than anyone takes
+                    found.append((self.least(steps, over, min(far * unit, 2**56)), unit))
         kept: list[tuple[Array, int]] = []
         for share, unit in sorted(found, key=lambda each: -(each[0] / each[1]).sum()):
             if share.any() and not any((share / unit <= other / its).all() for other, its in kept):
@@ -140,6 +140,8 @@ def local_graph(
         if j == 0 or groups[j] != groups[j - 1]:
             base, begin = len(states), len(options)
             _add_kind(RequestOptions(machine, request), whole, looked, states, options, first)
+            if max(max(option[3]) for option in options[begin:]) >= 2**57:
+                raise InvalidCertificate(TOO_LARGE)
             largest = np.array([option[3] for option in options[begin:]], dtype=np.int64).max(axis=0)
         start.append(base)
         most = most + largest

@@ -130,5 +130,5 @@ def change(node: Any, draw: Random, root: Any, key: str = "") -> None:
 
 REACH = NEEDED | {f"believed mutated {kind}" for kind in KINDS} | {"unreadable"} | {
     f"refused mutated {kind}" for kind in KINDS if kind != "alone"} | {
-    "believed random events", "believed random prices", "believed random speed", "believed random configurations"}  # fmt: skip
+    f"believed random {kind}" for kind in ("configurations", "events", "prices", "speed")}  # fmt: skip
 PART = Part("certificates", make, check, frozenset(REACH))

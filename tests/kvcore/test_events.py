@@ -12,7 +12,8 @@ import pytest
 import bounds
 from bounds.events import joint_states
 from kvcore import OBJECTIVES, BadInput, CostFunction, Machine, objective_value, verify_schedule
-from kvcore.certificates import Alone, Certificate, Coarse, Events, InvalidCertificate, Parts, events, verify_certificate
+from kvcore.certificates import Alone, Certificate, Coarse, Events, InvalidCertificate, Parts, verify_certificate
+from kvcore.certificates import events as core
 from kvcore.certificates.events import MOST_STATES, EventSearch, find
 from kvcore.certificates.kinds import Part
 from kvcore.files import parse, read_instance
@@ -83,7 +84,7 @@ def test_without_numba_the_search_is_the_same(monkeypatch):
     cases = [(tiny_instance(seed, **PROFILES[profile]), objective)
              for profile in PROFILES for seed, objective in enumerate(OBJECTIVES)]  # fmt: skip
     compiled = [find(tiny, objective, 100) for tiny, objective in cases]
-    monkeypatch.setattr(events, "frontier", plain())
+    monkeypatch.setattr(core, "frontier", plain())
     assert [find(tiny, objective, 100) for tiny, objective in cases] == compiled
     assert sum(found.is_optimum for found in compiled) > 20
 
@@ -152,6 +153,7 @@ def test_no_more_is_looked_at_than_an_upper_bound_asks_for():
         (instance(request("R", 1, 10**15 - 10)), "at most 10000 generated tokens"),
         (instance(request("A", 10**14, 5), request("B", 10**14, 5)), "too many options"),
         (instance(request("R", 200, 9), evict=True, partial=True), "too many options"),
+        (instance(request("R", 10**14, 2), chunked=False), "too large to be added up"),
         (instance(request("R", 1, 2, weight=10**15), cost=(CostFunction(busy=10**6),)), "too large to be added up"),
         (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, tokens=10**15, generated=10**15),) * 2)
          .replace(requests=tuple(request(f"R{i}", 1, 2) for i in range(32))), "too large to be added up"),
