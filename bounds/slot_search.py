@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +26,9 @@ from kvcore.certificates.slot_kernels import NEVER, Layer, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
-from kvcore.instance import LIMIT, Instance
-from kvcore.metrics import SUMS, Value, scale_of
+from kvcore.instance import Instance
+from kvcore.metrics import SUMS, Value, objective_value, scale_of
+from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Batch, Schedule
 
 
@@ -228,33 +230,49 @@ class SlotSolver:
 
 def propose_slots(task: Task) -> Iterator[Proposal]:
     """Return ever higher targets, each with the search that finds nothing below it."""
-    solver = SlotSolver(task.instance, task.objective, lambda: task.deadline)
-    return (found for found in climb(solver, task.upper) if isinstance(found, Proposal))
+    SlotSolver(task.instance, task.objective)
+    found = climb(task.instance, task.objective, lambda: task.deadline, task.upper)
+    return (proposal for proposal in found if isinstance(proposal, Proposal))
 
 
-def climb(solver: SlotSolver, upper: Value | None) -> Iterator[Proposal | Schedule]:
+def climb(
+    instance: Instance,
+    objective: str,
+    deadline: Callable[[], float],
+    upper: Value | None = None,
+    options: SlotOptions | None = None,
+    seed: int = 0,
+) -> Iterator[Proposal | Schedule]:
     """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline is there.
 
-    `upper` is the value of a schedule. Searches get `first_tries`; where that is too little to prove the target, lower
-    targets are tried, half way to what is proved; and then more tries.
+    `upper` is the value of a schedule. Every schedule has passed the referee: where one rests on a batch of drops
+    alone, which is none, the search begins anew without such batches.
     """
-    try:
-        yield from _climb(solver, None if upper is None else int(upper * solver.unit))
-    except OutOfTime:
-        return
+    best = None if upper is None else upper * scale_of(instance.requests, objective)
+    for strict in (False, True):
+        solver = SlotSolver(instance, objective, deadline, options, seed, strict)
+        with suppress(InvalidSchedule):
+            try:
+                yield from _climb(solver, None if best is None else int(best))
+            except OutOfTime:
+                pass
+            return
 
 
 def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule]:
     """Look below a target between what is `proved` and the `best` schedule; `failed` is one that takes more tries."""
     proved, step, tries = solver.lowest(best), 1, solver.options.first_tries
+    failed: int | None = None
     first = solver.search(proved, 0, 0)
     if first.proof is not None:
         yield Proposal(first.proof)
-    failed: int | None = None
     while best is None or proved < best:
-        ceiling = min(t for t in (best, failed, LIMIT) if t is not None)
-        target = proved + step if ceiling == LIMIT else ceiling if failed is None else (proved + ceiling) // 2
-        if failed is not None and target == proved:
+        if best is None and failed is None:
+            target = proved + step
+        else:
+            ceiling = min(t for t in (best, failed) if t is not None)
+            target = ceiling if failed is None else (proved + ceiling) // 2
+        if target == proved:
             tries, failed = tries * solver.options.more_tries, None
             if tries > MOST_TRIES:
                 return
@@ -265,9 +283,9 @@ def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule
             yield Proposal(attempt.proof)
         elif attempt.outcome.cost is not None:
             schedule = attempt.schedule()
-            assert schedule is not None
+            value = objective_value(verify_schedule(solver.instance, schedule), solver.objective)
+            best, failed = int(value * solver.unit), None
             yield schedule
-            best, failed = attempt.outcome.cost, None
         else:
             failed = target
 
@@ -292,9 +310,9 @@ class Attempt:
             tries=self.outcome.tries,
         )  # fmt: skip
 
-    def schedule(self) -> Schedule | None:
+    def schedule(self) -> Schedule:
         """Return the schedule at whose end the search arrived; the referee has still to judge it."""
-        return _schedule(self.solver.instance, self.solver.local, self.made, self.outcome) if self.outcome.path else None
+        return _schedule(self.solver.instance, self.solver.local, self.made, self.outcome)
 
 
 def _as_rows(vector: Vector) -> SlotPrices:

@@ -52,9 +52,10 @@ class SlotSearch:
     def __init__(self, local: LocalGraphs, target: int, scale: int) -> None:
         self.local, self.scale = local, scale
         self.reduced = local.reduced
-        deadlines = np.array(local.deadlines(target))
-        self.graphs = self.reduced.graphs._replace(deadline=deadlines[self.reduced.kind])
-        self.slots = max(1, int(deadlines.max()))
+        self.deadline = np.maximum(local.deadlines(target), 0)[self.reduced.kind]
+        """Of each state, before prices lower it."""
+        self.graphs = self.reduced.graphs._replace(deadline=self.deadline)
+        self.slots = int(self.deadline.max())
         self.goal = target - 1 + local.base() if local.objective in SUMS else 0
         self.kind = np.repeat(np.arange(len(local.counts)), local.counts)
         self.start = self.reduced.start[self.kind].astype(np.int32)
@@ -79,38 +80,43 @@ class SlotSearch:
         most = len(self.kind) * (rate * self.scale * (self.slots + 1) + supply) + (abs(self.goal) + 1) * self.scale
         if 4 * most >= LARGEST:
             raise InvalidCertificate("its prices are too large: sums could exceed 64 bits")
-        each = np.maximum(limits, 0) @ prices
         self.vectors.append(Vector(vector.since, prices))
-        self.later.append(np.append(np.cumsum(each[::-1])[::-1], 0))
+        self.later.append(self._supply(prices))
         if len(self.vectors) == 1:
-            self._tighten()
+            while self._tighten():
+                pass
 
     def replace(self, vector: Vector) -> None:
-        """Take in a first vector in place of another."""
+        """Begin anew with a first vector in place of all."""
         self.vectors.clear()
         self.later.clear()
         self.values.clear()
+        self.graphs, self.slots = self.reduced.graphs._replace(deadline=self.deadline), int(self.deadline.max())
         self.add(vector)
 
-    def _tighten(self) -> None:
-        """Lower the deadlines by what the first vector says: at least the ticks up to its end are in a request's value.
+    def _supply(self, prices: Integers) -> Integers:
+        each = np.maximum(self.graphs.limits, 0) @ prices
+        return np.append(np.cumsum(each[::-1])[::-1], 0)
 
-        With f the value of the start, and v what it has of one request, the others cost f - v or more.
+    def _tighten(self) -> bool:
+        """Lower the deadlines by what the first vector says; return whether there are fewer slots then.
+
+        The ticks up to its end are part of what the start is worth of a request. So with f the worth of the start of
+        all, and v that of one, the others cost f - v or more, and what is left of the target bounds these ticks.
         """
         start = self.value_rows(0)[0, self.start]
         if self.local.objective not in SUMS or int(start.max()) >= NEVER:
-            return
+            return False
         spare = self.goal * self.scale - (sum(start.tolist()) - int(self.later[0][0]))
-        last = (spare + start) // (self.graphs.rate[self.start] * self.scale)
-        deadlines = np.full(len(self.local.counts), -1)
-        deadlines[self.kind] = np.maximum(last, -1)
-        deadline = np.minimum(self.graphs.deadline, deadlines[self.reduced.kind])
-        slots = max(1, int(deadline.max()))
-        self.graphs = self.graphs._replace(deadline=deadline)
-        if slots < self.slots:
-            self.slots = slots
-            self.replace(self.vectors[0])
+        last = np.empty(len(self.local.counts), np.int64)
+        last[self.kind] = (spare + start) // (self.graphs.rate[self.start] * self.scale)
+        deadline = np.minimum(self.graphs.deadline, np.maximum(last, 0)[self.reduced.kind])
+        slots, before = max(1, int(deadline.max())), self.slots
+        self.graphs, self.slots = self.graphs._replace(deadline=deadline), slots
+        self.vectors[0] = Vector(0, self.vectors[0].prices[:, :slots])
+        self.later[0] = self._supply(self.vectors[0].prices)
         self.values.clear()
+        return slots < before
 
     def value_rows(self, v: int) -> Integers:
         """Return the values of a vector [slots + 1 - since, states], computed once while it is in use."""
