@@ -23,7 +23,10 @@ def ends_in_order(instance: Instance, schedule: Schedule) -> Schedule:
     while True:
         done = {r.request.id: r.completion for r in verify_schedule(instance, schedule).requests}
         alike = (
-            (a.id, b.id) for k, a in enumerate(instance.requests) for b in instance.requests[k + 1 :] if a.shape == b.shape
+            (a.id, b.id)
+            for k, a in enumerate(instance.requests)
+            for b in instance.requests[k + 1 :]
+            if a.shape == b.shape
         )
         pair = next(((a, b) for a, b in alike if done[a] > done[b]), None)
         if pair is None:
@@ -34,6 +37,4 @@ def ends_in_order(instance: Instance, schedule: Schedule) -> Schedule:
 def is_in_order(instance: Instance, schedule: Schedule) -> bool:
     """Whether alike requests end in the order in which they are listed."""
     done = [(r.request.shape, r.completion) for r in verify_schedule(instance, schedule).requests]
-    return all(
-        a[1] <= b[1] for shape, _ in done for a, b in pairwise([one for one in done if one[0] == shape])
-    )
+    return all(a[1] <= b[1] for shape, _ in done for a, b in pairwise([one for one in done if one[0] == shape]))

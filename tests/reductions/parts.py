@@ -19,7 +19,10 @@ def mutable(instance: Instance, schedule: Schedule) -> tuple[Trace, list[Mutable
 
 def schedule_of(instance: Instance, batches: list[Mutable]) -> Schedule:
     """Return the schedule of changed batches."""
-    kept = [{**batch, **{kind: {k: n for k, n in batch[kind].items() if n} for kind in ("work", *MOVES)}} for batch in batches]
+    kept = [
+        {**batch, **{kind: {k: n for k, n in batch[kind].items() if n} for kind in ("work", *MOVES)}}
+        for batch in batches
+    ]
     return Schedule.model_validate({"instance_sha256": instance.sha256, "batches": tuple(kept)})
 
 

@@ -64,7 +64,9 @@ def test_waits():
 def test_exchange():
     done = 0
     for instance, schedule in cases(SEEDS):
-        alike = [(a.id, b.id) for a in instance.requests for b in instance.requests if a.shape == b.shape and a.id < b.id]
+        alike = [
+            (a.id, b.id) for a in instance.requests for b in instance.requests if a.shape == b.shape and a.id < b.id
+        ]
         for pair in alike:
             no_worse(instance, schedule, exchanged(instance, schedule, *pair), OBJECTIVES)
             done += 1
@@ -154,4 +156,3 @@ def test_whole_prefills():
         assert is_whole(instance, found)
         joined += not is_whole(instance, schedule)
     assert joined >= 5
-

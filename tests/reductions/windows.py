@@ -50,4 +50,3 @@ def _hosted(batches: list[Mutable], id: str) -> list[bool]:
         gone = id in batch["drop"] or id in batch["swap_in"]
         hosted.append(False if gone else hosted[-1] or id in batch["swap_out"])
     return hosted
-

@@ -280,7 +280,9 @@ class Truth:
         preserved = handling == "preserve" and local.wait > 0
 
         def some(tokens: int, allowed: bool = True) -> Sequence[int]:
-            return range(tokens + 1) if allowed and self.machine.partial else (0, tokens) if allowed and tokens else (0,)
+            return (
+                range(tokens + 1) if allowed and self.machine.partial else (0, tokens) if allowed and tokens else (0,)
+            )
 
         if local.due:
             drop, out = (local.device, 0) if handling == "discard" else (0, local.device)
@@ -320,7 +322,12 @@ class Truth:
         return Option(after, moves, work, work * prefill, 2 * prefill + decode, blocks, acts, sums)
 
     def passed(self, i: int, before: Local, after: Local, ticks: int) -> Local:
-        """Return the request `after` what it did, which took so many ticks from where it was `before`."""
+        """Return the request `after` what it did, which took so many ticks from where it was `before`.
+
+        What no rule asks for any more is forgotten: with `pause` that it worked, and the window where nothing is held.
+        """
+        held = after.device + after.host > 0
+        after = after._replace(worked=after.worked and not self.machine.pause, window=after.window and held)
         waits = after.wait > 0 and after.segment == before.segment  # else its call starts at the end
         if waits:
             wait = max(0, after.wait - ticks)
