@@ -96,6 +96,7 @@ class Truth:
         self.locals: list[Local] = []
         self.options = cache(self._options)
         self.effect = cache(self._effect)
+        self.left = cache(self._left)
         self.duration = cache(self._duration)
 
     # --- the search: a state has the number of a local state for each request ------------------------------------
@@ -112,12 +113,12 @@ class Truth:
         first = (Local(wait=r.arrival, arrived=r.arrival == 0, clock=clock) for r in self.requests)
         start = (0, tuple(map(self.number, first)))
         timed = self.objective == "max-flow-time"  # the only one for which no two ticks are alike
-        best: dict[State, tuple[int, int]] = {start: (0, 0)}
+        best: dict[State, tuple[int, int, int]] = {start: (0, 0, 0)}
         parents: dict[State, Any] = {}
         order = count()
-        heap: list[Any] = [((0, 0), 0, start, None)]
+        heap: list[Any] = [((0, 0, 0), 0, start, None)]
         while heap:
-            (value, batches), _, state, came = heapq.heappop(heap)
+            (value, _, batches), _, state, came = heapq.heappop(heap)
             if state in parents:
                 continue
             parents[state] = came
@@ -131,7 +132,8 @@ class Truth:
             for batch, ticks, (after, adds) in self.steps(row):
                 following = (tick + ticks if timed else 0, self.in_order(after))
                 if following not in parents:
-                    found = (max(value, age + ticks) if timed else value + adds, batches + (batch is not None))
+                    found = (max(value, age + ticks) if timed else value + adds, self.to_go(after),
+                             batches + (batch is not None))  # fmt: skip
                     if following not in best or found < best[following]:
                         best[following] = found
                         heapq.heappush(heap, (found, next(order), following, (state, batch, ticks)))
@@ -151,7 +153,7 @@ class Truth:
         """Return the row after a wait or a batch, and what it adds to the value."""
         total = ticks if self.objective == "makespan" or (self.objective == "busy-time" and batch) else 0
         after = []
-        for place, (kind, n, k) in enumerate(zip(self.kind, row, batch or self.waiting, strict=True)):
+        for kind, n, k in zip(self.kind, row, batch or self.waiting, strict=True):
             number, adds = self.effect(kind, n, k, ticks)
             after.append(number)
             total += adds
@@ -168,6 +170,14 @@ class Truth:
                  "normalized-latency": self.scale // sum(segment.decode for segment in request.segments)}  # fmt: skip
         rate = 0 if counted else rates.get(self.objective, 0)
         return self.number(new), rate * max(0, ticks - (0 if old.arrived else old.wait))
+
+    def to_go(self, row: Row) -> int:
+        """Return how many tokens are still to be generated: of equal values, the one with the fewest comes first."""
+        return sum(self.left(kind, n) for kind, n in zip(self.kind, row, strict=True))
+
+    def _left(self, i: int, n: int) -> int:
+        local = self.locals[n]
+        return sum(s.decode for s in self.requests[i].segments[local.segment :]) - local.generated
 
     def done(self, i: int, local: Local) -> bool:
         return local.segment == len(self.requests[i].segments)
@@ -270,7 +280,9 @@ class Truth:
         preserved = handling == "preserve" and local.wait > 0
 
         def some(tokens: int, allowed: bool = True) -> Sequence[int]:
-            return range(tokens + 1) if allowed and self.machine.partial else (0, tokens) if allowed and tokens else (0,)
+            return (
+                range(tokens + 1) if allowed and self.machine.partial else (0, tokens) if allowed and tokens else (0,)
+            )
 
         if local.due:
             drop, out = (local.device, 0) if handling == "discard" else (0, local.device)
@@ -310,7 +322,12 @@ class Truth:
         return Option(after, moves, work, work * prefill, 2 * prefill + decode, blocks, acts, sums)
 
     def passed(self, i: int, before: Local, after: Local, ticks: int) -> Local:
-        """Return the request `after` what it did, which took so many ticks from where it was `before`."""
+        """Return the request `after` what it did, which took so many ticks from where it was `before`.
+
+        What no rule asks for any more is forgotten: with `pause` that it worked, and the window where nothing is held.
+        """
+        held = after.device + after.host > 0
+        after = after._replace(worked=after.worked and not self.machine.pause, window=after.window and held)
         waits = after.wait > 0 and after.segment == before.segment  # else its call starts at the end
         if waits:
             wait = max(0, after.wait - ticks)
