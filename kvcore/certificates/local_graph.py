@@ -140,7 +140,7 @@ def local_graph(
         if j == 0 or groups[j] != groups[j - 1]:
             base, begin = len(states), len(options)
             _add_kind(RequestOptions(machine, request), whole, looked, states, options, first)
-            if max(max(option[3]) for option in options[begin:]) >= 2**57:
+            if max(max(option[3]) for option in options[begin:]) >= 2**53:
                 raise InvalidCertificate(TOO_LARGE)
             largest = np.array([option[3] for option in options[begin:]], dtype=np.int64).max(axis=0)
         start.append(base)
