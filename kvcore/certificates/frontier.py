@@ -28,7 +28,7 @@ OPEN, CLOSED, DEAD = range(3)
 EMPTY, FOUND, FULL, TIRED, PAUSED, INCONSISTENT = range(6)
 """How a search ends: nothing is left below the target, the best end is next, no more states, no more tries, `pause`;
 or something is left at the least that was not left before, an error of this program."""
-PRIME = 2**31 - 1
+MASK = 2**40 - 1
 
 
 class Setting(NamedTuple):
@@ -176,8 +176,8 @@ def key_of(s, row):
     """Return a number that states have in common if one may be as good as another: all is equal, but for ages."""
     key = 0
     for j in range(len(row)):
-        for k in range(2 if s.objective == LARGEST else 4):
-            key = (key * 31 + row[j, k]) % PRIME
+        for k in range(4 if s.objective == LATE else 2):
+            key = ((key ^ (key >> 20)) * 1_000_003 + row[j, k]) & MASK  # below 2^61: 40 bits and 20, and a number
     return key
 
 
