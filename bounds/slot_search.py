@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from bounds.ascent import Floats, ascend
@@ -22,7 +21,7 @@ from bounds.task import Proposal, Task
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs
-from kvcore.certificates.slot_kernels import NEVER, Layer, no_more, values
+from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
@@ -60,6 +59,10 @@ class SlotOptions:
     """How many times more the next ones get."""
     beam: int = 0
     """The most states that are followed in a slot (0: all, which alone proves anything)."""
+
+
+FOLLOWED = 200
+"""Joint states of a tick from which requests without first tokens to come are followed to their ends."""
 
 
 class OutOfTime(Exception):
@@ -132,14 +135,21 @@ class SlotSolver:
         search.add(Vector(0, self._whole(search, start, 0)))
         if self.objective in SUMS:
             vector = self._ascend(
-                search, 0, search.start[None, :], np.zeros(1), start[:, : search.slots], self.options.root_rounds, 20, 0.7
+                search,
+                0,
+                search.start[None, :],
+                np.zeros(1),
+                start[:, : search.slots],
+                self.options.root_rounds,
+                20,
+                0.7,
             )
             self.root = vector.prices / self.options.scale
             search.replace(vector)
         rows, later = search.at([0], 0)
         if (rows[0, search.start] >= NEVER).any():
             return search.goal + 1 - self.local.base()
-        least = sum(rows[0, search.start].tolist()) - int(later[0])
+        least: int = sum(rows[0, search.start].tolist()) - int(later[0])
         return -(-least // self.options.scale) - self.local.base()
 
     def _open(self, search: SlotSearch, since: int) -> Any:
@@ -252,10 +262,8 @@ def climb(
     for strict in (False, True):
         solver = SlotSolver(instance, objective, deadline, options, seed, strict)
         with suppress(InvalidSchedule):
-            try:
+            with suppress(OutOfTime):
                 yield from _climb(solver, None if best is None else int(best))
-            except OutOfTime:
-                pass
             return
 
 
@@ -306,9 +314,13 @@ class Attempt:
             return None
         prices = tuple(_as_rows(vector) for vector in self.made.vectors)
         return Slots(
-            target=self.target, scale=self.made.scale, strict=self.solver.local.strict, prices=prices, states=self.outcome.states,
+            target=self.target,
+            scale=self.made.scale,
+            strict=self.solver.local.strict,
+            prices=prices,
+            states=self.outcome.states,
             tries=self.outcome.tries,
-        )  # fmt: skip
+        )
 
     def schedule(self) -> Schedule:
         """Return the schedule at whose end the search arrived; the referee has still to judge it."""
@@ -323,15 +335,27 @@ def _as_rows(vector: Vector) -> SlotPrices:
 
 
 def _schedule(instance: Instance, local: LocalGraphs, search: SlotSearch, outcome: Outcome) -> Schedule:
-    """Follow the path with the real states of the requests, each at least as good as the one on the path."""
+    """Return the schedule at the end of the path, with all tokens generated that an objective leaves out."""
+    real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
+    steps = _follow(local, search, outcome.path, real)
+    if local.objective == "total-ttft":
+        steps += _completed(instance, real)
+    batches = [_batch(instance, local, tick, step) for tick, step in enumerate(steps)]
+    made = [batch for batch in batches if batch.work or batch.drop or batch.swap_out or batch.swap_in]
+    return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, made)))
+
+
+def _follow(
+    local: LocalGraphs, search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int]
+) -> list[dict[int, int]]:
+    """Follow the path with the `real` states of the requests, each as good; return their options at each tick."""
     graphs, reduced = local.graphs, search.reduced
     owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
-    on_path = dict(zip(local.members, outcome.path[0][0].tolist(), strict=True))
-    real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
+    on_path = dict(zip(local.members, path[0][0].tolist(), strict=True))
     kinds = dict(zip(local.members, search.kind.tolist(), strict=True))
     steps: list[dict[int, int]] = []
-    for key, chosen in outcome.path[1:]:
-        waiting, step = list(local.members), {}
+    for key, chosen in path[1:]:
+        waiting, step = list(local.members), dict[int, int]()
         for place, (state, choice) in enumerate(zip(key.tolist(), chosen.tolist(), strict=True)):
             i = next(
                 i for i in waiting if kinds[i] == search.kind[place]
@@ -343,65 +367,46 @@ def _schedule(instance: Instance, local: LocalGraphs, search: SlotSearch, outcom
             real[i] = int(graphs.next[step[i]] if i in step else graphs.idle[real[i]])
             on_path[i] = state
         steps.append(step)
-    if local.objective == "total-ttft":
-        steps += _completed(local, real)
-    batches = [_batch(instance, local, tick, step) for tick, step in enumerate(steps)]
-    made = [batch for batch in batches if batch.work or batch.drop or batch.swap_out or batch.swap_in]
-    return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, made)))
+    return steps
+
+
+def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]:
+    """Return steps from the `real` states to the ends of all requests; those that are ahead are followed first.
+
+    Local graphs have the same states for every objective. Where memory is full of what must stay, nothing is found.
+    """
+    local = LocalGraphs(instance, "makespan", strict=True)
+    search = SlotSearch(local, 1, 1)
+    place = np.full(len(local.states), -1)
+    place[search.reduced.state] = np.arange(len(search.reduced.state))
+    layer: Layer = empty_layer(len(search.kind), True)
+    layer.keys[0] = [place[local.merged[real[i]]] for i in local.members]
+    layer.cost[0] = layer.room[0] = 0
+    layers, nothing = [layer._replace(size=1)], np.zeros((1, len(search.graphs.idle)), np.int64)
+    free = Slot(nothing, nothing, np.zeros((1, 5), np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 0, 1, 0)
+    lists = tuple(np.empty((1, len(search.graphs.next)), np.int64) for _ in range(3))
+    for _ in range(sum(local.alone)):
+        size = layers[-1].size
+        ahead = np.argsort(-layers[-1].keys[:size].sum(axis=1), kind="stable")
+        done = [int(e) for e in ahead if search.graphs.done[layers[-1].keys[e]].all()]
+        if done:
+            return _follow(local, search, search.path(layers, done[0]), real)
+        cut = np.ones(size, bool)
+        cut[ahead[:FOLLOWED]] = False
+        layers.append(
+            expand(layers[-1], cut, search.kind, search.graphs, free, lists, np.empty_like(nothing), 10**9, True)[0]
+        )
+    return []
 
 
 def _batch(instance: Instance, local: LocalGraphs, tick: int, step: dict[int, int]) -> Batch:
     """Return the batch in which requests take these options."""
     taken = [(instance.requests[i].id, local.options[o]) for i, o in step.items()]
-    return Batch(
-        start=tick,
-        **{
-            name: {of: getattr(option, name) for of, option in taken if getattr(option, name)}
-            for name in ("drop", "swap_out", "swap_in", "work")
-        },
+    moves = ("drop", "swap_out", "swap_in", "work")
+    return Batch.model_validate(
+        {"start": tick}
+        | {name: {of: getattr(option, name) for of, option in taken if getattr(option, name)} for name in moves}
     )
-
-
-def _completed(local: LocalGraphs, real: dict[int, int]) -> list[dict[int, int]]:
-    """Return further steps, one request after another to its end; the rest do nothing, or what takes least memory."""
-    graphs, steps = local.graphs, []
-    for i in sorted(real, key=lambda i: -int(graphs.blocks[real[i]])):
-        left = _ticks_to_the_end(graphs, real[i])
-        while not graphs.done[real[i]]:
-            paths = [(left[int(graphs.next[o])], o) for o in _options(graphs, real[i]) if int(graphs.next[o]) in left]
-            ahead, best = min(paths, default=(len(graphs.idle), -1))
-            if left.get(int(graphs.idle[real[i]]), ahead) < ahead or best < 0:
-                step = {}
-            else:
-                step = {i: best} | {j: _quiet(graphs, real[j]) for j in real if j != i}
-            for j in real:
-                real[j] = int(graphs.next[step[j]] if j in step else graphs.idle[real[j]])
-            steps.append(step)
-            if len(steps) > len(graphs.idle):  # memory is full of what must stay: the referee will refuse it
-                return steps
-    return steps
-
-
-def _options(graphs: Any, state: int) -> range:
-    return range(int(graphs.first[state]), int(graphs.first[state + 1]))
-
-
-def _quiet(graphs: Any, state: int) -> int:
-    """Return the option that takes no tokens, does not act, and holds least."""
-    return min(_options(graphs, state), key=lambda o: (int(graphs.use[o, 2]), bool(graphs.acts[o]), int(graphs.use[o, 0])))
-
-
-def _ticks_to_the_end(graphs: Any, state: int) -> dict[int, int]:
-    """Return the ticks that each state which can follow is from its end, alone."""
-    edges, queue = nx.DiGraph(), [state]
-    while queue:
-        at = queue.pop()
-        for to in {int(graphs.idle[at]), *(int(graphs.next[o]) for o in _options(graphs, at))}:
-            if to not in edges:
-                queue.append(to)
-            edges.add_edge(to, at)
-    end = next(at for at in edges if graphs.done[at])
-    return dict(nx.single_source_shortest_path_length(edges, end))
 
 
 def _answer(local: LocalGraphs, state: int, option: int, to: int) -> int:

@@ -103,7 +103,8 @@ class Coarse(Proof):
 
 
 AnyProof = Annotated[
-    Alone | Coarse | Configurations | Exhaustive | Parts | Prices | Shares | Slots | Speed | Tree, Field(discriminator="kind")
+    Alone | Coarse | Configurations | Exhaustive | Parts | Prices | Shares | Slots | Speed | Tree,
+    Field(discriminator="kind"),
 ]
 """Every kind of proof."""
 
