@@ -37,7 +37,8 @@ def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str)
         first, second = _both(case, one, other)
         if holds(first.value, second.value):
             return None
-        return Fails(why.format(first.value, second.value, float(ratio(first, second))), (first, second))
+        said = why.format(first.value, second.value, float(ratio(first, second)))
+        return Fails(said, (first, second), certain=_certainly(first, second))
 
     return judge
 
@@ -50,9 +51,14 @@ def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[
         times = ratio(first, second)
         if times <= limit:
             return times
-        return Fails(why.format(first.value, second.value), (first, second), times)
+        return Fails(why.format(first.value, second.value), (first, second), times, certain=_certainly(first, second))
 
     return judge
+
+
+def _certainly(first: Held, second: Held) -> bool:
+    """Whether the greater value is no claim: then a lower optimum of the other only sets them farther apart."""
+    return max(first, second, key=lambda held: held.value).claimed_by is None
 
 
 def _both(case: Case, one: Make, other: Make) -> tuple[Held, Held]:

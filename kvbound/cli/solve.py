@@ -94,10 +94,11 @@ def show(result: Result, console: Console) -> None:
     console.print(result_table(row, units_of(result.instance)))
     if row["handling"]:
         console.print(f"handling of the calls: {handling_text(row)}")
-    if result.status == "optimal":
+    if result.status in ("optimal", "claimed"):
         assert result.horizon is not None
         computed = in_words(result, result.value)
-        console.print(f"optimal: the referee computed {computed}, and no schedule is better ({result.horizon.why})")
+        says = "and no schedule is better" if result.status == "optimal" else "but no certificate meets it"
+        console.print(f"{result.standing}: the referee computed {computed}, {says} ({result.horizon.why})")
     elif result.horizon is not None and not result.horizon.sufficient:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
@@ -105,7 +106,10 @@ def show(result: Result, console: Console) -> None:
         if result.stopped == DECLINED:
             console.print("`kvbound bound` may prove a higher one")
     if result.certificate is not None:
-        console.print(f"certified, for anyone to check: at least {in_words(result, result.certificate.value)}")
+        took = row.get("certifying_seconds")
+        after = "" if took is None else f", in {took:.2f} s of these"
+        least = in_words(result, result.certified_bound)
+        console.print(f"certified, for anyone to check: at least {least} ({result.certificate.proof.kind}{after})")
     if row.get("fine_bound") is not None:
         assert result.instance.coarsening is not None
         fine = units_of(result.instance)._replace(tick_seconds=result.instance.coarsening.fine_tick_seconds)
@@ -118,7 +122,7 @@ def show(result: Result, console: Console) -> None:
 
 
 def _title(result: Result) -> str:
-    return f"{result.status}: {in_words(result, result.value)}"
+    return f"{result.standing}: {in_words(result, result.value)}"
 
 
 def exit_code(result: Result, gap: float | None) -> int:

@@ -76,7 +76,7 @@ def test_a_limit_leaves_it_undecided() -> None:
 @pytest.mark.slow
 def test_where_the_search_is_too_long_the_arc_flow_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools")
-    monkeypatch.setattr("hypotheses.case.SOLVE_SECONDS", 0)
+    monkeypatch.setattr("hypotheses.optima.SOLVE_SECONDS", 0)
     held = Case((plain([(1, 2), (2, 4), (1, 3)], 5),)).optimum()
     assert held.value == exhaustive_optimum(held.instance, "total-flow-time")[0]
 
@@ -87,8 +87,8 @@ def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -
 
     hard = listed("hindsight:n=10,M=30,seed=3")
     monkeypatch.setattr(sys.modules["solvers.search.search"], "time", Clock())
-    monkeypatch.setattr("hypotheses.case.search", sys.modules["solvers.search"].search)
-    monkeypatch.setattr("hypotheses.case.solve", missing)
+    monkeypatch.setattr("hypotheses.optima.search", sys.modules["solvers.search"].search)
+    monkeypatch.setattr("hypotheses.optima.solve", missing)
     verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard))
     assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
 
@@ -258,7 +258,7 @@ def test_a_signal_while_the_search_runs_ends_the_check(
     """The search answers it with what it has found; that is not an answer to the hypothesis, nor a reason to go on."""
     running = sys.modules["solvers.search.search"]._Passes
     monkeypatch.setattr(running, "passes", lambda self: signal.raise_signal(number))
-    monkeypatch.setattr("hypotheses.case._FOUND", {})
+    monkeypatch.setattr("hypotheses.optima._FOUND", {})
     asking = tmp_path / "asking.py"
     write(asking, "proved", "case.optimum() and None")
     row = json.loads(kvbound("check", asking, "--json", "-", code=130).stdout)["rows"][0]

@@ -54,11 +54,11 @@ def test_what_a_predicate_says_of_a_case_that_holds_is_kept() -> None:
 def test_optima_are_kept_between_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(stand_ins())
     monkeypatch.setenv("KVBOUND_OPTIMA", str(tmp_path))
-    monkeypatch.setattr("hypotheses.case._FOUND", {})
+    monkeypatch.setattr("hypotheses.optima._FOUND", {})
     held = case.optimum()
     assert [file.name.startswith(held.instance.sha256) for file in tmp_path.iterdir()] == [True]
-    monkeypatch.setattr("hypotheses.case._FOUND", {})
-    monkeypatch.setattr("hypotheses.case.search", lambda *_, **__: pytest.fail("it was solved again"))
+    monkeypatch.setattr("hypotheses.optima._FOUND", {})
+    monkeypatch.setattr("hypotheses.optima.search", lambda *_, **__: pytest.fail("it was solved again"))
     assert case.optimum() == held
 
 
