@@ -38,7 +38,7 @@ def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str)
         if holds(first.value, second.value):
             return None
         said = why.format(first.value, second.value, float(ratio(first, second)))
-        return Fails(said, (first, second), certain=_certainly(first, second))
+        return Fails(said, (first, second), certain=certain(first, second))
 
     return judge
 
@@ -51,12 +51,12 @@ def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[
         times = ratio(first, second)
         if times <= limit:
             return times
-        return Fails(why.format(first.value, second.value), (first, second), times, certain=_certainly(first, second))
+        return Fails(why.format(first.value, second.value), (first, second), times, certain=certain(first, second))
 
     return judge
 
 
-def _certainly(first: Held, second: Held) -> bool:
+def certain(first: Held, second: Held) -> bool:
     """Whether the greater value is no claim: then a lower optimum of the other only sets them farther apart."""
     return max(first, second, key=lambda held: held.value).claimed_by is None
 
@@ -90,7 +90,9 @@ def average_ratio_within(policy: str, limit: Fraction) -> Predicate:
             return average
         worst = max(runs, key=lambda pair: ratio(*pair))
         return Fails(
-            f"the average ratio is {float(average):.4f}; on the worst, {worst[0].value} against {worst[1].value}", worst
+            f"the average ratio is {float(average):.4f}; on the worst, {worst[0].value} against {worst[1].value}",
+            worst,
+            certain=all(certain(*pair) for pair in runs),
         )
 
     return within_on_average

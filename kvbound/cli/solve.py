@@ -68,14 +68,15 @@ def solve(
     with SolveProgress(f"solving {loaded.name}", write) as progress:
         result = solvers.solve(
             loaded, objective, formulation=formulation, solver=solver, handling=handling, time_limit=time_limit,
-            gap=gap, target=target, warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit,
+            certify_limit=None if certificate is None else 0, gap=gap, target=target, warm_start=warm_start,
+            threads=threads, seed=seed, memory_limit=memory_limit,
             progress=progress,
         )  # fmt: skip
-    if certificate is not None:
+    if certificate is not None and result.stopped != "interrupted":
         with SolveProgress(f"bounding {loaded.name}", write) as progress:
             result = with_certificate(result, CERTIFY if time_limit is None else time_limit, progress)
-        if result.certificate is not None:
-            write_text(certificate, result.certificate.to_json())
+    if certificate is not None and result.certificate is not None:
+        write_text(certificate, result.certificate.to_json())
     if schedule is not None and result.schedule is not None:
         write_text(schedule, result.schedule.to_json())
     if plot is not None and result.trace is not None:

@@ -56,10 +56,11 @@ def test_optima_are_kept_between_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("KVBOUND_OPTIMA", str(tmp_path))
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
     held = case.optimum()
-    assert [file.name.startswith(held.instance.sha256) for file in tmp_path.iterdir()] == [True]
+    assert [file.name.startswith(held.instance.sha256) for file in tmp_path.iterdir()] == [True, True]
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
     monkeypatch.setattr("hypotheses.optima.search", lambda *_, **__: pytest.fail("it was solved again"))
     assert case.optimum() == held
+    assert held.certificate is not None
 
 
 def test_kv_time_by_hand() -> None:
