@@ -1,6 +1,7 @@
 """How fast exact answers are: what `python -m benchmarks exact`, `identical`, `start_time` and `slices` solve.
 
-A row says how far a solve came in its time. Rows of one case that end "optimal" or "claimed" must agree, and with what is known.
+A row says how far a solve came in its time. Rows of one case that end "optimal" or "claimed" must agree, and with what
+is known.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
 # # 04 How far are the policies?
 #
 # **Question.** How far are the schedulers of the papers from the best schedule, when few requests arrive and when many
-# do? Of small instances the search claims the optimum. On larger ones a proved lower bound says how far they are at most.
+# do? On small instances the search claims optima. On larger ones a proved lower bound says how far they are at most.
 
 # %%
 from fractions import Fraction

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import signal
 import sys
 from fractions import Fraction
@@ -15,9 +16,11 @@ from hypotheses import Case, Fails, Family, Hypothesis, Undecided, check, enumer
 from hypotheses.files import COUNTEREXAMPLES, save
 from hypotheses.instances import best_starts_in_order, earliest_starts, flow_time, plain, starting_at
 from hypotheses.page import PAGE, kept, page, read_records
+from hypotheses.predicates import compared, optimal, run
 from kvcore.certificates import read_certificate, verify_certificate
 from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_instance, read_schedule
+from kvcore.instance import Instance
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from tests.support.clock import Clock
@@ -275,3 +278,50 @@ def test_figure_1_is_what_the_record_says() -> None:
     case = Case((builtin_instance("mars-figure1"),))
     assert (case.policy("mars-order").value, case.optimum().value) == (30, 29)
     assert "29" in record["why"]
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no certificate be found."""
+    monkeypatch.setattr("hypotheses.optima._FOUND", {})
+    monkeypatch.setattr("hypotheses.optima.with_certificate", lambda result, _: result)
+
+
+@pytest.mark.usefixtures("uncertified")
+def test_what_rests_on_a_claim_is_not_proved() -> None:
+    verdict = check("x", hypothesis(lambda case: case.optimum() and None))
+    assert (verdict.verdict, verdict.claimed, verdict.as_stated) == ("claimed to hold", 3, True)
+    assert "3 by an optimum that is claimed" in page([verdict.row()])
+    assert check("x", hypothesis(lambda case: None)).verdict == "proved"
+
+
+@pytest.mark.usefixtures("uncertified")
+def test_what_fails_by_a_claim_is_not_refuted_unless_schedules_show_it() -> None:
+    def fails(case: Case) -> Fails:
+        return Fails("no", [case.optimum()])
+
+    verdict = check("x", hypothesis(fails, states="refuted"))
+    assert (verdict.verdict, verdict.claimed, verdict.as_stated) == ("claimed to fail", 1, True)
+    assert not check("x", hypothesis(fails)).as_stated
+    mars = listed("mars-figure1")
+    worse = compared(run("fcfs"), operator.le, optimal(), "{} and {}")  # a lower optimum would be as good a reason
+    assert check("x", hypothesis(worse, mars, "refuted")).verdict == "refuted"
+    better = compared(optimal(), operator.ge, run("fcfs"), "{} and {}")
+    assert check("x", hypothesis(better, mars, "refuted")).verdict == "refuted"
+    bound = compared(optimal("free", Instance.with_free_calls), operator.eq, optimal(), "{} and {}")
+    assert check("x", hypothesis(bound, mars, "refuted")).verdict == "claimed to fail"
+
+
+@pytest.mark.usefixtures("uncertified")
+def test_a_failure_that_is_certain_is_shown_before_one_by_a_claim() -> None:
+    def fails(case: Case) -> Fails:
+        if case.instance.requests[0].output == 1:
+            return Fails("claimed", [case.optimum()])
+        return Fails("certain")
+
+    every = Hypothesis("a claim", "a test", "refuted", SMALL, fails, every=True)
+    verdict = check("x", every)
+    assert (verdict.verdict, verdict.fails.why, verdict.failed, verdict.claimed) == ("refuted", "certain", 3, 1)

@@ -16,6 +16,7 @@ from benchmarks.library import CHOSEN, compared
 from benchmarks.library import WAYS as MEASURED
 from kvbound.plots import plot_profile
 from kvcore.certificates import Alone, certify
+from kvcore.contradiction import Contradiction
 from kvcore.errors import BadInput
 from kvcore.files import read_schedule, write_text
 from kvcore.result import Result
@@ -438,3 +439,16 @@ def test_an_instance_is_added_once(small: Library) -> None:
         small.add(instance, ["makespan"], **about)
     with pytest.raises(BadInput, match="the record: name: String should match pattern"):
         small.add(instance, ["makespan"], **about | {"name": "a b"})
+
+
+def test_a_certificate_above_a_schedule_is_no_better_bound(
+    small: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Alone, "prove", lambda *_: 30)
+    monkeypatch.chdir(tmp_path)
+    false = certify(builtin_instance("mars-figure1"), FLOW, Alone())
+    with pytest.raises(Contradiction, match="a schedule has 29, and a certificate 30; one of the two is wrong"):
+        small.submit(false, "me", "it is planted")
+    (folder,) = tmp_path.glob("kvbound-contradiction-*")
+    assert {file.name for file in folder.iterdir()} == {"instance.json", "offer.json", "held.json"}
+    assert small.record("mars-figure1").objectives[FLOW].bound == 29
