@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE
 from kvbound.simulation import Simulation, Watch, outside_schedules, simulate_policies, unwatched
-from kvbound.tables import Cells, between, decimal, handling_text, in_words, title, value_columns
+from kvbound.tables import Cells, because, between, decimal, handling_text, in_words, title, value_columns
 from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -267,9 +267,8 @@ def _ratio(value: int | str | None, optimum: Result) -> str | None:
 def verdict(kind: str, optimum: Result, took: str = "") -> str:
     """Say what was proved for a handling; `took` is written behind a proof."""
     if optimum.status in ("optimal", "claimed"):
-        assert optimum.horizon is not None
         proved = "is proved optimal" if optimum.status == "optimal" else f"is the optimum as {optimum.proved_by} claims"
-        return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} {proved}{took} ({optimum.horizon.why})"
+        return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} {proved}{took} ({because(optimum)})"
     if optimum.value is None:
         least = in_words(optimum, optimum.bound)
         return f"{WORDS[kind]}: no schedule is below {least} ({optimum.formulation}: {_why(optimum)})"

@@ -54,6 +54,13 @@ def title(result: Result) -> str:
     return {"optimal": "optimum", "claimed": result.standing}.get(result.status, "best found")
 
 
+def because(result: Result) -> str:
+    """Say why no schedule is below the bound: the kind of certificate, or the argument of a claim."""
+    if result.certificate is not None and result.certified_bound == result.bound:
+        return f"certificate `{result.certificate.proof.kind}`"
+    return "" if result.horizon is None else result.horizon.why
+
+
 def times_cells(rows: Labelled, units: Units) -> Cells:
     """Return the times, a row for each labelled summary."""
     columns = [f"times, {units.time}", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]

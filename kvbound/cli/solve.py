@@ -23,7 +23,7 @@ from kvbound.cli.common import (
     result_table,
 )
 from kvbound.cli.progress import SolveProgress
-from kvbound.tables import between, handling_text, in_words
+from kvbound.tables import because, between, handling_text, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
@@ -96,10 +96,9 @@ def show(result: Result, console: Console) -> None:
     if row["handling"]:
         console.print(f"handling of the calls: {handling_text(row)}")
     if result.status in ("optimal", "claimed"):
-        assert result.horizon is not None
         computed = in_words(result, result.value)
         says = "and no schedule is better" if result.status == "optimal" else "but no certificate meets it"
-        console.print(f"{result.standing}: the referee computed {computed}, {says} ({result.horizon.why})")
+        console.print(f"{result.standing}: the referee computed {computed}, {says} ({because(result)})")
     elif result.horizon is not None and not result.horizon.sufficient:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
