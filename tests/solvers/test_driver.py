@@ -11,12 +11,13 @@ from unittest import mock
 
 import pytest
 
+import kvcore
 import solvers
 from heuristics import BY_COST, POLICIES, PolicyError, Unsuited, better_traces, get_policy, trace_policy
 from kvcore import OBJECTIVES, BadInput, MissingTool, objective_value
 from kvcore.certificates import Alone, certify, verify_certificate
 from kvcore.result import Horizon, Result
-from solvers import driver, pool
+from solvers import driver, pool, source
 from solvers.process import Process
 from solvers.task import Bound, Done, Failed, Found, Task
 from solvers.ways import SOLVERS, Solver
@@ -327,3 +328,14 @@ def test_a_worker_ends_when_its_parent_is_gone():
         assert worker.wait() == 1
     finally:
         worker.kill()
+
+
+def test_the_version_of_the_code_is_that_of_its_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "__file__", str(tmp_path / "solvers" / "source.py"))
+    version, seen = source.code_version.__wrapped__, set()
+    for file, text in (("kvcore/a.py", "1"), ("kvcore/a.py", "2"), ("bounds/deep/a.py", "2"), ("tests/a.py", "2")):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+        seen.add(version())
+    assert len(seen) == 3  # the tests prove nothing
+    assert all(each.startswith(f"{kvcore.__version__}+") for each in seen)
