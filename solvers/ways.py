@@ -102,17 +102,17 @@ def _not_in_slots(instance: Instance, objective: str) -> str | None:
 
 
 # fmt: off
-_HIGHS = Solver("highs", "optimal, by branch and bound in floating point; its dual bound is rounded safely", "highspy",
-                "pip install highspy", module="highspy")
+_HIGHS = Solver("highs", "claims optima, by branch and bound in floating point; its dual bound is rounded safely",
+                "highspy", "pip install highspy", module="highspy")
 _GUROBI = Solver("gurobi", "as HiGHS", "gurobipy", "pip install 'kvbound[gurobi]'",
                  lambda: import_module("solvers.gurobi").licence(), "gurobipy")
-_CP_SAT = Solver("cp-sat", "optimal, by clause learning over integers; no certificate of it", "ortools",
+_CP_SAT = Solver("cp-sat", "claims optima, by clause learning over integers; no certificate of it", "ortools",
                  "pip install 'kvbound[cp-sat]'", lambda: "Apache-2.0, no limit", "ortools.sat.python.cp_model")
 
-SEARCH = Way("search", Solver("search", "optimal, by an exhausted search over states; no horizon, no floating point"),
+SEARCH = Way("search", Solver("search", "claims optima, by an exhausted search over states; no floating point"),
              "solvers.search.solve:run", "the search goes through states, whatever the number of batches",
              exact=True, what="the search")
-LAGRANGE = Way("arc-flow", Solver("lagrange", "optimal, by branch and bound over prices in exact integers; no horizon"),
+LAGRANGE = Way("arc-flow", Solver("lagrange", "claims optima, by branch and bound over prices in exact integers"),
                "solvers.lagrange.solve:run",
                "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
                exact=True, what="branch and bound over prices", declines=_not_in_slots)

@@ -54,6 +54,7 @@ from kvcore.certificates.certificate import (
     Certificate,
     certify,
     read_certificate,
+    recompute,
     rounded,
     verify_certificate,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "Windows",
     "certify",
     "read_certificate",
+    "recompute",
     "rounded",
     "verify_certificate",
 ]
