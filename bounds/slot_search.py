@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, ex
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
-from kvcore.instance import Instance
+from kvcore.instance import Instance, Machine, Request
 from kvcore.metrics import SUMS, Value, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Batch, Schedule
@@ -61,6 +63,8 @@ class SlotOptions:
     """The most states that are followed in a slot (0: all, which alone proves anything)."""
 
 
+MOST_REQUESTS, MOST_OPTIONS = 32, 3_000_000
+"""Requests, and options of their local graphs as a rough count has them, beyond which no search is begun."""
 FOLLOWED = 200
 """Joint states of a tick from which requests without first tokens to come are followed to their ends."""
 
@@ -82,7 +86,7 @@ class SlotSolver:
         strict: bool = False,
     ) -> None:
         """Raise BadInput where the search does not take such an instance."""
-        reason = why_not(instance, objective)
+        reason = declines(instance, objective)
         if reason is not None:
             raise BadInput(f"slots {reason}")
         self.instance, self.objective, self.deadline = instance, objective, deadline
@@ -238,6 +242,27 @@ class SlotSolver:
         return search.vectors[chosen[best]].prices / self.options.scale
 
 
+def declines(instance: Instance, objective: str) -> str | None:
+    """Say why the search is not begun (None: it is); it may still find more options than a local graph takes."""
+    reason = why_not(instance, objective)
+    if reason is None and len(instance.requests) > MOST_REQUESTS:
+        reason = f"are searched for at most {MOST_REQUESTS} requests"
+    options = sum(map(partial(_most_options, instance.machine), {request.shape for request in instance.requests}))
+    if reason is None and options > MOST_OPTIONS:
+        reason = f"are searched where requests have few options, and these may have {options}; coarsen the instance"
+    return reason
+
+
+def _most_options(machine: Machine, request: Request) -> int:
+    """Return about how many options a request has over all its states, if every amount of KV can come up."""
+    drops = machine.evict or any(call.handling in ("discard", "free") for call in request.calls)
+    sizes = min(request.peak, machine.prefill_limit or request.peak) if machine.chunked else 1
+    amounts = request.output if drops or not machine.chunked else 1
+    moves = request.peak**2 if machine.partial and (drops or machine.host_memory != 0) else 1
+    prefills = request.peak if machine.chunked else 2
+    return amounts * prefills * sizes * moves + request.arrival + request.call_time
+
+
 def propose_slots(task: Task) -> Iterator[Proposal]:
     """Return ever higher targets, each with the search that finds nothing below it."""
     SlotSolver(task.instance, task.objective)
@@ -273,7 +298,7 @@ def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule
     failed: int | None = None
     first = solver.search(proved, 0, 0)
     if first.proof is not None:
-        yield Proposal(first.proof)
+        yield Proposal(first.proof, Fraction(proved, solver.unit))
     while best is None or proved < best:
         if best is None and failed is None:
             target = proved + step
@@ -288,7 +313,7 @@ def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule
         attempt = solver.search(target, most_tries=tries)
         if attempt.proof is not None:
             proved, step = target, 2 * step
-            yield Proposal(attempt.proof)
+            yield Proposal(attempt.proof, Fraction(target, solver.unit))
         elif attempt.outcome.cost is not None:
             schedule = attempt.schedule()
             value = objective_value(verify_schedule(solver.instance, schedule), solver.objective)
