@@ -59,8 +59,6 @@ class SlotOptions:
     """Tries of the first searches: about a second."""
     more_tries: int = 8
     """How many times more the next ones get."""
-    beam: int = 0
-    """The most states that are followed in a slot (0: all, which alone proves anything)."""
 
 
 MOST_REQUESTS, MOST_OPTIONS = 32, 3_000_000
@@ -98,6 +96,8 @@ class SlotSolver:
             raise BadInput(str(error)) from None
         self.unit = scale_of(instance.requests, objective)
         self.root: Floats | None = None
+        """The first prices, of which later searches seek better ones in fewer rounds."""
+        self.rounds = self.options.root_rounds
 
     def lowest(self, upper: int | None = None) -> int:
         """Return what the first prices prove alone; `upper` is a target above which nothing need be proved."""
@@ -138,16 +138,9 @@ class SlotSolver:
             start[:, :width] = self.root[:, :width]
         search.add(Vector(0, self._whole(search, start, 0)))
         if self.objective in SUMS:
-            vector = self._ascend(
-                search,
-                0,
-                search.start[None, :],
-                np.zeros(1),
-                start[:, : search.slots],
-                self.options.root_rounds,
-                20,
-                0.7,
-            )
+            start = start[:, : search.slots]
+            vector = self._ascend(search, 0, search.start[None, :], np.zeros(1), start, self.rounds, 20, 0.7)
+            self.rounds = self.options.rounds
             self.root = vector.prices / self.options.scale
             search.replace(vector)
         rows, later = search.at([0], 0)
@@ -228,11 +221,6 @@ class SlotSolver:
             failed = failed + 1 if dead.sum() * following < worth else 0
             if failed > (len(alive) * following > options.hope * worth):
                 break
-        if options.beam:
-            alive = np.flatnonzero(~cut[: layer.size])
-            if len(alive) > options.beam:
-                slack = (layer.cost - layer.room)[alive]
-                cut[alive[np.argsort(slack, kind="stable")[options.beam :]]] = True
 
     def _best_prices(self, search: SlotSearch, key: Any) -> Floats:
         """Return the prices in use that say most of a joint state."""
@@ -300,13 +288,10 @@ def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule
     if first.proof is not None:
         yield Proposal(first.proof, Fraction(proved, solver.unit))
     while best is None or proved < best:
-        if best is None and failed is None:
-            target = proved + step
-        else:
-            ceiling = min(t for t in (best, failed) if t is not None)
-            target = ceiling if failed is None else (proved + ceiling) // 2
+        target = proved + step if failed is None else (proved + failed) // 2
+        target = target if best is None else min(target, best)
         if target == proved:
-            tries, failed = tries * solver.options.more_tries, None
+            tries, failed, step = tries * solver.options.more_tries, None, 1
             if tries > MOST_TRIES:
                 return
             continue
@@ -335,7 +320,7 @@ class Attempt:
     @property
     def proof(self) -> Slots | None:
         """The proof that nothing is below the target, if that is so."""
-        if not self.outcome.proved or self.solver.options.beam:
+        if not self.outcome.proved:
             return None
         prices = tuple(_as_rows(vector) for vector in self.made.vectors)
         return Slots(
