@@ -62,8 +62,8 @@ METHODS: dict[str, Method] = {
                _later("shares", "propose_unlimited_memory")),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
                _later("shares", "propose_shares")),
-        Method("exhaustive", "nothing, but schedules are looked at only as far as the time allows",
-               _later("exhaustive", "propose_exhaustive")),
+        Method("events", "nothing, but schedules are looked at only as far as the time allows",
+               _later("events", "propose_events")),
         Method("prices", "that paths of requests are whole, and breaks within segments",
                _later("slots", "propose_prices")),
         Method("windows", "the same as prices, but that ends of large requests are apart",
@@ -103,6 +103,7 @@ def climb(
     """
     check_objective(objective)
     instance.cost.check_linear()
+    method = {"exhaustive": "events"}.get(method, method)  # its name until version 0.1
     if method not in ("auto", *METHODS):
         raise BadInput(f"no bound is called {method!r}; there are auto, {', '.join(METHODS)}")
     chosen = list(METHODS.values()) if method == "auto" else [METHODS[method]]

@@ -16,7 +16,8 @@ import pyomo.environ as pyo
 
 from formulations.chains import chains
 from formulations.horizon import latest_completions, latest_first_tokens
-from formulations.timing import is_paced, time_scale
+from formulations.refills import is_paced
+from formulations.timing import time_scale
 from kvcore.instance import Instance, alike
 from kvcore.metrics import Value
 

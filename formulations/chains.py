@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from itertools import accumulate
 
+from formulations.refills import drops_need_batches
 from kvcore.cost import Cost, CostFunction, Features
 from kvcore.instance import Instance, Machine, Request
 
@@ -120,42 +121,13 @@ def may_swap(instance: Instance, request: Request) -> bool:
     """Whether any KV of the request can ever be swapped out to some effect.
 
     With no host memory, KV goes out only to come back in the same batch. That excuses a pause (rule R5), and it makes
-    a batch of drops, which alone are none: this serves only where an eviction for its own sake may pay.
+    a batch of drops, which alone are none.
     """
     machine = instance.machine
     if machine.evict:
-        return machine.host_memory != 0 or not machine.pause or refill_pays(instance)
+        return machine.host_memory != 0 or not machine.pause or drops_need_batches(instance)
     somewhere = machine.host_memory != 0 or not machine.pause
     return somewhere and any(call.handling in ("swap", "free") for call in request.calls)
-
-
-def refill_pays(instance: Instance) -> bool:
-    """Whether dropping KV just to refill it may gain: without `hybrid`, or if the refill may be the cheaper work.
-
-    A decode on m tokens adds to f at most any_decode + decode_requests + tokens + decode_kv m. The refill in its place
-    has c tokens on m + 1 - c: c = m + 1 without `partial`, c >= 2 with it, and so at least (m + 1)^2 or 4 m pairs.
-    Both are compared at the ends of the range of m, in between they are linear. Other work on m tokens becomes a
-    refill of k more on m - k: it reads prefill_kv k less, for k more tokens and at least k more pairs.
-    """
-    machine, functions = instance.machine, instance.cost.functions
-    least = max(1, min(r.prompt for r in instance.requests) - machine.chunked)
-    most = max(least, *(r.peak - 1 for r in instance.requests))
-    return (
-        not machine.hybrid
-        or any(_decode(f, m) > _refill(f, m, least, machine.partial) for f in functions for m in (least, most))
-        or any(f.prefill_kv > f.tokens + f.prefill_pairs for f in functions)
-    )
-
-
-def _decode(f: CostFunction, resident: int) -> int:
-    return f.any_decode + f.decode_requests + f.tokens + f.decode_kv * resident
-
-
-def _refill(f: CostFunction, resident: int, least: int, partial: bool) -> int:
-    """At most what f is of a refill in place of a decode: linear in `resident`, the pairs bounded from below."""
-    if partial:
-        return f.prefill_requests + 2 * f.tokens + 4 * f.prefill_pairs * resident
-    return f.prefill_requests + (f.tokens + f.prefill_pairs * (least + 1)) * (resident + 1)
 
 
 def least_batch(instance: Instance) -> int:

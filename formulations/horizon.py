@@ -83,8 +83,7 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
     else:
         return None
     first, end = instance.first_arrival, max(latest_first_tokens(instance, upper_bound))
-    least, times = least_step(instance)
-    before = times * (max(0, end - first) // least)
+    before = most_steps(instance, max(0, end - first))[0]
     return Horizon(before + rest, True, f"the last first token comes by tick {end}, in batch {before} or before; {how}")
 
 
@@ -95,30 +94,27 @@ def most_work(chain: Chain) -> int:
 
 def most_batches(instance: Instance, ticks: int) -> tuple[int, str]:
     """Return the most batches of a complete schedule that take at most `ticks` ticks altogether, and why."""
-    least, times = least_step(instance)
-    twice = ", and as many at most that are made for drops" if times == 2 else ""
-    limits = [
-        (times * (ticks // least), f"a batch lasts at least {least} ticks and together they take at most {ticks}")
-    ]
+    limits = [most_steps(instance, ticks)]
+    times = 2 if drops_make_batches(instance) else 1
     for function in instance.cost.functions:
         fixed, total = fixed_part(instance, function), least_total(instance, function)
         if fixed:
             batches = times * max(0, (function.divisor * ticks - total) // fixed)
             why = f"of at most {ticks} ticks the tokens alone take {total / function.divisor:.6g}, a batch at least "
-            limits.append((batches, why + f"{fixed / function.divisor:.6g} besides"))
-    batches, why = min(limits)
-    return batches, why + twice
+            twice = ", and as many at most that are made for drops" if times == 2 else ""
+            limits.append((batches, why + f"{fixed / function.divisor:.6g} besides{twice}"))
+    return min(limits)
 
 
-def least_step(instance: Instance) -> tuple[int, int]:
-    """Return ticks that a batch lasts at least, and how many batches there are at most for each such step.
-
-    With `pause` and no host memory, a batch without work only makes drops possible, and one with work follows it: two
-    batches for each with work.
-    """
-    if transfers_make_drops(instance):
-        return least_work(instance), 2 if any(may_swap(instance, request) for request in instance.requests) else 1
-    return least_batch(instance), 1
+def most_steps(instance: Instance, ticks: int) -> tuple[int, str]:
+    """Return the most batches that fit one after another into `ticks` ticks, by the least that each lasts, and why."""
+    work = least_work(instance) if transfers_make_drops(instance) else least_batch(instance)
+    why = f"a batch lasts at least {work} ticks and together they take at most {ticks}"
+    if not drops_make_batches(instance):
+        return ticks // work, why
+    drops = least_batch(instance)
+    pairs, rest = divmod(ticks, drops + work)
+    return 2 * pairs + (rest >= work), f"{why}; of every two, one that is made for drops lasts at least {drops}"
 
 
 def transfers_make_drops(instance: Instance) -> bool:
@@ -126,8 +122,13 @@ def transfers_make_drops(instance: Instance) -> bool:
     return instance.machine.pause and instance.machine.host_memory == 0
 
 
+def drops_make_batches(instance: Instance) -> bool:
+    """Whether they do: a batch without work is then followed by one with work."""
+    return transfers_make_drops(instance) and any(may_swap(instance, request) for request in instance.requests)
+
+
 def fixed_part(instance: Instance, function: CostFunction) -> int:
-    """Return what f is at least in any batch that `least_step` counts, apart from its tokens and requests."""
+    """Return what f is at least in any batch that `most_batches` counts, apart from its tokens and requests."""
     parts = [function.busy + min(function.any_decode, function.any_prefill)]
     if not transfers_make_drops(instance) and any(may_swap(instance, request) for request in instance.requests):
         parts += [function.swap_outs + function.swap_out_tokens, function.swap_ins + function.swap_in_tokens]

@@ -22,12 +22,6 @@ ORDERED = {"discard": "drop", "swap": "swap_out"}
 """The move that a handling orders in the batch after the one that starts the call."""
 
 
-def is_paced(instance: Instance, objective: str) -> bool:
-    """Whether an earlier token may be worse: an SLO on the time per token, which an early first token raises."""
-    slos = (request.slo for request in instance.requests)
-    return objective == "late-requests" and any(slo is not None and slo.tpot is not None for slo in slos)
-
-
 def time_scale(instance: Instance) -> int:
     """Return the ticks in the model's unit of time: a power of ten where batches last a thousand ticks or more."""
     step = least_work(instance)

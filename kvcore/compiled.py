@@ -1,5 +1,7 @@
 """`compiled`: what numba makes of a plain function over arrays; the function itself where numba is not installed.
 
+`inlined` is the same, made part of what calls it.
+
 Only for the searches that a checker runs again. Both give the same integers, which a test compares.
 """
 
@@ -12,5 +14,6 @@ try:
     from numba import njit
 
     compiled: Callable[[Any], Any] = njit(cache=True)
+    inlined: Callable[[Any], Any] = njit(cache=True, inline="always")
 except ImportError:  # pragma: no cover
-    compiled = lambda function: function  # noqa: E731
+    compiled = inlined = lambda function: function

@@ -1077,14 +1077,14 @@ def network(kinds, M):
     return loads, found
 
 
-# --- kind `exhaustive` (docs/certificates.md, Exhaustive frontiers; docs/search.md, The state, Successors) ------------
+# --- kind `events` (docs/certificates.md, Exhaustive frontiers; docs/search.md, The state, Successors) ------------
 
 
 MOST_TRIED = 10**6  # batches that are tried in one search: about two minutes
 
 
 def exhaustive(instance, proof, objective):
-    """Kind `exhaustive`: everything that the referee takes, from the states on that may lead to less than the claim.
+    """Kind `events`: everything that the referee takes, from the states on that may lead to less than the claim.
 
     What the file says of the search is not looked at. Of states waiting, the one of the least bound comes next.
     """
@@ -1291,7 +1291,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                       "fee": (part, 0), "fees": ([[number]], [])}, FLOW),
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
                                         "starts": [optional(integer(-inf))]}, FLOW),
-    "exhaustive": (exhaustive, {"states": integer(1)}, ("makespan", "busy-time", "max-flow-time", "total-flow-time")),
+    **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "target": (optional(number), None)},
+                                               ("makespan", "busy-time", "max-flow-time", "total-flow-time"))),
 }
 
 

@@ -17,7 +17,8 @@ from formulations.arc_flow.graph import Arc, Charge, Graph
 from formulations.arc_flow.setting import make_setting
 from formulations.arc_flow.transitions import Action, Transitions
 from formulations.horizon import latest_completions
-from formulations.timing import is_paced, time_scale
+from formulations.refills import is_paced
+from formulations.timing import time_scale
 from kvcore.instance import Instance, Request, alike
 from kvcore.metrics import Value, scale_of, weight
 

@@ -38,10 +38,12 @@ schedule can exceed it; `None` (no limit) is never turned into a number elsewher
 * `rigid.memory_of`: sum of all last loads. All requests at once take no more; `why_not_rigid` refuses sums above 2^30,
   so that 32 bits hold loads.
 * `running.Elements`: `most` of one last load. As many requests as there are.
-* `batches.tries`: infinity. A limit of work only, counted down from it when there is none.
-* `batches.UNWATCHED`: -1 for a time that no longer matters. Compared only where `search.is_late` has asked that it is
-  watched; ages are at least 0.
-* `search.best`: infinity for a node not seen. Compared with integers only, which Python does exactly.
+* `frontier.NO`, `MISSED`: -1 and -2 for a time that no longer matters. Ages are at least 0, and asked first.
+* `events.TOP`: 2^60 for no limit and no target. Each count of an option is below 2^53, and there are 32 requests at the
+  most. States whose bound is as high are left out, and no more than that is proved.
+* `events.LARGE`: what a step adds to a label is below 2^58, else refused; so labels stay below 2^61.
+* `local_graph.LocalGraph.least`: `far`, at most 2^56. What is left at the least, cut off, is still no more than that,
+  and falls by no more than an option takes. A share of which a tick has 2^60 or more is left out.
 * `one_machine.largest`, `chains.settled`: 0 where there is nothing. The least that there can be.
 * `chains.longest_batch`: every feature at its largest. Work and swaps of a request are at most its peak, each once in a
   batch; pairs c^2 + 2cm <= (m + c)^2.
@@ -59,7 +61,7 @@ from kvcore.certificates.certificate import (
     verify_certificate,
 )
 from kvcore.certificates.configurations import Configurations
-from kvcore.certificates.exhaustive import Exhaustive
+from kvcore.certificates.events import Events
 from kvcore.certificates.kinds import AnyProof, Coarse, Parts
 from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
@@ -75,7 +77,7 @@ __all__ = [
     "Certificate",
     "Coarse",
     "Configurations",
-    "Exhaustive",
+    "Events",
     "InvalidCertificate",
     "Leaf",
     "Parts",

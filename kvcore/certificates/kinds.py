@@ -10,7 +10,7 @@ from pydantic import Field
 from kvcore.certificates.alone import Alone
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.configurations import Configurations
-from kvcore.certificates.exhaustive import Exhaustive
+from kvcore.certificates.events import Events
 from kvcore.certificates.prices import Prices
 from kvcore.certificates.proof import InvalidCertificate, Proof, add_up
 from kvcore.certificates.shares import Shares
@@ -103,7 +103,7 @@ class Coarse(Proof):
 
 
 AnyProof = Annotated[
-    Alone | Coarse | Configurations | Exhaustive | Parts | Prices | Shares | Slots | Speed | Tree,
+    Alone | Coarse | Configurations | Events | Parts | Prices | Shares | Slots | Speed | Tree,
     Field(discriminator="kind"),
 ]
 """Every kind of proof."""

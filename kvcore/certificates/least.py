@@ -2,40 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import NamedTuple
-
 from kvcore.cost import Cost, Features
 from kvcore.instance import Instance, Machine, Request
-
-
-class Needs(NamedTuple):
-    """What each token q = 1..O of a request needs at the least; entry 0 stands for the arrival.
-
-    `context`: the KV resident when it is generated. `batches`: those that process what it needs beyond the token
-    before, the last of which generates it. `wait`: ticks of the call between the two. `ends`: last tokens of segments.
-    """
-
-    context: list[int]
-    batches: list[int]
-    wait: list[int]
-    ends: list[int]
-
-
-def needs(machine: Machine, request: Request) -> Needs:
-    """Return what the tokens of a request need: after a call that discards, its whole context is processed anew."""
-    found = Needs([0], [0], [0], list(accumulate(segment.decode for segment in request.segments)))
-    context, missing, wait = request.prompt, request.prompt, 0
-    for segment in request.segments:
-        for _ in range(segment.decode):
-            found.context.append(context)
-            found.batches.append(chunks(machine, missing))
-            found.wait.append(wait)
-            context, missing, wait = context + 1, 1, 0
-        if segment.call is not None:
-            context, wait = context + segment.call.returns, segment.call.duration
-            missing = context if segment.call.handling == "discard" else 1 + segment.call.returns
-    return found
 
 
 def chunks(machine: Machine, tokens: int) -> int:
@@ -46,7 +14,7 @@ def chunks(machine: Machine, tokens: int) -> int:
 
 
 def least_batches(machine: Machine, request: Request) -> tuple[int, int]:
-    """Return in how many batches a request works up to its first token, and in all: those of its `needs`, at once."""
+    """Return in how many batches a request works up to its first token, and in all: at the least."""
     first = total = chunks(machine, request.prompt)
     for k, segment in enumerate(request.segments):
         total += segment.decode - 1

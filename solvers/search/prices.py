@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from bounds.ascent import Floats, ascend
+from formulations.refills import ample_budgets
 from solvers.search.guides import UNIT, Guide
 from solvers.search.objectives import Sum
-from solvers.search.rules import ample_budgets
 from solvers.search.state import WAITING
 from solvers.search.successors import States
 from solvers.search.table import Array, Rows, StateTable

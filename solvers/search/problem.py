@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from formulations.timing import is_paced
+from formulations.refills import is_paced
 from kvcore.cost import Features
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from formulations.chains import refill_pays
-from formulations.timing import is_paced
+from formulations.refills import ample_budgets, drops_need_batches, is_paced, splitting
 from kvcore.instance import Instance
 
 DOMINANCE = ("symmetry", "chunks", "moves", "forget", "swap", "finish", "maximal", "calls", "counts")
 """The reductions that can be switched off, by the names of `docs/search.md`."""
-
-Splitting = Literal["any", "one token", "first token", "none"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class Rules:
     drop_and_work: bool
     """Even so, KV may be dropped in the batch in which the request works."""
     makes_batches: bool
-    """A swap-out and a swap-in at once may make a batch of drops, because a refill may be cheaper than other work."""
+    """A swap-out and a swap-in at once may make a batch of drops."""
     transfer_only: bool
     """A batch may consist of transfers alone."""
     forget: bool
@@ -58,8 +54,8 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
     on = set(dominance)
     slots = instance.cost.always_one_tick
     ample = ample_budgets(instance)
-    splitting = _splitting(instance, objective) if "chunks" in on else "any"
-    few = machine.chunked and splitting != "any"
+    parts = splitting(instance, objective) if "chunks" in on else "any"
+    few = machine.chunked and parts != "any"
     whole = not machine.chunked or (few and slots and machine.hybrid)
     lazy = "moves" in on and slots
     keeps_drops = not machine.hybrid or (not machine.partial and not whole)
@@ -73,49 +69,17 @@ def valid_rules(instance: Instance, objective: str, dominance: tuple[str, ...] =
         symmetry="symmetry" in on,
         few_chunks=few,
         last_token_chunk=not slots or not machine.hybrid,
-        single_chunk=splitting == "one token",
-        first_token_chunk=splitting == "first token",
+        single_chunk=parts == "one token",
+        first_token_chunk=parts == "first token",
         lazy=lazy,
         early_drop=early_drop,
         drop_and_work=not lazy or (keeps_drops and not swap),
-        makes_batches=(not lazy or early_drop) and refill_pays(instance),
+        makes_batches=(not lazy or early_drop) and drops_need_batches(instance),
         transfer_only=not lazy or early_drop,
         forget=forget,
         swap=swap,
-        finish="finish" in on and lazy and machine.hybrid and regular,
+        finish="finish" in on and lazy and machine.hybrid and regular and not early_drop,
         maximal="maximal" in on and forget and machine.evict and regular,
         calls="calls" in on,
         counts="counts" in on and "symmetry" in on,
     )
-
-
-def ample_budgets(instance: Instance) -> bool:
-    """Whether no batch can exhaust the token budgets: what works is resident, and memory is no larger than they are."""
-    machine = instance.machine
-    most = sum(sorted((r.peak for r in instance.requests), reverse=True)[: machine.batch_requests])
-    if machine.memory is not None:
-        most = min(most, machine.memory)
-    budgets = (machine.batch_tokens, machine.prefill_limit)
-    return all(budget is None or budget >= most for budget in budgets)
-
-
-def _splitting(instance: Instance, objective: str) -> Splitting:
-    """Return which chunks short of the next token a schedule of least value may need."""
-    machine, functions = instance.machine, instance.cost.functions
-    if not machine.chunked or not ample_budgets(instance):
-        return "any"
-    if instance.cost.always_one_tick:
-        return "none" if machine.hybrid or not machine.evict else "one token"
-    at_once = len({request.arrival for request in instance.requests}) == 1
-    at_once = at_once and all(request.call_time == 0 for request in instance.requests)
-    if objective != "busy-time" and (not at_once or is_paced(instance, objective)):
-        return "any"
-    f, held_apart = functions[0], machine.pause and machine.host_memory == 0
-    if len(functions) > 1 or f.tokens_above is not None or f.busy == 0 or (machine.evict and not held_apart):
-        return "any"
-    most_lost = f.divisor - 1
-    if not machine.evict or not refill_pays(instance):
-        return "none" if f.prefill_requests + f.prefill_kv >= most_lost else "any"
-    moved = 1 if machine.partial else max(request.peak for request in instance.requests)
-    there_and_back = f.swap_outs + f.swap_ins + (f.swap_out_tokens + f.swap_in_tokens) * moved
-    return "first token" if f.busy >= there_and_back and f.prefill_kv >= most_lost else "any"

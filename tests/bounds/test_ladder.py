@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bounds import exhaustive
+from bounds import events
 from bounds.configurations import Stage
 from bounds.ladder import METHODS, Method, climb
 from bounds.prices import Oracle
@@ -39,10 +39,10 @@ def interrupt_at(monkeypatch, owner, name, call):
 @pytest.mark.parametrize(
     ("method", "owner", "name"),
     [("shares", Shares, "value"), ("prices", Oracle, "evaluate"), ("configurations", Stage, "evaluate"),
-     ("exhaustive", exhaustive, "look")],
+     ("events", events.EventSearch, "run")],
 )  # fmt: skip
 def test_ctrl_c_keeps_what_the_running_method_had(monkeypatch, method, owner, name):
-    monkeypatch.setattr(exhaustive, "FIRST", 5)
+    monkeypatch.setattr(events, "FIRST", 5)
     interrupt_at(monkeypatch, owner, name, 3)
     instance = TIGHT.replace(requests=TIGHT.requests[:5])
     result = climbed(instance, FLOW, method=method, time_limit=1e6)

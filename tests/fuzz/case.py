@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from kvcore import Instance, Schedule
-from kvcore.certificates.batches import TooManyStates
+from tests.support.exhaustive import TooManyStates
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def counted_time() -> Iterator[None]:
     with (
         mock.patch("time.monotonic", clock),
         mock.patch("heuristics.engine.run.DECISION_SECONDS", 1000.0),
-        mock.patch("bounds.exhaustive.MOST_STATES", 1500),
+        mock.patch("bounds.events.MOST_STATES", 1500),
     ):
         yield
 

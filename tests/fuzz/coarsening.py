@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from random import Random
 
 from kvcore import OBJECTIVES, BadInput, coarsen, objective_value, verify_schedule
-from kvcore.certificates.batches import TooManyStates
 from tests.fuzz.case import Case, Part, Skip, Wrong
 from tests.fuzz.draw import TRAITS, traits
 from tests.kvcore.test_coarsen import BOUNDED, completions, random_grid, some_schedule
 from tests.support.coarse_instances import fine_for_relax, fine_for_restrict
-from tests.support.exhaustive import exhaustive_optimum
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.projection import project
 
 SIZES = ([2], [3], [4], [8])

@@ -22,7 +22,7 @@ from kvcore.certificates import (
     verify_certificate,
 )
 from kvcore.certificates.kinds import Part
-from kvcore.certificates.least import least_batches, needs
+from kvcore.certificates.least import least_batches
 from kvcore.files import parse
 from tests.support.commands import kvbound
 from tests.support.few import few
@@ -88,8 +88,8 @@ def test_the_objective_is_one():
         ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [0.5]}}, "integer"),
         ({"proof": {"kind": "prices", "scale": 1, "slots": 5, "device": [True]}}, "integer"),
         ({"proof": {"kind": "parts", "parts": []}}, "at least 1 item"),
-        ({"proof": {"kind": "exhaustive", "states": 0}}, "greater than or equal to 1"),
-        ({"proof": {"kind": "exhaustive", "states": 10**6}}, "less than or equal to 100000"),
+        ({"proof": {"kind": "events", "states": 0}}, "greater than or equal to 1"),
+        ({"proof": {"kind": "events", "states": 10**7}}, "less than or equal to 3000000"),
     ],
 )
 def test_what_is_no_certificate_file(changes, message):
@@ -130,7 +130,6 @@ def test_alone_counts_as_chains_do(profile):
         instance = tiny_instance(seed, **PROFILES[profile])
         for chain in chains(instance):
             assert least_batches(instance.machine, chain.request) == (chain.steps[1], chain.batches)
-            assert needs(instance.machine, chain.request) == (chain.context, chain.steps, chain.waits, chain.ends)
         times = [least_times(instance, chain) for chain in chains(instance)]
         assert Alone().value(instance, "max-flow-time") == max(time[-1] for time in times)
         assert Alone().value(instance, "total-ttft") == sum(time[1] for time in times)
@@ -277,13 +276,13 @@ def test_prices_of_parts_prove_as_much_as_their_parts():
 def test_bound_writes_a_certificate_that_verify_accepts(tmp_path):
     file = tmp_path / "c.json"
     shown = kvbound("bound", "mars-figure1", "--certificate", file)
-    assert "the best, 29 ticks, is by exhaustive" in shown.stdout
+    assert "the best, 29 ticks, is by events" in shown.stdout
     assert (
         "valid: total-flow-time of mars-figure1 is at least 29 ticks"
         in kvbound("verify", "mars-figure1", "--certificate", file).stdout
     )
     answer = json.loads(kvbound("verify", "mars-figure1", "--certificate", file, "--json", "-").stdout)
-    assert (answer["valid"], answer["bound"], answer["kind"]) == (True, "29", "exhaustive")
+    assert (answer["valid"], answer["bound"], answer["kind"]) == (True, "29", "events")
 
 
 def test_bound_as_json():

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from kvcore import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
-from kvcore.certificates.search import ExhaustiveSearch
+from kvcore.certificates.events import find
 from tests.support import build
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
@@ -168,11 +168,7 @@ def test_requests_that_are_alike_may_be_kept_in_order():
     for seed in few(range(16)):
         instance, objective = tiny_instance(seed, **SMALL | {"calls": 0}), NAMES[seed % len(NAMES)]
         twins = instance.replace(requests=tuple(instance.requests[0].replace(id=id) for id in ("A", "B", "C")))
-        search = ExhaustiveSearch(twins, objective)
-        assert search.alike == [[0, 1, 2]]
-        search.alike = []
-        label, _ = search.run(max_states=10**6)
-        assert search.value(label) == optimum(twins, objective), (seed, objective)
+        assert find(twins, objective).bound == optimum(twins, objective), (seed, objective)
 
 
 # --- between objectives ----------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from kvcore.certificates import (
     Alone,
     Certificate,
     Configurations,
-    Exhaustive,
+    Events,
     InvalidCertificate,
     Shares,
     Speed,
@@ -293,7 +293,7 @@ def test_what_is_looked_at_exhaustively(seed):
     instance = tiny_instance(seed, requests=2, prompt=(1, 2), decode=(1, 2), calls=(0, 1))
     optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
     for claim in (optimum, optimum + 1):
-        proof = Exhaustive(states=1)
+        proof = Events(states=1)
         made = Certificate(instance_sha256=instance.sha256, objective=objective, bound=str(claim), proof=proof)
         if claim == optimum:
             assert check.verify_certificate(loaded(instance), json.loads(made.to_json())) == (objective, optimum)
@@ -421,7 +421,7 @@ def test_what_is_not_checked_is_said(tmp_path, capsys):
     with pytest.raises(check.NotChecked, match="more than 32 requests are not searched"):
         check.prove(loaded(many), check.Box(kind="exhaustive", states=1, claim=1), "makespan")
     files = [tmp_path / "many.json", tmp_path / "claim.json"]
-    claim = Certificate(instance_sha256=many.sha256, objective="makespan", bound="1", proof=Exhaustive(states=1))
+    claim = Certificate(instance_sha256=many.sha256, objective="makespan", bound="1", proof=Events(states=1))
     for path, content in zip(files, (many, claim), strict=True):
         path.write_text(content.to_json())
     assert check.main([str(path) for path in files]) == 1

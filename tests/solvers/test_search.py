@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
-from kvcore.certificates.exhaustive import look
+from kvcore.certificates.events import find
 from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from solvers.search import DOMINANCE, search
@@ -114,7 +114,7 @@ def test_like_requests_may_take_their_options_in_order():
         others = first.replace(id="B"), first.replace(id="C", arrival=first.arrival + seed % 3 // 2, weight=weight)
         tiny = tiny.replace(requests=(first, *others))
         best = search(tiny, objective, dominance=without)
-        frontier = look(tiny, objective, 3000)
+        frontier = find(tiny, objective, 3000)
         assert search(tiny, objective).bound == best.bound == best.value, seed
         assert frontier.bound == best.value if frontier.is_optimum else frontier.bound <= best.value, seed
 

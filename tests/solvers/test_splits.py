@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kvcore import OBJECTIVES, Cost, CostFunction
-from kvcore.certificates.exhaustive import look
+from kvcore.certificates.events import find
 from kvcore.certificates.splits import whole_prefills
 from solvers.search import DOMINANCE, rules, search
 from tests.support.build import instance, request
@@ -63,7 +63,7 @@ def compared(seeds):
             outcome = search(tiny, objective)
             assert (outcome.value, outcome.bound) == (best.value, best.value), (seed, objective)
             searched += 1
-        frontier = look(tiny, objective, 2000) if by_checker else None
+        frontier = find(tiny, objective, 2000) if by_checker else None
         if frontier is not None:
             assert frontier.bound == best.value if frontier.is_optimum else frontier.bound <= best.value, seed
             checked += frontier.is_optimum
@@ -125,12 +125,12 @@ NEARLY = {
 @pytest.mark.parametrize("name", NEARLY)
 def test_where_a_split_is_needed_it_is_tried(name, monkeypatch):
     tiny, objective, best, whole = NEARLY[name]
-    assert search(tiny, objective).bound == look(tiny, objective, 1000).bound == best
+    assert search(tiny, objective).bound == find(tiny, objective, 1000).bound == best
     assert whole_prefills(tiny, objective) == (name == "refills")
-    monkeypatch.setattr(rules, "_splitting", lambda instance, objective: "none")
+    monkeypatch.setattr(rules, "splitting", lambda instance, objective: "none")
     assert search(tiny, objective).value == whole
 
 
 def test_four_equal_requests_with_long_prompts_are_certified():
-    found = look(builtin_instance("infermax-figure15:I=1024"), "total-flow-time", 20_000)
+    found = find(builtin_instance("infermax-figure15:I=1024"), "total-flow-time", 20_000)
     assert (found.bound, found.is_optimum) == (824655730, True)

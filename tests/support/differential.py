@@ -103,7 +103,7 @@ def drawn(seed):
 
 
 @cache
-def question(seed, most_batches=6, max_states=400):
+def question(seed, most_batches=6, max_states=2000):
     """Return the question of a seed; None where the exhaustive search, or the models, would take long.
 
     The horizon is the optimum's number of batches and one more, or as many as are proved to be enough.

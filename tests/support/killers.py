@@ -199,7 +199,7 @@ SEARCH = {
     "host_limit -1": 4, "never drop_and_work": 298, "never last_token_chunk": "phases",
     "never makes_batches": "refills", "never transfer_only": 152, "no batch for drops": "refills",
     "no machine waits": 21, "no transfer there and back": "refills", "other ticks dominate": 44,
-    "prefill_limit +1": 80, "prefill_limit -1": 15, "prices that are not paid": 39, "requests_limit +1": 13,
+    "prefill_limit +1": 80, "prefill_limit -1": 15, "prices that are not paid": 39, "requests_limit +1": 22,
     "requests_limit -1": 4, "waiting counts before the arrival": 13, "waiting takes no time": 152,
     "weights are ignored": 7, "what options take": 21, "work_limit +1": 105, "work_limit -1": 26,
 }

@@ -107,10 +107,13 @@ def _longest_prefill(request: Request) -> int:
 # --- valid schedules ---------------------------------------------------------------------------------------------
 
 
-def random_schedule(draw: random.Random, instance: Instance) -> Schedule:
-    """A random valid schedule; the requests one after another if four random tries end in a deadlock."""
+def random_schedule(draw: random.Random, instance: Instance, carriers: float = 0.0) -> Schedule:
+    """A random valid schedule; the requests one after another if four random tries end in a deadlock.
+
+    `carriers`: how often a batch is tried that a swap there and back makes, with drops of others.
+    """
     for _ in range(4):
-        batches = _grow(draw, instance, one_by_one=False)
+        batches = _grow(draw, instance, one_by_one=False, carriers=carriers)
         if batches is not None:
             return _schedule(instance, batches)
     batches = _grow(draw, instance, one_by_one=True)
@@ -122,7 +125,7 @@ def _schedule(instance: Instance, batches: list[Batch]) -> Schedule:
     return Schedule(instance_sha256=instance.sha256, batches=tuple(batches))
 
 
-def _grow(draw: random.Random, instance: Instance, one_by_one: bool) -> list[Batch] | None:
+def _grow(draw: random.Random, instance: Instance, one_by_one: bool, carriers: float = 0.0) -> list[Batch] | None:
     world, batches = World(instance), []
     moods = {"rest": draw.choice([0.0, 0.3, 0.6]), "evict": draw.choice([0.0, 0.1, 0.3])}
     while any(life.completion is None for life in world.lives.values()):
@@ -130,7 +133,13 @@ def _grow(draw: random.Random, instance: Instance, one_by_one: bool) -> list[Bat
             world.idle_until(world.tick + draw.randint(1, 3))
         world.return_calls()
         pieces = _alone(world) if one_by_one else _pieces(draw, world, moods)
-        batch = _fill(world, _forced(world), pieces)
+        holders = [(id, len(life.device)) for id, life in world.lives.items() if life.device]
+        batch = None
+        if carriers and holders and draw.random() < carriers:
+            id, held = draw.choice(holders)
+            drops = [("drop", other, draw.choice([n, n, draw.randint(1, n)])) for other, n in holders if other != id]
+            batch = _fill(world, [*_forced(world), ("swap_out", id, held), ("swap_in", id, held)], drops)
+        batch = batch or _fill(world, _forced(world), pieces)
         if batch is not None:
             world.run(batch)
             batches.append(batch)

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from formulations.refills import ample_budgets
 from kvcore.cost import CostFunction
 from kvcore.instance import Instance
-from solvers.search.rules import ample_budgets
 
 MOST_REQUESTS = 30_000
 """Counts are kept in 16 bits."""

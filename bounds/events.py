@@ -1,4 +1,4 @@
-"""Exhaustive search as a bound: how many states to look at in the time, where there is hope to see enough."""
+"""The search over batch boundaries as a bound: as far as the time allows, where there is hope to see enough."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from math import comb, prod
 
 from bounds.task import Proposal, Task
-from kvcore.certificates.exhaustive import MOST_STATES, Exhaustive, check_size, look
+from kvcore.certificates.events import MOST_STATES, Events, EventSearch, check_size
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 
 FIRST, GROWTH = 1000, 4
-"""States of the first search, and how many times more the next one may see."""
+"""States after which there is a first proof, and how many times more there are until the next."""
 MOST_JOINT_STATES = 10**7
 """Joint states of the requests beyond which no search is begun."""
 
 
-def propose_exhaustive(task: Task) -> Iterator[Proposal]:
-    """Return the proofs of searches, each longer than the one before, while the time allows; the first is always made.
+def propose_events(task: Task) -> Iterator[Proposal]:
+    """Return the proofs of a search that goes on while the time allows; the first is always made.
 
     Raises BadInput where requests have too many joint states for any hope.
     """
@@ -29,20 +29,20 @@ def propose_exhaustive(task: Task) -> Iterator[Proposal]:
         raise BadInput(
             f"an exhaustive search is not begun: requests have {states:.0e} joint states, more than {MOST_JOINT_STATES}"
         )
-    return _searches(task)
+    return _proofs(task)
 
 
-def _searches(task: Task) -> Iterator[Proposal]:
+def _proofs(task: Task) -> Iterator[Proposal]:
+    search = EventSearch(task.instance, task.objective, MOST_STATES, task.upper)
     states = FIRST
+
+    def stops() -> bool:
+        return time.monotonic() > task.deadline
+
     while True:
-        began = time.monotonic()
-        found = look(task.instance, task.objective, states)
-        now = time.monotonic()
-        yield Proposal(Exhaustive(states=found.states))
-        reached = found.is_optimum or (task.upper is not None and found.bound >= task.upper)
-        # The next search, and checking it, take so many times longer.
-        too_late = now + 2 * GROWTH * (now - began) > task.deadline
-        if reached or too_late or states == MOST_STATES:
+        found = search.run(states, stops if states > FIRST else lambda: False)
+        yield Proposal(Events(states=found.states, target=search.target), found.bound)
+        if found.is_over or found.states == MOST_STATES or stops():
             return
         states = min(states * GROWTH, MOST_STATES)
 

@@ -1,0 +1,277 @@
+"""An exact search over batch boundaries, the cheapest state first: what it reaches is a lower bound, at its end exact.
+
+From the state of all requests at a boundary it tries every legal batch that starts at once, and waiting. What is left
+out, and why that loses no optimum:
+
+* **Waiting** goes to the next arrival or return of a call, never to a tick between. Take any schedule and, batch by
+  batch, start each as early as the end of the batch before, the arrivals of the requests in its work, and the
+  returns of those calls that had returned when it started originally and whose requests it works on or moves. Every
+  batch starts no later than before, with the same contents. A call that was running may now have returned, which
+  forbids nothing; a call that had returned may now be running only where the batch leaves its request alone. So all
+  rules hold, no completion and no first token is later, and no objective is worse, with one exception: TPOT grows
+  when the first token alone comes earlier. With a TPOT SLO the search therefore waits tick by tick.
+* **Waiting when nothing is to come** (no arrival, no return): whatever follows can be moved to start at once. All
+  later events move along, so that each difference of two later times stays and each difference to an earlier time
+  shrinks.
+* **Busy-time**: arrivals and durations of calls are 0. The batches of any schedule are legal there, and those of a
+  schedule there are legal here if each waits until every call has returned.
+* **Options** of a request that another one replaces (`local_graph.py`), and splits of prefills (`splits.py`).
+* **Symmetry**: requests that differ only in what the objective does not see are kept in the order of their states; of
+  those in one state, none takes an earlier option than the one before.
+* Of equal states the one with the least label is kept: the future depends on the state alone, and every objective is a
+  function of the label and of the future, non-decreasing in the former. For the largest flow time smaller ages are as
+  good, too.
+
+States come in the order of their label and what is left at the least (`frontier.least`). Of each request that is a
+recursion over its local graph, so it falls by no more than a batch adds; the search compares this at every step. So no
+schedule is better than the state that comes next, wherever the search stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+from operator import mul
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from kvcore.certificates import frontier
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.frontier import LARGEST, LAST, LATE, NO, SUM, Setting
+from kvcore.certificates.local_graph import SWAPPED, TOO_LARGE, LocalGraph, local_graph
+from kvcore.certificates.options import Load
+from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.splits import whole_prefills
+from kvcore.cost import CostFunction
+from kvcore.instance import Instance, Request, alike
+from kvcore.metrics import Value, check_objective, scale_of
+from kvcore.schedule import Batch, Schedule
+
+MOST_STATES = 3_000_000
+"""States that a checker looks at, at the most."""
+TRIES = 300
+"""Options and states that it tries for each of them, on average, at the most."""
+STATE_WORK = 60_000
+"""What a state takes at the most, with its tries."""
+MOST_REQUESTS, MOST_SEGMENTS, MOST_TOKENS = 32, 100, 10_000
+"""Larger instances are refused: nothing could be proved in so many states."""
+TOP, LARGE, FAR = 2**60, 2**58, 2**52
+"""Labels are below `TOP`, what a step adds is below `LARGE`; what is left, times rates, is cut off at `FAR`."""
+SLICE = 2**20
+"""Tries after which Python has its turn: a tenth of a second or so."""
+
+
+class Events(Proof):
+    """Look at the first `states` states in the order of what they cost at the least, or all up to an optimum.
+
+    Any numbers are safe: where the search stops early, no schedule is below the state that comes next. States of
+    `target` or more are left out (in ticks; for normalized-latency times the common multiple of the outputs): nothing
+    above it is proved.
+    """
+
+    kind: Literal["events", "exhaustive"] = "events"
+    states: Annotated[int, Field(ge=1, le=MOST_STATES)]
+    target: Annotated[int, Field(ge=0, le=TOP)] | None = None
+
+    def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
+        """Return what no schedule is below after so many states: the optimum, if they are enough."""
+        upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
+        return EventSearch(instance, objective, self.states, upper, budget).run().bound
+
+    @property
+    def why(self) -> str:
+        """The argument in words."""
+        return f"all batches that the rules allow were tried, the cheapest states first, {self.states} at the most"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a search came to: a bound; where it is the optimum, a schedule that attains it."""
+
+    bound: Value
+    states: int
+    """States that a proof of the same bound needs."""
+    is_optimum: bool
+    is_over: bool
+    """Whether more states would prove no more."""
+    schedule: Schedule | None = None
+
+
+def find(instance: Instance, objective: str, states: int = MOST_STATES, upper: Value | None = None) -> Look:
+    """Search until an optimum is found, or nothing is left below `upper`, or `states` states were seen.
+
+    Raises InvalidCertificate if the instance is too large.
+    """
+    return EventSearch(instance, objective, states, upper).run()
+
+
+class EventSearch:
+    """The search on one instance for one objective, which goes on where it stopped."""
+
+    def __init__(
+        self, instance: Instance, objective: str, states: int, upper: Value | None = None, budget: Budget | None = None
+    ) -> None:
+        check_size(instance)
+        budget = budget or Budget()
+        self.instance, self.objective, self.most = instance, check_objective(objective), states
+        scale = scale_of(instance.requests, objective)
+        self.target = None if upper is None else min(TOP, ceil(upper * scale))
+        requests = [_seen(request, objective) for request in instance.requests]
+        kinds = alike(requests)
+        self.order = [i for places in kinds for i in places]
+        self.requests = [requests[i] for i in self.order]
+        groups = [k for k, places in enumerate(kinds) for _ in places]
+        whole = whole_prefills(instance, objective)
+        self.graph = local_graph(instance.machine, self.requests, groups, whole, budget)
+        self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target)
+        memory = states * (40 * len(groups) + 100)
+        budget.spend(f"a search of {states} states", STATE_WORK * states, memory)
+        self.frontier = frontier.room(len(groups), states, len(self.setting.unit), self.setting.load.shape[1])
+        self.begin()
+
+    def begin(self) -> None:
+        """Put the state at tick 0 into the heap."""
+        s, f, label = self.setting, self.frontier, 0
+        for j, request in enumerate(self.requests):
+            local, aging = self.graph.start[j], s.objective == LARGEST or max(s.slo[j, :2]) != NO
+            late = s.objective == LATE and frontier.is_late(s, j, local, request.arrival, 0, NO, False)
+            f.child[j] = local, request.arrival, frontier.MISSED if late else 0 if aging else NO, NO
+            label += late
+        frontier.arrange(s, f.child)
+        f.count[frontier.ROWS], f.place[0] = 1, NO
+        f.heads[frontier.key_of(s, f.child) % len(f.heads)] = 1
+        frontier.store(s, f, 0, NO, label, frontier.least(s, f, f.child, label))
+
+    def run(self, states: int | None = None, stops: Callable[[], bool] = lambda: False) -> Look:
+        """Go on until so many states were seen in all (at most as many as there is room for), or it is over.
+
+        It also ends when `stops` says so, which is asked from time to time.
+        """
+        s, f, code = self.setting, self.frontier, frontier.PAUSED
+        states = self.most if states is None else min(states, self.most)
+        while code == frontier.PAUSED and not stops():
+            code = frontier.search(s, f, states, states * TRIES, int(f.count[frontier.TRIED]) + SLICE)
+        if code == frontier.INCONSISTENT:
+            raise AssertionError("what is left at the least fell by more than a batch adds")
+        reached = s.target if code == frontier.EMPTY else min(s.target, int(f.bound[f.heap[0]]))
+        rates = [s.low + int(rate) if s.objective == SUM else 0 for rate in s.rate]
+        reached -= sum(rate * request.arrival for rate, request in zip(rates, self.requests, strict=True))
+        bound = Fraction(reached, scale_of(self.requests, self.objective))
+        value = bound if self.objective == "normalized-latency" else int(bound)
+        found, is_over = code == frontier.FOUND, code in (frontier.EMPTY, frontier.FOUND)
+        if is_over or code == frontier.PAUSED:
+            states = max(1, min(states, max(int(f.count[frontier.ROWS]), -(-int(f.count[frontier.TRIED]) // TRIES))))
+        return Look(value, states, found, is_over, self._schedule(int(f.heap[0])) if found else None)
+
+    def _schedule(self, row: int) -> Schedule:
+        """Return the schedule that led to a row. For busy-time, each batch waits until all calls have returned."""
+        s, f, ids, calls = self.setting, self.frontier, list(self.order), dict.fromkeys(self.order, 0)
+        path = [row]
+        while f.parent[path[-1]] != NO:
+            path.append(int(f.parent[path[-1]]))
+        busy = self.objective == "busy-time"
+        now = max(request.arrival for request in self.instance.requests) if busy else 0
+        batches = []
+        for before, after in pairwise(path[::-1]):
+            pick = f.picks[after].astype(np.int64)
+            if pick[0] == NO:
+                ticks = 1 if s.every_tick else int(min(wait for wait in f.rows[before, :, frontier.WAIT] if wait))
+            else:
+                ticks = int(frontier.duration(s, s.load[pick].sum(axis=0)[None], 0))
+                moves = zip(("drop", "swap_out", "swap_in", "work"), self.graph.moves[pick].T.tolist(), strict=True)
+                names = [self.instance.requests[i].id for i in ids]
+                tokens = {kind: {id: k for id, k in zip(names, each, strict=True) if k} for kind, each in moves}
+                batches.append(Batch.model_validate({"start": now, **tokens}))
+            frontier.pass_time(s, f.rows[before], 0, pick, ticks, f.child)
+            now += ticks
+            returned = now
+            for i, option in zip(ids, pick, strict=True):
+                if pick[0] != NO and self.graph.away[option] >= 0:
+                    returned = max(returned, now + self.instance.requests[i].calls[calls[i]].duration)
+                    calls[i] += 1
+            now = returned if busy else now
+            # As `arrange` does; the sort is stable.
+            places = sorted(range(len(ids)), key=lambda j: (s.group[j], *f.child[j]))
+            ids = [ids[j] for j in places]
+        return Schedule(instance_sha256=self.instance.sha256, batches=tuple(batches))
+
+
+def _seen(request: Request, objective: str) -> Request:
+    """Return the request as far as the objective sees it."""
+    if objective != "late-requests":
+        request = request.replace(slo=None)
+    if objective != "weighted-flow-time":
+        request = request.replace(weight=1)
+    if objective != "busy-time":
+        return request
+    return request.replace(
+        arrival=0,
+        segments=tuple(
+            segment.replace(call=segment.call and segment.call.replace(duration=0)) for segment in request.segments
+        ),
+    )
+
+
+def _line(function: CostFunction) -> tuple[list[int], list[int]]:
+    """Return the coefficients of what adds up, by column of a load, and the others."""
+    renamed = {"decodes": "decode_requests", "prefills": "prefill_requests"}
+    added = [getattr(function, renamed.get(name, name), 0) for name in Load._fields]
+    above = function.tokens_above
+    knee, over = (0, 0) if above is None else (above.knee, above.coefficient)
+    return added, [function.busy, function.any_decode, function.any_prefill, knee, over, function.divisor]
+
+
+def setting(
+    instance: Instance, objective: str, requests: Sequence[Request], groups: Sequence[int], graph: LocalGraph,
+    target: int | None,
+) -> Setting:  # fmt: skip
+    """Return what a search takes. Raises InvalidCertificate where a number could become too large."""
+    machine, functions = instance.machine, instance.cost.functions
+    kind = {"makespan": LAST, "busy-time": LAST, "max-flow-time": LARGEST, "late-requests": LATE}.get(objective, SUM)
+    scale = scale_of(requests, objective)
+    rates = [scale // r.output if objective == "normalized-latency" else r.weight for r in requests]
+    waits = max([r.arrival for r in requests] + [call.duration for r in requests for call in r.calls])
+    slo = [[NO if kind != LATE or ticks is None else ticks for ticks in request.slo_ticks] for request in requests]
+    most = graph.most.tolist()
+    lines = [_line(function) for function in functions]
+    longest = max(
+        sum(map(mul, most, line)) + sum(parts) + parts[frontier.ABOVE] * most[frontier.TOKENS] for line, parts in lines
+    )
+    if max(sum(rates) * (longest + waits), *map(max, slo)) >= LARGE:
+        raise InvalidCertificate(TOO_LARGE)
+    linear, fixed = (np.array(part, dtype=np.int64) for part in zip(*lines, strict=True))
+    limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_tokens,
+              machine.batch_requests)  # fmt: skip
+    done, far = graph.left == 0, FAR // sum(rates)
+    over = graph.begun if objective == "total-ttft" else done
+    to_done, to_first = (graph.ticks(linear, fixed, end, far) for end in (done, graph.begun))
+    shares, unit = graph.shares(linear, fixed, limits, over, far)
+    columns = graph.load[:, : frontier.TRANSFERRED], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T
+    return Setting(
+        first=graph.first, load=np.column_stack(columns), to=graph.to, away=graph.away, ready=graph.ready,
+        arriving=graph.arriving, begun=graph.begun, left=graph.left, over=over,
+        ticks=to_first if objective == "total-ttft" else to_done,
+        to_done=to_done, to_first=to_first, shares=shares, unit=unit, fixed=fixed,
+        limits=np.array([TOP if limit is None else limit for limit in limits], dtype=np.int64),
+        hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),
+        rate=np.array(rates, dtype=np.int64) - min(rates), low=min(rates), slo=np.array(slo, dtype=np.int64),
+        objective=kind, watched=kind in (LARGEST, LATE), every_tick=any(each[frontier.BETWEEN] != NO for each in slo),
+        target=TOP if target is None
+        else min(TOP, target + sum(rate * r.arrival for rate, r in zip(rates, requests, strict=True) if kind == SUM)),
+    )  # fmt: skip
+
+
+def check_size(instance: Instance) -> None:
+    """Raise InvalidCertificate if an exhaustive search has no hope."""
+    for what, limit, size in (
+        ("requests", MOST_REQUESTS, len(instance.requests)),
+        ("segments", MOST_SEGMENTS, sum(len(request.segments) for request in instance.requests)),
+        ("generated tokens", MOST_TOKENS, sum(request.output for request in instance.requests)),
+    ):
+        if size > limit:
+            raise InvalidCertificate(f"an exhaustive search takes at most {limit} {what}, and there are {size}")

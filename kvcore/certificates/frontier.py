@@ -1,0 +1,473 @@
+"""The search of `events.py`, over arrays: compiled by numba where it is installed, and the same in plain Python.
+
+Three parts may be replaced, each by itself: the state, what makes one state as good as another, and what is left at the
+least. All numbers are below 2^62: `events.py` refuses what is larger.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kvcore.compiled import compiled, inlined
+
+SUM, LAST, LARGEST, LATE = range(4)
+"""What an objective counts: ticks until all ends, ticks until the last, the longest flow time, late requests."""
+LOCAL, WAIT, AGE, DECODING = range(4)
+"""Numbers of a request at a batch boundary: its local state, ticks until it arrives or its call returns; where the
+objective needs them, ticks since its arrival (0 before it) and since its first token, else `NO`."""
+NO, MISSED = -1, -2
+"""No option, request or time; an age that no longer matters as an SLO is exceeded, or will be."""
+BUSY, ANY_DECODE, ANY_PREFILL, KNEE, ABOVE, DIVISOR = range(6)
+BLOCKS, HOST, TOKENS, PREFILL_TOKENS, DECODES, PREFILLS, TRANSFERRED, VALUES = range(8)
+"""Columns of a load: what limits look at, tokens swapped, then of each cost function what adds up over requests."""
+FIRST_TOKEN, COMPLETION, BETWEEN = range(3)
+ROWS, HEAP, TRIED = range(3)
+OPEN, CLOSED, DEAD = range(3)
+EMPTY, FOUND, FULL, TIRED, PAUSED, INCONSISTENT = range(6)
+"""How a search ends: nothing is left below the target, the best end is next, no more states, no more tries, `pause`;
+or something is left at the least that was not left before, an error of this program."""
+MASK = 2**40 - 1
+
+
+class Setting(NamedTuple):
+    """What does not change during a search: the local graph, the machine, the cost, the objective."""
+
+    first: Any
+    load: Any
+    to: Any
+    away: Any
+    ready: Any
+    arriving: Any
+    begun: Any
+    left: Any
+    over: Any  # of states: the objective waits for no more
+    ticks: Any  # until it is over, at the least, and its wait
+    to_done: Any
+    to_first: Any
+    shares: Any  # [states, vectors]: what it takes at the least of amounts of which there are `unit` a tick
+    unit: Any
+    fixed: Any  # [functions, BUSY .. DIVISOR]
+    limits: Any
+    hybrid: bool
+    group: Any
+    rate: Any  # of requests, above `low`
+    low: int
+    slo: Any  # [requests, FIRST_TOKEN .. BETWEEN]
+    objective: int
+    watched: bool  # ages matter
+    every_tick: bool
+    target: int
+
+
+class Frontier(NamedTuple):
+    """The states that were seen, and those among them to be followed, as a heap; then room for one more state."""
+
+    rows: Any
+    label: Any
+    bound: Any
+    tokens: Any
+    parent: Any
+    picks: Any
+    status: Any
+    next: Any
+    heads: Any
+    heap: Any
+    place: Any
+    count: Any
+    child: Any
+    pick: Any
+    loads: Any
+    ends: Any
+    parts: Any
+
+
+# --- the state --------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def pass_time(s, row, label, pick, ticks, child):
+    """Write to `child` where `ticks` lead each request, in which it takes the option `pick` (NO: all wait).
+
+    Return the label, what the objective has come to.
+    """
+    rate = 0
+    for j in range(len(row)):
+        local, wait, age, decoding = row[j, LOCAL], row[j, WAIT], row[j, AGE], row[j, DECODING]
+        to, away = local, NO
+        if not s.over[local]:
+            rate += s.low + s.rate[j]
+        if pick[0] != NO:
+            to, away = s.to[pick[j]], s.away[pick[j]]
+        if s.watched and age >= 0:
+            age += max(0, ticks - wait) if s.arriving[local] else ticks
+        if away >= 0:
+            wait = away
+        else:
+            wait = max(0, wait - ticks)
+            if wait == 0:
+                to = s.ready[to]
+        if s.watched:
+            if decoding >= 0:
+                decoding += ticks
+            if s.objective == LARGEST:
+                if s.left[to] == 0 and age >= 0:
+                    label, age = max(label, age), NO
+            elif age != MISSED and s.left[local]:
+                began = s.begun[to] and not s.begun[local]
+                if began:
+                    decoding = 0
+                if is_late(s, j, to, wait, age, decoding, began):
+                    label, age, decoding = label + 1, MISSED, NO
+                elif s.left[to] == 0:
+                    age, decoding = NO, NO
+                else:
+                    if s.slo[j, BETWEEN] == NO:
+                        decoding = NO
+                    if s.slo[j, COMPLETION] == NO and (s.begun[to] or s.slo[j, FIRST_TOKEN] == NO):
+                        age = NO
+        child[j, LOCAL], child[j, WAIT], child[j, AGE], child[j, DECODING] = to, wait, age, decoding
+    if s.objective == SUM:
+        label += rate * ticks
+    elif s.objective == LAST:
+        label += ticks
+    return label
+
+
+@compiled
+def is_late(s, j, local, wait, age, decoding, began):
+    """Whether a request exceeds an SLO, or will however it is served; `began`: it has just had its first token."""
+    left = s.to_done[local] + (0 if s.arriving[local] else wait)
+    if s.slo[j, FIRST_TOKEN] != NO and (began or not s.begun[local]):
+        to_first = 0 if began else s.to_first[local]
+        if age + to_first > s.slo[j, FIRST_TOKEN]:
+            return True
+    if s.slo[j, COMPLETION] != NO and age + left > s.slo[j, COMPLETION]:
+        return True
+    return s.slo[j, BETWEEN] != NO and decoding >= 0 and decoding + left > s.slo[j, BETWEEN]
+
+
+@inlined
+def arrange(s, row):
+    """Put requests that are alike in the order of their numbers: they may be exchanged."""
+    for j in range(1, len(row)):
+        i = j
+        while i > 0 and s.group[i - 1] == s.group[i] and comes_before(row, i, i - 1):
+            for k in range(4):
+                row[i, k], row[i - 1, k] = row[i - 1, k], row[i, k]
+            i -= 1
+
+
+@inlined
+def comes_before(row, i, j):
+    """Whether the numbers of one request are smaller than those of another."""
+    for k in range(4):
+        if row[i, k] != row[j, k]:
+            return row[i, k] < row[j, k]
+    return False
+
+
+# --- dominance --------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def key_of(s, row):
+    """Return a number that states have in common if one may be as good as another: all is equal, but for ages."""
+    key = 0
+    for j in range(len(row)):
+        for k in range(4 if s.objective == LATE else 2):
+            key = ((key ^ (key >> 20)) * 1_000_003 + row[j, k]) & MASK  # below 2^61: 40 bits and 20, and a number
+    return key
+
+
+@inlined
+def is_as_good(s, row, label, other, its_label):
+    """Whether all that follows `other` may follow `row` at no more: it is the same but for smaller label and ages."""
+    if label > its_label:
+        return False
+    for j in range(len(row)):
+        if row[j, LOCAL] != other[j, LOCAL] or row[j, WAIT] != other[j, WAIT]:
+            return False
+        if s.objective == LARGEST:
+            if row[j, AGE] > other[j, AGE]:
+                return False
+        elif row[j, AGE] != other[j, AGE] or row[j, DECODING] != other[j, DECODING]:
+            return False
+    return True
+
+
+# --- what is left at the least ----------------------------------------------------------------------------------------
+
+
+@compiled
+def least(s, f, row, label):
+    """Return what no schedule through this state ends below: the label, and what is left at the least.
+
+    Each request takes its own ticks. The k-th to be over comes after the k that take the smallest shares.
+    """
+    ends, parts, n, total = f.ends, f.parts, 0, 0
+    if s.objective == LATE:
+        return label
+    for j in range(len(row)):
+        local = row[j, LOCAL]
+        if s.over[local]:
+            continue
+        ticks = s.ticks[local] + row[j, WAIT]
+        if s.objective == LARGEST:
+            label = max(label, row[j, AGE] + ticks - (row[j, WAIT] if s.arriving[local] else 0))
+        total += s.rate[j] * ticks
+        insert(ends, n, ticks)
+        for k in range(len(s.unit)):
+            insert(parts[k], n, s.shares[local, k])
+        n += 1
+    if s.objective == LARGEST:
+        return label
+    for k in range(len(s.unit)):
+        taken = 0
+        for i in range(n):
+            taken += parts[k, i]
+            ends[i] = max(ends[i], (taken + s.unit[k] - 1) // s.unit[k])
+    if s.objective == LAST:
+        return label + (ends[n - 1] if n else 0)
+    for i in range(n):
+        total += s.low * ends[i]
+    return label + total
+
+
+@compiled
+def partial(s, row, label, pick, last, ticks):
+    """Return what no batch leads below in which requests up to `last` take options, and that lasts `ticks` or more."""
+    total, longest = label, 0
+    if s.objective == LARGEST or s.objective == LATE:
+        return label
+    for j in range(len(row)):
+        local, wait, passed = row[j, LOCAL], row[j, WAIT], 0
+        if s.over[local]:
+            continue
+        if j <= last:
+            local, passed = s.to[pick[j]], ticks
+            wait = s.away[pick[j]] if s.away[pick[j]] >= 0 else max(0, wait - ticks)
+            local = local if wait else s.ready[local]
+        left = passed + (0 if s.over[local] else s.ticks[local] + wait)
+        total += (s.low + s.rate[j]) * left
+        longest = max(longest, left)
+    return total if s.objective == SUM else label + longest
+
+
+@inlined
+def insert(values, n, value):
+    """Insert a value into n sorted ones."""
+    while n > 0 and values[n - 1] > value:
+        values[n] = values[n - 1]
+        n -= 1
+    values[n] = value
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def search(s, f, most, most_tries, pause):
+    """Follow states, the least bound first, until one of the ends above; it may be called again, with more."""
+    while f.count[HEAP]:
+        at = f.heap[0]
+        if f.status[at] == OPEN:
+            if f.tokens[at] == 0:
+                return FOUND
+            if f.count[TRIED] >= pause:
+                return PAUSED
+        pop(f)
+        if f.status[at] != OPEN:
+            continue
+        f.status[at] = CLOSED
+        code = follow(s, f, at, most, most_tries)
+        if code != EMPTY:
+            f.status[at] = OPEN
+            push(f, at)
+            return code
+    return EMPTY
+
+
+@compiled
+def follow(s, f, at, most, most_tries):
+    """Add what waiting and every batch that may start at once lead to. Return EMPTY if all was added."""
+    row, pick, loads, n = f.rows[at], f.pick, f.loads, len(f.rows[at])
+    event = 0
+    for j in range(n):
+        if row[j, WAIT] and (event == 0 or row[j, WAIT] < event):
+            event = row[j, WAIT]
+    if event:
+        pick[0] = NO
+        code = add(s, f, at, 1 if s.every_tick else event, most)
+        if code != EMPTY:
+            return code
+    j, pick[0] = 0, s.first[row[0, LOCAL]] - 1
+    while j >= 0:
+        pick[j] += 1
+        if pick[j] == s.first[row[j, LOCAL] + 1]:
+            j -= 1
+            continue
+        f.count[TRIED] += 1
+        if f.count[TRIED] > most_tries:
+            return TIRED
+        for k in range(loads.shape[1]):
+            loads[j + 1, k] = loads[j, k] + s.load[pick[j], k]
+        if not fits(s, loads, j + 1):
+            continue
+        if j + 1 < n:
+            if partial(s, row, f.label[at], pick, j, duration(s, loads, j + 1)) >= s.target:
+                continue
+            j += 1
+            pick[j] = (pick[j - 1] if is_twin(s, row, j) else s.first[row[j, LOCAL]]) - 1
+            continue
+        if loads[n, TOKENS] or loads[n, TRANSFERRED]:
+            code = add(s, f, at, duration(s, loads, n), most)
+            if code != EMPTY:
+                return code
+    return EMPTY
+
+
+@inlined
+def is_twin(s, row, j):
+    """Whether a request and the one before are alike in all: of batches that differ in who is who, one is enough."""
+    return s.group[j] == s.group[j - 1] and not comes_before(row, j - 1, j) and not comes_before(row, j, j - 1)
+
+
+@inlined
+def fits(s, loads, j):
+    """Check R5 (budgets), R6 and R7. Loads only add up, so that what breaks a limit is broken for good."""
+    return (
+        loads[j, BLOCKS] <= s.limits[BLOCKS] and loads[j, HOST] <= s.limits[HOST]
+        and loads[j, TOKENS] <= s.limits[TOKENS] and loads[j, PREFILL_TOKENS] <= s.limits[PREFILL_TOKENS]
+        and loads[j, DECODES] + loads[j, PREFILLS] <= s.limits[DECODES]
+        and (s.hybrid or loads[j, DECODES] == 0 or loads[j, PREFILLS] == 0)
+    )  # fmt: skip
+
+
+@inlined
+def duration(s, loads, j):
+    """Return the ticks of a batch."""
+    longest = 1
+    for k in range(len(s.fixed)):
+        value = loads[j, VALUES + k]
+        if loads[j, TOKENS] > 0:
+            value += s.fixed[k, BUSY] + s.fixed[k, ABOVE] * max(0, loads[j, TOKENS] - s.fixed[k, KNEE])
+        if loads[j, DECODES] > 0:
+            value += s.fixed[k, ANY_DECODE]
+        if loads[j, PREFILLS] > 0:
+            value += s.fixed[k, ANY_PREFILL]
+        longest = max(longest, (value + s.fixed[k, DIVISOR] - 1) // s.fixed[k, DIVISOR])
+    return longest
+
+
+@compiled
+def add(s, f, at, ticks, most):
+    """Add the state that `ticks` with the options `f.pick` lead to, if it is new or better."""
+    child, rows, count = f.child, f.rows, f.count
+    label = pass_time(s, rows[at], f.label[at], f.pick, ticks, child)
+    arrange(s, child)
+    bound = least(s, f, child, label)
+    if bound < f.bound[at]:
+        return INCONSISTENT
+    if bound >= s.target:
+        return EMPTY
+    bucket, new = key_of(s, child) % len(f.heads), NO
+    other = f.heads[bucket] - 1
+    while other != NO:
+        count[TRIED] += 1
+        if is_as_good(s, rows[other], f.label[other], child, label):
+            return EMPTY
+        if f.status[other] == OPEN and is_as_good(s, child, label, rows[other], f.label[other]):
+            if new == NO:
+                new = other
+            else:
+                f.status[other] = DEAD
+        other = f.next[other] - 1
+    if new == NO:
+        if count[ROWS] >= most:
+            return FULL
+        new = count[ROWS]
+        count[ROWS] += 1
+        f.next[new], f.heads[bucket] = f.heads[bucket], new + 1
+        f.place[new] = NO
+    store(s, f, new, at, label, bound)
+    return EMPTY
+
+
+@compiled
+def store(s, f, new, at, label, bound):
+    """Write the state `f.child` to a row, and put it where it belongs in the heap."""
+    f.label[new], f.bound[new], f.parent[new], f.status[new], f.tokens[new] = label, bound, at, OPEN, 0
+    for j in range(len(f.child)):
+        f.picks[new, j] = f.pick[j]
+        f.tokens[new] += s.left[f.child[j, LOCAL]]
+        for k in range(4):
+            f.rows[new, j, k] = f.child[j, k]
+    if f.place[new] == NO:
+        push(f, new)
+    else:
+        rise(f, f.place[new], new)
+
+
+@compiled
+def goes_first(f, one, other):
+    """Whether a state is followed before another: the least bound, then the fewest tokens left, then the oldest."""
+    if f.bound[one] != f.bound[other]:
+        return f.bound[one] < f.bound[other]
+    if f.tokens[one] != f.tokens[other]:
+        return f.tokens[one] < f.tokens[other]
+    return one < other
+
+
+@compiled
+def push(f, row):
+    """Put a row into the heap."""
+    f.count[HEAP] += 1
+    rise(f, f.count[HEAP] - 1, row)
+
+
+@compiled
+def rise(f, place, row):
+    """Put a row at a place of the heap, or above."""
+    while place and goes_first(f, row, f.heap[(place - 1) // 2]):
+        above = f.heap[(place - 1) // 2]
+        f.heap[place], f.place[above] = above, place
+        place = (place - 1) // 2
+    f.heap[place], f.place[row] = row, place
+
+
+@compiled
+def pop(f):
+    """Take the first row out of the heap."""
+    f.place[f.heap[0]] = NO
+    f.count[HEAP] -= 1
+    size = f.count[HEAP]
+    if size == 0:
+        return
+    row, place = f.heap[size], 0
+    while 2 * place + 1 < size:
+        below = 2 * place + 1
+        if below + 1 < size and goes_first(f, f.heap[below + 1], f.heap[below]):
+            below += 1
+        if not goes_first(f, f.heap[below], row):
+            break
+        f.heap[place], f.place[f.heap[below]] = f.heap[below], place
+        place = below
+    f.heap[place], f.place[row] = row, place
+
+
+def room(requests: int, states: int, vectors: int, columns: int) -> Frontier:
+    """Return arrays for so many states; the system gives memory to what is written only."""
+
+    def numbers(*shape: int) -> Any:
+        return np.zeros(shape, dtype=np.int64)
+
+    return Frontier(
+        rows=numbers(states, requests, 4), label=numbers(states), bound=numbers(states), tokens=numbers(states),
+        parent=numbers(states), picks=np.zeros((states, requests), dtype=np.int32),
+        status=np.zeros(states, dtype=np.int8), next=numbers(states), heads=numbers(2 * states + 1),
+        heap=numbers(states), place=numbers(states), count=numbers(3), child=numbers(requests, 4),
+        pick=numbers(requests), loads=numbers(requests + 1, columns), ends=numbers(requests + 1),
+        parts=numbers(vectors, requests + 1),
+    )  # fmt: skip

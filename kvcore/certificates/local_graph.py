@@ -1,0 +1,223 @@
+"""All that one request may do until it is done, and what that takes at the least: a graph for each kind of request.
+
+Its nodes are local states without time: whether a request waits, not how long. Of options of one state that end in
+the same, those are left out that add no less to a batch in any count than another does (and without it there would
+still be a batch). Take the other and start the batch so much later that it ends when it did: nothing else changes.
+
+What is left at the least is a recursion over the graph, so no option leads to less than before but for what it takes:
+
+* **Ticks**: a batch lasts what the option takes alone, if it acts and the request was ready; then comes the call.
+* **Shares**: a batch lasts at least f/q for any function f of the cost, and 1. The part of f that does not add up
+  (`busy` and so on) is shared: by blocks, of which there are at most L in a batch, a request in work has blocks/L of
+  it; or by tokens, prefill tokens, requests. So f/q is at least the sum of the shares of requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kvcore.certificates import frontier as at
+from kvcore.certificates.budget import Budget, InvalidCertificate
+from kvcore.certificates.options import Load, LocalState, Option, RequestOptions
+from kvcore.instance import Machine, Request
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+MOST_LOOKED = 4_000_000
+"""Moves and options that are looked at, at the most, for all kinds together."""
+LOOK_WORK = 10_000
+"""What one of them takes."""
+SHARE_BITS = 50
+"""Shares of an option are rounded down to so many bits."""
+
+
+TOO_LARGE = "its numbers are too large to be added up in 64 bits"
+SWAPPED = [Load._fields.index(name) for name in ("swap_out_tokens", "swap_in_tokens")]
+
+
+class LocalGraph(NamedTuple):
+    """Local states of all kinds as numbers; the options of state s are `first[s]` to `first[s + 1]` - 1.
+
+    After the last option comes one that is none.
+    """
+
+    first: Array
+    load: Array
+    to: Array
+    """Where an option leads; if a call starts at the end of the batch, `away` are its ticks, else -1."""
+    away: Array
+    moves: Array
+    """Tokens dropped, swapped out, swapped in, and processed."""
+    ready: Array
+    """Of each state the one that it is when its wait is over."""
+    arriving: Array
+    begun: Array
+    """Whether it has its first token."""
+    left: Array
+    """Tokens that it has still to generate."""
+    start: Array
+    """Of each request, its state at tick 0."""
+    most: Array
+    """The most that options of all requests together add to a batch, count by count."""
+
+    def least(self, steps: Array, over: Array, far: int) -> Array:
+        """Return what leads to a state that is `over` at the least, where options take `steps`.
+
+        It is 0 there; else the least of the options, of what one takes and of what follows, and of what is left when
+        the wait is over. What exceeds `far` counts as that.
+        """
+        value, lower = np.full(len(self.ready), far), np.where(over, 0, far)
+        stuck, steps = self.first[:-1] == self.first[1:], np.minimum(steps, far)
+        while not np.array_equal(lower, value):
+            value = lower
+            through = np.minimum.reduceat(steps + value[self.to], self.first[:-1])
+            through[stuck] = far
+            lower = np.where(over, 0, np.minimum(np.minimum(through, value[self.ready]), far))
+        return value
+
+    def ticks(self, linear: Array, fixed: Array, over: Array, far: int) -> Array:
+        """Return the ticks until a state is `over` at the least, besides the wait."""
+        load, state = self.load, np.repeat(np.arange(len(self.ready)), np.diff(self.first))
+        busy = np.stack([load[:, k] > 0 for k in (at.TOKENS, at.DECODES, at.PREFILLS)], axis=1).astype(np.int64)
+        value = load @ linear.T + busy @ fixed[:, [at.BUSY, at.ANY_DECODE, at.ANY_PREFILL]].T
+        value += fixed[:, at.ABOVE] * np.maximum(0, load[:, at.TOKENS, None] - fixed[:, at.KNEE])
+        own = np.maximum(1, (-(-value // fixed[:, at.DIVISOR])).max(axis=1))
+        own[:-1][self.ready[state] != state] = 0
+        own[load[:, [at.TOKENS, *SWAPPED]].sum(axis=1) == 0] = 0
+        away = np.where(over[self.to], 0, np.maximum(0, self.away))
+        return self.least(np.minimum(own, far) + np.minimum(away, far), over, far)
+
+    def shares(
+        self, linear: Array, fixed: Array, limits: Sequence[int | None], over: Array, far: int
+    ) -> tuple[Array, Array]:
+        """Return vectors of shares until a state is `over` [states, vectors], and how much of each a tick has."""
+        load, most = self.load, self.most
+        used = {at.DECODES: load[:, at.DECODES] + load[:, at.PREFILLS], at.TOKENS: load[:, at.TOKENS],
+                at.PREFILL_TOKENS: load[:, at.PREFILL_TOKENS],
+                at.BLOCKS: load[:, at.BLOCKS] * (load[:, at.TOKENS] > 0)}  # fmt: skip
+        found: list[tuple[Array, int]] = []
+        one = np.zeros(at.DIVISOR + 1, dtype=np.int64)
+        one[[at.BUSY, at.DIVISOR]] = 1
+        for line, parts in [*zip(linear, fixed, strict=True), (np.zeros_like(linear[0]), one)]:
+            alone = load @ line
+            shared = (parts[at.BUSY] * (load[:, at.TOKENS] > 0) + parts[at.ANY_DECODE] * load[:, at.DECODES]
+                      + parts[at.ANY_PREFILL] * load[:, at.PREFILLS])  # fmt: skip
+            for resource, use in used.items() if shared.any() else [(at.DECODES, 0 * alone)]:
+                limit = limits[resource]
+                every = len(self.start) if resource == at.DECODES else int(most[resource])
+                most_used = max(1, every if limit is None else min(limit, every))
+                amount = most_used * alone.astype(object) + shared * use.astype(object)
+                shift = max(0, int(amount.max()).bit_length() - SHARE_BITS)
+                unit = -(-most_used * int(parts[at.DIVISOR]) >> shift)
+                steps = (amount >> shift).astype(np.int64)
+                if unit < 2**60:  # else a tick has more of it than anyone takes
+                    found.append((self.least(steps, over, min(far * unit, 2**56)), unit))
+        kept: list[tuple[Array, int]] = []
+        for share, unit in sorted(found, key=lambda each: -(each[0] / each[1]).sum()):
+            if share.any() and not any((share / unit <= other / its).all() for other, its in kept):
+                kept.append((share, unit))
+        shares = np.zeros((len(self.ready), len(kept)), dtype=np.int64)
+        for k, (share, _) in enumerate(kept):
+            shares[:, k] = share
+        return shares, np.array([unit for _, unit in kept], dtype=np.int64)
+
+
+def local_graph(
+    machine: Machine, requests: Sequence[Request], groups: Sequence[int], whole: bool, budget: Budget
+) -> LocalGraph:
+    """Return the graphs of all requests, one for each group, side by side; requests of a group are next to each other.
+
+    `whole`: prefills are split only as `splits.py` says. Raises InvalidCertificate where there are too many options.
+    """
+    states: list[tuple[Any, ...]] = []
+    options: list[tuple[Any, ...]] = []
+    first, start, most, looked = [0], [], np.zeros(len(Load._fields), dtype=np.int64), _Looked(budget)
+    largest = most
+    for j, request in enumerate(requests):
+        if j == 0 or groups[j] != groups[j - 1]:
+            base, begin = len(states), len(options)
+            _add_kind(RequestOptions(machine, request), whole, looked, states, options, first)
+            if max(max(option[3]) for option in options[begin:]) >= 2**53:
+                raise InvalidCertificate(TOO_LARGE)
+            largest = np.array([option[3] for option in options[begin:]], dtype=np.int64).max(axis=0)
+        start.append(base)
+        most = most + largest
+    options.append((0, -1, (0,) * 4, Load()))
+    to, away, moves, load = (np.array(column, dtype=np.int64) for column in zip(*options, strict=True))
+    ready, arriving, begun, left = (np.array(column, dtype=np.int64) for column in zip(*states, strict=True))
+    return LocalGraph(
+        np.array(first), load, to, away, moves, ready, arriving > 0, begun > 0, left, np.array(start), most
+    )
+
+
+def _add_kind(
+    rules: RequestOptions, whole: bool, looked: _Looked, states: list[Any], options: list[Any], first: list[int]
+) -> None:
+    found, base = [_timeless(rules.start())], len(states)
+    ids = {found[0]: base}
+
+    def number(state: LocalState) -> int:
+        if state not in ids:
+            ids[state] = base + len(found)
+            found.append(state)
+        return ids[state]
+
+    for state in found:  # it grows
+        ready = number(state._replace(wait=0))
+        for option in _undominated(_options(rules, state, whole, looked)):
+            away = -1 - option.end.wait if option.end.wait < 0 else -1
+            options.append((number(_timeless(option.end.after(0))), away, option[:4], option.load))
+        first.append(len(options))
+        begun = rules.has_first_token(state)
+        left = sum(segment.decode for segment in rules.request.segments[state.segment :]) - state.generated
+        states.append((ready, state.wait and not begun, begun, left))
+
+
+def _timeless(state: LocalState) -> LocalState:
+    return state._replace(wait=1) if state.wait else state
+
+
+class _Looked:
+    """What may still be looked at; it is paid for first."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.left = budget, MOST_LOOKED
+
+    def take(self, amount: int) -> None:
+        if amount > self.left:
+            raise InvalidCertificate(f"requests have too many options: there are more than {MOST_LOOKED} moves to try")
+        self.left -= amount
+        self.budget.spend("the options of requests", LOOK_WORK * amount)
+
+
+def _options(rules: RequestOptions, state: LocalState, whole: bool, looked: _Looked) -> Iterator[Option]:
+    """Yield the options of a state, without splits of prefills that need not be tried."""
+    machine, amounts = rules.machine, state.device + state.host + 1
+    missing = 0 if rules.is_done(state) or state.wait else rules.known(state)
+    looked.take((amounts**3 if machine.partial else 8) + (missing if machine.chunked else 1))
+    for option in rules.options(state):
+        looked.take(1)
+        if whole and option.work and not option.load.generated:
+            before = option.end.device - option.work
+            if option.work != rules.known(state) - before - 1 and (before or option.work > 1):
+                continue
+        yield option
+
+
+def _undominated(options: Iterator[Option]) -> Iterator[Option]:
+    """Yield the options that are needed, as the head says."""
+    by_end: dict[LocalState, list[Option]] = {}
+    for option in options:
+        by_end.setdefault(option.end, []).append(option)
+    for same in by_end.values():
+        kept: list[Option] = []
+        for option in sorted(same, key=lambda option: (sum(option.load), not option.load.acts)):
+            if not any(
+                all(map(int.__le__, other.load, option.load)) and (other.load.acts or not option.load.acts)
+                for other in kept
+            ):
+                kept.append(option)
+        yield from kept

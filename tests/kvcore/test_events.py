@@ -1,0 +1,197 @@
+"""The search over batch boundaries: true wherever it stops, cheap to refuse, and optimal where it ends."""
+
+import importlib.util
+import random
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import bounds
+from bounds.events import joint_states
+from kvcore import OBJECTIVES, BadInput, CostFunction, Machine, objective_value, verify_schedule
+from kvcore.certificates import Alone, Certificate, Coarse, Events, InvalidCertificate, Parts, verify_certificate
+from kvcore.certificates import events as core
+from kvcore.certificates.events import MOST_STATES, EventSearch, find
+from kvcore.certificates.kinds import Part
+from kvcore.files import parse, read_instance
+from kvcore.instance import Slo
+from tests.support.build import instance, request
+from tests.support.exhaustive import exhaustive_optimum
+from tests.support.optima import optima
+from tests.support.random_proofs import random_events
+from tests.support.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
+
+MARS = builtin_instance("mars-figure1")
+
+
+def check(profile, seeds):
+    """Compare searches of all lengths and targets with the optimum; return how many searches ended."""
+    ended = 0
+    for seed, tiny, objective, optimum in optima(profile, seeds, list(OBJECTIVES), max_states=2000):
+        found = [find(tiny, objective, states) for states in (1, 7, 40, 20_000)]
+        assert found[-1].bound == optimum, (tiny.name, objective)
+        assert [each.bound for each in found] == sorted(each.bound for each in found)
+        assert Events(states=found[-1].states).value(tiny, objective) == optimum
+        assert objective_value(verify_schedule(tiny, found[-1].schedule), objective) == optimum
+        below, above = find(tiny, objective, 20_000, optimum), find(tiny, objective, 20_000, optimum + 1)
+        assert (below.bound, below.is_over, below.schedule) == (optimum, True, None)
+        assert (above.bound, above.is_optimum) == (optimum, True)
+        assert Events(states=below.states, target=0).value(tiny, objective) <= 0
+        draw = random.Random(seed)
+        assert all(random_events(draw).value(tiny, objective) <= optimum for _ in range(4))
+        ended += found[-1].is_optimum
+    return ended
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_search_stays_below_the_optimum_and_ends_at_it(profile):
+    assert check(profile, range(100, 108)) >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_search_stays_below_the_optimum_and_ends_at_it_at_length(profile):
+    assert check(profile, range(200, 500)) >= 120
+
+
+@pytest.mark.parametrize("change", ["ticks", "shares"])
+def test_what_is_left_must_not_fall_by_more_than_a_batch_adds(change):
+    search = EventSearch(MARS, "total-flow-time", 1000)
+    start = search.setting.first.searchsorted(search.setting.first[0])
+    getattr(search.setting, change)[start] += 10**6
+    search.begin()
+    with pytest.raises(AssertionError, match="fell by more than a batch adds"):
+        search.run()
+
+
+def plain():
+    """Return the search as a module that numba has not compiled."""
+    spec = importlib.util.find_spec("kvcore.certificates.frontier")
+    module, kept = importlib.util.module_from_spec(spec), sys.modules["kvcore.compiled"]
+    sys.modules["kvcore.compiled"] = SimpleNamespace(compiled=lambda f: f, inlined=lambda f: f)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.modules["kvcore.compiled"] = kept
+    return module
+
+
+def test_without_numba_the_search_is_the_same(monkeypatch):
+    cases = [(tiny_instance(seed, **PROFILES[profile]), objective)
+             for profile in PROFILES for seed, objective in enumerate(OBJECTIVES)]  # fmt: skip
+    compiled = [find(tiny, objective, 100) for tiny, objective in cases]
+    monkeypatch.setattr(core, "frontier", plain())
+    assert [find(tiny, objective, 100) for tiny, objective in cases] == compiled
+    assert sum(found.is_optimum for found in compiled) > 20
+
+
+def test_a_search_that_goes_on_is_the_same_as_one_that_does_not_stop():
+    for seed in range(12):
+        tiny, objective = tiny_instance(seed), list(OBJECTIVES)[seed % 8]
+        search = EventSearch(tiny, objective, 5000)
+        for states in (1, 2, 5, 9, 40, 300):
+            stopped, at_once = search.run(states), find(tiny, objective, states)
+            assert (stopped.bound, stopped.is_optimum) == (at_once.bound, at_once.is_optimum)
+        assert search.run().bound == find(tiny, objective, 5000).bound
+    assert EventSearch(MARS, "makespan", 100).run(50, lambda: True).states == 1
+
+
+def test_long_batches_and_hinges():
+    cost = (CostFunction(busy=5, tokens=2, tokens_above={"knee": 2, "coefficient": 4}), CostFunction(swap_in_tokens=7))
+    a, b = request("A", 3, (1, 4, 0, "swap"), 2), request("B", 2, (1, 9, 3, "discard"), 1, arrival=3)
+    two = instance(a, b, cost=cost, memory=9, host_memory=5, batch_tokens=3)
+    for objective in OBJECTIVES:
+        assert find(two, objective, 20_000).bound == exhaustive_optimum(two, objective)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "objective", "optimum"),
+    [("drops", "busy-time", 13), ("drops", "makespan", 13), ("drops", "total-flow-time", 23),
+     ("drops2", "busy-time", 52), ("finish", "weighted-flow-time", 1882)],
+)  # fmt: skip
+def test_what_false_reductions_missed(name, objective, optimum):
+    found = find(read_instance(Path(__file__).parents[1] / "data" / f"{name}.json"), objective, 1000)
+    assert (found.bound, found.is_optimum) == (optimum, True)
+
+
+def test_mars_figure_1_is_certified_to_be_optimal():
+    assert {rung.method: rung.bound for rung in bounds.climb(MARS)}["events"] == 29
+    rung = bounds.bound(MARS)
+    assert (rung.method, rung.bound) == ("events", 29)
+    assert verify_certificate(MARS, rung.certificate) == 29
+    with pytest.raises(InvalidCertificate, match="claims 30, but proves 29 only"):
+        verify_certificate(MARS, rung.certificate.replace(bound="30"))
+    assert bounds.bound(MARS.with_free_calls(), method="exhaustive").bound == 27
+
+
+def test_a_certificate_of_the_kind_that_was_is_read_and_checked():
+    text = bounds.bound(MARS, method="events").certificate.to_json().replace('"events"', '"exhaustive"')
+    assert verify_certificate(MARS, parse(Certificate, text, "old.json")) == 29
+
+
+def test_fewer_states_prove_less():
+    enough = find(MARS, "total-flow-time").states
+    found = [Events(states=states).value(MARS, "total-flow-time") for states in (1, enough // 2, enough - 1, enough)]
+    assert found == sorted(found)
+    assert Alone().value(MARS, "total-flow-time") <= found[0] < found[-1] == 29
+
+
+def test_no_more_is_looked_at_than_an_upper_bound_asks_for():
+    proof = bounds.bound(MARS, method="events", upper=5).certificate.proof
+    assert (proof.states, proof.target) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("large", "message"),
+    [
+        (instance(*[request(f"R{i}", 1, 1) for i in range(33)]), "at most 32 requests, and there are 33"),
+        (instance(request("R", 1, *[(1, 0, 0, "free")] * 100, 1)), "at most 100 segments, and there are 101"),
+        (instance(request("R", 1, 10**15 - 10)), "at most 10000 generated tokens"),
+        (instance(request("A", 10**14, 5), request("B", 10**14, 5)), "too many options"),
+        (instance(request("R", 200, 9), evict=True, partial=True), "too many options"),
+        (instance(request("R", 10**14, 2), chunked=False), "too large to be added up"),
+        (instance(request("R", 1, 2, weight=10**15), cost=(CostFunction(busy=10**6),)), "too large to be added up"),
+        (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, tokens=10**15, generated=10**15),) * 2)
+         .replace(requests=tuple(request(f"R{i}", 1, 2) for i in range(32))), "too large to be added up"),
+    ],
+)  # fmt: skip
+def test_large_instances_are_refused_at_once(large, message):
+    began = time.process_time()
+    with pytest.raises(InvalidCertificate, match=message):
+        Events(states=10).value(large, "weighted-flow-time")
+    assert time.process_time() - began < 10
+
+
+def test_an_slo_without_end_is_refused():
+    endless = instance(request("R", 1, 2, slo=Slo(latency=10**15, normalized_latency=10**15)))
+    assert find(endless, "late-requests", 100).bound == 0
+
+
+def test_no_search_is_begun_without_hope():
+    with pytest.raises(BadInput, match=r"is not begun: requests have 1e\+\d+ joint states"):
+        bounds.bound(instance(*[request(f"R{i}", 1 + i, 9) for i in range(12)]), method="events")
+    with pytest.raises(BadInput, match="at most 32 requests"):
+        bounds.bound(instance(*[request(f"R{i}", 1, 1) for i in range(33)]), "makespan", method="events")
+    assert joint_states(instance(*[request(f"R{i}", 1, 9) for i in range(2)])) == 55
+    assert joint_states(instance(request("A", 1, 9), request("B", 2, 4))) == 50
+
+
+def test_proofs_in_parts_share_the_states():
+    parts = tuple(
+        Part(requests=(i,), proof=Coarse(block_tokens=1, slot_ticks=1, proof=Events(states=MOST_STATES)))
+        for i in [0, 1, 2, 3]
+    )
+    four = MARS.replace(requests=(*MARS.requests, MARS.requests[0].replace(id="R4")))
+    single = Certificate(instance_sha256=four.sha256, objective="makespan", bound="8", proof=Parts(parts=parts[:1]))
+    assert verify_certificate(four, single) == 8
+    with pytest.raises(InvalidCertificate, match=r"a search of 3000000 states would take too long .* 180 s where 9"):
+        verify_certificate(four, single.replace(proof=Parts(parts=parts)))
+
+
+def test_a_machine_without_limits():
+    free = MARS.replace(machine=Machine(memory=None, host_memory=None))
+    assert find(free, "total-flow-time", 5000).bound == exhaustive_optimum(free, "total-flow-time")[0]
