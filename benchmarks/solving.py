@@ -1,6 +1,7 @@
 """How fast exact answers are: what `python -m benchmarks exact`, `identical`, `start_time` and `slices` solve.
 
-A row says how far a solve came in its time. Rows of one case that end "optimal" must agree, and with what is known.
+A row says how far a solve came in its time. Rows of one case that end "optimal" or "claimed" must agree, and with what
+is known.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def rows(solves: Iterable[Solve]) -> list[dict[str, Any]]:
     found, optima = [], {(name, "total-flow-time", "as-given"): value for name, value in KNOWN.items()}
     for solve in solves:
         row = measured(solve)
-        if row["status"] == "optimal":
+        if row["status"] in ("optimal", "claimed"):
             known = optima.setdefault((solve.instance.name, solve.objective, solve.handling), row["value"])
             assert row["value"] == known, f"{solve.instance.name}: {row['value']} and {known}"
         found.append(row)
@@ -50,7 +51,7 @@ def measured(solve: Solve) -> dict[str, Any]:
     about = dict(zip(("objective", "handling", "formulation", "solver"), options, strict=True))
     row = {"case": instance.name, **about, "time_limit": seconds}
     try:
-        result, took = timed(lambda: solvers.solve(instance, time_limit=seconds, **about), repeats)
+        result, took = timed(lambda: solvers.solve(instance, time_limit=seconds, certify_limit=0, **about), repeats)
     except (BadInput, MissingTool) as error:
         return {**row, "status": "not run", "why": str(error)}
     row |= {"status": result.status, "value": result.value, "bound": result.bound, "gap": result.gap,

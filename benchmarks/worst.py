@@ -59,7 +59,9 @@ def small_family(n: int) -> SearchSpace:
 def shipped(policy: str, objective: str, n: int, optima: Optima | None = None) -> Claim | None:
     """Judge the instance that is in the repository (None: there is none)."""
     path = FOLDER / f"{policy}-{objective}-{n}.json"
-    return judge(read_instance(path), get_policy(policy), optima or Optima(objective)) if path.exists() else None
+    if not path.exists():
+        return None
+    return judge(read_instance(path), get_policy(policy), optima or Optima(objective)).certified()
 
 
 def improve(policy: str, objective: str, n: int, seed: int) -> None:

@@ -7,7 +7,7 @@ from kvcore.compiled import compiled
 
 
 @compiled
-def demand(graphs, prices, cheapest, since, scale, keys, taken):  # type: ignore[no-untyped-def]
+def demand(graphs, prices, cheapest, since, scale, keys, taken):
     """Add to `taken` [resources, slots] what cheapest ways from the joint states `keys` take from a slot on."""
     slots = prices.shape[1]
     for point in range(keys.shape[0]):

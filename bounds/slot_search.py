@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from bounds.ascent import Floats, ascend
@@ -22,11 +23,11 @@ from bounds.task import Proposal, Task
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs
-from kvcore.certificates.slot_kernels import NEVER, Layer, no_more, values
+from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
-from kvcore.instance import Instance
+from kvcore.instance import Instance, Machine, Request
 from kvcore.metrics import SUMS, Value, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Batch, Schedule
@@ -58,8 +59,12 @@ class SlotOptions:
     """Tries of the first searches: about a second."""
     more_tries: int = 8
     """How many times more the next ones get."""
-    beam: int = 0
-    """The most states that are followed in a slot (0: all, which alone proves anything)."""
+
+
+MOST_REQUESTS, MOST_OPTIONS = 32, 3_000_000
+"""Requests, and options of their local graphs as a rough count has them, beyond which no search is begun."""
+FOLLOWED = 200
+"""Joint states of a tick from which requests without first tokens to come are followed to their ends."""
 
 
 class OutOfTime(Exception):
@@ -79,7 +84,7 @@ class SlotSolver:
         strict: bool = False,
     ) -> None:
         """Raise BadInput where the search does not take such an instance."""
-        reason = why_not(instance, objective)
+        reason = declines(instance, objective)
         if reason is not None:
             raise BadInput(f"slots {reason}")
         self.instance, self.objective, self.deadline = instance, objective, deadline
@@ -91,6 +96,8 @@ class SlotSolver:
             raise BadInput(str(error)) from None
         self.unit = scale_of(instance.requests, objective)
         self.root: Floats | None = None
+        """The first prices, of which later searches seek better ones in fewer rounds."""
+        self.rounds = self.options.root_rounds
 
     def lowest(self, upper: int | None = None) -> int:
         """Return what the first prices prove alone; `upper` is a target above which nothing need be proved."""
@@ -131,15 +138,15 @@ class SlotSolver:
             start[:, :width] = self.root[:, :width]
         search.add(Vector(0, self._whole(search, start, 0)))
         if self.objective in SUMS:
-            vector = self._ascend(
-                search, 0, search.start[None, :], np.zeros(1), start[:, : search.slots], self.options.root_rounds, 20, 0.7
-            )
+            start = start[:, : search.slots]
+            vector = self._ascend(search, 0, search.start[None, :], np.zeros(1), start, self.rounds, 20, 0.7)
+            self.rounds = self.options.rounds
             self.root = vector.prices / self.options.scale
             search.replace(vector)
         rows, later = search.at([0], 0)
         if (rows[0, search.start] >= NEVER).any():
             return search.goal + 1 - self.local.base()
-        least = sum(rows[0, search.start].tolist()) - int(later[0])
+        least: int = sum(rows[0, search.start].tolist()) - int(later[0])
         return -(-least // self.options.scale) - self.local.base()
 
     def _open(self, search: SlotSearch, since: int) -> Any:
@@ -214,11 +221,6 @@ class SlotSolver:
             failed = failed + 1 if dead.sum() * following < worth else 0
             if failed > (len(alive) * following > options.hope * worth):
                 break
-        if options.beam:
-            alive = np.flatnonzero(~cut[: layer.size])
-            if len(alive) > options.beam:
-                slack = (layer.cost - layer.room)[alive]
-                cut[alive[np.argsort(slack, kind="stable")[options.beam :]]] = True
 
     def _best_prices(self, search: SlotSearch, key: Any) -> Floats:
         """Return the prices in use that say most of a joint state."""
@@ -226,6 +228,27 @@ class SlotSolver:
         rows, later = search.at(chosen, search.tick)
         best = int((rows[:, key].sum(axis=1) - later).argmax())
         return search.vectors[chosen[best]].prices / self.options.scale
+
+
+def declines(instance: Instance, objective: str) -> str | None:
+    """Say why the search is not begun (None: it is); it may still find more options than a local graph takes."""
+    reason = why_not(instance, objective)
+    if reason is None and len(instance.requests) > MOST_REQUESTS:
+        reason = f"are searched for at most {MOST_REQUESTS} requests"
+    options = sum(map(partial(_most_options, instance.machine), {request.shape for request in instance.requests}))
+    if reason is None and options > MOST_OPTIONS:
+        reason = f"are searched where requests have few options, and these may have {options}; coarsen the instance"
+    return reason
+
+
+def _most_options(machine: Machine, request: Request) -> int:
+    """Return about how many options a request has over all its states, if every amount of KV can come up."""
+    drops = machine.evict or any(call.handling in ("discard", "free") for call in request.calls)
+    sizes = min(request.peak, machine.prefill_limit or request.peak) if machine.chunked else 1
+    amounts = request.output if drops or not machine.chunked else 1
+    moves = request.peak**2 if machine.partial and (drops or machine.host_memory != 0) else 1
+    prefills = request.peak if machine.chunked else 2
+    return amounts * prefills * sizes * moves + request.arrival + request.call_time
 
 
 def propose_slots(task: Task) -> Iterator[Proposal]:
@@ -252,10 +275,8 @@ def climb(
     for strict in (False, True):
         solver = SlotSolver(instance, objective, deadline, options, seed, strict)
         with suppress(InvalidSchedule):
-            try:
+            with suppress(OutOfTime):
                 yield from _climb(solver, None if best is None else int(best))
-            except OutOfTime:
-                pass
             return
 
 
@@ -265,22 +286,19 @@ def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule
     failed: int | None = None
     first = solver.search(proved, 0, 0)
     if first.proof is not None:
-        yield Proposal(first.proof)
+        yield Proposal(first.proof, Fraction(proved, solver.unit))
     while best is None or proved < best:
-        if best is None and failed is None:
-            target = proved + step
-        else:
-            ceiling = min(t for t in (best, failed) if t is not None)
-            target = ceiling if failed is None else (proved + ceiling) // 2
+        target = proved + step if failed is None else (proved + failed) // 2
+        target = target if best is None else min(target, best)
         if target == proved:
-            tries, failed = tries * solver.options.more_tries, None
+            tries, failed, step = tries * solver.options.more_tries, None, 1
             if tries > MOST_TRIES:
                 return
             continue
         attempt = solver.search(target, most_tries=tries)
         if attempt.proof is not None:
             proved, step = target, 2 * step
-            yield Proposal(attempt.proof)
+            yield Proposal(attempt.proof, Fraction(target, solver.unit))
         elif attempt.outcome.cost is not None:
             schedule = attempt.schedule()
             value = objective_value(verify_schedule(solver.instance, schedule), solver.objective)
@@ -302,13 +320,17 @@ class Attempt:
     @property
     def proof(self) -> Slots | None:
         """The proof that nothing is below the target, if that is so."""
-        if not self.outcome.proved or self.solver.options.beam:
+        if not self.outcome.proved:
             return None
         prices = tuple(_as_rows(vector) for vector in self.made.vectors)
         return Slots(
-            target=self.target, scale=self.made.scale, strict=self.solver.local.strict, prices=prices, states=self.outcome.states,
+            target=self.target,
+            scale=self.made.scale,
+            strict=self.solver.local.strict,
+            prices=prices,
+            states=self.outcome.states,
             tries=self.outcome.tries,
-        )  # fmt: skip
+        )
 
     def schedule(self) -> Schedule:
         """Return the schedule at whose end the search arrived; the referee has still to judge it."""
@@ -323,15 +345,27 @@ def _as_rows(vector: Vector) -> SlotPrices:
 
 
 def _schedule(instance: Instance, local: LocalGraphs, search: SlotSearch, outcome: Outcome) -> Schedule:
-    """Follow the path with the real states of the requests, each at least as good as the one on the path."""
+    """Return the schedule at the end of the path, with all tokens generated that an objective leaves out."""
+    real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
+    steps = _follow(local, search, outcome.path, real)
+    if local.objective == "total-ttft":
+        steps += _completed(instance, real)
+    batches = [_batch(instance, local, tick, step) for tick, step in enumerate(steps)]
+    made = [batch for batch in batches if batch.work or batch.drop or batch.swap_out or batch.swap_in]
+    return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, made)))
+
+
+def _follow(
+    local: LocalGraphs, search: SlotSearch, path: list[tuple[Any, Any]], real: dict[int, int]
+) -> list[dict[int, int]]:
+    """Follow the path with the `real` states of the requests, each as good; return their options at each tick."""
     graphs, reduced = local.graphs, search.reduced
     owner = np.repeat(np.arange(len(search.graphs.idle)), np.diff(search.graphs.first))
-    on_path = dict(zip(local.members, outcome.path[0][0].tolist(), strict=True))
-    real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
+    on_path = dict(zip(local.members, path[0][0].tolist(), strict=True))
     kinds = dict(zip(local.members, search.kind.tolist(), strict=True))
     steps: list[dict[int, int]] = []
-    for key, chosen in outcome.path[1:]:
-        waiting, step = list(local.members), {}
+    for key, chosen in path[1:]:
+        waiting, step = list(local.members), dict[int, int]()
         for place, (state, choice) in enumerate(zip(key.tolist(), chosen.tolist(), strict=True)):
             i = next(
                 i for i in waiting if kinds[i] == search.kind[place]
@@ -343,65 +377,46 @@ def _schedule(instance: Instance, local: LocalGraphs, search: SlotSearch, outcom
             real[i] = int(graphs.next[step[i]] if i in step else graphs.idle[real[i]])
             on_path[i] = state
         steps.append(step)
-    if local.objective == "total-ttft":
-        steps += _completed(local, real)
-    batches = [_batch(instance, local, tick, step) for tick, step in enumerate(steps)]
-    made = [batch for batch in batches if batch.work or batch.drop or batch.swap_out or batch.swap_in]
-    return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, made)))
+    return steps
+
+
+def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]:
+    """Return steps from the `real` states to the ends of all requests; those that are ahead are followed first.
+
+    Local graphs have the same states for every objective. Where memory is full of what must stay, nothing is found.
+    """
+    local = LocalGraphs(instance, "makespan", strict=True)
+    search = SlotSearch(local, 1, 1)
+    place = np.full(len(local.states), -1)
+    place[search.reduced.state] = np.arange(len(search.reduced.state))
+    layer: Layer = empty_layer(len(search.kind), True)
+    layer.keys[0] = [place[local.merged[real[i]]] for i in local.members]
+    layer.cost[0] = layer.room[0] = 0
+    layers, nothing = [layer._replace(size=1)], np.zeros((1, len(search.graphs.idle)), np.int64)
+    free = Slot(nothing, nothing, np.zeros((1, 5), np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 0, 1, 0)
+    lists = tuple(np.empty((1, len(search.graphs.next)), np.int64) for _ in range(3))
+    for _ in range(sum(local.alone)):
+        size = layers[-1].size
+        ahead = np.argsort(-layers[-1].keys[:size].sum(axis=1), kind="stable")
+        done = [int(e) for e in ahead if search.graphs.done[layers[-1].keys[e]].all()]
+        if done:
+            return _follow(local, search, search.path(layers, done[0]), real)
+        cut = np.ones(size, bool)
+        cut[ahead[:FOLLOWED]] = False
+        layers.append(
+            expand(layers[-1], cut, search.kind, search.graphs, free, lists, np.empty_like(nothing), 10**9, True)[0]
+        )
+    return []
 
 
 def _batch(instance: Instance, local: LocalGraphs, tick: int, step: dict[int, int]) -> Batch:
     """Return the batch in which requests take these options."""
     taken = [(instance.requests[i].id, local.options[o]) for i, o in step.items()]
-    return Batch(
-        start=tick,
-        **{
-            name: {of: getattr(option, name) for of, option in taken if getattr(option, name)}
-            for name in ("drop", "swap_out", "swap_in", "work")
-        },
+    moves = ("drop", "swap_out", "swap_in", "work")
+    return Batch.model_validate(
+        {"start": tick}
+        | {name: {of: getattr(option, name) for of, option in taken if getattr(option, name)} for name in moves}
     )
-
-
-def _completed(local: LocalGraphs, real: dict[int, int]) -> list[dict[int, int]]:
-    """Return further steps, one request after another to its end; the rest do nothing, or what takes least memory."""
-    graphs, steps = local.graphs, []
-    for i in sorted(real, key=lambda i: -int(graphs.blocks[real[i]])):
-        left = _ticks_to_the_end(graphs, real[i])
-        while not graphs.done[real[i]]:
-            paths = [(left[int(graphs.next[o])], o) for o in _options(graphs, real[i]) if int(graphs.next[o]) in left]
-            ahead, best = min(paths, default=(len(graphs.idle), -1))
-            if left.get(int(graphs.idle[real[i]]), ahead) < ahead or best < 0:
-                step = {}
-            else:
-                step = {i: best} | {j: _quiet(graphs, real[j]) for j in real if j != i}
-            for j in real:
-                real[j] = int(graphs.next[step[j]] if j in step else graphs.idle[real[j]])
-            steps.append(step)
-            if len(steps) > len(graphs.idle):  # memory is full of what must stay: the referee will refuse it
-                return steps
-    return steps
-
-
-def _options(graphs: Any, state: int) -> range:
-    return range(int(graphs.first[state]), int(graphs.first[state + 1]))
-
-
-def _quiet(graphs: Any, state: int) -> int:
-    """Return the option that takes no tokens, does not act, and holds least."""
-    return min(_options(graphs, state), key=lambda o: (int(graphs.use[o, 2]), bool(graphs.acts[o]), int(graphs.use[o, 0])))
-
-
-def _ticks_to_the_end(graphs: Any, state: int) -> dict[int, int]:
-    """Return the ticks that each state which can follow is from its end, alone."""
-    edges, queue = nx.DiGraph(), [state]
-    while queue:
-        at = queue.pop()
-        for to in {int(graphs.idle[at]), *(int(graphs.next[o]) for o in _options(graphs, at))}:
-            if to not in edges:
-                queue.append(to)
-            edges.add_edge(to, at)
-    end = next(at for at in edges if graphs.done[at])
-    return dict(nx.single_source_shortest_path_length(edges, end))
 
 
 def _answer(local: LocalGraphs, state: int, option: int, to: int) -> int:

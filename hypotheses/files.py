@@ -91,7 +91,7 @@ def _save(place: Path, held: Held, verdict: Verdict) -> dict[str, Any]:
     schedule, certificate = f"{held.label}.schedule.json", f"{held.label}.certificate.json"
     write_text(place / instance, held.instance.to_json())
     write_text(place / schedule, held.schedule.to_json())
-    proof = held.certificate()
+    proof = held.certificate
     if proof is not None:
         write_text(place / certificate, proof.to_json())
     return {

@@ -52,6 +52,8 @@ def _counts(row: dict[str, Any]) -> str:
         text += f", {row['failed']} failed (the smallest is shown)"
     elif row["verdict"] == "refuted":
         text += " before it"
+    if row.get("claimed"):
+        text += f", {row['claimed']} by an optimum that is claimed, not certified"
     if row["undecided"]:
         text += f", {row['undecided']} undecided"
     numerator, _, denominator = (row["largest"] or "").partition("/")

@@ -37,7 +37,8 @@ def compared(one: Make, holds: Callable[[Any, Any], Any], other: Make, why: str)
         first, second = _both(case, one, other)
         if holds(first.value, second.value):
             return None
-        return Fails(why.format(first.value, second.value, float(ratio(first, second))), (first, second))
+        said = why.format(first.value, second.value, float(ratio(first, second)))
+        return Fails(said, (first, second), certain=certain(first, second))
 
     return judge
 
@@ -50,9 +51,14 @@ def within(one: Make, limit: int | Fraction, other: Make, why: str) -> Callable[
         times = ratio(first, second)
         if times <= limit:
             return times
-        return Fails(why.format(first.value, second.value), (first, second), times)
+        return Fails(why.format(first.value, second.value), (first, second), times, certain=certain(first, second))
 
     return judge
+
+
+def certain(first: Held, second: Held) -> bool:
+    """Whether the greater value is no claim: then a lower optimum of the other only sets them farther apart."""
+    return max(first, second, key=lambda held: held.value).claimed_by is None
 
 
 def _both(case: Case, one: Make, other: Make) -> tuple[Held, Held]:
@@ -84,7 +90,9 @@ def average_ratio_within(policy: str, limit: Fraction) -> Predicate:
             return average
         worst = max(runs, key=lambda pair: ratio(*pair))
         return Fails(
-            f"the average ratio is {float(average):.4f}; on the worst, {worst[0].value} against {worst[1].value}", worst
+            f"the average ratio is {float(average):.4f}; on the worst, {worst[0].value} against {worst[1].value}",
+            worst,
+            certain=all(certain(*pair) for pair in runs),
         )
 
     return within_on_average

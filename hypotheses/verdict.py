@@ -11,13 +11,16 @@ from itertools import islice
 from typing import Any
 
 import kvcore
-from hypotheses.case import Case, Fails, Undecided
+from hypotheses.case import Case, Fails, Undecided, claims
 from hypotheses.hypothesis import Hypothesis
 from kvcore.instance import Instance
 from kvcore.shown import brief
 
 TIME_LIMIT = 60.0
 """Seconds for one hypothesis, unless told otherwise."""
+
+CLAIMED = {"proved": "claimed to hold", "refuted": "claimed to fail"}
+"""The verdict where an optimum that matters is the word of a search or a solver, which no certificate meets."""
 
 MOST = 8
 """Requests that are described of an instance."""
@@ -34,6 +37,8 @@ class Verdict:
     hypothesis: Hypothesis
     held: int = 0
     undecided: int = 0
+    claimed: int = 0
+    """The cases of those judged that rest on an optimum that is claimed, not certified."""
     complete: bool = False
     """Whether every case of the family was judged, or one failed that ends it."""
     out_of_time: bool = False
@@ -41,6 +46,8 @@ class Verdict:
     largest: Fraction | None = None
     """The largest number that the predicate gave for a case."""
     fails: Fails | None = None
+    fails_by_claim: bool = False
+    """Whether the failure that is shown rests on such an optimum."""
     failing: tuple[Instance, ...] = ()
     skipped: str | None = None
     seconds: float = 0.0
@@ -63,17 +70,22 @@ class Verdict:
         if self.skipped is not None:
             return "skipped"
         if self.fails is not None:
-            return "refuted"
+            return CLAIMED["refuted"] if self.fails_by_claim else "refuted"
         if self.undecided or self.out_of_time or self.interrupted or not self.held:
             return "undecided"
-        return "proved" if self.complete and self.hypothesis.family.complete else "no counterexample"
+        if not (self.complete and self.hypothesis.family.complete):
+            return "no counterexample"
+        return CLAIMED["proved"] if self.claimed else "proved"
 
     @property
     def as_stated(self) -> bool:
-        """Whether it is what the file states; a part of a family that states a proof is enough if nothing fails."""
+        """Whether it is what the file states, if only as a claim.
+
+        A part of a family that states a proof is enough if nothing fails.
+        """
         if self.verdict == "no counterexample" and not self.complete:
             return self.hypothesis.states in ("proved", "no counterexample")
-        return self.verdict in (self.hypothesis.states, "skipped")
+        return self.verdict in (self.hypothesis.states, CLAIMED.get(self.hypothesis.states), "skipped")
 
     def row(self) -> dict[str, Any]:
         """Return the record that scripts read."""
@@ -91,6 +103,7 @@ class Verdict:
             "as_stated": self.as_stated,
             "held": self.held,
             "undecided": self.undecided,
+            **({"claimed": self.claimed} if self.claimed else {}),
             "all_judged": self.complete,
             "interrupted": self.interrupted,
             "largest": None if self.largest is None else str(self.largest),
@@ -143,16 +156,20 @@ def _judge_all(verdict: Verdict, deadline: float, take: int | None, progress: Pr
 
 
 def _judge(verdict: Verdict, case: Case) -> None:
+    claims()  # what was claimed before is of no concern
     try:
         answer = verdict.hypothesis.predicate(case)
     except Undecided:
         verdict.undecided += 1
         return
+    claimed = bool(claims()) and not (isinstance(answer, Fails) and answer.certain)
+    verdict.claimed += claimed
     if isinstance(answer, Fails):
         number: Fraction | str | None = answer.number if verdict.hypothesis.every else None
         verdict.failed += 1
-        if verdict.fails is None:
+        if verdict.fails is None or (verdict.fails_by_claim and not claimed):
             verdict.fails, verdict.failing = answer, answer.shown or case.instances
+            verdict.fails_by_claim = claimed
     else:
         number = answer
         verdict.held += 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE
 from kvbound.simulation import Simulation, Watch, outside_schedules, simulate_policies, unwatched
-from kvbound.tables import Cells, between, decimal, handling_text, in_words, value_columns
+from kvbound.tables import Cells, because, between, decimal, handling_text, in_words, title, value_columns
 from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -20,8 +20,8 @@ from kvcore.schedule import Schedule
 from kvcore.summary import summary
 from kvcore.trace import Trace
 from solvers import solve
-from solvers.driver import Progress
-from solvers.ladder import climb, stronger
+from solvers.ladder import climb, with_certificate
+from solvers.task import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,15 +83,18 @@ def compare(
             else:
                 optima[kind] = _optimum(freed, objective, time_limit, threads, progress)
         interrupted = optima[kind].stopped == "interrupted"
+        for run in outside + runs:
+            if run.trace is not None and run.trace.instance.sha256 == freed.sha256:
+                optima[kind].refuse(run.trace.schedule, objective_value(run.trace, objective), run.label)
     return Comparison(instance, objective, outside + runs, optima, interrupted)
 
 
 def _optimum(instance: Instance, objective: str, time_limit: float, threads: int, progress: Progress | None) -> Result:
     """Return the best schedule and bound; where they stay apart, with what the ladder adds in half the time again."""
     found = solve(instance, objective, time_limit=time_limit, threads=threads, progress=progress)
-    if found.status == "optimal" or found.stopped == "interrupted" or (found.gap is not None and found.gap < OPEN):
+    if found.stopped == "interrupted" or (found.gap is not None and found.gap < OPEN):
         return found
-    return stronger(found, climb(instance, objective, time_limit=time_limit / 2, upper=found.value, progress=progress))
+    return with_certificate(found, time_limit / 2, progress)
 
 
 def _kinds(instance: Instance, handling: str) -> list[str]:
@@ -117,14 +120,14 @@ class Comparison:
         runs = [run.row for run in self.policies if run.row["value"] is not None]
         best = [min(runs, key=lambda row: Fraction(row["value"]))] if runs else []
         known = [f"best of {len(runs)} policies {row['policy']} {row['value']}" for row in best]
-        known += [f"{_name(found)}, {SHORT[kind]} {found.value or found.bound}" for kind, found in self.optima.items()]
+        known += [f"{title(found)}, {SHORT[kind]} {found.value or found.bound}" for kind, found in self.optima.items()]
         return f"Comparison({self.instance.name!r}, {self.objective}: {'; '.join(known)})"
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a JSON-ready row per schedule, with its ratio to the bound on each optimum as an exact fraction."""
         rows = [(run.label, run.row) for run in self.policies]
         rows += [
-            (f"{_name(optimum)}, {SHORT[kind]}", {**optimum.to_json(), **_measured(optimum)})
+            (f"{title(optimum)}, {SHORT[kind]}", {**optimum.to_json(), **_measured(optimum)})
             for kind, optimum in self.optima.items()
         ]
         return [
@@ -195,7 +198,7 @@ class Comparison:
         rows = []
         for kind, optimum in self.optima.items():
             mine = [{**run.row, "label": run.label} for run in self.policies]
-            mine += [{**optimum.to_json(), "label": _name(optimum)}] if optimum.value is not None else []
+            mine += [{**optimum.to_json(), "label": title(optimum)}] if optimum.value is not None else []
             group = {"group": WORDS[kind], "instance_sha256": optimum.instance.sha256}
             rows += [{**row, **group} for row in mine + ladder_of(optimum)]
         return rows
@@ -251,12 +254,6 @@ def ladder_of(optimum: Result) -> list[dict[str, Any]]:
     return [{**row, "label": f"bound: {rung['method']}", "bound": rung["bound"]} for rung in rungs]
 
 
-def _name(optimum: Result) -> str:
-    if optimum.value is None:
-        return "lower bound"
-    return "optimum" if optimum.status == "optimal" else "best found"
-
-
 def _measured(optimum: Result) -> dict[str, Any]:
     return {} if optimum.trace is None else {"measures": summary(optimum.trace)}
 
@@ -269,9 +266,9 @@ def _ratio(value: int | str | None, optimum: Result) -> str | None:
 
 def verdict(kind: str, optimum: Result, took: str = "") -> str:
     """Say what was proved for a handling; `took` is written behind a proof."""
-    if optimum.status == "optimal":
-        assert optimum.horizon is not None
-        return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} is proved optimal{took} ({optimum.horizon.why})"
+    if optimum.status in ("optimal", "claimed"):
+        proved = "is proved optimal" if optimum.status == "optimal" else f"is the optimum as {optimum.proved_by} claims"
+        return f"{WORDS[kind]}: {in_words(optimum, optimum.value)} {proved}{took} ({because(optimum)})"
     if optimum.value is None:
         least = in_words(optimum, optimum.bound)
         return f"{WORDS[kind]}: no schedule is below {least} ({optimum.formulation}: {_why(optimum)})"

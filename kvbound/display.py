@@ -53,7 +53,7 @@ def _(thing: Instance) -> Figure:
 @plot.register(Result)
 def _(thing: Result) -> Figure:
     if thing.trace is not None:
-        return _schedules([(f"{thing.policy or thing.status}  {thing.objective} {thing.value}", thing.trace)])
+        return _schedules([(f"{thing.policy or thing.standing}  {thing.objective} {thing.value}", thing.trace)])
     if thing.bound is None:
         raise BadInput(f"there is no schedule and no bound to draw: {thing.status}, {thing.stopped}")
     figure: Figure = ladder(ladder_of(thing)).figure.figure

@@ -55,7 +55,7 @@ def outside_schedules(
     runs, free = [], instance.with_free_calls()
     for name, schedule in schedules.items():
         judged = free if schedule.instance_sha256 == free.sha256 else instance
-        result = Result(judged, objective, schedule=schedule, stopped="given", extra={"schedule": name})
+        result = Result(judged, objective, schedule, found_by=name, stopped="given", extra={"schedule": name})
         assert result.trace is not None  # for mypy
         runs.append(Simulation({**result.to_json(), "measures": summary(result.trace, window)}, schedule, result.trace))
     return runs

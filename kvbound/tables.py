@@ -42,6 +42,25 @@ class Cells(NamedTuple):
     numbers: Sequence[int] = ()
 
 
+def standing(row: Mapping[str, Any]) -> str:
+    """Return the status of a result's row in words, which name whose claim it is."""
+    return f"claimed by {row['proved_by']}" if row["status"] == "claimed" else str(row["status"])
+
+
+def title(result: Result) -> str:
+    """Name what is held for people: the optimum, whose claim it is, the best found, or a lower bound."""
+    if result.value is None:
+        return "lower bound"
+    return {"optimal": "optimum", "claimed": result.standing}.get(result.status, "best found")
+
+
+def because(result: Result) -> str:
+    """Say why no schedule is below the bound: the kind of certificate, or the argument of a claim."""
+    if result.certificate is not None and result.certified_bound == result.bound:
+        return f"certificate `{result.certificate.proof.kind}`"
+    return "" if result.horizon is None else result.horizon.why
+
+
 def times_cells(rows: Labelled, units: Units) -> Cells:
     """Return the times, a row for each labelled summary."""
     columns = [f"times, {units.time}", *(f"{SHORT[measure]} {part}" for measure, part in TIMES)]

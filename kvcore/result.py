@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
-from kvcore.certificates import Certificate
+from kvcore.certificates import Certificate, recompute
+from kvcore.contradiction import contradiction
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, Value, completions, handlings, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 
-Status = Literal["optimal", "feasible", "bound-only", "infeasible", "unknown"]
-BoundKind = Literal["solver", "certificate", "exhaustive"]
+Status = Literal["optimal", "claimed", "feasible", "bound-only", "infeasible", "unknown"]
+BoundKind = Literal["certificate", "solver", "search"]
+"""Whose word a bound is, the best first: the checker's, a solver's, or that of a search of kvbound's own."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,13 @@ class Result:
     """A schedule or none, its exact value, a lower bound or none, and where each comes from.
 
     `value` and `completion` are the referee's, computed here from the schedule; a `Result` with a schedule cannot be
-    made without the referee passing it. `claimed` is what the solver said; `verified` needs the two to be equal.
-    `infeasible` means proved: no schedule exists at all (or none that satisfies what was asked, see `stopped`).
+    made without the referee passing it, nor one with a certificate without the checker recomputing it. `claimed` is
+    what the solver said; `verified` needs the two to be equal. `infeasible` means proved: no schedule exists at all (or
+    none that satisfies what was asked, see `stopped`).
+
+    Raises:
+        InvalidSchedule, InvalidCertificate: the referee or the checker refuses what is given.
+        Contradiction: a bound is above the value.
     """
 
     instance: Instance
@@ -65,6 +72,10 @@ class Result:
     bound_kind: BoundKind | None = None
     certificate: Certificate | None = None
     """The best certificate that came up; `bound` may be better, on the word of `bound_kind`."""
+    found_by: str | None = None
+    """What found the schedule: a way, or a policy."""
+    proved_by: str | None = None
+    """What proved, or claims, `bound`: a way, or a method of `bounds`."""
     horizon: Horizon | None = None
     formulation: str | None = None
     solver: SolverInfo | None = None
@@ -81,10 +92,26 @@ class Result:
         if self.schedule is not None:
             self.trace = verify_schedule(self.instance, self.schedule)
             self.value = objective_value(self.trace, self.objective)
+        if self.certificate is not None:
+            recompute(self.instance, self.objective, self.certificate)
+        self.refuse(self.schedule, self.value, self.found_by)
+
+    def refuse(self, schedule: Schedule | None, value: Value | None, found_by: str | None) -> None:
+        """Raise Contradiction if the value of a schedule that the referee passed is below the bound."""
+        bound = self.bound_of_all
+        if schedule is None or value is None or bound is None or value >= bound:
+            return
+        claim: dict[str, Any] = {"bound": str(bound), "kind": self.bound_kind, "proved_by": self.proved_by}
+        certified = self.certificate if self.certified_bound == bound else None
+        raise contradiction(
+            f"{self.objective} of {self.instance.name}: a schedule ({found_by}) has {value}, and {self.proved_by} "
+            f"{'claims' if certified is None else 'certifies'} that none is below {bound}",
+            instance=self.instance, schedule=schedule, bound=certified or claim,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         """Return what is known, from what, and how it was found."""
-        known = [self.status] if self.value is None else [self.status, f"value {self.value}"]
+        known = [self.standing] if self.value is None else [self.standing, f"value {self.value}"]
         known += [] if self.bound is None else [f"bound {self.bound} ({self.bound_kind})"]
         by = self.policy or " on ".join(filter(None, [self.formulation, self.solver.name if self.solver else None]))
         under = f", under {', '.join(self.extra['constraints'])}" if "constraints" in self.extra else ""
@@ -96,14 +123,31 @@ class Result:
         return self.value is not None and (self.claimed is None or self.claimed == self.value)
 
     @property
+    def certified_bound(self) -> Value | None:
+        """The bound of the certificate, which the checker has recomputed."""
+        return None if self.certificate is None else self.certificate.value
+
+    @property
+    def bound_of_all(self) -> Value | None:
+        """The best bound that holds for schedules of any number of batches; None without one."""
+        sufficient = self.horizon is not None and self.horizon.sufficient
+        return self.bound if sufficient else self.certified_bound
+
+    @property
     def status(self) -> Status:
-        """Return "optimal" only if value = bound, the horizon is sufficient and the schedule is verified."""
+        """Return "optimal" if a certificate meets the value of a verified schedule, "claimed" if only a word does."""
         if self.infeasible:
             return "infeasible"
         if self.value is None:
             return "unknown" if self.bound is None else "bound-only"
-        proved = self.bound == self.value and self.verified and self.horizon is not None and self.horizon.sufficient
-        return "optimal" if proved else "feasible"
+        if not self.verified or self.value != self.bound_of_all:
+            return "feasible"
+        return "optimal" if self.value == self.certified_bound else "claimed"
+
+    @property
+    def standing(self) -> str:
+        """The status in words, which name whose claim it is."""
+        return f"claimed by {self.proved_by}" if self.status == "claimed" else self.status
 
     @property
     def gap(self) -> float | None:
@@ -130,6 +174,9 @@ class Result:
             "bound": _number(self.bound, self.objective),
             "gap": self.gap,
             "bound_kind": self.bound_kind,
+            "certified_bound": _number(self.certified_bound, self.objective),
+            "found_by": self.found_by,
+            "proved_by": self.proved_by,
             "horizon": None if self.horizon is None else self.horizon.to_json(),
             "verified": self.verified,
             "formulation": self.formulation,

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import kvcore
 from bounds import METHODS
 from heuristics import BY_COST, PolicyError, Unsuited, trace_policy
 from kvcore.errors import BadInput, MissingTool
@@ -25,6 +24,7 @@ from library.record import Best
 from solvers import solve
 from solvers.improve import improve
 from solvers.ladder import climb
+from solvers.source import code_version
 from solvers.ways import WAYS as SOLVING
 from sweeps.cell import Cell
 from sweeps.export import as_csv
@@ -106,10 +106,10 @@ def _gap(best: Best) -> float:
 
 
 def _spent(library: Library, seconds: float) -> set[tuple[str, str, str]]:
-    """Return what this version has tried for so many seconds (with SLACK) and the record does not come from."""
+    """Return what this code has tried for so many seconds (with SLACK) and the record does not come from."""
     tried = {
         (row["name"], row["objective"], row["run"]) for row in library.tried()
-        if row["version"] == kvcore.__version__ and float(row["seconds"] or 0) >= SLACK * seconds
+        if row["version"] == code_version() and float(row["seconds"] or 0) >= SLACK * seconds
     }  # fmt: skip
     gained = {
         (record.name, objective, found.how.partition(":")[0])
@@ -181,4 +181,6 @@ def _policies(instance: Instance, objective: str, seconds: float) -> Result:
             best = value, policy.name, trace.schedule
     passed = time.monotonic() - began
     claimed, name, schedule = best or (None, None, None)
-    return Result(instance, objective, schedule, claimed, formulation="policies", policy=name, seconds=passed)
+    return Result(
+        instance, objective, schedule, claimed, formulation="policies", policy=name, found_by=name, seconds=passed
+    )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import kvcore
 from kvcore.certificates import Certificate, InvalidCertificate, read_certificate, verify_certificate
+from kvcore.contradiction import contradiction
 from kvcore.errors import BadInput
 from kvcore.files import parse, read_instance, read_schedule, read_text, valid, write_bytes, write_text
 from kvcore.instance import Instance
@@ -148,6 +149,15 @@ class Library:
             before = record.objectives[objective]
             best = before.better(kind, exact(value, objective), origin)
             if best is not None:
+                if best.gap is not None and best.gap < 0:
+                    held = (
+                        self.schedule(record, objective)
+                        if kind == "certificate"
+                        else self.certificate(record, objective)
+                    )
+                    assert held is not None  # for mypy: there is a gap
+                    why = f"{objective} of {record.name}: a schedule has {best.value}, and a certificate {best.bound}"
+                    raise contradiction(why, instance=instance, offer=offer, held=held)
                 self._write(self.path(record, kind, objective), offer.to_json())
                 record = record.with_best(objective, best)
                 self._keep(record)

@@ -16,7 +16,7 @@ HEAD = """# The best known
 
 Written by `kvbound library submit` and `python -m library.table`; [the library](../../docs/library.md) says what it is
 and how to hand something in. A gap is (value - bound) / bound, of schedules and certificates in this folder; solved is
-what has none. `By word` are those open ones that a solver proved optimal without a certificate (`tried.csv`)."""
+what has none. `By word` are those open ones that a way claims to be optimal, without a certificate (`tried.csv`)."""
 SIZES = (5, 15, 50, 150, 10**9)
 """Requests of the groups of instances by size."""
 
@@ -64,7 +64,7 @@ def _counts(rows: Sequence[dict[str, Any]]) -> tuple[object, ...]:
 
 
 def _words(library: Library) -> dict[tuple[str, str, str], str]:
-    """Return which way proved a bound of an instance and objective, in what was tried, be it without a certificate."""
+    """Return which way claimed or proved a bound of an instance and objective, in what was tried."""
     proofs = (row for row in library.tried() if row["proved"] == "1")
     return {(row["name"], row["objective"], row["bound"]): row["run"] for row in proofs}
 
@@ -86,7 +86,7 @@ def _records(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
         for row in mine:
             known = ("-" if row[name] is None else row[name] for name in ("value", "bound"))
             gap = "solved" if row["status"] == "solved" else _percent(row["gap"])
-            gap += f", optimal by `{row['word']}`" if row["word"] else ""
+            gap += f", claimed by `{row['word']}`" if row["word"] else ""
             yield _line(f"`{row['name']}`", row["requests"], row["calls"], row["objective"], *known, gap)
 
 

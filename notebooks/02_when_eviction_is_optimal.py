@@ -44,7 +44,7 @@ def without_eviction(instance):
 
 
 def optimum(instance):
-    """Return an optimal schedule; the search proves it."""
+    """Return the best schedule there is, as the search claims."""
     found = search(instance, "busy-time", time_limit=60)
     assert found.proved
     return found.schedule
@@ -99,7 +99,7 @@ SVG(render(figure))
 most = max(savings, key=savings.get)
 print(
     f"Eviction is optimal for prompts up to {last} tokens, where it saves up to {savings[most]:.1%} (at I = {most}); "
-    "for longer ones it saves nothing; all of this is proved."
+    "for longer ones it saves nothing; all of this on the word of the search."
 )
 assert last == 32
 assert savings[most] > 0.17

@@ -54,7 +54,7 @@ agent_and_chat(8, 10)
 # %% [markdown]
 # ## Solve and verify
 #
-# For each cell of the map the best schedule with each handling, and the best of all. The search proves each optimum;
+# For each cell of the map the best schedule with each handling, and the best of all. The search claims each optimum;
 # the referee executes it and gives the value that is used.
 
 

@@ -10,7 +10,7 @@
 # # 04 How far are the policies?
 #
 # **Question.** How far are the schedulers of the papers from the best schedule, when few requests arrive and when many
-# do? Small instances have a proved optimum. On larger ones a proved lower bound says how far they are at most.
+# do? On small instances the search claims optima. On larger ones a proved lower bound says how far they are at most.
 
 # %%
 from fractions import Fraction
@@ -48,7 +48,7 @@ small = {gap: arriving(gap) for gap in GAPS}
 # %% [markdown]
 # ## Solve and verify
 #
-# The search proves the optimum. The referee gives the value of each schedule, the optimal ones included.
+# The search claims the optimum. The referee gives the value of each schedule, the optimal ones included.
 
 
 # %%

@@ -96,7 +96,7 @@ instances = {handling: agent_and_chat(handling) for handling in ("free", "swap",
 # %% [markdown]
 # ## Solve and verify
 #
-# The best schedule of each in the model, proved by the search and executed by the referee.
+# The best schedule of each in the model, claimed by the search and executed by the referee.
 
 # %% tags=["measured"]
 traces = {}

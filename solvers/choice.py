@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from solvers.lagrange.scope import late_segments
-from solvers.ways import LAGRANGE, REPAIR, SEARCH, SOLVERS, START_TIME, WAYS, Way
+from solvers.ways import LAGRANGE, REPAIR, SEARCH, SLOTS, SOLVERS, START_TIME, WAYS, Way
 
 FEW, MANY = 6, 12
 """Requests that the search takes in its stride, and beyond which it rarely proves anything first (in between, prices
@@ -65,6 +65,8 @@ def _best_way(instance: Instance, objective: str) -> tuple[Way, str]:
         return START_TIME, "every request runs from start to end, so that its start says all"
     requests = len(instance.requests)
     many = requests > MANY or (requests > FEW and late_segments(instance))
+    if requests <= MANY and SLOTS.declines(instance, objective) is None:
+        return SLOTS, "batches last one tick, and few requests have few joint states; what it proves is certified"
     if many and LAGRANGE.declines(instance, objective) is None:
         return LAGRANGE, "a schedule is one way for each request, and only what a slot holds couples them"
     return SEARCH, "the exact search takes every machine, cost and objective, and needs no horizon"
@@ -73,7 +75,7 @@ def _best_way(instance: Instance, objective: str) -> tuple[Way, str]:
 def _race(instance: Instance, objective: str, first: Way, why: str) -> Choice:
     """Let a second way run beside the first where there is a core for it."""
     has_ways, many = LAGRANGE.declines(instance, objective) is None, len(instance.requests) > MANY
-    second = LAGRANGE if first is SEARCH else REPAIR if has_ways and many else SEARCH
+    second = SEARCH if first is SLOTS else LAGRANGE if first is SEARCH else REPAIR if has_ways and many else SEARCH
     reserve = () if SEARCH in (first, second) else (SEARCH,)
     if cores() < 2 or (second is LAGRANGE and not has_ways):
         return Choice((first,), why, () if first is SEARCH else (SEARCH,), named=False)

@@ -15,7 +15,7 @@ from typing import Any
 import kvcore
 from heuristics import BY_COST, PolicyError, Unsuited, get_policy, run_policy, trace_policy
 from heuristics import predictions as believed
-from kvcore.certificates import Alone, Certificate, certify
+from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify, recompute
 from kvcore.coarsen import fine_bound
 from kvcore.cost import Features, OwnCost
 from kvcore.errors import BadInput, MissingTool
@@ -26,9 +26,10 @@ from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
+from solvers.ladder import CERTIFY, with_certificate
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
-from solvers.task import GRACE, Bound, Done, Failed, Found, Message, Size, Stop, Task
+from solvers.task import GRACE, Bound, Done, Failed, Found, Message, Progress, Size, Stop, Task
 from solvers.ways import SOLVERS, WAYS
 
 NO_TIME_LIMIT = 10.0**9
@@ -44,9 +45,6 @@ REFEREE = 1.0
 WRITTEN_OUT = 50_000
 """Batches up to which the schedule to start from is written out; longer ones are held as the policy gave them."""
 
-Progress = Callable[[Value | None, Value | None, float], None]
-"""Called several times a second with the best value, the best bound, and the seconds since the start."""
-
 
 def solve(
     instance: Instance,
@@ -56,6 +54,7 @@ def solve(
     solver: str = "auto",
     handling: str = "as-given",
     time_limit: float | None = None,
+    certify_limit: float | None = None,
     gap: float | None = None,
     target: Value | None = None,
     warm_start: str = "best",
@@ -65,7 +64,11 @@ def solve(
     constraints: Sequence[Callable[[Any], Any]] = (),
     progress: Progress | None = None,
 ) -> Result:
-    """Return the best schedule found and the best bound proved, optimal if they meet.
+    """Return the best schedule found and the best bound proved: optimal if a certificate meets the value.
+
+    Where only the word of a search or a solver meets it, the ladder of `bounds` looks for a certificate for
+    `certify_limit` seconds: None is what is left of the time limit, or, without one, as long as the claim took and at
+    least `solvers.ladder.CERTIFY`. A claim that no certificate reaches stays `claimed`.
 
     `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process.
     `gap` and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at
@@ -113,7 +116,12 @@ def solve(
         ends = [Done("interrupted", "")]
     finally:
         run.stop_policies()
-    return run.result(ends, choice.why, named=choice.named)
+    result = run.result(ends, choice.why, named=choice.named)
+    if result.status != "claimed" or result.stopped == "interrupted":
+        return result
+    if certify_limit is None:
+        certify_limit = max(CERTIFY, result.seconds) if time_limit is None else limit - result.seconds
+    return with_certificate(result, certify_limit, progress) if certify_limit > 0 else result
 
 
 def simulate_policy(
@@ -140,8 +148,9 @@ def simulate_policy(
     seconds = time.monotonic() - started
     info = SolverInfo("policy", kvcore.__version__)
     return Result(
-        instance, objective, schedule=schedule, solver=info, policy=chosen.name, seconds=seconds, stopped="ended"
-    )
+        instance, objective, schedule=schedule, solver=info, policy=chosen.name, found_by=chosen.name, seconds=seconds,
+        stopped="ended",
+    )  # fmt: skip
 
 
 def free_calls(instance: Instance, handling: str) -> Instance:
@@ -172,7 +181,7 @@ class _Policies(Thread):
         self.instance, self.objective, self.limit, self.end = instance, objective, limit, end
         self.suited = [copy(policy) for policy in BY_COST if policy.why_not(instance.machine) is None]
         self.left = len(self.suited)
-        self.best: tuple[Value, Trace] | None = None
+        self.best: tuple[Value, Trace, str] | None = None
 
     def run(self) -> None:
         """Run one after another; what does not end in time is left."""
@@ -182,7 +191,7 @@ class _Policies(Thread):
                 trace = trace_policy(self.instance, policy, go_on=lambda: self._in_time(began))  # noqa: B023
                 value = objective_value(trace, self.objective)
                 if self.best is None or value < self.best[0]:
-                    self.best = value, trace
+                    self.best = value, trace, policy.name
             except (PolicyError, Unsuited):
                 if not self._in_time(began):
                     return
@@ -219,12 +228,12 @@ class _Solve:
         self.schedule: Schedule | None = None
         self.claimed: Value | None = None
         self.value: Value | None = None
-        self.found_by: Task | None = None
+        self.found_by: str | None = None
         self.bound: Value | None = None
         self.bounded_by: Task | None = None
         self.kind: BoundKind | None = None
-        self.alone: Certificate | None = None
         self.certificate: Certificate | None = None
+        self.certified_by: str | None = None
         self.notes: list[str] = []
         self.rejected: list[str] = []
         self.policies: _Policies | None = None
@@ -233,10 +242,10 @@ class _Solve:
 
     def bound_alone(self) -> None:
         """Prove what takes no time: that no request is faster than alone."""
-        self.alone = certify(self.instance, self.objective, Alone())
+        self.certificate, self.certified_by = certify(self.instance, self.objective, Alone()), "alone"
         task = replace(self.tasks[0], formulation="alone", solver="bounds")
-        self.horizons[task.label] = Horizon(0, True, self.alone.horizon)
-        self.tighten(self.alone.value, task, "certificate")
+        self.horizons[task.label] = Horizon(0, True, self.certificate.horizon)
+        self.tighten(self.certificate.value, task, "certificate")
 
     def run_policies(self, warm_start: str, limit: float) -> tuple[Value | None, Schedule | None]:
         """Return the value of a schedule that bounds the horizon, and the schedule to start from (None: there is none).
@@ -261,15 +270,16 @@ class _Solve:
         """Run `serial`, and then the policy of this name."""
         named, most = get_policy(name), time.thread_time() + limit / (1 + REFEREE)
         with suppress(Unsuited, PolicyError):  # what the named one says counts
-            self._hold(trace_policy(self.instance, get_policy("serial"), go_on=lambda: time.thread_time() < most))
+            trace = trace_policy(self.instance, get_policy("serial"), go_on=lambda: time.thread_time() < most)
+            self._hold(trace, "serial")
         try:
-            self._hold(trace_policy(self.instance, named, go_on=lambda: time.monotonic() < share))
+            self._hold(trace_policy(self.instance, named, go_on=lambda: time.monotonic() < share), named.name)
         except PolicyError:
             if time.monotonic() < share:
                 raise
             self.notes.append(f"{named.name} did not end in its part of the time limit: serial stands in for it")
 
-    def _hold(self, trace: Trace) -> None:
+    def _hold(self, trace: Trace, policy: str) -> None:
         """Keep the schedule of a policy, which the referee has executed, if it is the best so far."""
         value = objective_value(trace, self.objective)
         self.guess = value if self.guess is None else min(value, self.guess)
@@ -277,11 +287,11 @@ class _Solve:
             return  # a policy knows nothing of them
         if self.value is None or value < self.value:
             self.schedule = trace.expanded() if _is_short(trace.schedule) else trace.schedule
-            self.claimed, self.value, self.found_by = None, value, None
+            self.claimed, self.value, self.found_by = None, value, policy
 
     def _take(self) -> None:
         if self.policies is not None and self.policies.best is not None:
-            self._hold(self.policies.best[1])
+            self._hold(*self.policies.best[1:])
 
     def _start(self) -> Schedule | None:
         return self.schedule if self.schedule is not None and _is_short(self.schedule) else None
@@ -312,25 +322,35 @@ class _Solve:
             except InvalidSchedule as broken:
                 self.rejected.append(f"{task.label}: {broken}")
         elif isinstance(message, Bound):
-            self.tighten(message.value, task, message.kind)
-            if message.certificate and (not self.certificate or message.value > self.certificate.value):
-                self.certificate = message.certificate
+            self.take_bound(task, message)
         elif isinstance(message, Size):
             self.sizes[task.formulation] = message
 
-    def accept(self, schedule: Schedule, claimed: Value | None = None, task: Task | None = None) -> None:
+    def take_bound(self, task: Task, message: Bound) -> None:
+        """Take in a bound; the checker recomputes the certificate that comes with it, if one does."""
+        if message.certificate is not None:
+            try:
+                recompute(self.instance, self.objective, message.certificate)
+            except InvalidCertificate as broken:
+                self.rejected.append(f"{task.label}: {broken}")
+                return
+            if self.certificate is None or message.certificate.value > self.certificate.value:
+                self.certificate, self.certified_by = message.certificate, task.label
+        self.tighten(message.value, task, message.kind)
+
+    def accept(self, schedule: Schedule, claimed: Value | None, task: Task) -> None:
         """Let the referee execute a schedule and keep it if it is the best so far."""
         value = objective_value(verify_schedule(self.instance, schedule), self.objective)
         if self.value is None or value < self.value:
-            self.schedule, self.claimed, self.value, self.found_by = schedule, claimed, value, task
+            self.schedule, self.claimed, self.value, self.found_by = schedule, claimed, value, task.label
 
     def tighten(self, bound: Value, task: Task, kind: BoundKind | None = None) -> None:
         """Keep a bound if it is the best; one with a proved horizon beats any without, any other beats `alone`."""
         new = (self._proves(task), bound)
         old = None if self.bound is None else (self._bound_is_proved(), self.bound)
-        if old is None or new > old or (new == old and self._is_alone()):
+        if old is None or new > old or (new == old and (kind == "certificate" or self._is_alone())):
             self.bound, self.bounded_by = bound, task
-            self.kind = kind or ("exhaustive" if WAYS[task.formulation, task.solver].exact else "solver")
+            self.kind = kind or ("search" if WAYS[task.formulation, task.solver].exact else "solver")
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
@@ -386,7 +406,9 @@ class _Solve:
         failed = DECLINED if _declined(ends) else "solver failure"
         ended = next((end.stop for end in ends if isinstance(end, Done)), failed)
         stopped: str = "proved" if is_proved else self.decided() or ended
-        task = self.bounded_by or self.found_by or self.tasks[0]
+        task = self.bounded_by or self.tasks[0]
+        certified = self.certificate is not None and self.certificate.value == self.bound
+        by_word = None if self.bounded_by is None else task.label
         version = SOLVERS[task.solver].version() if task.solver in SOLVERS else kvcore.__version__
         return Result(
             self.instance,
@@ -394,8 +416,10 @@ class _Solve:
             schedule=self.schedule,
             claimed=self.claimed,
             bound=self.bound,
-            bound_kind=self.kind,
-            certificate=self.alone if self._is_alone() else self.certificate,
+            bound_kind="certificate" if certified else self.kind,
+            certificate=self.certificate,
+            found_by=self.found_by,
+            proved_by=self.certified_by if certified else by_word,
             horizon=self._horizon(task),
             formulation=task.formulation,
             solver=SolverInfo(task.solver, version, task.threads, task.seed),

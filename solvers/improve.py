@@ -30,10 +30,11 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from solvers.driver import Progress, free_calls
+from solvers.driver import free_calls
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
 from solvers.steering import Runs, applies, steer
+from solvers.task import Progress
 
 FIRST = ("index", "sjf", "serial")
 """What is run for a start, where none is given: the first that the machine suits."""
@@ -110,6 +111,7 @@ def improve(
     given = {"policy": start if isinstance(start, str) else None, "value": known}
     return Result(
         instance, objective, schedule=search.schedule, claimed=search.value, formulation="improve", policy=search.name,
+        found_by=search.name or "improve",
         solver=SolverInfo("policies", kvcore.__version__, seed=seed), seconds=time.monotonic() - search.began,
         stopped=stopped, extra={"start": given, "rounds": search.made},
     )  # fmt: skip

@@ -10,7 +10,10 @@ import kvcore
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.result import Horizon, Result, SolverInfo
-from solvers.driver import Progress
+from solvers.task import Progress
+
+CERTIFY = 10.0
+"""The fewest seconds that a certificate of a claim gets where there is no time limit."""
 
 
 def climb(
@@ -44,6 +47,7 @@ def climb(
         bound=best.bound,
         bound_kind=None if best.certificate is None else "certificate",
         horizon=None if best.certificate is None else Horizon(0, True, best.certificate.horizon),
+        proved_by=None if best.certificate is None else best.method,
         formulation=best.method,
         solver=SolverInfo("bounds", kvcore.__version__),
         seconds=sum(rung.seconds for rung in rungs),
@@ -54,28 +58,28 @@ def climb(
 
 
 def with_certificate(result: Result, time_limit: float, progress: Progress | None = None) -> Result:
-    """Return the result with the best certificate of its bound that the ladder of `bounds` finds in the time."""
-    if result.certificate is not None and result.certificate.value == result.bound and result.formulation != "alone":
+    """Return the result with the best certificate that the ladder finds in the time, and its bound if that is as good.
+
+    Nothing is tried where the value is certified, or the bound by more than `alone`. `extra["certifying_seconds"]` says
+    what it took, of all `seconds`. Raises Contradiction if a certificate is above the value.
+    """
+    if result.status == "optimal" or (result.bound_kind == "certificate" and result.proved_by != "alone"):
         return result
     climbed = climb(result.instance, result.objective, time_limit=time_limit, upper=result.value, progress=progress)
-    return stronger(result, climbed)
-
-
-def stronger(result: Result, climbed: Result) -> Result:
-    """Return the result with the bound of `climbed` where that is better, and the better certificate."""
-    known = [r.certificate for r in (result, climbed) if r.certificate is not None]
-    best = max(known, key=lambda certificate: certificate.value, default=None)
-    if best is not None and result.value is not None and best.value > result.value:
-        raise RuntimeError(
-            f"a certificate of {best.value} and a schedule of {result.value} contradict: please report it"
-        )
-    if climbed.stopped == "interrupted":
-        result = replace(result, stopped="interrupted")
-    extra = result.extra | {"ladder": climbed.extra["ladder"]}
-    if best is None or (result.bound is not None and best.value < result.bound):
-        return replace(result, certificate=best, extra=extra)
-    horizon = Horizon(0, True, best.horizon)
-    return replace(result, bound=best.value, bound_kind="certificate", horizon=horizon, certificate=best, extra=extra)
+    best = max((r for r in (result, climbed) if r.certificate), key=lambda r: r.certified_bound or 0, default=climbed)
+    took = {"certifying_seconds": round(climbed.seconds, 3), "ladder": climbed.extra["ladder"]}
+    certified = replace(
+        result, certificate=best.certificate, seconds=result.seconds + climbed.seconds, extra=result.extra | took,
+        stopped="interrupted" if climbed.stopped == "interrupted" else result.stopped,
+    )  # fmt: skip
+    if (
+        best is not climbed
+        or climbed.bound is None
+        or (result.bound_of_all is not None and climbed.bound < result.bound_of_all)
+    ):
+        return certified
+    bound, horizon, by = climbed.bound, climbed.horizon, climbed.proved_by
+    return replace(certified, bound=bound, bound_kind="certificate", horizon=horizon, proved_by=by)
 
 
 def _rung(rung: bounds.Rung, objective: str) -> dict[str, Any]:

@@ -109,5 +109,8 @@ class News:
 
 NEWS = News()
 
+Progress = Callable[[Value | None, Value | None, float], None]
+"""Called several times a second with the best value, the best bound, and the seconds since the start."""
+
 Message = Horizon | Found | Bound | Size | Done | Failed
 Send = Callable[[Message], None]

@@ -101,18 +101,28 @@ def _not_in_slots(instance: Instance, objective: str) -> str | None:
     return reason and f"lagrange {reason}; use the search, or arc-flow on highs"
 
 
+def _not_for_slots(instance: Instance, objective: str) -> str | None:
+    from bounds.slot_search import declines  # only now: it loads a compiler
+
+    reason = declines(instance, objective)
+    return reason and f"slots {reason}"
+
+
 # fmt: off
-_HIGHS = Solver("highs", "optimal, by branch and bound in floating point; its dual bound is rounded safely", "highspy",
-                "pip install highspy", module="highspy")
+_HIGHS = Solver("highs", "claims optima, by branch and bound in floating point; its dual bound is rounded safely",
+                "highspy", "pip install highspy", module="highspy")
 _GUROBI = Solver("gurobi", "as HiGHS", "gurobipy", "pip install 'kvbound[gurobi]'",
                  lambda: import_module("solvers.gurobi").licence(), "gurobipy")
-_CP_SAT = Solver("cp-sat", "optimal, by clause learning over integers; no certificate of it", "ortools",
+_CP_SAT = Solver("cp-sat", "claims optima, by clause learning over integers; no certificate of it", "ortools",
                  "pip install 'kvbound[cp-sat]'", lambda: "Apache-2.0, no limit", "ortools.sat.python.cp_model")
 
-SEARCH = Way("search", Solver("search", "optimal, by an exhausted search over states; no horizon, no floating point"),
+SEARCH = Way("search", Solver("search", "claims optima, by an exhausted search over states; no floating point"),
              "solvers.search.solve:run", "the search goes through states, whatever the number of batches",
              exact=True, what="the search")
-LAGRANGE = Way("arc-flow", Solver("lagrange", "optimal, by branch and bound over prices in exact integers; no horizon"),
+SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
+            "solvers.slots:run", "the search goes tick by tick, over schedules of any length",
+            exact=True, what="the search over slots", declines=_not_for_slots)
+LAGRANGE = Way("arc-flow", Solver("lagrange", "claims optima, by branch and bound over prices in exact integers"),
                "solvers.lagrange.solve:run",
                "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
                exact=True, what="branch and bound over prices", declines=_not_in_slots)
@@ -127,7 +137,7 @@ MODELS = [Way(of, by, "solvers.milp:run")
 CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
 CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run_clauses", LAGRANGE.horizon, declines=_not_in_slots)
 
-EVERY = (SEARCH, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
+EVERY = (SEARCH, SLOTS, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what

@@ -12,10 +12,11 @@ from typing import Any, Literal
 from kvcore.files import printable
 from kvcore.instance import Instance
 from kvcore.result import Result
+from solvers.source import code_version
 
 CellRow = dict[str, Any]
 """A row of the interface (`Result.to_json`), with `label`, `run`, `kind` and, where there is none, why: `error`."""
-Stop = Literal["declined", "crashed", "time limit", "memory limit"]
+Stop = Literal["declined", "crashed", "time limit", "memory limit", "contradiction"]
 """Why a cell has no result; what is declined would be declined again."""
 
 
@@ -41,12 +42,12 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of all that the result depends on: the instance, what is run, and the options."""
+        """SHA-256 of all that the result depends on: the instance, what is run, the options, and the code."""
         what = {
             "instance": self.name if self.instance is None else self.instance.sha256,
             "problem": self.problem, "objective": self.objective, "handling": self.handling,
             "kind": self.kind, "policy": self.run if self.kind == "policy" else None,
-            "options": self.options, "source": self._source(),
+            "options": self.options, "source": self._source(), "code": code_version(),
         }  # fmt: skip
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
@@ -76,12 +77,15 @@ def run_cell(cell: Cell) -> CellRow:
 
     Values are the referee's: `solvers.solve` and `solvers.simulate_policy` believe nothing else.
     """
+    from kvcore.contradiction import Contradiction
     from kvcore.errors import BadInput, MissingTool
 
     try:
         return cell.row(_result(cell).to_json())
     except (BadInput, MissingTool) as error:
         return cell.failure(str(error), "declined")
+    except Contradiction as error:
+        return cell.failure(str(error), "contradiction")
     except MemoryError:
         return cell.failure("it ran out of memory", "memory limit")
     except Exception as error:  # a mistake in a policy or in kvbound is a failed cell, not the end of the sweep

@@ -8,8 +8,8 @@ from collections.abc import Generator, Sequence
 from importlib import import_module
 from typing import Any
 
-import kvcore
 from kvcore.errors import BadInput, MissingTool
+from solvers.source import code_version
 from sweeps.cell import Cell, CellRow
 from sweeps.worker import CellWorker
 
@@ -68,12 +68,12 @@ def _check_versions(client: Any, address: str) -> None:
         versions = set(client.run(_version).values())
     except ImportError as error:
         raise BadInput(f"--cluster {address}: kvbound is not installed on its workers ({error})") from None
-    if versions - {kvcore.__version__}:
-        raise BadInput(f"--cluster {address}: its workers have kvbound {versions}, this is {kvcore.__version__}")
+    if versions - {code_version()}:
+        raise BadInput(f"--cluster {address}: its workers have kvbound {versions}, this is {code_version()}")
 
 
 def _version() -> str:
-    return kvcore.__version__
+    return code_version()
 
 
 def _row(cell: Cell, future: Any) -> CellRow:

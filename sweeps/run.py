@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kvcore.contradiction import Contradiction
 from sweeps.cell import Cell, CellRow
 from sweeps.cluster import dask, run_on_cluster
 from sweeps.grid import cells_of
@@ -55,6 +56,7 @@ def sweep(
     Raises:
         BadInput: the study or the database cannot be used.
         MissingTool: a cluster was named, and Dask is not installed.
+        Contradiction: a bound is above the value of a schedule; the cell has no row.
     """
     target = str(Path(study).with_suffix(".sqlite") if database is None else database)
     if cluster is not None:
@@ -79,5 +81,7 @@ def _carry_out(todo: Sequence[Cell], store: Store, jobs: int, cluster: str | Non
     running = run_locally(todo, jobs) if cluster is None else run_on_cluster(todo, cluster)
     with closing(running) as ended, watch(done, done + len(todo)) as advance:
         for cell, row in ended:
+            if row["stopped"] == "contradiction":
+                raise Contradiction(row["error"])
             store.add(cell, row)
             advance()

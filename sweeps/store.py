@@ -16,9 +16,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-import kvcore
 from kvcore.errors import BadInput
 from kvcore.files import check_database, first_error
+from solvers.source import code_version
 from sweeps.cell import Cell, CellRow
 
 COLUMNS = {
@@ -171,7 +171,7 @@ def _flat(cell: Cell, row: CellRow) -> dict[str, Any]:
     return taken | {
         "key": cell.key, "handling": cell.handling, "predictions": cell.options.get("predictions"),
         "seed": cell.options.get("seed"), "value": _number(row["value"]), "bound": _number(row["bound"]),
-        "proved": int(proved(row)), "version": kvcore.__version__,
+        "proved": int(proved(row)), "version": code_version(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"), "row": json.dumps(row, ensure_ascii=False),
     }  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from kvcore.contradiction import contradiction
 from sweeps.cell import CellRow
 from sweeps.store import proved
 
@@ -20,7 +21,9 @@ class SummaryRow:
     cells: int = 0
     failed: int = 0
     optimal: int = 0
-    """Cells whose value is the proved optimum, whatever proved it."""
+    """Cells whose value a certificate of any cell meets."""
+    claimed: int = 0
+    """Cells whose value only a claim meets."""
     ratios: list[Fraction] = field(default_factory=list, repr=False)
 
     @property
@@ -38,7 +41,7 @@ class SummaryRow:
         mean, worst = (None if ratio is None else str(ratio) for ratio in (self.mean, self.worst))
         return {
             "label": self.label, "objective": self.objective, "run": self.run, "cells": self.cells,
-            "failed": self.failed, "optimal": self.optimal, "ratios": len(self.ratios),
+            "failed": self.failed, "optimal": self.optimal, "claimed": self.claimed, "ratios": len(self.ratios),
             "mean_ratio": mean, "worst_ratio": worst,
         }  # fmt: skip
 
@@ -47,7 +50,7 @@ def summarise(rows: Sequence[CellRow]) -> list[SummaryRow]:
     """Return a line for each family and run, in the order of the rows.
 
     A value is divided by the largest bound that any row proves of the same instance and objective (calls as they are in
-    that instance: one with free calls is another instance).
+    that instance: one with free calls is another instance). Contradiction if a value is below it.
     """
     bounds, lines = best_bounds(rows), dict[tuple[str, str, str], SummaryRow]()
     for row in rows:
@@ -55,20 +58,28 @@ def summarise(rows: Sequence[CellRow]) -> list[SummaryRow]:
         line = lines.setdefault(what, SummaryRow(*what))
         line.cells += 1
         line.failed += "error" in row
-        bound = bounds.get(_place(row))
-        if row["value"] is not None and bound is not None:
-            line.optimal += Fraction(row["value"]) == bound
-            line.ratios += [Fraction(row["value"]) / bound] if bound > 0 else []
+        best = bounds.get(_place(row))
+        if row["value"] is not None and best is not None:
+            value, bound = Fraction(row["value"]), Fraction(best["bound"])
+            if value < bound:
+                raise contradiction(f"{line.run} has {value}, and {best['run']} proves {bound}", value=row, bound=best)
+            certified = best["certified_bound"] is not None and value == Fraction(best["certified_bound"])
+            line.optimal += certified
+            line.claimed += value == bound and not certified
+            line.ratios += [value / bound] if bound > 0 else []
     return list(lines.values())
 
 
-def best_bounds(rows: Iterable[CellRow]) -> dict[tuple[str | None, str], Fraction]:
-    """Return the largest proved bound by the SHA-256 of the instance and the objective."""
-    best: dict[tuple[str | None, str], Fraction] = {}
-    for row in rows:
-        if proved(row):
-            best[_place(row)] = max(best.get(_place(row), Fraction(0)), Fraction(row["bound"]))
+def best_bounds(rows: Iterable[CellRow]) -> dict[tuple[str | None, str], CellRow]:
+    """Return the row of the largest proved bound, certified before claimed, by the instance and the objective."""
+    best: dict[tuple[str | None, str], CellRow] = {}
+    for row in filter(proved, rows):
+        best[_place(row)] = max(best.get(_place(row), row), row, key=_worth)
     return best
+
+
+def _worth(row: CellRow) -> tuple[Fraction, Fraction]:
+    return Fraction(row["bound"]), Fraction(row["certified_bound"] or 0)
 
 
 def run_name(row: CellRow) -> str:

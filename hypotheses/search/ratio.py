@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from heuristics import Policy, trace_policy
+from hypotheses.optima import CERTIFY_SECONDS, by_search
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
-from solvers.search import search
+from kvcore.result import Result
+from solvers.ladder import with_certificate
 
 SECONDS, MEGABYTES = 5.0, 500
 """What one exact search may take."""
@@ -18,10 +20,10 @@ SECONDS, MEGABYTES = 5.0, 500
 
 @dataclass(frozen=True)
 class Claim:
-    """A policy's value on an instance, the value of the best schedule known, and a proved lower bound.
+    """A policy's value on an instance, the value of the best schedule known, and a lower bound.
 
     The optimum lies between `bound` and `best`. So the true ratio, value / optimum, is at least value / best and at
-    most value / bound. It is claimed as the ratio only if the two are equal.
+    most value / bound. It is claimed as the ratio if the two are equal, and proved if a certificate says so.
     """
 
     instance: Instance
@@ -30,11 +32,24 @@ class Claim:
     value: Value
     best: Value
     bound: Value
+    known: Result | None = field(default=None, repr=False)
+    """Where `best` and `bound` come from, on the instance or one with its requests in another order."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether `best` is the optimum, if only on a word."""
+        return self.best == self.bound
 
     @property
     def proved(self) -> bool:
-        """Whether `best` is the optimum."""
-        return self.best == self.bound
+        """Whether a certificate says that `best` is the optimum."""
+        return self.known is not None and self.known.status == "optimal"
+
+    def certified(self, seconds: float = CERTIFY_SECONDS) -> Claim:
+        """Return it with a certificate of its optimum, if the ladder of bounds finds one in the time."""
+        if self.known is None or not self.decided:
+            return self
+        return replace(self, known=with_certificate(self.known, seconds))
 
     @property
     def at_least(self) -> Fraction:
@@ -48,7 +63,7 @@ class Claim:
 
     @property
     def ratio(self) -> Fraction | None:
-        """Return the true ratio, or None if the optimum is not proved."""
+        """Return the true ratio, or None if the optimum is not certified."""
         return self.at_least if self.proved else None
 
     def to_json(self) -> dict[str, Any]:
@@ -60,6 +75,7 @@ class Claim:
             "objective": self.objective,
             **{name: int(x) if isinstance(x, int) else str(x) for name, x in numbers.items()},
             "proved": self.proved,
+            "claimed_by": self.known.proved_by if self.known and self.decided and not self.proved else None,
             **{name: None if x is None else str(x) for name, x in ratios.items()},
         }
 
@@ -81,32 +97,29 @@ class Optima:
             raise BadInput("late-requests can be 0 and has no ratio; choose another objective")
         self.objective = objective
         self.seconds = seconds
-        self.known: dict[Canonical, tuple[Value, Value]] = {}
+        self.known: dict[Canonical, Result] = {}
 
-    def of(self, instance: Instance) -> tuple[Value, Value]:
-        """Return the value of the best schedule found and a lower bound on all; equal if that is proved optimal.
+    def of(self, instance: Instance) -> Result:
+        """Return the best schedule found and the bound of the search, of the instance or one in another order.
 
         Raises KeyboardInterrupt on Ctrl-C, which the search itself would answer with what it has found so far.
         """
         key = canonical(instance)
         if key not in self.known:
-            self.known[key] = self.fresh(instance)
+            self.known[key] = by_search(instance, self.objective, self.seconds, MEGABYTES)
         return self.known[key]
-
-    def fresh(self, instance: Instance) -> tuple[Value, Value]:
-        """Return the same without looking it up; the referee has executed the schedule found."""
-        outcome = search(instance, self.objective, time_limit=self.seconds, memory_limit_mb=MEGABYTES)
-        if outcome.stopped == "interrupted":
-            raise KeyboardInterrupt
-        assert outcome.value is not None  # for mypy: the search starts from a schedule
-        return outcome.value, outcome.bound
 
 
 def judge(instance: Instance, policy: Policy, optima: Optima) -> Claim:
     """Run a policy and the exact search on an instance.
 
-    Raises PolicyError or Unsuited where the policy gives no schedule: then there is no ratio.
+    Raises PolicyError or Unsuited where the policy gives no schedule: then there is no ratio. Contradiction if its
+    value is below the bound of the search.
     """
-    value = objective_value(trace_policy(instance, policy), optima.objective)
-    best, bound = optima.of(instance)
-    return Claim(instance, policy.name, optima.objective, value, min(best, value), bound)
+    trace = trace_policy(instance, policy)
+    value, known = objective_value(trace, optima.objective), optima.of(instance)
+    if known.value is None or value < known.value:  # the search was stopped before it was as good
+        known = replace(known, instance=instance, schedule=trace.schedule, claimed=None, found_by=policy.name)
+    assert known.value is not None  # for mypy
+    assert known.bound is not None
+    return Claim(instance, policy.name, optima.objective, value, known.value, known.bound, known)

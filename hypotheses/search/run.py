@@ -30,12 +30,12 @@ class SearchRecord:
     looked: int = 0
     """Instances judged."""
     undecided: int = 0
-    """Of these, those whose optimum is not proved; their ratio counts as value / best schedule."""
+    """Of these, those whose optimum is not known; their ratio counts as value / best schedule."""
     failed: int = 0
     """Instances on which the policy gives no schedule."""
     failure: PolicyError | None = None
     complete: list[int] = field(default_factory=list)
-    """Sizes (requests) of which every member was judged, each with a proved optimum: no member is worse."""
+    """Sizes (requests) of which every member was judged, each optimum on the word of the search: no member is worse."""
     unshrunk: Claim | None = field(default=None, repr=False)
     stopped: str = "ended"
     """Why the search ended: "ended" (steps, or nothing left), "time limit" or "interrupted"."""
@@ -65,10 +65,10 @@ def search(
     """Look for the instance of `family` on which `policy` has the largest ratio to the optimum.
 
     Sizes from one request on are listed whole while they have at most `ENUMERATED` members; if the largest is not
-    listed, `steps` members of it are tried by simulated annealing, with `seed`. The worst is then shrunk. `seconds`
-    ends listing and annealing after the first instance (None: no limit). Ctrl-C ends the search with the worst so far.
-    Without `seconds` the same arguments give the same result, unless an exact search strikes its limits. `optima` may
-    be shared by hunts.
+    listed, `steps` members of it are tried by simulated annealing, with `seed`. The worst is then shrunk, and its
+    optimum certified. `seconds` ends listing and annealing after the first instance (None: no limit). Ctrl-C ends the
+    search with the worst so far. Without `seconds` the same arguments give the same result, unless an exact search
+    strikes its limits. `optima` may be shared by hunts.
 
     Raises BadInput for an unknown policy or objective, and Unsuited where the machine is not one for the policy.
     """
@@ -77,6 +77,7 @@ def search(
     try:
         run.search(family, steps, seed)
         run.shrink()
+        run.certify()
     except KeyboardInterrupt:
         run.seen.stopped = "interrupted"
     return run.seen
@@ -141,6 +142,11 @@ class _RunningSearch:
         if self.seen.claim is not None:
             self.seen.claim = shrink(self.seen.claim, self.smaller)
 
+    def certify(self) -> None:
+        """Certify the optimum of the worst."""
+        if self.seen.claim is not None:
+            self.seen.claim = self.seen.claim.certified()
+
     def smaller(self, instance: Instance) -> Claim | None:
         """Judge an instance that is smaller than the worst so far, and keep it if it is as bad."""
         before, claim = self.seen.claim, self.look(instance)
@@ -160,7 +166,7 @@ class _RunningSearch:
             seen.failed += 1
             seen.failure = seen.failure or error
             return None
-        seen.undecided += not claim.proved
+        seen.undecided += not claim.decided
         if seen.claim is None or claim.at_least > seen.claim.at_least:
             seen.claim = claim
         if self.progress is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.instances import plain
 from hypotheses.pauses import QUADRATIC
+from hypotheses.predicates import certain
 from kvcore.instance import Call, Handling, Instance, Machine, Segment
 
 CONTEXTS = (4, 5, 6)
@@ -50,6 +51,7 @@ def shortest_is_best(case: Case) -> Fails | None:
         f"{max(contexts.values()) ** 2}; dropping the shortest has a least total flow time of {shortest.value}, the "
         f"optimum {best.value}: it drops {' and '.join(dropped)}",
         (shortest, best),
+        certain=certain(shortest, best),
     )
 
 

@@ -94,6 +94,7 @@ def _run() -> int:
     from typer.exceptions import TyperException
 
     from kvbound.cli.app import app
+    from kvcore.contradiction import Contradiction
     from kvcore.errors import BadInput, MissingTool
 
     try:
@@ -107,6 +108,8 @@ def _run() -> int:
         return _complain(str(error), EXIT_BAD_INPUT)
     except MissingTool as error:
         return _complain(str(error), EXIT_MISSING_TOOL)
+    except Contradiction as error:
+        return _complain(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
 from kvbound.cli.common import JsonOption, emit, table
 from kvbound.cli.progress import LiveLine
+from kvcore.contradiction import Contradiction
 from kvcore.errors import BadInput, in_one_line
 from kvcore.files import check_writable
 
@@ -40,7 +41,7 @@ def check(
             with LiveLine(f"checking {name}"):
                 verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
         except Exception as error:
-            if not Path(source).is_file():
+            if isinstance(error, Contradiction) or not Path(source).is_file():
                 raise
             raise BadInput(f"{name} fails: {in_one_line(error, source)}") from None
         if verdicts[-1].interrupted:

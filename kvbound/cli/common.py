@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from kvbound.tables import Labelled, times_cells, value_columns, work_cells
+from kvbound.tables import Labelled, standing, times_cells, value_columns, work_cells
 from kvbound.units import Units
 from kvcore.files import printable, read_schedule, write_text
 from kvcore.schedule import Schedule
@@ -115,7 +115,7 @@ def show_measures(rows: Labelled, units: Units, console: Console) -> None:
 def result_table(row: dict[str, Any], units: Units) -> AlignedTable:
     """Return the table of one result."""
     values = (units.value(row[name], row["objective"]) for name in ("value", "bound", "mean"))
-    cells = [row["policy"] or row["formulation"] or "-", row["status"], *values]
+    cells = [row["policy"] or row["formulation"] or "-", standing(row), *values]
     cells += [percent(row["gap"]), f"{row['seconds']:.2f}"]
     columns = ["schedule", "status", *value_columns(units, row["objective"], "value", "bound", "mean")]
     return table([*columns, "gap", "took, s"], [cells], right=range(2, 7))

@@ -114,7 +114,8 @@ def show(comparison: Comparison, console: Console, explained: Sequence[Explained
         show_measures(measured, units, console)
     console.print(OVER if comparison.optima else UNMEASURED, soft_wrap=True)
     for kind, optimum in comparison.optima.items():
-        took = f" in {optimum.seconds:.2f} s" if optimum.status == "optimal" else ""
+        took, certifying = f" in {optimum.seconds:.2f} s", optimum.extra.get("certifying_seconds")
+        took += "" if certifying is None else f", {certifying:.2f} s of these for a certificate"
         console.print(verdict(kind, optimum, took), soft_wrap=True)
     if not explained:
         return

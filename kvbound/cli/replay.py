@@ -29,6 +29,7 @@ from kvbound.cli.common import (
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import LiveLine
 from kvbound.cli.verify import match_handling
+from kvbound.tables import title
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, read_schedule
 from kvcore.instance import Instance
@@ -222,7 +223,7 @@ def named(
             raise KeyboardInterrupt
     if result.trace is None:
         raise BadInput(f"optimum: no schedule was found in {time_limit:g} s; give --time-limit")
-    return OPTIMUM if result.status == "optimal" else "best found", result.trace
+    return title(result), result.trace
 
 
 def show(console: Console, payload: Mapping[str, Any]) -> None:

@@ -82,9 +82,9 @@ def _progress(policy: str, seen: SearchRecord) -> str:
 
 
 def in_words(claim: Claim) -> str:
-    """Say the ratio, or between which numbers it is, if the optimum is not proved."""
-    if claim.proved:
-        return f"ratio {claim.ratio} = {float(claim.at_least):.4g}"
+    """Say the ratio, or between which numbers it is, if the optimum is not known."""
+    if claim.decided:
+        return f"ratio {claim.at_least} = {float(claim.at_least):.4g}"
     most = "" if claim.at_most is None else f", at most {claim.at_most}"
     return f"ratio at least {claim.at_least} = {float(claim.at_least):.4g}{most}"
 
@@ -103,7 +103,7 @@ def _report(family: dict[str, Any], seen: SearchRecord, out: str | None, json: s
     emit(json, payload, lambda console: _show(seen, console))
     if interrupted:
         return EXIT_INTERRUPTED
-    return 0 if seen.claim is not None and seen.claim.proved else EXIT_UNDECIDED
+    return 0 if seen.claim is not None and seen.claim.decided else EXIT_UNDECIDED
 
 
 def named(claim: Claim) -> Instance:
@@ -115,12 +115,16 @@ def _show(seen: SearchRecord, console: Console) -> None:
     """Print the worst instance and what is known of the rest."""
     if seen.claim is not None:
         claim = seen.claim
-        optimum = f"{claim.best}, proved" if claim.proved else f"from {claim.bound} to {claim.best}"
+        by = "proved" if claim.proved else "claimed by the search"
+        optimum = f"{claim.best}, {by}" if claim.decided else f"from {claim.bound} to {claim.best}"
         console.print(f"{in_words(claim)}: {claim.policy} {claim.value}, optimum {optimum} ({claim.objective})")
         console.print(f"memory {claim.instance.machine.memory}")
         console.print(table(*request_cells(claim.instance, len(claim.instance.requests))[0]))
     whole = ", ".join(map(str, seen.complete))
-    console.print(f"{seen.looked} instances" + (f"; none of the family with {whole} requests is worse" * bool(whole)))
+    console.print(
+        f"{seen.looked} instances"
+        + (f"; on the word of the search none of the family with {whole} requests is worse" * bool(whole))
+    )
     if seen.undecided:
         console.print(f"note: {seen.undecided} optima not proved within the limits of a search")
     if seen.failed:

@@ -23,7 +23,7 @@ from kvbound.cli.common import (
     result_table,
 )
 from kvbound.cli.progress import SolveProgress
-from kvbound.tables import between, handling_text, in_words
+from kvbound.tables import because, between, handling_text, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
@@ -68,14 +68,15 @@ def solve(
     with SolveProgress(f"solving {loaded.name}", write) as progress:
         result = solvers.solve(
             loaded, objective, formulation=formulation, solver=solver, handling=handling, time_limit=time_limit,
-            gap=gap, target=target, warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit,
+            certify_limit=None if certificate is None else 0, gap=gap, target=target, warm_start=warm_start,
+            threads=threads, seed=seed, memory_limit=memory_limit,
             progress=progress,
         )  # fmt: skip
-    if certificate is not None:
+    if certificate is not None and result.stopped != "interrupted":
         with SolveProgress(f"bounding {loaded.name}", write) as progress:
             result = with_certificate(result, CERTIFY if time_limit is None else time_limit, progress)
-        if result.certificate is not None:
-            write_text(certificate, result.certificate.to_json())
+    if certificate is not None and result.certificate is not None:
+        write_text(certificate, result.certificate.to_json())
     if schedule is not None and result.schedule is not None:
         write_text(schedule, result.schedule.to_json())
     if plot is not None and result.trace is not None:
@@ -94,10 +95,10 @@ def show(result: Result, console: Console) -> None:
     console.print(result_table(row, units_of(result.instance)))
     if row["handling"]:
         console.print(f"handling of the calls: {handling_text(row)}")
-    if result.status == "optimal":
-        assert result.horizon is not None
+    if result.status in ("optimal", "claimed"):
         computed = in_words(result, result.value)
-        console.print(f"optimal: the referee computed {computed}, and no schedule is better ({result.horizon.why})")
+        says = "and no schedule is better" if result.status == "optimal" else "but no certificate meets it"
+        console.print(f"{result.standing}: the referee computed {computed}, {says} ({because(result)})")
     elif result.horizon is not None and not result.horizon.sufficient:
         console.print(f"not called optimal: {result.horizon.why}")
     elif result.status == "feasible":
@@ -105,7 +106,10 @@ def show(result: Result, console: Console) -> None:
         if result.stopped == DECLINED:
             console.print("`kvbound bound` may prove a higher one")
     if result.certificate is not None:
-        console.print(f"certified, for anyone to check: at least {in_words(result, result.certificate.value)}")
+        took = row.get("certifying_seconds")
+        after = "" if took is None else f", in {took:.2f} s of these"
+        least = in_words(result, result.certified_bound)
+        console.print(f"certified, for anyone to check: at least {least} ({result.certificate.proof.kind}{after})")
     if row.get("fine_bound") is not None:
         assert result.instance.coarsening is not None
         fine = units_of(result.instance)._replace(tick_seconds=result.instance.coarsening.fine_tick_seconds)
@@ -118,7 +122,7 @@ def show(result: Result, console: Console) -> None:
 
 
 def _title(result: Result) -> str:
-    return f"{result.status}: {in_words(result, result.value)}"
+    return f"{result.standing}: {in_words(result, result.value)}"
 
 
 def exit_code(result: Result, gap: float | None) -> int:

@@ -18,8 +18,8 @@ from kvcore.files import check_writable
 if TYPE_CHECKING:
     from sweeps.cell import CellRow
 
-COLUMNS = ("instances", "objective", "run", "cells", "failed", "optimal", "mean ratio", "worst ratio")
-SHOWN = ("label", "objective", "run", "cells", "failed", "optimal")
+COLUMNS = ("instances", "objective", "run", "cells", "failed", "optimal", "claimed", "mean ratio", "worst ratio")
+SHOWN = ("label", "objective", "run", "cells", "failed", "optimal", "claimed")
 
 
 def sweep(

@@ -57,7 +57,11 @@ class _Group(NamedTuple):
         return self.bound is not None and _fraction(self.rows[0]["value"]) == self.bound
 
     def heading(self, scale: _Scale) -> str:
-        what = "optimum" if self.solved else "lower bound"
+        what = "lower bound"
+        if self.solved:
+            certified = any(_fraction(row.get("certified_bound")) == self.bound for row in self.rows)
+            claims = [row.get("proved_by") for row in self.rows if _fraction(row["bound"]) == self.bound]
+            what = "optimum" if certified else f"optimum, claimed by {claims[0]}:"
         proved = "no bound is proved" if self.bound is None else f"{what} {scale.text(self.bound)}"
         return ": ".join(text for text in (self.rows[0].get("group"), proved) if text)
 

@@ -11,16 +11,17 @@ from kvbound.units import units_of
 from kvcore.result import Result
 
 STATUS = {
-    "optimal": "optimal: the referee executed the schedule, and no schedule is better",
+    "optimal": "optimal: the referee executed the schedule, and a certificate shows that no schedule is better",
+    "claimed": "claimed: the referee executed the schedule; that no schedule is better rests on a word",
     "feasible": "not proved optimal: the best schedule found, and a lower bound or none",
     "bound-only": "a lower bound; no schedule was looked for",
     "infeasible": "proved: there is no schedule",
     "unknown": "nothing is known",
 }
 KINDS = {
-    "solver": "the word of the solver, in floating point",
-    "certificate": "a certificate that kvbound verify recomputes exactly, without a solver",
-    "exhaustive": "an exhaustive search in exact integers",
+    "certificate": "a certificate that the checker recomputed, exactly and without a solver",
+    "solver": "the word of the solver",
+    "search": "the word of a search in exact integers",
 }
 
 
@@ -42,7 +43,7 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
     if "constraints" in optimum.extra:
         yield "only of schedules that obey", ", ".join(optimum.extra["constraints"])
     if optimum.bound_kind is not None:
-        yield "the bound rests on", KINDS[optimum.bound_kind]
+        yield "the bound rests on", f"{KINDS[optimum.bound_kind]} ({optimum.proved_by})"
     if optimum.horizon is not None:
         yield "why it holds for all schedules", optimum.horizon.why + ("" if optimum.horizon.sufficient else " (open)")
     if optimum.certificate is not None:
@@ -51,8 +52,10 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
             "certificate",
             f"{certificate.proof.kind}: at least {in_words(optimum, certificate.value)}; {certificate.why}",
         )
+    if optimum.found_by is not None:
+        yield "found by", optimum.found_by
     if optimum.solver is not None:
-        yield "found by", f"{optimum.formulation}, {optimum.solver.name} {optimum.solver.version}"
+        yield "solved by", f"{optimum.formulation}, {optimum.solver.name} {optimum.solver.version}"
     yield "instance", optimum.instance.sha256
 
 

@@ -56,6 +56,7 @@ from kvcore.certificates.certificate import (
     Certificate,
     certify,
     read_certificate,
+    recompute,
     rounded,
     verify_certificate,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "Windows",
     "certify",
     "read_certificate",
+    "recompute",
     "rounded",
     "verify_certificate",
 ]

@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import ceil, floor
 from pathlib import Path
 from typing import Annotated, Literal
+from weakref import WeakValueDictionary
 
 from pydantic import Field
 
@@ -61,8 +62,9 @@ def certify(instance: Instance, objective: str, proof: Proof, value: Value | Non
 
     `value` is what `proof.value` has returned, where that was called before.
     """
-    value = proof.value(instance, objective) if value is None else value
-    return Certificate.model_validate(
+    known = value
+    value = proof.value(instance, objective) if known is None else known
+    made = Certificate.model_validate(
         {
             "instance_sha256": instance.sha256,
             "objective": objective,
@@ -72,6 +74,9 @@ def certify(instance: Instance, objective: str, proof: Proof, value: Value | Non
             "proof": proof,
         }
     )
+    if known is None:
+        _RECOMPUTED[id(made)] = made
+    return made
 
 
 def verify_certificate(instance: Instance, certificate: Certificate) -> Value:
@@ -94,7 +99,23 @@ def verify_certificate(instance: Instance, certificate: Certificate) -> Value:
         raise InvalidCertificate("its proof is nested too deeply") from None
     if certificate.value > proved:
         raise InvalidCertificate(f"it claims {certificate.bound}, but proves {proved} only")
+    _RECOMPUTED[id(certificate)] = certificate
     return proved
+
+
+def recompute(instance: Instance, objective: str, certificate: Certificate) -> None:
+    """Verify a certificate of this objective, unless this process has recomputed this very one before.
+
+    InvalidCertificate as `verify_certificate`. One that came from a file or another process is recomputed.
+    """
+    if certificate.objective != objective:
+        raise InvalidCertificate(f"it is of {certificate.objective}, not of {objective}")
+    if certificate.instance_sha256 != instance.sha256 or _RECOMPUTED.get(id(certificate)) is not certificate:
+        verify_certificate(instance, certificate)
+
+
+_RECOMPUTED: WeakValueDictionary[int, Certificate] = WeakValueDictionary()
+"""Certificates whose bound this process has recomputed, by `id`."""
 
 
 def rounded(bound: Value, objective: str) -> Value:

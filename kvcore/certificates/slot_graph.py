@@ -7,6 +7,7 @@ but what a simulation shows to be no better, and the simulation is computed here
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,9 +93,11 @@ class LocalGraphs:
         self.start: list[int] = []
         self.graphs = self._build(instance)
         bounds = [*self.start, len(self.states)]
-        self.spans = list(zip(bounds, bounds[1:], strict=False))
+        self.spans = list(pairwise(bounds))
         self.as_good: dict[int, Any] = {}
         """Which state of the kind that starts there is as good as which other, where `reduced` has compared them."""
+        self.merged = np.arange(len(self.states))
+        """The state that stands for each, once `reduced` is there."""
         self.alone = [int(earliest(self.graphs, span[0], span[1], MOST_SLOTS)) for span in self.spans]
         """The tick at which each kind is over if nothing else is there."""
         if min(self.alone) < 0:
@@ -136,7 +139,7 @@ class LocalGraphs:
                         f"slots take at most {MOST_STATES} local states with {MOST_OPTIONS} options: "
                         "coarsen the instance first"
                     )
-                state, found = self.states[at], {}
+                state, found = self.states[at], dict[Any, Option]()
                 for option in rules.options(state):
                     load, to = option.load, place(option.end.after(1))
                     use = (load.blocks, load.host, load.tokens, load.prefill_tokens, load.decodes + load.prefills)
@@ -216,6 +219,7 @@ class LocalGraphs:
             kept[graphs.first[start] : graphs.first[stop]] = kept_options(graphs, start, stop, as_good)
             worse, good = np.nonzero((as_good & ~mutual).T)
             better.append((start + worse, start + good))
+        self.merged = same
         stands = same == np.arange(size)
         place = np.cumsum(stands) - 1
         counts = np.diff(graphs.first)
@@ -239,5 +243,11 @@ class LocalGraphs:
 
 def limits(machine: Machine) -> Integers:
     """Return how much there is of each of `RESOURCES` (-1: no limit)."""
-    of = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_tokens, machine.batch_requests)
+    of = (
+        machine.block_limit,
+        machine.host_memory,
+        machine.batch_tokens,
+        machine.prefill_tokens,
+        machine.batch_requests,
+    )
     return np.array([-1 if limit is None else limit for limit in of], np.int64)

@@ -19,7 +19,7 @@ OUT_OF_TRIES, OUT_OF_STATES, COMPLETE = range(3)
 
 
 @compiled
-def earliest(graphs, start, stop, most):  # type: ignore[no-untyped-def]
+def earliest(graphs, start, stop, most):
     """Return the first tick at which a request can be over, alone (-1: not within `most` ticks)."""
     now = np.zeros(stop - start, np.bool_)
     now[0] = True
@@ -37,7 +37,7 @@ def earliest(graphs, start, stop, most):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def no_more(graphs, a, b):  # type: ignore[no-untyped-def]
+def no_more(graphs, a, b):
     """Whether option a takes no more than option b of what is limited, shows no other phase, and acts if it must."""
     if graphs.strict and graphs.acts[b] and not graphs.acts[a]:
         return False
@@ -45,14 +45,14 @@ def no_more(graphs, a, b):  # type: ignore[no-untyped-def]
         (graphs.decodes[a] and not graphs.decodes[b]) or (graphs.prefills[a] and not graphs.prefills[b])
     ):
         return False
+    more = False
     for r in range(RESOURCES):
-        if graphs.limits[r] >= 0 and graphs.use[a, r] > graphs.use[b, r]:
-            return False
-    return True
+        more = more or (graphs.limits[r] >= 0 and graphs.use[a, r] > graphs.use[b, r])
+    return not more
 
 
 @compiled
-def answers(graphs, as_good, start, a, b):  # type: ignore[no-untyped-def]
+def answers(graphs, as_good, start, a, b):
     """Whether state a can answer all that state b may do, where `as_good` says what is as good as what."""
     if not as_good[graphs.idle[a] - start, graphs.idle[b] - start]:
         return False
@@ -81,7 +81,7 @@ def answers(graphs, as_good, start, a, b):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def simulation(graphs, start, stop):  # type: ignore[no-untyped-def]
+def simulation(graphs, start, stop):
     """Return the greatest relation [state, state] of a kind that `answers` allows: the first is as good as the other.
 
     A request that is over is as good as one that is not.
@@ -103,8 +103,8 @@ def simulation(graphs, start, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def kept_options(graphs, start, stop, as_good):  # type: ignore[no-untyped-def]
-    """Return which options of a kind are kept: those to which no other of their state is as good, the first of equals."""
+def kept_options(graphs, start, stop, as_good):
+    """Return which options of a kind are kept: those to which no other of their state is as good."""
     begin = graphs.first[start]
     kept = np.ones(graphs.first[stop] - begin, np.bool_)
     for i in range(start, stop):
@@ -120,7 +120,7 @@ def kept_options(graphs, start, stop, as_good):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def values(graphs, prices, since, scale):  # type: ignore[no-untyped-def]
+def values(graphs, prices, since, scale):
     """Return what each state costs at the least from each slot on, with what it pays: [slots + 1 - since, states].
 
     `prices` [resources, slots]. A value is the least over the options and idling: a definition, by recursion.
@@ -170,8 +170,11 @@ class Layer(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """What a tick needs to know: values of each vector now and after it [vectors, states], its prices [vectors,
-    resources], what the limits cost there and from the next tick on [vectors], the tick, and the unit of prices."""
+    """What a tick needs to know.
+
+    Values of each vector now and after it [vectors, states], its prices [vectors, resources], what the limits cost
+    there and from the next tick on [vectors], the tick, the unit of prices, and the most that an end may cost.
+    """
 
     now: Any
     after: Any
@@ -184,7 +187,7 @@ class Slot(NamedTuple):
 
 
 @compiled
-def hash_of(key):  # type: ignore[no-untyped-def]
+def hash_of(key):
     """Return a hash of the states in `key`."""
     h = np.uint64(1469598103934665603)
     for i in range(len(key)):
@@ -195,7 +198,7 @@ def hash_of(key):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def find(keys, table, key):  # type: ignore[no-untyped-def]
+def find(keys, table, key):
     """Return the place of `key` in the table: of its entry, or where it would stand (`table` has -1 there)."""
     mask = np.uint64(len(table) - 1)
     at = hash_of(key) & mask
@@ -212,7 +215,7 @@ def find(keys, table, key):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def room_of(values_of, later, key, scale, goal):  # type: ignore[no-untyped-def]
+def room_of(values_of, later, key, scale, goal):
     """Return the most that may have been spent before `key` for an end below the target (-1: nothing may).
 
     `values_of` [vectors, states] and `later` [vectors] are of the tick at which it stands.
@@ -233,7 +236,7 @@ def room_of(values_of, later, key, scale, goal):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def dominated(layer, kind, reduced, graphs, tick):  # type: ignore[no-untyped-def]
+def dominated(layer, kind, reduced, graphs, tick):
     """Return which entries need not be followed: too costly, or no better than one with a better state in a place."""
     requests = layer.keys.shape[1]
     cut = np.zeros(layer.size, np.bool_)
@@ -269,7 +272,7 @@ def dominated(layer, kind, reduced, graphs, tick):  # type: ignore[no-untyped-de
 
 
 @compiled
-def empty_layer(requests, traced):  # type: ignore[no-untyped-def]
+def empty_layer(requests, traced):
     """Return a layer without entries; one that is `traced` keeps how its entries were reached."""
     entries = 256
     return Layer(
@@ -284,7 +287,7 @@ def empty_layer(requests, traced):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def grown(layer):  # type: ignore[no-untyped-def]
+def grown(layer):
     """Return the layer with room for twice as many entries."""
     size, requests = layer.keys.shape
     keys, choice = np.empty((2 * size, requests), np.int32), np.empty((2 * size, layer.choice.shape[1]), np.int32)
@@ -302,7 +305,7 @@ def grown(layer):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def reached(layer, kind, slot, key, cost, parent, chosen):  # type: ignore[no-untyped-def]
+def reached(layer, kind, slot, key, cost, parent, chosen):
     """Return the layer with the joint state `key` at this cost, its requests of one kind put in order."""
     requests = len(key)
     for j in range(1, requests):
@@ -331,7 +334,7 @@ def reached(layer, kind, slot, key, cost, parent, chosen):  # type: ignore[no-un
 
 
 @compiled
-def priced_options(graphs, slot, p, i, lists, length):  # type: ignore[no-untyped-def]
+def priced_options(graphs, slot, p, i, lists, length):
     """List the options of state i by their reduced cost under vector p; return how many end in time.
 
     `lists` are reduced costs, those less what the option pays, and the options themselves, [vectors, options] each.
@@ -359,7 +362,7 @@ def priced_options(graphs, slot, p, i, lists, length):  # type: ignore[no-untype
 
 
 @compiled
-def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):  # type: ignore[no-untyped-def]
+def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
     """Return the next layer, and what is left of the `tries` (below 0: there were not enough).
 
     From each entry that is not `cut`: idling, and every batch under the limits whose reduced costs and unused supply
@@ -383,7 +386,7 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):  # typ
     for i in range(layer.size):
         if cut[i]:
             continue
-        p, most = np.int64(0), np.int64(-NEVER)
+        p, most = 0, -NEVER
         for q in range(len(slot.supply)):
             bound = -(slot.later[q] + slot.supply[q])
             for j in range(requests):

@@ -163,7 +163,8 @@ class SlotSearch:
         layer = self.first_layer(traced)
         options = len(self.graphs.next)
         layers, states, tries, known = [layer], 0, most_tries, 1
-        for self.tick in range(self.slots + 1):
+        for tick in range(self.slots + 1):
+            self.tick = tick
             fresh = [v for v, vector in enumerate(self.vectors) if vector.since == self.tick and self.tick]
             if fresh:
                 self.see(layer, fresh)
@@ -175,7 +176,7 @@ class SlotSearch:
             over = self.graphs.over[layer.keys[alive]].all(axis=1)
             if over.any():
                 end = int(alive[over][layer.cost[alive[over]].argmin()])
-                path = self._path(layers, end) if traced else []
+                path = self.path(layers, end) if traced else []
                 return Outcome(False, states, most_tries - tries, int(layer.cost[end]) - self.local.base(), path)
             if not len(alive):
                 return Outcome(True, states, most_tries - tries)
@@ -189,9 +190,7 @@ class SlotSearch:
                 lists = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape, np.int64)
                 length, known = np.empty((len(chosen), len(self.graphs.idle)), np.int64), len(chosen)
             before = tries
-            layer, tries = expand(
-                layer, cut, self.kind, self.graphs, self.slot(chosen), lists, length, tries, traced
-            )
+            layer, tries = expand(layer, cut, self.kind, self.graphs, self.slot(chosen), lists, length, tries, traced)
             self.tries_per_state = (before - tries) / len(alive)
             if traced:
                 layers.append(layer)
@@ -200,7 +199,7 @@ class SlotSearch:
     def first_layer(self, traced: bool) -> Layer:
         """Return the layer of the start alone."""
         self.tick = 0
-        layer = empty_layer(len(self.kind), traced)
+        layer: Layer = empty_layer(len(self.kind), traced)
         layer.keys[0], layer.cost[0], layer.parent[0] = self.start, 0, -1
         layer.table[find(layer.keys, layer.table, self.start)] = 0
         rows, later = self.at(self.in_use(0), 0)
@@ -208,7 +207,8 @@ class SlotSearch:
         return layer._replace(size=1)
 
     @staticmethod
-    def _path(layers: list[Layer], entry: int) -> list[tuple[Any, Any]]:
+    def path(layers: list[Layer], entry: int) -> list[tuple[Any, Any]]:
+        """Return the keys from the start to an entry of the last layer, each with the options that led to it."""
         path = []
         for layer in reversed(layers):
             path.append((layer.keys[entry].copy(), layer.choice[entry].copy()))

@@ -74,7 +74,7 @@ class StartTimeSolver:
 
     def run(self) -> Stop:
         """Solve, and say why it stopped."""
-        self.send(Bound(self.bound, "exhaustive"))
+        self.send(Bound(self.bound, "search"))
         self.hold(by_area(self.problem))
         self.improve(min(2.0, SHARE["lists"] * self.task.time_limit))
         stopped = self._prove()
@@ -103,7 +103,7 @@ class StartTimeSolver:
 
     def raise_bound(self, scaled: int) -> None:
         """Take in a bound, scaled."""
-        self.tighten(-(-scaled // SCALE), "exhaustive")
+        self.tighten(-(-scaled // SCALE), "search")
 
     def tighten(self, bound: int, kind: BoundKind) -> None:
         """Take in a bound on what is better than the best schedule, here or elsewhere: above it nothing is learnt."""

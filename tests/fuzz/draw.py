@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from copy import deepcopy
 from fractions import Fraction
 from itertools import count
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -43,13 +46,26 @@ CORNERS: dict[str, dict[str, Any]] = {
     | {"chunked": False, "calls": 0, "pause": False, "batch_tokens": None, "prefill_tokens": None, "requests": (2, 3)},
     "alike": {"calls": 0, "arrival": 0, "slo": False},
     "ample": {"host_memory": "no limit", "cost": "unit", "batch_tokens": None, "prefill_tokens": None, "hybrid": True},
-}
+    "carriers": {
+        "evict": True, "chunked": True, "partial": (False, False, False, True), "requests": (2, 2, 2, 3),
+        "prompt": (1, 1, 2), "decode": (3, 3, 4), "calls": (0, 0, 0, 0, 1), "arrival": (0, 0, 0, 0, 1), "block": 1,
+        "batch_tokens": (None, 2, 2), "prefill_tokens": None, "batch_requests": None,
+        "host_memory": ("none", "none", "none", "some"), "hybrid": (True, True, True, True, False),
+        "pause": (True, True, True, True, False),
+    },
+    "near": {},
+}  # fmt: skip
 """What the draw of each corner fixes of `tests/support/tiny_instances.py`; `_finish` does what that cannot say."""
+AIMED = ("carriers", "near")
+"""Where optima were false: drops that need a batch, chunks smaller than what was held, budgets that bind."""
+FALSE = [path for name in ("drops", "drops2", "finish") for path in Path(__file__).parents[1].glob(f"data/{name}.json")]
 
 
 def tiny(draw: Random, corner: str | None = None) -> tuple[str, Instance]:
     """Return a corner and an instance of it that an exhaustive search may take."""
-    corner = corner or draw.choice(list(CORNERS))
+    corner = corner or draw.choice([*CORNERS, *3 * AIMED])
+    if corner == "near":
+        return corner, near(draw)
     if corner == "alike" and draw.random() < 0.6:
         return corner, like_requests(draw.randrange(2**30)).replace(name=corner)
     sizes = {} if draw.random() < 0.3 else SMALL
@@ -60,6 +76,31 @@ def tiny(draw: Random, corner: str | None = None) -> tuple[str, Instance]:
         except (ValueError, ValidationError):  # no such instance can be carried out
             continue
     return "any", tiny_instance(draw.randrange(2**40), **SMALL)
+
+
+def near(draw: Random) -> Instance:
+    """Return an instance of which a way once said something false, with some of its numbers and switches changed."""
+    document = json.loads(draw.choice(FALSE).read_text(encoding="utf-8")) | {"name": "near"}
+    while True:
+        made = deepcopy(document)
+        for _ in range(draw.choice([1, 2, 3, 4])):
+            place = draw.choice([made["machine"], *made["requests"], *made["requests"], *made["cost"]])
+            if draw.random() < 0.5 and "segments" in place:
+                place = draw.choice(place["segments"])
+                place = place["call"] if draw.random() < 0.5 and "call" in place else place
+            numbers = [name for name, value in place.items() if type(value) is int]
+            if place is made["machine"] and draw.random() < 0.4:
+                switch = draw.choice(SWITCHES)
+                place[switch] = not place.get(switch, switch in ("hybrid", "chunked", "pause"))
+            elif place in made["requests"] and draw.random() < 0.2 and len(made["requests"]) > 2:
+                made["requests"].remove(place)
+            elif numbers:
+                name = draw.choice(numbers)
+                place[name] = max(0, place[name] + draw.choice([-1, 1]))
+        try:
+            return Instance.model_validate_json(json.dumps(made))
+        except ValidationError:  # no such instance can be carried out
+            continue
 
 
 def medium(draw: Random) -> tuple[str, Instance]:
@@ -86,6 +127,8 @@ def objective(draw: Random, corner: str) -> str:
     """Return an objective that goes with the corner."""
     if corner == "tpot deadlines":
         return "late-requests"
+    if corner in AIMED and draw.random() < 0.7:
+        return draw.choice(["busy-time", "busy-time", "weighted-flow-time", "makespan", "total-flow-time"])
     if corner in ("rigid", "rigid, online", "plain", "plain, no pause", "late segments") and draw.random() < 0.7:
         return draw.choice(["total-flow-time", "weighted-flow-time", "total-ttft"])
     if corner == "alike" and draw.random() < 0.7:
@@ -104,6 +147,11 @@ def _finish(draw: Random, corner: str, made: Instance) -> Instance:
             swap_in_tokens=draw.randint(0, 4), swap_outs=draw.choice([0, 5]), divisor=draw.choice([1, 2, 5]),
         )  # fmt: skip
         return made.replace(cost=Cost((cost,)))
+    if corner == "carriers" and draw.random() < 0.9:
+        first = CostFunction(busy=draw.choice([2, 3, 10]), tokens=draw.choice([0, 0, 1]))
+        second = CostFunction(divisor=draw.choice([1, 2]), tokens=draw.randint(0, 3), prefill_pairs=draw.randint(1, 2))
+        made = made.replace(cost=Cost((first, second) if draw.random() < 0.4 else (first,)))
+        return _with(made, memory=max(r.peak for r in requests) + draw.choice([0, 1, 1, 2]))
     if corner == "tpot deadlines":
         tpot = Fraction(draw.randint(1, 9), draw.randint(1, 4))
         return made.replace(requests=tuple(_due(draw, r, tpot) for r in requests))

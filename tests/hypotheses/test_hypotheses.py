@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import signal
 import sys
 from fractions import Fraction
@@ -15,9 +16,12 @@ from hypotheses import Case, Fails, Family, Hypothesis, Undecided, check, enumer
 from hypotheses.files import COUNTEREXAMPLES, save
 from hypotheses.instances import best_starts_in_order, earliest_starts, flow_time, plain, starting_at
 from hypotheses.page import PAGE, kept, page, read_records
+from hypotheses.predicates import compared, optimal, run
+from hypotheses.verdict import CLAIMED
 from kvcore.certificates import read_certificate, verify_certificate
 from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_instance, read_schedule
+from kvcore.instance import Instance
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from tests.support.clock import Clock
@@ -76,7 +80,7 @@ def test_a_limit_leaves_it_undecided() -> None:
 @pytest.mark.slow
 def test_where_the_search_is_too_long_the_arc_flow_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools")
-    monkeypatch.setattr("hypotheses.case.SOLVE_SECONDS", 0)
+    monkeypatch.setattr("hypotheses.optima.SOLVE_SECONDS", 0)
     held = Case((plain([(1, 2), (2, 4), (1, 3)], 5),)).optimum()
     assert held.value == exhaustive_optimum(held.instance, "total-flow-time")[0]
 
@@ -87,8 +91,8 @@ def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -
 
     hard = listed("hindsight:n=10,M=30,seed=3")
     monkeypatch.setattr(sys.modules["solvers.search.search"], "time", Clock())
-    monkeypatch.setattr("hypotheses.case.search", sys.modules["solvers.search"].search)
-    monkeypatch.setattr("hypotheses.case.solve", missing)
+    monkeypatch.setattr("hypotheses.optima.search", sys.modules["solvers.search"].search)
+    monkeypatch.setattr("hypotheses.optima.solve", missing)
     verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard))
     assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
 
@@ -147,7 +151,8 @@ def test_every_shipped_hypothesis_has_a_source_and_a_record() -> None:
     for name, loaded in shipped().items():
         assert rows[name]["source"] == loaded.source
         assert rows[name]["statement"] == loaded.statement
-        assert rows[name]["verdict"] == rows[name]["stated"] == loaded.states
+        assert rows[name]["stated"] == loaded.states
+        assert rows[name]["verdict"] in (loaded.states, CLAIMED.get(loaded.states))
 
 
 def test_the_page_is_what_the_records_say() -> None:
@@ -258,7 +263,7 @@ def test_a_signal_while_the_search_runs_ends_the_check(
     """The search answers it with what it has found; that is not an answer to the hypothesis, nor a reason to go on."""
     running = sys.modules["solvers.search.search"]._Passes
     monkeypatch.setattr(running, "passes", lambda self: signal.raise_signal(number))
-    monkeypatch.setattr("hypotheses.case._FOUND", {})
+    monkeypatch.setattr("hypotheses.optima._FOUND", {})
     asking = tmp_path / "asking.py"
     write(asking, "proved", "case.optimum() and None")
     row = json.loads(kvbound("check", asking, "--json", "-", code=130).stdout)["rows"][0]
@@ -275,3 +280,50 @@ def test_figure_1_is_what_the_record_says() -> None:
     case = Case((builtin_instance("mars-figure1"),))
     assert (case.policy("mars-order").value, case.optimum().value) == (30, 29)
     assert "29" in record["why"]
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no certificate be found."""
+    monkeypatch.setattr("hypotheses.optima._FOUND", {})
+    monkeypatch.setattr("hypotheses.optima.with_certificate", lambda result, _: result)
+
+
+@pytest.mark.usefixtures("uncertified")
+def test_what_rests_on_a_claim_is_not_proved() -> None:
+    verdict = check("x", hypothesis(lambda case: case.optimum() and None))
+    assert (verdict.verdict, verdict.claimed, verdict.as_stated) == ("claimed to hold", 3, True)
+    assert "3 by an optimum that is claimed" in page([verdict.row()])
+    assert check("x", hypothesis(lambda case: None)).verdict == "proved"
+
+
+@pytest.mark.usefixtures("uncertified")
+def test_what_fails_by_a_claim_is_not_refuted_unless_schedules_show_it() -> None:
+    def fails(case: Case) -> Fails:
+        return Fails("no", [case.optimum()])
+
+    verdict = check("x", hypothesis(fails, states="refuted"))
+    assert (verdict.verdict, verdict.claimed, verdict.as_stated) == ("claimed to fail", 1, True)
+    assert not check("x", hypothesis(fails)).as_stated
+    mars = listed("mars-figure1")
+    worse = compared(run("fcfs"), operator.le, optimal(), "{} and {}")  # a lower optimum would be as good a reason
+    assert check("x", hypothesis(worse, mars, "refuted")).verdict == "refuted"
+    better = compared(optimal(), operator.ge, run("fcfs"), "{} and {}")
+    assert check("x", hypothesis(better, mars, "refuted")).verdict == "refuted"
+    bound = compared(optimal("free", Instance.with_free_calls), operator.eq, optimal(), "{} and {}")
+    assert check("x", hypothesis(bound, mars, "refuted")).verdict == "claimed to fail"
+
+
+@pytest.mark.usefixtures("uncertified")
+def test_a_failure_that_is_certain_is_shown_before_one_by_a_claim() -> None:
+    def fails(case: Case) -> Fails:
+        if case.instance.requests[0].output == 1:
+            return Fails("claimed", [case.optimum()])
+        return Fails("certain")
+
+    every = Hypothesis("a claim", "a test", "refuted", SMALL, fails, every=True)
+    verdict = check("x", every)
+    assert (verdict.verdict, verdict.fails.why, verdict.failed, verdict.claimed) == ("refuted", "certain", 3, 1)

@@ -15,6 +15,7 @@ from hypotheses.predicates import optimal, run
 from hypotheses.slices import LONG, SMALL, Kind
 from hypotheses.tallies import INDICES, any_handling, any_order, best_of, best_stays_best, kv_time, lower_in_sum
 from kvcore.instance import Instance, Machine
+from solvers.source import code_version
 from tests.support.data import MIXTURE, real
 
 REAL = [name for name in shipped() if name.startswith("real-")]
@@ -54,12 +55,36 @@ def test_what_a_predicate_says_of_a_case_that_holds_is_kept() -> None:
 def test_optima_are_kept_between_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(stand_ins())
     monkeypatch.setenv("KVBOUND_OPTIMA", str(tmp_path))
-    monkeypatch.setattr("hypotheses.case._FOUND", {})
+    monkeypatch.setattr("hypotheses.optima._FOUND", {})
     held = case.optimum()
-    assert [file.name.startswith(held.instance.sha256) for file in tmp_path.iterdir()] == [True]
-    monkeypatch.setattr("hypotheses.case._FOUND", {})
-    monkeypatch.setattr("hypotheses.case.search", lambda *_, **__: pytest.fail("it was solved again"))
+    assert [file.name.startswith(held.instance.sha256) for file in tmp_path.iterdir()] == [True, True]
+    monkeypatch.setattr("hypotheses.optima._FOUND", {})
+    monkeypatch.setattr("hypotheses.optima.search", lambda *_, **__: pytest.fail("it was solved again"))
     assert case.optimum() == held
+    assert held.certificate is not None
+
+
+def test_what_is_remembered_is_recomputed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(stand_ins()[:1])
+    monkeypatch.setenv("KVBOUND_OPTIMA", str(tmp_path))
+
+    def again() -> Held:
+        monkeypatch.setattr("hypotheses.optima._FOUND", {})
+        return case.optimum()
+
+    held = again()
+    (certificate,), (schedule,) = tmp_path.glob("*.certificate.json"), tmp_path.glob("*.schedule.json")
+    assert code_version() in schedule.name
+    worse = case.policy("serial")
+    assert worse.value > held.value
+    schedule.write_text(worse.schedule.to_json())  # as false code may have left it
+    found = again()
+    assert (found.value, found.certificate, found.claimed_by) == (worse.value, None, "an earlier run")
+    certificate.write_text(held.certificate.replace(bound=str(worse.value)).to_json())
+    assert again() == held  # a certificate that proves less than it claims: it is solved anew
+    monkeypatch.setattr("hypotheses.optima.code_version", lambda: "mended")
+    schedule.write_text("what other code has left is not read")
+    assert again() == held
 
 
 def test_kv_time_by_hand() -> None:

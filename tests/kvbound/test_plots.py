@@ -411,7 +411,7 @@ def texts(ax) -> list[str]:
 
 
 def test_rungs_are_sorted_and_measured_against_the_optimum() -> None:
-    optimum = row(None, 30, 30, status="optimal", formulation="arc-flow")
+    optimum = row(None, 30, 30, status="optimal", formulation="arc-flow", certified_bound=30)
     ax = ladder([row("fcfs", 35), row("mars-order", 30), optimum, row("stuck", None, status="unknown")])
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == ["mars-order", "arc-flow", "fcfs", "stuck"]
@@ -436,8 +436,20 @@ def test_a_bound_over_too_few_batches_is_none() -> None:
 
 def test_rows_on_another_instance_are_a_group_of_their_own() -> None:
     free = {"instance_sha256": "free", "group": "free calls"}
-    ax = ladder([row("fcfs", 35, 30), row("keep", 29, 29, **free), row("drop", 33, label="dropping", **free)])
-    assert texts(ax) == ["lower bound 30", "35 ≤ ×1.167", "free calls: optimum 29", "29 ×1", "33 ×1.138"]
+    ax = ladder(
+        [
+            row("fcfs", 35, 30),
+            row("keep", 29, 29, certified_bound=27, proved_by="search", **free),
+            row("drop", 33, label="dropping", **free),
+        ]
+    )
+    assert texts(ax) == [
+        "lower bound 30",
+        "35 ≤ ×1.167",
+        "free calls: optimum, claimed by search: 29",
+        "29 ×1",
+        "33 ×1.138",
+    ]
     assert list(ax.get_yticks()) == [1, 4, 5]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["fcfs", "keep", "dropping"]
 

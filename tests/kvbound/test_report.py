@@ -154,7 +154,7 @@ def test_the_page_has_every_request_schedule_and_proof() -> None:
     lanes = Counter((attributes["aria-label"] or "").split(":")[0] for attributes in found.all("g", "lane"))
     assert lanes == {"R1": 4, "R2": 4, "R3": 4}  # two policies and two optima
     for text in ("fcfs", "mars-order", "optimum, as given", "optimum, free", "29 ticks is proved optimal",
-                 "max-flow-time", "latency p99", "recomputation", "whatever the number of batches",
+                 "max-flow-time", "latency p99", "recomputation", "for schedules of any length",
                  mars().sha256):  # fmt: skip
         assert text in words
     assert len(found.all("path", "device")) == len(found.all("line", "limit")) == 4

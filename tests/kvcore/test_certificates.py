@@ -4,12 +4,10 @@ import json
 import random
 from fractions import Fraction
 from functools import cache
-from types import SimpleNamespace
 
 import pytest
 
 import bounds
-import solvers
 from formulations.chains import chains, least_times
 from kvcore import OBJECTIVES, BadInput, Call, Instance, Machine, Request, Segment
 from kvcore.certificates import (
@@ -26,7 +24,6 @@ from kvcore.certificates import (
 from kvcore.certificates.kinds import Part
 from kvcore.certificates.least import least_batches
 from kvcore.files import parse
-from solvers.ladder import climb, stronger
 from tests.support.commands import kvbound
 from tests.support.few import few
 from tests.support.optima import optima
@@ -354,13 +351,3 @@ def test_solve_writes_a_certificate_that_may_prove_less(tmp_path):
     proved = verify_certificate(builtin.builtin_instance("hindsight:n=9,M=18,seed=3"), read_certificate(file))
     assert row["status"] == "optimal"
     assert 0.8 * row["value"] < proved <= row["value"]
-
-
-def test_a_certificate_above_a_schedule_is_never_passed_on():
-    instance = tiny_instance(3, **PROFILES["no-calls"] | PRICEABLE)
-    result = solvers.solve(instance, "total-flow-time")
-    climbed = climb(instance, "total-flow-time", time_limit=NEVER, upper=result.value)
-    assert stronger(result, climbed).bound == result.value
-    below = SimpleNamespace(value=climbed.certificate.value - 1, certificate=None, extra={})
-    with pytest.raises(RuntimeError, match="contradict: please report"):
-        stronger(below, climbed)

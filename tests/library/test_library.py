@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import kvbound as kv
 from benchmarks.library import CHOSEN, compared
 from benchmarks.library import WAYS as MEASURED
 from kvbound.plots import plot_profile
 from kvcore.certificates import Alone, certify
+from kvcore.contradiction import Contradiction
 from kvcore.errors import BadInput
 from kvcore.files import read_schedule, write_text
 from kvcore.result import Result
@@ -26,6 +26,7 @@ from library.fill import fill
 from library.library import RECORDS, TRIED
 from library.policies import known_rows, policy_rows, profile
 from library.table import page, write_table
+from solvers.source import code_version
 from sweeps.cell import Cell
 from sweeps.store import Store
 from tests.support.commands import kvbound
@@ -368,7 +369,7 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
 def test_fill_tries_what_is_spent_again_only_if_it_gained(small: Library, tmp_path: Path, monkeypatch) -> None:
     without(small, "certificate")
     monkeypatch.setattr("library.fill._result", lambda _, cell: Result(cell.instance, cell.objective))
-    tries = (("improve", 0.95, kv.__version__), ("auto", 0.8, kv.__version__), ("alone", 9, "0.0.9"))
+    tries = (("improve", 0.95, code_version()), ("auto", 0.8, code_version()), ("alone", 9, "0.0.9"))
     rows = "".join(f"mars-figure1,{FLOW},{way},{seconds},{version}\n" for way, seconds, version in tries)
     (small.folder / TRIED).write_text(f"name,objective,run,seconds,version\n{rows}")
     data = json.loads((small.folder / "mars" / "mars-figure1.json").read_text())["objectives"]
@@ -383,7 +384,7 @@ def test_the_table_says_what_is_optimal_by_the_word_of_a_solver(small: Library) 
     (small.folder / TRIED).write_text(
         f"name,objective,run,bound,proved\nmars-figure1,{FLOW},auto,29,1\nmars-figure1,{FLOW},improve,,0\n"
     )
-    assert "| 29 | - | -, optimal by `auto` |" in page(small)
+    assert "| 29 | - | -, claimed by `auto` |" in page(small)
     assert "| 1 | 1 | 0 | 1 | - | - |" in page(small)
 
 
@@ -438,3 +439,16 @@ def test_an_instance_is_added_once(small: Library) -> None:
         small.add(instance, ["makespan"], **about)
     with pytest.raises(BadInput, match="the record: name: String should match pattern"):
         small.add(instance, ["makespan"], **about | {"name": "a b"})
+
+
+def test_a_certificate_above_a_schedule_is_no_better_bound(
+    small: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Alone, "prove", lambda *_: 30)
+    monkeypatch.chdir(tmp_path)
+    false = certify(builtin_instance("mars-figure1"), FLOW, Alone())
+    with pytest.raises(Contradiction, match="a schedule has 29, and a certificate 30; one of the two is wrong"):
+        small.submit(false, "me", "it is planted")
+    (folder,) = tmp_path.glob("kvbound-contradiction-*")
+    assert {file.name for file in folder.iterdir()} == {"instance.json", "offer.json", "held.json"}
+    assert small.record("mars-figure1").objectives[FLOW].bound == 29

@@ -35,7 +35,7 @@ def cheap(monkeypatch):
 
 @pytest.mark.parametrize(
     ("part", "number", "least"),
-    [(referee.PART, 2, 20), (optima.PART, 2, 1), (bounds.PART, 3, 2), (certificates.PART, 2, 2),
+    [(referee.PART, 2, 20), (optima.PART, 2, 1), (bounds.PART, 3, 2), (certificates.PART, 5, 2),
      (policies.PART, 2, 2), (files.PART, 1, 13), (coarsening.PART, 2, 2)],
     ids=lambda value: getattr(value, "name", ""),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Batches without work, where they serve nothing but drops: with `pause` and no host memory.
 
-The horizons of `formulations/horizon.py` count what is left, and so do the models that know no swap (`chains.may_swap`).
+The horizons of `formulations/horizon.py` count what is left, and the models that know no swap
+(`chains.may_swap`) have no others.
 """
 
 from __future__ import annotations

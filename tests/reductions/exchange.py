@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from kvcore import Instance, Schedule, verify_schedule
 from tests.reductions.parts import MOVES, mutable, schedule_of
@@ -22,12 +22,7 @@ def ends_in_order(instance: Instance, schedule: Schedule) -> Schedule:
     """Return a schedule in which, of alike requests, the one listed first is done no later."""
     while True:
         done = {r.request.id: r.completion for r in verify_schedule(instance, schedule).requests}
-        alike = (
-            (a.id, b.id)
-            for k, a in enumerate(instance.requests)
-            for b in instance.requests[k + 1 :]
-            if a.shape == b.shape
-        )
+        alike = ((a.id, b.id) for a, b in combinations(instance.requests, 2) if a.shape == b.shape)
         pair = next(((a, b) for a, b in alike if done[a] > done[b]), None)
         if pair is None:
             return schedule

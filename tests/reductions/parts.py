@@ -19,15 +19,13 @@ def mutable(instance: Instance, schedule: Schedule) -> tuple[Trace, list[Mutable
 
 def schedule_of(instance: Instance, batches: list[Mutable]) -> Schedule:
     """Return the schedule of changed batches."""
-    kept = [
-        {**batch, **{kind: {k: n for k, n in batch[kind].items() if n} for kind in ("work", *MOVES)}}
-        for batch in batches
-    ]
-    return Schedule.model_validate({"instance_sha256": instance.sha256, "batches": tuple(kept)})
+    for batch in batches:
+        batch.update({kind: {id: tokens for id, tokens in batch[kind].items() if tokens} for kind in ("work", *MOVES)})
+    return Schedule.model_validate({"instance_sha256": instance.sha256, "batches": tuple(batches)})
 
 
 def is_licensed(request: RequestTrace, batch: int) -> bool:
-    """Whether R9 allows or orders a drop of the request in a batch: the window of a free call, or an ordered discard."""
+    """Whether R9 allows or orders a drop of the request in a batch: in a free call's window, or ordered."""
     for call in request.calls:
         handling = request.request.calls[call.segment].handling
         closed = min((step.batch for step in request.steps if step.batch > call.batch), default=batch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from kvcore import Instance, Schedule
 from kvcore.trace import RequestTrace, Step
 from tests.reductions.drops import passed_on
@@ -40,7 +42,7 @@ def join(request: RequestTrace, batches: list[Mutable], pieces: list[Step]) -> N
     """Move the work of all pieces to the last of them; KV that is dropped again before it is not processed."""
     id = request.request.id
     held = pieces[0].resident if pieces else 0
-    for before, piece in zip(pieces, pieces[1:], strict=False):
+    for before, piece in pairwise(pieces):
         del batches[before.batch]["work"][id]
         resident = before.resident + before.tokens
         for batch in batches[before.batch + 1 : piece.batch]:
@@ -58,5 +60,5 @@ def is_whole(instance: Instance, schedule: Schedule) -> bool:
     return all(
         step.generated or (after.generated and after.phase == "decode")
         for request in trace.requests
-        for step, after in zip(request.steps, request.steps[1:], strict=False)
+        for step, after in pairwise(request.steps)
     )

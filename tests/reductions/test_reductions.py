@@ -1,5 +1,6 @@
-"""Every program returns, from random and from optimal schedules, one of its reduced space that is valid and no worse."""
+"""Every program returns, from random and optimal schedules, one of its reduced space that is valid and no worse."""
 
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -111,7 +112,7 @@ def compared_drops(instance, schedule):
     trace = verify_schedule(instance, found)
     needed = instance.machine.evict and drops_need_batches(instance)
     works = [bool(batch.work) for batch in found.batches]
-    assert all(works) if not needed else all(a or b for a, b in zip(works, works[1:], strict=False))
+    assert all(works) if not needed else all(a or b for a, b in pairwise(works))
     assert len(works) <= most_batches(instance, objective_value(trace, "busy-time"))[0]
     return len(works) < len(verify_schedule(instance, schedule).batches)
 
@@ -150,7 +151,7 @@ def splits(instance):
 
 def test_whole_prefills():
     joined = 0
-    for instance, schedule in cases(few(range(480)), splits):
+    for instance, schedule in cases(few(range(960)), splits):
         found = whole_prefills(instance, schedule)
         no_worse(instance, schedule, found)
         assert is_whole(instance, found)

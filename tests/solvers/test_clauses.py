@@ -36,6 +36,8 @@ def test_proves_the_optimum_of_many(profile):
 
 
 def test_through_the_driver():
-    result = solvers.solve(builtin.builtin_instance("mars-figure1"), formulation="arc-flow", solver="cp-sat")
-    assert (result.value, result.bound, result.status, result.bound_kind) == (29, 29, "optimal", "solver")
+    result = solvers.solve(
+        builtin.builtin_instance("mars-figure1"), formulation="arc-flow", solver="cp-sat", certify_limit=0
+    )
+    assert (result.value, result.bound, result.status, result.bound_kind) == (29, 29, "claimed", "solver")
     assert result.solver.name == "cp-sat"

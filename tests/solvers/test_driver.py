@@ -11,11 +11,13 @@ from unittest import mock
 
 import pytest
 
+import kvcore
 import solvers
 from heuristics import BY_COST, POLICIES, PolicyError, Unsuited, better_traces, get_policy, trace_policy
 from kvcore import OBJECTIVES, BadInput, MissingTool, objective_value
+from kvcore.certificates import Alone, certify, verify_certificate
 from kvcore.result import Horizon, Result
-from solvers import driver, pool
+from solvers import driver, pool, source
 from solvers.process import Process
 from solvers.task import Bound, Done, Failed, Found, Task
 from solvers.ways import SOLVERS, Solver
@@ -37,10 +39,30 @@ def task(instance, formulation="search", **changes):
 
 @pytest.mark.parametrize("formulation", ["search", "batch-bigm"])
 def test_each_way_proves_the_worked_example(formulation):
+    result = solvers.solve(MARS, formulation=formulation, certify_limit=0)
+    assert (result.status, result.value, result.bound, result.certified_bound) == ("claimed", 29, 29, 22)
+    assert result.bound_kind == ("search" if formulation == "search" else "solver")
+    assert result.proved_by == ("search" if formulation == "search" else "batch-bigm on highs")
+    assert result.standing == f"claimed by {result.proved_by}"
+
+
+@pytest.mark.parametrize("formulation", ["search", "batch-bigm"])
+def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
     result = solvers.solve(MARS, formulation=formulation)
-    assert result.status == "optimal"
-    assert result.value == result.bound
-    assert result.bound_kind == ("exhaustive" if formulation == "search" else "solver")
+    assert (result.status, result.bound_kind, result.proved_by) == ("optimal", "certificate", "exhaustive")
+    assert result.certified_bound == verify_certificate(MARS, result.certificate) == result.value
+    assert 0 < result.extra["certifying_seconds"] < result.seconds
+    assert [rung["method"] for rung in result.extra["ladder"]][-1] == "exhaustive"
+
+
+def test_a_false_certificate_of_a_worker_is_refused():
+    run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
+    asked = task("start-time")
+    run.horizons[asked.label] = Horizon(0, True, "of a worker")
+    false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
+    run.receive(asked, Bound(29, "certificate", false))
+    assert (run.bound, run.certificate) == (None, None)
+    assert "it claims 29, but proves 22 only" in run.rejected[0]
 
 
 @pytest.mark.gurobi
@@ -306,3 +328,14 @@ def test_a_worker_ends_when_its_parent_is_gone():
         assert worker.wait() == 1
     finally:
         worker.kill()
+
+
+def test_the_version_of_the_code_is_that_of_its_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "__file__", str(tmp_path / "solvers" / "source.py"))
+    version, seen = source.code_version.__wrapped__, set()
+    for file, text in (("kvcore/a.py", "1"), ("kvcore/a.py", "2"), ("bounds/deep/a.py", "2"), ("tests/a.py", "2")):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+        seen.add(version())
+    assert len(seen) == 3  # the tests prove nothing
+    assert all(each.startswith(f"{kvcore.__version__}+") for each in seen)

@@ -129,8 +129,10 @@ def test_the_host_takes_over_the_most_blocks(block):
 
 
 def test_through_the_driver():
-    result = solvers.solve(builtin.builtin_instance("mars-figure1"), formulation="arc-flow", solver="lagrange")
-    assert (result.value, result.bound, result.status, result.bound_kind) == (29, 29, "optimal", "exhaustive")
+    result = solvers.solve(
+        builtin.builtin_instance("mars-figure1"), formulation="arc-flow", solver="lagrange", certify_limit=0
+    )
+    assert (result.value, result.bound, result.status, result.bound_kind) == (29, 29, "claimed", "search")
     assert result.solver.name == "lagrange"
 
 

@@ -166,13 +166,13 @@ def test_the_network_and_branch_and_bound_agree(name):
 @pytest.mark.slow
 def test_the_theory_familys_example_is_proved():
     result = solvers.solve(builtin_instance("hindsight:n=14,M=30,seed=14"), formulation="start-time")
-    assert (result.status, result.value, result.bound_kind) == ("optimal", 626, "exhaustive")
+    assert (result.status, result.value) == ("optimal", 626)
 
 
 def test_the_driver_runs_it_in_a_worker():
-    result = solvers.solve(builtin_instance("hindsight:n=6,M=12,seed=1"), formulation="start-time")
-    assert (result.status, result.formulation, result.solver.name) == ("optimal", "start-time", "highs")
-    assert result.bound_kind == "exhaustive"
+    result = solvers.solve(builtin_instance("hindsight:n=6,M=12,seed=1"), formulation="start-time", certify_limit=0)
+    assert (result.status, result.formulation, result.solver.name) == ("claimed", "start-time", "highs")
+    assert result.bound_kind == "search"
     assert result.horizon.sufficient
 
 

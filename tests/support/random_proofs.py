@@ -6,8 +6,9 @@ import random
 from typing import Any
 
 from kvcore import Instance
-from kvcore.certificates import Branch, Events, Leaf, Prices, Speed, Tree, Windows
+from kvcore.certificates import Branch, Events, Leaf, Prices, SlotPrices, Slots, Speed, Tree, Windows
 from kvcore.certificates.shares import UNIT
+from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.speed import ONE
 from kvcore.certificates.steps import lines
 from kvcore.instance import alike
@@ -88,3 +89,25 @@ def random_speed(draw: random.Random, instance: Instance) -> Speed:
         fees=tuple(tuple(draw.randint(0, 9) for _ in range(draw.randint(0, slots + 1)))
                    for _ in alike(instance.requests)) if draw.random() < 0.7 else (),
     )  # fmt: skip
+
+
+def random_slots(draw: random.Random, instance: Instance, objective: str, target: int, strict: bool) -> Slots:
+    """Draw one to four vectors of prices for the search below a target, of any size and from any slot on."""
+    local = LocalGraphs(instance, objective)
+    slots = max(1, *local.deadlines(target))
+
+    def row(limit: int) -> tuple[int, ...]:
+        length = draw.randint(0, slots) if limit >= 0 else 0
+        return tuple(draw.choice([0, 0, draw.randint(0, 6)]) for _ in range(length))
+
+    def vector(since: int) -> SlotPrices:
+        device, host, tokens, prefill_tokens, requests = (row(int(limit)) for limit in local.graphs.limits)
+        return SlotPrices(
+            since=since, device=device, host=host, tokens=tokens, prefill_tokens=prefill_tokens, requests=requests
+        )
+
+    later = [vector(draw.randint(0, slots)) for _ in range(draw.choice([0, 0, 1, 3]))]
+    scale = draw.choice([1, 4, 16, 64])
+    return Slots(
+        target=target, scale=scale, strict=strict, prices=(vector(0), *later), states=100_000, tries=10_000_000
+    )

@@ -1,7 +1,7 @@
-"""The optimum of tiny instances, from the text of docs/semantics.md: every batch that the rules allow, from every state.
+"""The optimum of tiny instances, from the text of docs/semantics.md: every batch that the rules allow.
 
-It shares no code with what it judges: only the nouns and `Cost.duration`. No bound guides it, and nothing is left out. Equal
-states are one, and so are states in which requests that differ in their ids alone have changed places.
+It shares no code with what it judges: only the nouns and `Cost.duration`. No bound guides it, and nothing is left out.
+Equal states are one, and so are states in which requests that differ in their ids alone have changed places.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Option(NamedTuple):
 class Truth:
     """The search for the optimum of one instance and objective.
 
-    Batches start when the batch before ends, or where a request arrives or a call returns: with earlier starts the same
-    batches lose nothing (`tests/reductions/early.py`). With `every_tick`, and under SLOs on TPOT, they start at any tick.
+    Batches start when the batch before ends, or where a request arrives or a call returns: with earlier starts the
+    same batches lose nothing (`tests/reductions/early.py`). With `every_tick`, and under SLOs on TPOT, at any tick.
     """
 
     def __init__(self, instance: Instance, objective: str, every_tick: bool = False) -> None:

@@ -22,7 +22,9 @@ import psutil
 import pytest
 
 import sweeps.cluster
+from kvcore.contradiction import Contradiction
 from kvcore.errors import BadInput, MissingTool
+from solvers.source import code_version
 from sweeps import Cell, Store, cells_of, read_study, run_cell
 from sweeps.cluster import run_on_cluster
 from sweeps.export import as_csv, export
@@ -181,7 +183,8 @@ def test_a_drawn_instance_that_does_not_fit_is_a_failed_cell(tmp_path: Path) -> 
 def fake_row(value: int | str | None, bound: int | str | None = None, **more: Any) -> dict[str, Any]:
     horizon = {"sufficient": more.pop("sufficient", True)}
     return {"label": "a", "run": "p", "objective": "o", "handling_mode": "as-given", "options": {}, "value": value,
-            "instance_sha256": "x", "bound": bound, "horizon": horizon, "status": "feasible", **more}  # fmt: skip
+            "instance_sha256": "x", "bound": bound, "certified_bound": None, "horizon": horizon,
+            "status": "feasible", **more}  # fmt: skip
 
 
 def test_ratios_are_to_the_best_proved_bound_of_the_same_instance() -> None:
@@ -190,10 +193,40 @@ def test_ratios_are_to_the_best_proved_bound_of_the_same_instance() -> None:
         fake_row(9, 8, run="s"), fake_row(10, 9, run="s"), fake_row(90, 80, run="s", sufficient=False),
     ]  # fmt: skip
     policy, solver = summarise(rows)
-    assert (policy.cells, policy.failed, policy.optimal) == (4, 1, 1)
+    assert (policy.cells, policy.failed, policy.optimal, policy.claimed) == (4, 1, 0, 1)
+    policy, solver = summarise([*rows, fake_row(10, 9, run="s", certified_bound=9)])
+    assert (policy.optimal, policy.claimed, solver.optimal, solver.claimed) == (1, 0, 1, 0)
+    solver = summarise(rows)[1]
     assert policy.ratios == [Fraction(4, 3), 1]
     assert (policy.mean, policy.worst) == (Fraction(7, 6), Fraction(4, 3))
     assert solver.ratios == [1, Fraction(10, 9), 10]
+
+
+def test_a_value_below_a_bound_stops_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Contradiction, match="p has 8, and s proves 9; one of the two is wrong"):
+        summarise([fake_row(8), fake_row(9, 9, run="s")])
+    (folder,) = tmp_path.iterdir()
+    assert {file.name for file in folder.iterdir()} == {"value.json", "bound.json"}
+
+
+def test_a_contradiction_in_a_cell_stops_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sweeps.run.run_locally", lambda cells, _: ((c, c.failure("a < b", "contradiction")) for c in cells)
+    )
+    (tmp_path / "s.toml").write_text(MARS + FCFS)
+    assert kvbound("sweep", tmp_path / "s.toml", code=1).stderr == "kvbound: a < b\n"
+    with Store(tmp_path / "s.sqlite", resume=True) as store:
+        assert store.finished() == set()
+    monkeypatch.setattr("kvcore.certificates.Alone.prove", lambda *_: 10**6)
+    monkeypatch.chdir(tmp_path)
+    assert run_cell(replace(mars_cell("auto"), kind="solver", options={}))["stopped"] == "contradiction"
+
+
+def test_other_code_is_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = mars_cell().key
+    monkeypatch.setattr("sweeps.cell.code_version", lambda: "mended")
+    assert mars_cell().key != before
 
 
 # --- the database
@@ -492,8 +525,8 @@ def test_parquet_holds_the_same(tmp_path: Path) -> None:
 class FakeDask:
     """Stands in for `distributed`: carries out cells at once, in this process, except as its future's status says."""
 
-    def __init__(self, statuses: list[str], version: str = "0.1.0") -> None:
-        self.statuses, self.version, self.loop = statuses, version, "the client's"
+    def __init__(self, statuses: list[str], version: str = "") -> None:
+        self.statuses, self.version, self.loop = statuses, version or code_version(), "the client's"
 
     def Client(self, address: str, **_: Any) -> FakeDask:  # noqa: N802 - its name there
         if not address.startswith("tcp://"):

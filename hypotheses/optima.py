@@ -1,0 +1,111 @@
+"""Optima of small instances: found and claimed by a search, certified by the ladder of bounds, and remembered."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from kvcore.certificates import InvalidCertificate, read_certificate
+from kvcore.errors import BadInput, MissingTool
+from kvcore.files import read_schedule, write_text
+from kvcore.instance import Instance
+from kvcore.referee import InvalidSchedule
+from kvcore.result import Horizon, Result
+from solvers import solve
+from solvers.ladder import with_certificate
+from solvers.search import search
+from solvers.source import code_version
+from solvers.ways import SEARCH
+
+MEMORY_LIMIT_MB = 1500
+"""What the states of one search may take."""
+SOLVE_SECONDS, PATHS_SECONDS = 30.0, 120.0
+"""What one optimum may take at the most: by exhaustive search, and then by CP-SAT on the arc flow."""
+CERTIFY_SECONDS = 5.0
+"""What the certificate of one optimum may take."""
+REMEMBERED = "an earlier run"
+
+_FOUND: dict[tuple[str, str], Result] = {}
+"""Optima that were found, by the hash of the instance and the objective."""
+
+
+def optimum(instance: Instance, objective: str, deadline: float) -> Result | None:
+    """Return an optimum, certified or claimed, as found before if it was; None if the limits strike.
+
+    It is found by exhaustive search or, where that is too long, by CP-SAT on the arc flow, if that applies and is
+    installed. The folder that the variable KVBOUND_OPTIMA names, if any, keeps schedules and certificates for later
+    runs of this very code; the referee and the checker judge what is read there.
+
+    Raises KeyboardInterrupt on Ctrl-C, which the search itself would answer with what it has found so far.
+    """
+    place = instance.sha256, objective
+    if place not in _FOUND:
+        found = _remembered(instance, objective) or _solved(instance, objective, deadline)
+        if found is None:
+            return None
+        _FOUND[place] = found
+    return _FOUND[place]
+
+
+def by_search(instance: Instance, objective: str, seconds: float, megabytes: int = MEMORY_LIMIT_MB) -> Result:
+    """Return what the exact search finds in this process, its bound on its word; KeyboardInterrupt on Ctrl-C."""
+    outcome = search(instance, objective, time_limit=seconds, memory_limit_mb=megabytes)
+    if outcome.stopped == "interrupted":
+        raise KeyboardInterrupt
+    return Result(
+        instance, objective, outcome.schedule, outcome.value, outcome.bound, "search",
+        found_by=SEARCH.label, proved_by=SEARCH.label, horizon=Horizon(0, True, SEARCH.horizon),
+    )  # fmt: skip
+
+
+def _by_paths(instance: Instance, objective: str, seconds: float) -> Result | None:
+    try:
+        result = solve(
+            instance, objective, formulation="arc-flow", solver="cp-sat", time_limit=seconds, certify_limit=0
+        )
+    except (BadInput, MissingTool):
+        return None
+    if result.stopped == "interrupted":
+        raise KeyboardInterrupt
+    return result
+
+
+def _solved(instance: Instance, objective: str, deadline: float) -> Result | None:
+    for way, most in ((by_search, SOLVE_SECONDS), (_by_paths, PATHS_SECONDS)):
+        seconds = min(most, deadline - time.monotonic())
+        found = way(instance, objective, seconds) if seconds > 0 else None
+        if found is not None and found.status in ("optimal", "claimed"):
+            break
+    else:
+        return None
+    found = with_certificate(found, min(CERTIFY_SECONDS, deadline - time.monotonic()))
+    if found.stopped == "interrupted":
+        raise KeyboardInterrupt
+    for kind, thing in (("schedule", found.schedule), ("certificate", found.certificate)):
+        if thing is not None and (file := _file(instance, objective, kind)) is not None:
+            write_text(file, thing.to_json())
+    return found
+
+
+def _remembered(instance: Instance, objective: str) -> Result | None:
+    """Return what the folder has (None: nothing that is valid); without a certificate that meets it, it is a claim."""
+    schedule, certificate = (_file(instance, objective, kind) for kind in ("schedule", "certificate"))
+    if schedule is None or certificate is None or not schedule.exists():
+        return None
+    proof = read_certificate(certificate) if certificate.exists() else None
+    with suppress(InvalidCertificate, InvalidSchedule):
+        held = Result(instance, objective, read_schedule(schedule), certificate=proof)
+        certified = held.value == held.certified_bound
+        return replace(
+            held, bound=held.value, bound_kind="certificate" if certified else "search", found_by=REMEMBERED,
+            proved_by=REMEMBERED, horizon=Horizon(0, True, "this very code has proved it"),
+        )  # fmt: skip
+    return None
+
+
+def _file(instance: Instance, objective: str, kind: str) -> Path | None:
+    folder = os.environ.get("KVBOUND_OPTIMA")
+    return Path(folder) / f"{instance.sha256}-{objective}-{code_version()}.{kind}.json" if folder else None

@@ -1,0 +1,185 @@
+"""The certificate `slots`: what it proves is true, what is true it proves, and the compiled search is the plain one."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bounds.slot_search import SlotOptions, SlotSolver, climb
+from bounds.task import Proposal
+from kvcore import OBJECTIVES
+from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, verify_certificate
+from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_search import SlotSearch, Vector
+from kvcore.certificates.slots import why_not
+from kvcore.cost import Cost, CostFunction
+from kvcore.errors import BadInput
+from kvcore.instance import Call, Instance, Machine, Request, Segment
+from kvcore.metrics import objective_value, scale_of
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from tests.support.exhaustive import exhaustive_optimum
+from tests.support.few import few
+from tests.support.random_proofs import random_slots
+from tests.support.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
+
+QUICK = SlotOptions(fewest=5, sample=8, rounds=20, root_rounds=100)
+"""Few subgradients, and further prices from five states on: tiny instances then have several vectors."""
+TAKEN = [objective for objective in OBJECTIVES if objective != "late-requests"]
+
+
+def forever() -> float:
+    return float("inf")
+
+
+def drawn(seed: int) -> tuple[Instance, str]:
+    draw = random.Random(seed)
+    fixed = PROFILES[draw.choice(list(PROFILES))] | {"cost": "unit", "requests": 2}
+    return tiny_instance(seed, **fixed), draw.choice(TAKEN)
+
+
+def figure1() -> Instance:
+    return builtin_instance("mars-figure1")
+
+
+def proof_of(instance: Instance, objective: str = "total-flow-time") -> Slots:
+    proofs = [found.proof for found in climb(instance, objective, forever) if isinstance(found, Proposal)]
+    assert isinstance(proofs[-1], Slots)
+    return proofs[-1]
+
+
+@pytest.mark.parametrize(("free", "optimum"), [(False, 29), (True, 27)])
+def test_figure_1_of_mars_is_certified(free: bool, optimum: int) -> None:
+    instance = figure1().with_free_calls() if free else figure1()
+    proof = proof_of(instance)
+    assert verify_certificate(instance, certify(instance, "total-flow-time", proof)) == optimum
+    with pytest.raises(InvalidCertificate, match=f"its search finds an end at {optimum}, below {optimum + 1}"):
+        proof.replace(target=optimum + 1, states=1000, tries=100_000).value(instance, "total-flow-time")
+
+
+@pytest.mark.parametrize(("k", "optimum"), [(3, 65), (4, 183), (5, 255), (6, 118)])
+def test_samples_that_evict_are_certified(k: int, optimum: int) -> None:
+    instance = builtin_instance(f"infercept-sample:k={k},evict=1").with_free_calls()
+    solver = SlotSolver(instance, "total-flow-time")
+    assert solver.lowest(optimum) <= optimum
+    proof = solver.search(optimum).proof
+    assert proof is not None
+    assert proof.value(instance, "total-flow-time") == optimum
+
+
+@pytest.mark.parametrize("seed", few(range(200)))
+def test_the_search_ends_at_the_optimum_with_a_certificate(seed: int) -> None:
+    instance, objective = drawn(seed)
+    optimum, _ = exhaustive_optimum(instance, objective)
+    found = list(climb(instance, objective, forever, options=QUICK))
+    values = [
+        objective_value(verify_schedule(instance, each), objective) for each in found if isinstance(each, Schedule)
+    ]
+    proved = [each.proof.value(instance, objective) for each in found if isinstance(each, Proposal)]
+    assert max(proved) <= optimum <= min(values, default=optimum)
+    if objective != "total-ttft":  # where what has first tokens may wait for memory for ever
+        assert proved[-1] == optimum == min(values)
+
+
+@pytest.mark.parametrize("seed", few(range(1000, 1400)))
+def test_no_prices_prove_more_than_the_optimum(seed: int) -> None:
+    instance, objective = drawn(seed)
+    optimum, _ = exhaustive_optimum(instance, objective)
+    target = int(optimum * scale_of(instance.requests, objective)) + 1
+    for strict in (False, True):
+        proof = random_slots(random.Random(seed), instance, objective, target, strict)
+        with pytest.raises(InvalidCertificate, match="its search finds an end at"):
+            proof.value(instance, objective)
+
+
+@pytest.mark.parametrize("seed", few(range(2000, 2100)))
+def test_without_simulation_and_exchange_it_proves_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, objective = drawn(seed)
+    proof = proof_of(instance, objective).replace(states=4_000_000, tries=10**9)
+    monkeypatch.setattr("kvcore.certificates.slot_graph.MOST_COMPARED", -1)
+    monkeypatch.setattr(SlotSearch, "_tighten", lambda self: False)
+    merged = LocalGraphs(instance, objective).reduced
+    assert len(merged.better) == 0
+    assert len(merged.state) == len(LocalGraphs(instance, objective).states)
+    assert proof.value(instance, objective) * scale_of(instance.requests, objective) == proof.target
+
+
+COUNT = """
+from tests.kvcore.test_slots_certificate import QUICK, drawn
+from bounds.slot_search import SlotSolver
+for seed in range(3000, 3012):
+    instance, objective = drawn(seed)
+    solver = SlotSolver(instance, objective, options=QUICK)
+    least = solver.lowest()
+    for target in (least, least + 2):
+        outcome = solver.search(target).outcome
+        print(seed, outcome.proved, outcome.states, outcome.tries, outcome.cost)
+"""
+
+
+def test_the_plain_functions_do_the_same() -> None:
+    def counts(**environment: str) -> list[str]:
+        made = subprocess.run(
+            [sys.executable, "-W", "ignore::RuntimeWarning", "-c", COUNT],
+            env=os.environ | environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return made.stdout.splitlines()
+
+    compiled = counts()
+    assert len(compiled) == 24
+    assert counts(NUMBA_DISABLE_JIT="1") == compiled
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_must_go_on_is_not_answered_by_what_holds_more(seed: int) -> None:
+    """Without `pause`, a state without rest pays for its blocks where it idles, and values must be monotone there."""
+    call = Call(duration=0, returns=1, handling="free")
+    request = Request(id="A", prompt=6, segments=(Segment(decode=1, call=call), Segment(decode=1)))
+    machine = Machine(memory=20, block=4, host_memory=0, evict=False, pause=False)
+    instance = Instance(machine=machine, requests=(request,))
+    search, draw = SlotSearch(LocalGraphs(instance, "total-flow-time"), 8, 1), random.Random(seed)
+    search.add(Vector(0, np.array([[draw.randint(0, 5) for _ in range(search.slots)]] + [[0] * search.slots] * 4)))
+    worth = search.value_rows(0)
+    reduced = search.reduced
+    pairs = [(reduced.better[k], b) for b in range(len(reduced.state)) for k in range(*reduced.better_first[b : b + 2])]
+    assert pairs
+    assert all((worth[:, a] <= worth[:, b]).all() for a, b in pairs)
+
+
+def refused(proof: Slots, instance: Instance, objective: str = "total-flow-time") -> str:
+    with pytest.raises(InvalidCertificate) as caught:
+        proof.value(instance, objective)
+    return str(caught.value)
+
+
+def test_what_is_refused_is_named() -> None:
+    instance, free = figure1(), Slots(target=29, scale=64, prices=(SlotPrices(),), states=1000, tries=10**6)
+    assert free.value(instance, "total-flow-time") == 29
+    slow = instance.replace(cost=Cost((CostFunction(busy=2),)))
+    assert "need batches that all last one tick" in refused(free, slow)
+    assert "prove sums and the largest times, not late-requests" in refused(free, instance, "late-requests")
+    first = free.replace(prices=(SlotPrices(since=1),))
+    assert "the first prices must be of use from the first slot on" in refused(first, instance)
+    large = free.replace(prices=(SlotPrices(device=(2**50,) * 10),))
+    assert "sums could exceed 64 bits" in refused(large, instance)
+    unlimited = instance.replace(machine=instance.machine.replace(host_memory=None))
+    priced = free.replace(prices=(SlotPrices(host=(1,)),))
+    assert "prices of host, which have no limit" in refused(priced, unlimited)
+    assert "does not end within 5 states" in refused(free.replace(states=5), instance)
+    heavy = instance.replace(requests=tuple(r.replace(weight=10**15) for r in instance.requests))
+    assert "sums could exceed 64 bits" in refused(free.replace(target=10**15), heavy, "weighted-flow-time")
+    far = instance.replace(requests=(*instance.requests, instance.requests[0].replace(id="late", arrival=10**6)))
+    assert "slots take at most" in refused(free, far)
+
+
+def test_many_requests_and_slow_batches_are_declined() -> None:
+    crowd = figure1().replace(requests=tuple(figure1().requests[0].replace(id=str(i)) for i in range(101)))
+    assert why_not(crowd, "total-flow-time") == "take at most 100 requests"
+    with pytest.raises(BadInput, match="slots take at most 100 requests"):
+        SlotSolver(crowd, "total-flow-time")
