@@ -122,6 +122,9 @@ SEARCH = Way("search", Solver("search", "claims optima, by an exhausted search o
 SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
             "solvers.slots:run", "the search goes tick by tick, over schedules of any length",
             exact=True, what="the search over slots", declines=_not_for_slots)
+EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundaries that the checker runs again"),
+             "solvers.events:run", "the search goes through states, whatever the number of batches",
+             exact=True, what="the search over batch boundaries")
 LAGRANGE = Way("arc-flow", Solver("lagrange", "claims optima, by branch and bound over prices in exact integers"),
                "solvers.lagrange.solve:run",
                "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
@@ -137,7 +140,7 @@ MODELS = [Way(of, by, "solvers.milp:run")
 CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
 CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run_clauses", LAGRANGE.horizon, declines=_not_in_slots)
 
-EVERY = (SEARCH, SLOTS, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
+EVERY = (SEARCH, SLOTS, EVENTS, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
