@@ -84,9 +84,7 @@ class SlotSolver:
         strict: bool = False,
     ) -> None:
         """Raise BadInput where the search does not take such an instance."""
-        reason = declines(instance, objective)
-        if reason is not None:
-            raise BadInput(f"slots {reason}")
+        check(instance, objective)
         self.instance, self.objective, self.deadline = instance, objective, deadline
         self.options = options or SlotOptions()
         self.draw = np.random.default_rng(seed)
@@ -241,6 +239,13 @@ def declines(instance: Instance, objective: str) -> str | None:
     return reason
 
 
+def check(instance: Instance, objective: str) -> None:
+    """Raise BadInput where no search is begun."""
+    reason = declines(instance, objective)
+    if reason is not None:
+        raise BadInput(f"slots {reason}")
+
+
 def _most_options(machine: Machine, request: Request) -> int:
     """Return about how many options a request has over all its states, if every amount of KV can come up."""
     drops = machine.evict or any(call.handling in ("discard", "free") for call in request.calls)
@@ -253,7 +258,7 @@ def _most_options(machine: Machine, request: Request) -> int:
 
 def propose_slots(task: Task) -> Iterator[Proposal]:
     """Return ever higher targets, each with the search that finds nothing below it."""
-    SlotSolver(task.instance, task.objective)
+    check(task.instance, task.objective)
     found = climb(task.instance, task.objective, lambda: task.deadline, task.upper)
     return (proposal for proposal in found if isinstance(proposal, Proposal))
 

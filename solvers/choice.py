@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from solvers.lagrange.scope import late_segments
-from solvers.ways import LAGRANGE, REPAIR, SEARCH, SLOTS, SOLVERS, START_TIME, WAYS, Way
+from solvers.ways import EVENTS, LAGRANGE, REPAIR, SEARCH, SLOTS, SOLVERS, START_TIME, WAYS, Way
 
 FEW, MANY = 6, 12
 """Requests that the search takes in its stride, and beyond which it rarely proves anything first (in between, prices
@@ -65,7 +65,7 @@ def _best_way(instance: Instance, objective: str) -> tuple[Way, str]:
         return START_TIME, "every request runs from start to end, so that its start says all"
     requests = len(instance.requests)
     many = requests > MANY or (requests > FEW and late_segments(instance))
-    if requests <= MANY and SLOTS.declines(instance, objective) is None:
+    if SLOTS.declines(instance, objective) is None:
         return SLOTS, "batches last one tick, and few requests have few joint states; what it proves is certified"
     if many and LAGRANGE.declines(instance, objective) is None:
         return LAGRANGE, "a schedule is one way for each request, and only what a slot holds couples them"
@@ -75,9 +75,10 @@ def _best_way(instance: Instance, objective: str) -> tuple[Way, str]:
 def _race(instance: Instance, objective: str, first: Way, why: str) -> Choice:
     """Let a second way run beside the first where there is a core for it."""
     has_ways, many = LAGRANGE.declines(instance, objective) is None, len(instance.requests) > MANY
-    second = SEARCH if first is SLOTS else LAGRANGE if first is SEARCH else REPAIR if has_ways and many else SEARCH
+    beside = REPAIR if has_ways and many else SEARCH
+    second = (LAGRANGE if has_ways else EVENTS) if first is SEARCH else beside
     reserve = () if SEARCH in (first, second) else (SEARCH,)
-    if cores() < 2 or (second is LAGRANGE and not has_ways):
+    if cores() < 2 or second.declines(instance, objective) is not None:
         return Choice((first,), why, () if first is SEARCH else (SEARCH,), named=False)
     return Choice((first, second), f"{why}; after {SECOND_AFTER} s {second.what} runs beside it", reserve, named=False)
 

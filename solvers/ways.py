@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
 
+from kvcore.certificates.budget import InvalidCertificate
 from kvcore.errors import MissingTool
 from kvcore.instance import Instance
 from kvcore.rigid import why_not_rigid
@@ -108,6 +109,16 @@ def _not_for_slots(instance: Instance, objective: str) -> str | None:
     return reason and f"slots {reason}"
 
 
+def _not_for_events(instance: Instance, objective: str) -> str | None:
+    from kvcore.certificates.events import check_size  # only now: it loads a compiler
+
+    try:
+        check_size(instance)
+    except InvalidCertificate as error:
+        return str(error)
+    return None
+
+
 # fmt: off
 _HIGHS = Solver("highs", "claims optima, by branch and bound in floating point; its dual bound is rounded safely",
                 "highspy", "pip install highspy", module="highspy")
@@ -122,6 +133,9 @@ SEARCH = Way("search", Solver("search", "claims optima, by an exhausted search o
 SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
             "solvers.slots:run", "the search goes tick by tick, over schedules of any length",
             exact=True, what="the search over slots", declines=_not_for_slots)
+EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundaries that the checker runs again"),
+             "solvers.events:run", "the search goes through states, whatever the number of batches",
+             exact=True, what="the search over batch boundaries", declines=_not_for_events)
 LAGRANGE = Way("arc-flow", Solver("lagrange", "claims optima, by branch and bound over prices in exact integers"),
                "solvers.lagrange.solve:run",
                "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
@@ -137,7 +151,7 @@ MODELS = [Way(of, by, "solvers.milp:run")
 CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
 CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run_clauses", LAGRANGE.horizon, declines=_not_in_slots)
 
-EVERY = (SEARCH, SLOTS, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
+EVERY = (SEARCH, SLOTS, EVENTS, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what

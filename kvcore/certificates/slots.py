@@ -13,7 +13,6 @@ import numpy as np
 from pydantic import Field
 
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.prices import PriceRow
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_search import SlotSearch, Vector
@@ -27,6 +26,8 @@ STATE_WORK, TRY_WORK, STATE_BYTES = 20_000, 60, 300
 GRAPH_WORK, GRAPH_BYTES = 20 * 10**9, 2**30
 """What local graphs and their simulation take at the most (`slot_graph.MOST_OPTIONS`, `MOST_COMPARED`)."""
 MOST_REQUESTS = 100
+
+PriceRow = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_length=2**16)]
 
 
 class SlotPrices(Noun):
