@@ -20,15 +20,15 @@ def is_paced(instance: Instance, objective: str) -> bool:
 
 
 def drops_need_batches(instance: Instance) -> bool:
-    """Whether a batch that a swap there and back makes, for drops alone, may pay on a machine that evicts.
+    """Whether a batch that a swap there and back makes, for drops alone, may pay.
 
     It does not where the KV can be kept and dropped in the next batch instead: if a refill is never the cheaper work,
     and after it the request holds what it held before or more, or may drop what is too much in the batch in which it
-    would have been refilled.
+    would have been refilled. Without `evict`, R9 allows a drop in the batch of the next work.
     """
     machine = instance.machine
     whole = not machine.chunked or splitting(instance, "late-requests") != "any"
-    return refill_pays(instance) or not machine.pause or not (whole or machine.partial)
+    return refill_pays(instance) or (machine.evict and not (machine.pause and (whole or machine.partial)))
 
 
 def refill_pays(instance: Instance) -> bool:

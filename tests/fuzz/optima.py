@@ -51,7 +51,7 @@ def count_case(case: Case, seen: Counter[str]) -> None:
 def check(case: Case, seen: Counter[str]) -> None:
     """Raise Wrong where a way gives anything but the optimum."""
     aimed = case.instance.name in AIMED
-    value, schedule = optimum(case, 2 * STATES if aimed else STATES)
+    value, schedule = optimum(case, 4 * STATES if aimed else STATES)
     draw = Random(case.seed)
     by_search(case, value, seen, draw)
     by_every_tick(case, value, seen)
