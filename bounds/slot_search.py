@@ -279,10 +279,14 @@ def climb(
     best = None if upper is None else upper * scale_of(instance.requests, objective)
     for strict in (False, True):
         solver = SlotSolver(instance, objective, deadline, options, seed, strict)
-        with suppress(InvalidSchedule):
+        try:
             with suppress(OutOfTime):
                 yield from _climb(solver, None if best is None else int(best))
             return
+        except InvalidCertificate as error:  # its numbers are too large
+            raise BadInput(str(error)) from None
+        except InvalidSchedule:
+            continue
 
 
 def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule]:

@@ -10,6 +10,7 @@ from importlib import import_module, metadata
 from typing import Any
 
 from kvcore.certificates.budget import InvalidCertificate
+from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import MissingTool
 from kvcore.instance import Instance
 from kvcore.rigid import why_not_rigid
@@ -131,7 +132,7 @@ SEARCH = Way("search", Solver("search", "claims optima, by an exhausted search o
              "solvers.search.solve:run", "the search goes through states, whatever the number of batches",
              exact=True, what="the search")
 SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
-            "solvers.slots:run", "the search goes tick by tick, over schedules of any length",
+            "solvers.slots:run", HORIZON,
             exact=True, what="the search over slots", declines=_not_for_slots)
 EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundaries that the checker runs again"),
              "solvers.events:run", "the search goes through states, whatever the number of batches",

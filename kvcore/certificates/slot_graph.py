@@ -25,7 +25,7 @@ MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
 """Local states and options of all kinds of requests together."""
 MOST_COMPARED = 2**31
 """Pairs of options of one kind up to which its simulation is computed; else no state is as good as another."""
-MOST_SLOTS = 2**16
+MOST_SLOTS, MOST_RATE = 2**16, 2**40
 RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
 """What a batch shares: blocks of device memory, tokens on the host, tokens and prefill tokens, and working requests."""
 
@@ -133,6 +133,8 @@ class LocalGraphs:
                 return ids[state]
 
             at, rate = self.start[-1], self.rate_of(request, scale)
+            if rate >= MOST_RATE:
+                raise InvalidCertificate("its weights are too large: sums could exceed 64 bits")
             while at < len(self.states):
                 if len(self.states) > MOST_STATES or len(self.options) > MOST_OPTIONS:
                     raise InvalidCertificate(

@@ -350,17 +350,17 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
     tried = fill(small, database, ways=["policies", "start-time on highs"], seconds=500)
     assert (tried.run, [(one.what, one.now) for one in tried.improved]) == (2, [("schedule", 29)])
     assert small.record("mars-figure1").objectives[FLOW].schedule.how == "policies: random"
-    (proved,) = fill(small, database, ways=["exhaustive"], seconds=500).improved
+    (proved,) = fill(small, database, ways=["events"], seconds=500).improved
     assert (proved.what, proved.before, proved.now) == ("certificate", None, 29)
     assert wrong(small) == []
     lines = (small.folder / TRIED).read_text().splitlines()
     assert [line.split(",")[:6] for line in lines[1:]] == [
-        ["mars-figure1", FLOW, "exhaustive", "0", "", "29"],
+        ["mars-figure1", FLOW, "events", "0", "", "29"],
         ["mars-figure1", FLOW, "policies", "0", "29", ""],
         ["mars-figure1", FLOW, "start-time on highs", "0", "", ""],
     ]
     without(small, "certificate")
-    assert fill(small, database, ways=["exhaustive"], seconds=500).run == 0
+    assert fill(small, database, ways=["events"], seconds=500).run == 0
     assert (small.folder / TRIED).read_text().splitlines() == lines
     with pytest.raises(BadInput, match="no way is called 'magic'; there are policies, improve, auto, bound"):
         fill(small, database, ways=["magic"])
