@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -55,6 +55,8 @@ class SlotOptions:
     """What a try takes, likewise. A vector pays if it cuts states that would take more than it took."""
     hope: float = 20.0
     """A second vector is tried after one that did not pay where all states take so many times what it takes."""
+    beam: int = 300
+    """States of a slot that are followed where a search took too many tries, for a schedule below its target."""
     first_tries: int = 3_000_000
     """Tries of the first searches: about a second."""
     more_tries: int = 8
@@ -184,12 +186,25 @@ class SlotSolver:
         )  # fmt: skip
         return Vector(since, self._whole(search, best, since))
 
-    def search(self, target: int, most_states: int = MOST_STATES, most_tries: int = MOST_TRIES) -> Attempt:
-        """Look for a schedule below a target (in units of 1/lcm of the outputs, for normalized-latency)."""
+    def search(
+        self, target: int, most_states: int = MOST_STATES, most_tries: int = MOST_TRIES, *, beam: bool = False
+    ) -> Attempt:
+        """Look for a schedule below a target (in units of 1/lcm of the outputs, for normalized-latency).
+
+        With `beam`, only the states of a slot are followed from which most may still be spent; nothing is proved then.
+        """
         search = SlotSearch(self.local, target, self.options.scale)
         self._ascend_root(search)
-        outcome = search.run(most_states, most_tries, traced=True, steer=self._steer)
-        return Attempt(self, search, target, outcome)
+        outcome = search.run(most_states, most_tries, traced=True, steer=self._beam if beam else self._steer)
+        return Attempt(self, search, target, replace(outcome, proved=outcome.proved and not beam))
+
+    def _beam(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
+        """Cut all states of a layer but those from which most may still be spent."""
+        if time.monotonic() > self.deadline():
+            raise OutOfTime
+        alive = np.flatnonzero(~cut[: layer.size])
+        spent = layer.cost[alive] - layer.room[alive]
+        cut[alive[np.argsort(spent, kind="stable")[self.options.beam :]]] = True
 
     def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
         """Seek further prices for the states of a layer, while they cut more than they cost."""
@@ -305,6 +320,8 @@ def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule
                 return
             continue
         attempt = solver.search(target, most_tries=tries)
+        if not attempt.outcome.proved and attempt.outcome.cost is None:
+            attempt = solver.search(target, most_tries=tries, beam=True)
         if attempt.proof is not None:
             proved, step = target, 2 * step
             yield Proposal(attempt.proof, Fraction(target, solver.unit))
