@@ -97,20 +97,25 @@ class SlotSolver:
         self.unit = scale_of(instance.requests, objective)
         self.root: Floats | None = None
         """The first prices, of which later searches seek better ones in fewer rounds."""
-        self.rounds = self.options.root_rounds
 
     def lowest(self, upper: int | None = None) -> int:
         """Return what the first prices prove alone; `upper` is a target above which nothing need be proved."""
         if self.objective not in SUMS:
             return self._alone()
-        if self.root is None and self.objective in FLOWS:
-            self.root = self._first_prices(upper)
-        target = max(upper or 0, self._alone() + 1)
+        self.root = self._first_prices(upper) if self.objective in FLOWS else None
+        target, starts = max(upper or 0, self._alone() + 1), [self.root, None]
+        if self.root is not None and upper is not None:  # with a target near the bound there are fewer slots
+            least = self._ascend_root(SlotSearch(self.local, target, self.options.scale), 1)
+            target = min(target, least + max(5, least // 20))
         while True:
-            bound = self._ascend_root(SlotSearch(self.local, target, self.options.scale))
-            if bound < target or upper is not None:
+            found = []
+            for self.root in starts:  # an ascent that starts at good prices may be stuck there
+                search = SlotSearch(self.local, target, self.options.scale)
+                found.append((self._ascend_root(search, self.options.root_rounds), self.root))
+            bound, self.root = max(found, key=lambda each: each[0])
+            if bound < target or (upper is not None and target >= upper):
                 return min(bound, target)
-            target = 2 * target
+            target = 2 * target if upper is None else min(upper, 2 * target)
 
     def _first_prices(self, upper: int | None) -> Floats | None:
         """Return the prices of the method `prices`, where it applies; they are made for the same slots."""
@@ -130,8 +135,8 @@ class SlotSolver:
             return int(sum(c * r * t for c, r, t in zip(self.local.counts, rates, ticks, strict=True)))
         return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
 
-    def _ascend_root(self, search: SlotSearch) -> int:
-        """Add the first vector to the search, and return what it proves."""
+    def _ascend_root(self, search: SlotSearch, rounds: int) -> int:
+        """Add the first vector to the search, sought in so many rounds, and return what it proves."""
         start = np.zeros((5, search.slots))
         if self.root is not None:
             width = min(search.slots, self.root.shape[1])
@@ -139,8 +144,7 @@ class SlotSolver:
         search.add(Vector(0, self._whole(search, start, 0)))
         if self.objective in SUMS:
             start = start[:, : search.slots]
-            vector = self._ascend(search, 0, search.start[None, :], np.zeros(1), start, self.rounds, 20, 0.7)
-            self.rounds = self.options.rounds
+            vector = self._ascend(search, 0, search.start[None, :], np.zeros(1), start, rounds, 20, 0.7)
             self.root = vector.prices / self.options.scale
             search.replace(vector)
         rows, later = search.at([0], 0)
@@ -194,7 +198,7 @@ class SlotSolver:
         With `beam`, only the states of a slot are followed from which most may still be spent; nothing is proved then.
         """
         search = SlotSearch(self.local, target, self.options.scale)
-        self._ascend_root(search)
+        self._ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
         outcome = search.run(most_states, most_tries, traced=True, steer=self._beam if beam else self._steer)
         return Attempt(self, search, target, replace(outcome, proved=outcome.proved and not beam))
 
@@ -308,7 +312,7 @@ def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule
     """Look below a target between what is `proved` and the `best` schedule; `failed` is one that takes more tries."""
     proved, step, tries = solver.lowest(best), 1, solver.options.first_tries
     failed: int | None = None
-    first = solver.search(proved, 0, 0)
+    first = solver.search(proved, most_tries=tries)
     if first.proof is not None:
         yield Proposal(first.proof, Fraction(proved, solver.unit))
     while best is None or proved < best:

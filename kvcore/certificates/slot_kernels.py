@@ -236,6 +236,13 @@ def room_of(values_of, later, key, scale, goal):
 
 
 @compiled
+def lower_rooms(layer, values_of, later, scale, goal):
+    """Lower the rooms of all entries to what these vectors allow."""
+    for i in range(layer.size):
+        layer.room[i] = min(layer.room[i], room_of(values_of, later, layer.keys[i], scale, goal))
+
+
+@compiled
 def dominated(layer, kind, reduced, graphs, tick):
     """Return which entries need not be followed: too costly, or no better than one with a better state in a place."""
     requests = layer.keys.shape[1]

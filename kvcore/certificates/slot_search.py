@@ -11,7 +11,18 @@ import numpy.typing as npt
 
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import RESOURCES, LocalGraphs
-from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, dominated, empty_layer, expand, find, room_of, values
+from kvcore.certificates.slot_kernels import (
+    NEVER,
+    Layer,
+    Slot,
+    dominated,
+    empty_layer,
+    expand,
+    find,
+    lower_rooms,
+    room_of,
+    values,
+)
 from kvcore.metrics import SUMS
 
 Integers = npt.NDArray[np.int64]
@@ -148,8 +159,7 @@ class SlotSearch:
     def see(self, layer: Layer, chosen: Sequence[int]) -> None:
         """Lower the rooms of the entries by what the `chosen` vectors say at this tick."""
         rows, later = self.at(chosen, self.tick)
-        for i in range(layer.size):
-            layer.room[i] = min(layer.room[i], room_of(rows, later, layer.keys[i], self.scale, self.goal))
+        lower_rooms(layer, rows, later, self.scale, self.goal)
 
     def run(
         self,
