@@ -65,6 +65,8 @@ class SlotOptions:
 
 MOST_REQUESTS, MOST_OPTIONS = 32, 3_000_000
 """Requests, and options of their local graphs as a rough count has them, beyond which no search is begun."""
+TRIES_PER_SECOND = 10_000_000
+"""Tries that are made in a second; a search begins no more than the time allows."""
 FOLLOWED = 200
 """Joint states of a tick from which requests without first tokens to come are followed to their ends."""
 
@@ -199,6 +201,7 @@ class SlotSolver:
         """
         search = SlotSearch(self.local, target, self.options.scale)
         self._ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
+        most_tries = int(min(most_tries, TRIES_PER_SECOND * max(0.0, self.deadline() - time.monotonic())))
         outcome = search.run(most_states, most_tries, traced=True, steer=self._beam if beam else self._steer)
         return Attempt(self, search, target, replace(outcome, proved=outcome.proved and not beam))
 

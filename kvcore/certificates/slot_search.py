@@ -29,6 +29,8 @@ Integers = npt.NDArray[np.int64]
 
 VECTORS = 12
 """Vectors of prices that are used at one tick, at the most: the first, and the latest ones."""
+MOST_HELD = 2**31
+"""Bytes of the layers that are kept where a schedule is wanted."""
 LARGEST = 2**59
 """No sum of values may reach this."""
 
@@ -192,7 +194,8 @@ class SlotSearch:
                 return Outcome(True, states, most_tries - tries)
             if self.tick == self.slots:
                 break
-            if states > most_states or tries < 0:
+            held = sum(each.keys.nbytes + each.choice.nbytes for each in layers)
+            if states > most_states or tries < 0 or held > MOST_HELD:
                 return Outcome(False, states, most_tries - tries)
             chosen = self.in_use(self.tick)
             shape = len(chosen), options
