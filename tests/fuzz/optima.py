@@ -60,7 +60,7 @@ def check(case: Case, seen: Counter[str]) -> None:
         by_lagrange(case, value, seen)
     if why_not_rigid(case.instance, case.objective) is None:
         by_start_times(case, value, seen)
-    if case.seed % (2 if aimed else EVERY) == 0 and len(schedule.batches) <= (8 if aimed else 6):
+    if case.seed % EVERY == 0 and len(schedule.batches) <= (8 if aimed else 6):
         by_models(case, value, len(schedule.batches), seen, draw)
     count_case(case, seen)
 
