@@ -9,8 +9,9 @@ Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not
 It is written from the documentation (docs/semantics.md, formats.md, certificates.md, search.md, bounds.md,
 start_time.md, the heads of evictions.py and splits.py in kvcore/certificates), whose symbols it uses, and shares no
 code with kvbound, so that an error in one is no error in the other. It checks the kinds, fields and objectives that
-certificates of the library have (`KINDS`), and says of others that it does not. It is slow, and rounds on the way by
-2^-64 at most: it may prove more than kvbound, which rounds more; less only by that rounding of shares. An instance that
+certificates of the library have (`KINDS`), and says of others that it does not. It is slow: a search (`exhaustive`,
+`slots`) has a budget of its own, and where that is spent the answer is "not checked". It rounds on the way by 2^-64 at
+most: it may prove more than kvbound, which rounds more; less only by that rounding of shares. An instance that
 no schedule can serve is taken: each schedule of it breaks a rule, and each bound of it is true.
 """
 
@@ -31,6 +32,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import accumulate, groupby
 from math import ceil, inf, lcm
+from operator import add, le, mul
 from pathlib import Path
 
 OBJECTIVES = ("makespan", "busy-time", "total-flow-time", "weighted-flow-time", "max-flow-time", "total-ttft",
@@ -251,6 +253,7 @@ class Execution:
         self.cost, self.machine = instance.cost, instance.machine
         self.states = {one.id: State(one) for one in instance.requests}
         self.j = self.clock = self.busy = self.blocks = self.host = 0  # blocks and tokens that all requests hold
+        self.joined = False  # whether requests that are not among these may act in its batches, too
         self.calling, self.due, self.worked = [], [], []  # ids: in a call, of ordered moves, of work to go on with
 
     def copied(self):
@@ -281,7 +284,7 @@ class Execution:
         self.calling = [id for id in self.calling if self.states[id].returns_at is not None]
         for id in (id for what in ("work", *MOVES) for id in written[what] if id not in self.states):
             self.breach(10, None, f"there is no request {id!r}")
-        if not (written.work or written.swap_out or written.swap_in):
+        if not (written.work or written.swap_out or written.swap_in or self.joined):
             self.breach(10, None, "it has no work and no transfer")
         work = {self.states[id]: c for id, c in written.work.items() if id in self.states}
         features = self.work(work, start, *self.move(written))
@@ -1263,6 +1266,255 @@ def takes_whole(instance, objective):
             and (objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1))
 
 
+# --- kind `slots` (docs/bounds.md, A search to run again) -------------------------------------------------------------
+
+
+RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
+MOST_OPTIONS, MOST_PAIRS, MOST_VALUED, MOST_CHOSEN = 3 * 10**5, 10**7, 2 * 10**8, 10**7  # minutes
+
+
+def slots(instance, proof, objective):
+    """Kind `slots`: no choice of what requests do, tick by tick, leads to less than the target.
+
+    What the file says of the size of the search is not looked at. Of states that are as good as each other, only those
+    of as many tokens and the same wait are compared.
+    """
+    machine, ones, scale, target = instance.machine, instance.requests, proof.scale, proof.target
+    limits = (machine.memory and machine.memory // machine.block, machine.host_memory, machine.batch_tokens,
+              machine.prefill_tokens, machine.batch_requests)
+    if not always_one_tick(instance.cost):
+        raise Broken("a search over slots is for batches that last one tick")
+    if not proof.prices or proof.prices[0].since:
+        raise Broken("the first prices are not of use from slot 0 on")
+    if any(most is None and any(each[name]) for each in proof.prices for name, most in zip(RESOURCES, limits)):
+        raise Broken("there are prices of what has no limit")
+    if len(ones) > 100:
+        raise NotChecked("more than 100 requests are not searched")
+    if objective == "busy-time":  # the makespan, where neither arrivals nor calls take time
+        ones = [Box(one, arrival=0, segments=[Box(each, call=each.call and Box(each.call, duration=0))
+                                              for each in one.segments]) for one in ones]
+    start, unit = min(one.arrival for one in ones), lcm(*map(output, ones)) if objective == "normalized-latency" else 1
+    kinds = {but_id(one): one for one in ones}
+    kinds = {kind: Alone(one, instance, objective, start, unit, proof.strict, limits) for kind, one in kinds.items()}
+    joint = [kinds[kind] for kind in sorted(map(but_id, ones))]  # by request; those that are alike are next to others
+    goal, valued = scale * sum(path.w * path.arrival for path in joint), 0
+    if joint[0].w:
+        goal += scale * (target - 1)
+        spare = target - 1 - sum(path.w * (path.earliest - path.arrival) for path in joint)
+    for path in kinds.values():
+        if path.w:
+            path.deadline = path.earliest + max(0, spare // path.w)
+        else:
+            path.deadline = target - 1 + (path.arrival if objective == "max-flow-time" else -start)
+
+    def vector(prices, T):
+        nonlocal valued
+        valued += max(1, T) * sum(sum(map(len, path.leads)) for path in kinds.values())
+        if valued > MOST_VALUED:
+            raise NotChecked(f"values of {valued} options are not computed")
+        return Values(prices, T, kinds.values(), joint, limits, scale)
+
+    def in_order(states):
+        groups = groupby(zip(joint, states), lambda each: id(each[0]))
+        return tuple(s for _, those in groups for s in sorted(s for _, s in those))
+
+    last, T = inf, max(path.deadline for path in joint)
+    while last > T:  # the first prices lower the deadlines
+        first, last = vector(proof.prices[0], T), T
+        f = first.least(0, (0,) * len(joint), 0)
+        if f > goal:
+            return Fraction(target, unit)
+        for path in kinds.values():
+            if path.w:
+                path.deadline = min(path.deadline, (goal - f + first.V[path][0][0]) // (path.w * scale))
+        T = max(path.deadline for path in joint)
+    vectors, layer, tried = [vector(prices, T) for prices in proof.prices], {(0,) * len(joint): 0}, [0]
+    for t in range(T + 1):
+        use = [each for each in vectors if each.since <= t]
+        use, before = use[:1] + use[1:][-12:], layer
+        layer = {}
+        for states, cost in before.items():
+            if any(before.get(in_order((*states[:i], a, *states[i + 1 :])), inf) <= cost
+                   for i, s in enumerate(states) for a in joint[i].better[s]):
+                continue
+            values = max(use, key=lambda each: each.least(t, states, cost))
+            left = goal - values.least(t, states, cost)
+            if left < 0:
+                continue
+            if all(path.over[s] for path, s in zip(joint, states)):
+                claim = Fraction(target, unit)
+                raise Broken(f"it claims {claim}, but requests can be over for less by tick {start + t}")
+            for to, paid in values.choices(t, states, left, tried):
+                to = in_order(to)
+                layer[to] = min(layer.get(to, inf), cost + paid)
+        if not layer:
+            break
+    return Fraction(target, unit)
+
+
+class Alone:
+    """What one request may do in a tick, by the referee, in each of its states; the first has number 0.
+
+    Options are (needs, whether the request is over by it, the next state): `idle` is that between batches. Needs are
+    what it uses of RESOURCES with a limit; whether it shows a phase that may not meet the other one; -1 if it acts.
+    """
+
+    def __init__(self, one, instance, objective, start, unit, strict, limits):
+        machine, block = instance.machine, instance.machine.block
+        self.arrival, self.first = one.arrival - start, objective == "total-ttft"
+        self.w = {"makespan": 0, "max-flow-time": 0, "busy-time": 0, "weighted-flow-time": one.weight,
+                  "normalized-latency": unit // output(one)}.get(objective, 1)
+        self.over, self.idle, self.options, self.earliest, self.size = [], [], [], inf, 0
+        self.rules, begin = Box(machine=machine, whole=False, kinds=[""]), Execution(Box(instance, requests=[one]))
+        begin.clock, begin.joined = start, True
+        numbers, queue = {self.key(begin): 0}, [begin]
+        for execution in queue:  # those of an earlier tick first
+            (state,) = execution.states.values()
+            over, (S, _), found = self.is_over(execution), state.after_call(execution.clock), {}
+            if over:
+                self.earliest = min(self.earliest, execution.clock - start)
+            for option in (None, *(option for option, _ in Search.options(self.rules, state, execution))):
+                after, (drop, out, into, c) = execution.copied(), option or (0, 0, 0, 0)
+                try:
+                    if option:
+                        moves = ({state.id: k} if k else {} for k in option)
+                        after.step(Box(zip((*MOVES, "work"), moves)), execution.clock)
+                    else:
+                        after.clock += 1
+                except Broken:
+                    continue
+                m = state.m + state.h - drop - after.host  # before the batch, after its moves
+                decode = c > 0 and m > 0 and S - m == 1
+                use = (blocks(m + c, block), after.host, c, 0 if decode else c, int(c > 0))
+                apart = (0, 0) if machine.hybrid or not c else (int(decode), int(not decode))
+                acts = -1 if option and (c or out or into or not strict) else 0
+                needs = (*(0 if most is None else k for k, most in zip(use, limits)), *apart, acts)
+                to = numbers.setdefault(self.key(after), len(numbers))
+                if to == len(queue):
+                    queue.append(after)
+                found[option is None, needs, not over and self.is_over(after), to] = None
+            (idle, *options) = (each[1:] for each in found)
+            self.over.append(over)
+            self.idle.append(idle)
+            self.options.append(options)
+            self.size += len(found)
+            if self.size > MOST_OPTIONS:
+                raise NotChecked(f"more than {MOST_OPTIONS} options of a request are not searched")
+        self.simplify([(key[0], key[3]) for key in numbers])
+        uses = {(needs[:5], ends): None for each in (self.idle, *self.options) for needs, ends, _ in each}
+        self.uses, place = list(uses), {use: k for k, use in enumerate(uses)}
+        self.leads = [[(place[needs[:5], ends], to) for needs, ends, to in (idle, *options)]
+                      for idle, options in zip(self.idle, self.options)]
+
+    def is_over(self, execution):
+        (state,) = execution.states.values()
+        return (state.first if self.first else state.done) is not None
+
+    def key(self, execution):
+        """What decides what may follow: of the window of a call only whether moves are free that there may be."""
+        ((_, generated, m, h, wait, window, due, worked),) = Search.rows(self.rules, execution)
+        return generated, m, h, wait, window == "free" and m + h > 0, due, worked
+
+    def simplify(self, alike):
+        """Leave out options for better ones, and states for those that are as good; `better`: those still better.
+
+        "a is as good as b" only where `alike`, of as many tokens and the same wait, so that they are over together.
+        """
+        groups = {}
+        for s, group in enumerate(alike):
+            groups.setdefault(group, []).append(s)
+        pairs = sum(sum(len(self.options[s]) for s in group) ** 2 for group in groups.values())
+        good = {(a, b) for group in groups.values() for a in group for b in (group if pairs < MOST_PAIRS else [a])}
+
+        def beats(one, other):
+            return (one[2], other[2]) in good and all(map(le, one[0], other[0]))
+
+        def as_good(a, b):
+            mine, idle = self.options[a], self.idle[b]
+            return ((self.idle[a][2], idle[2]) in good and any(beats(each, idle) for each in (self.idle[a], *mine))
+                    and all(any(beats(each, other) for each in mine) for other in self.options[b]))
+
+        wrong = True
+        while wrong:
+            wrong = {(a, b) for a, b in good if a != b and not as_good(a, b)}
+            good -= wrong
+        self.better, stands = [set() for _ in alike], list(range(len(alike)))
+        for a, b in good:
+            if (b, a) in good:
+                stands[b] = min(stands[b], a)
+            else:
+                self.better[b].add(a)
+        for s, options in enumerate(self.options):
+            kept = []
+            for each in options:
+                if not any(beats(other, each) for other in kept):
+                    kept = [*(other for other in kept if not beats(each, other)), each]
+            self.options[s] = [(needs, ends, stands[to]) for needs, ends, to in kept]
+        self.idle = [(needs, ends, stands[to]) for needs, ends, to in self.idle]
+        self.better = [{stands[a] for a in those} for those in self.better]
+
+
+class Values:
+    """The value of each state of a request at each slot, by a vector of prices, and what joint states lead to."""
+
+    def __init__(self, prices, T, kinds, joint, limits, scale):
+        columns = [(prices[name] + [0] * max(0, T))[: max(0, T)] for name in RESOURCES]
+        self.since, self.rows, self.joint, self.scale = prices.since, list(zip(*columns)), joint, scale
+        self.limits = [*(inf if most is None else most for most in limits), inf, inf, 0]
+        paid = [sum(p * most for p, most in zip(row, limits) if p) for row in self.rows]
+        self.supply, self.V, self.known = [*accumulate(reversed(paid), initial=0)][::-1], {}, {}
+        for path in kinds:
+            V = [[0 if over else inf for over in path.over]]
+            for t in reversed(range(T)):
+                cost, after = self.costs(path, t), V[-1]
+                V.append([min([cost[use] + after[to] for use, to in leads]) for leads in path.leads])
+            self.V[path] = V[::-1]
+
+    def costs(self, path, t):
+        """What each use costs a request in slot t, with what the objective counts if it is over by it."""
+        end = self.scale * path.w * (t + 1) if t < path.deadline else inf
+        return [sum(map(mul, self.rows[t], use)) + (end if over else 0) for use, over in path.uses]
+
+    def least(self, t, states, cost):
+        """f: the least cost of a schedule that is at tick t in a joint state with so much cost, all times the scale."""
+        return cost + sum([self.V[path][t][s] for path, s in zip(self.joint, states)]) - self.supply[t]
+
+    def reduced(self, path, t, s):
+        """The options in a state as (reduced cost, needs, cost, next state), the least first; that between batches."""
+        if (path, t, s) not in self.known:
+            costs, V, after, end = self.costs(path, t), self.V[path][t][s], self.V[path][t + 1], path.w * (t + 1)
+            idle, *each = [(costs[k] + after[to] - V, needs, self.scale * end * ends, to) for (k, to), (needs, ends, _)
+                           in zip(path.leads[s], (path.idle[s], *path.options[s]))]
+            self.known[path, t, s] = sorted(each), idle
+        return self.known[path, t, s]
+
+    def choices(self, t, states, left, tried):
+        """What a joint state leads to, and at what cost, where the reduced costs are no more than what is left."""
+        every = [self.reduced(path, t, s) for path, s in zip(self.joint, states)]
+        if sum(idle[0] for _, idle in every) <= left:
+            yield [idle[3] for _, idle in every], 0
+        rows = [options for options, _ in every]
+
+        def choose(i, first, left, used, to, paid):
+            if i == len(rows):
+                if used[-1]:
+                    yield to, paid
+                return
+            like = i + 1 < len(rows) and rows[i + 1] is rows[i]  # none of those takes an option before that of this
+            for k in range(first, len(rows[i])):
+                r, needs, cost, following = rows[i][k]
+                if r > left:
+                    break
+                tried[0] += 1
+                total = tuple(map(add, used, needs))
+                if all(map(le, total, self.limits)) and not (total[5] and total[6]):
+                    yield from choose(i + 1, k if like else 0, left - r, total, [*to, following], paid + cost)
+            if tried[0] > MOST_CHOSEN:
+                raise NotChecked(f"more than {MOST_CHOSEN} options are not tried")
+
+        yield from choose(0, 0, left, (0,) * 8, [], 0)
+
+
 # --- certificates (docs/certificates.md) ------------------------------------------------------------------------------
 
 
@@ -1271,6 +1523,7 @@ DIVISION = {"functions": [part], "packs": (integer(1), 1),
             **dict.fromkeys(("memory", "tokens", "prefill_tokens", "requests", "packing"), (part, 0))}
 PRICES = {"scale": integer(1), "slots": integer(1, 2**21),
           **dict.fromkeys(("device", "host", "tokens", "requests"), ([price], []))}
+SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
 BRANCH = {"request": text, "segment": number, "slot": number}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
@@ -1293,6 +1546,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                                         "starts": [optional(integer(-inf))]}, FLOW),
     **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "target": (optional(number), None)},
                                                ("makespan", "busy-time", "max-flow-time", "total-flow-time"))),
+    "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
+                      "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)}, OBJECTIVES[:6] + OBJECTIVES[7:]),
 }
 
 

@@ -4,16 +4,19 @@ import ast
 import gzip
 import importlib.util
 import json
+import math
 import random
 import subprocess
 import sys
 from collections import Counter
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 
 import pytest
 
 import kvbound as kv
+from bounds.slot_search import climb
 from kvcore import (
     Cost,
     CostFunction,
@@ -35,6 +38,7 @@ from kvcore.certificates import (
     Shares,
     Speed,
     Tree,
+    certify,
     verify_certificate,
 )
 from kvcore.errors import BadInput
@@ -46,7 +50,7 @@ from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
 from tests.support.random_proofs import PRICEABLE, random_prices, random_speed, random_tree
 from tests.support.random_schedules import mutate, random_instance, random_schedule
-from tests.support.tiny_instances import tiny_instance
+from tests.support.tiny_instances import PROFILES, tiny_instance
 
 FILE = Path(__file__).parents[2] / "library" / "check.py"
 spec = importlib.util.spec_from_file_location("library_check", FILE)
@@ -325,6 +329,127 @@ def test_a_search_that_ends_too_early_says_so(monkeypatch):
     file = {"kind": "exhaustive", "states": 1, "claim": 29}
     with pytest.raises(check.NotChecked, match="it claims 29; so far it is known that no schedule is below 2"):
         check.prove(loaded(instance), check.Box(file), "total-flow-time")
+
+
+# --- slots
+
+
+SLOTTED = check.KINDS["slots"][2]
+
+
+def slots_file(instance, objective, claim, unit=1, **changes):
+    proof = {"kind": "slots", "target": claim, "scale": 1, "prices": [{"since": 0}], "states": 10**5, "tries": 10**7}
+    made = Certificate(instance_sha256=instance.sha256, objective=objective, bound="0", proof=Alone(), made_by="")
+    return json.loads(made.to_json()) | {"bound": str(Fraction(claim, unit)), "proof": proof | changes}
+
+
+def slot_vectors(draw, instance, scale, unit):
+    """Random prices of what is limited, for some slots."""
+    machine = instance.machine
+    limits = {"device": machine.memory, "host": machine.host_memory, "tokens": machine.batch_tokens,
+              "prefill_tokens": machine.prefill_tokens, "requests": machine.batch_requests}  # fmt: skip
+    limited = [name for name, most in limits.items() if most is not None]
+
+    def vector(since):
+        rows = {name: [unit * draw.choice([0, draw.randint(0, scale)]) for _ in range(draw.randint(0, 9))]
+                for name in limited if draw.random() < 0.6}  # fmt: skip
+        return {"since": since, **rows}
+
+    return [vector(0), *(vector(draw.randint(0, 5)) for _ in range(draw.choice([0, 1, 14])))]
+
+
+@pytest.mark.parametrize("objective", SLOTTED)
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name != "slow-costs"])
+@pytest.mark.parametrize("seed", few(range(8), 1))
+def test_searches_over_slots_prove_the_optimum_and_no_more(objective, profile, seed):
+    """Both accept an optimum, whatever the prices are, and neither a claim above it."""
+    draw = random.Random(f"{objective} {profile} {seed}")
+    sizes = {"requests": 2, "prompt": (1, 2), "decode": (1, 2), "calls": (0, int(profile != "partial")), "cost": "unit"}
+    instance = tiny_instance(draw.randint(0, 999), **PROFILES[profile] | sizes)
+    data, scale = loaded(instance), draw.choice([1, 5, 64])
+    optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
+    unit = math.lcm(*(one.output for one in instance.requests)) if objective == "normalized-latency" else 1
+    for more, strict in ((0, True), (1, False), (1, True)):
+        numbers = {"scale": scale, "strict": strict, "prices": slot_vectors(draw, instance, scale, unit)}
+        file = slots_file(instance, objective, int(optimum * unit) + more, unit, **numbers)
+        refused = same_certificate(instance, data, file, "slots") == "refused"
+        hard = objective == "total-ttft"  # after all first tokens there may be no way to the end
+        assert refused == (more > 0) or (refused and hard)
+        with pytest.raises(check.Broken, match="claims"):  # a claim above the target
+            check.verify_certificate(data, file | {"bound": str(Fraction(int(optimum * unit) + more + 1, unit))})
+
+
+def test_searches_that_kvbound_proposes():
+    """With the states that its prices leave, and one above the optimum."""
+    instance = kv.load_instance("mars-figure1")
+    for objective, optimum in (("total-flow-time", 29), ("makespan", 14), ("busy-time", 12)):
+        *_, last = (step.proof for step in climb(instance, objective, lambda: inf) if hasattr(step, "proof"))
+        file = json.loads(certify(instance, objective, last).to_json())
+        assert file["bound"] == str(optimum)
+        assert same_certificate(instance, loaded(instance), file, "slots") == optimum
+        more = file | {"bound": str(optimum + 1), "proof": file["proof"] | {"target": optimum + 1}}
+        with pytest.raises(check.Broken, match=f"it claims {optimum + 1}, but requests can be over for less by tick"):
+            check.verify_certificate(loaded(instance), more)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"target": 0}, "proof.target: give an integer from 1"),
+        ({"target": 1.5}, "proof.target: give an integer from 1"),
+        ({"scale": 0}, "proof.scale: give an integer from 1"),
+        ({"speed": 1}, "give no other keys"),
+        ({"strict": 1}, "proof.strict: give one of"),
+        ({"prices": [{"since": -1}]}, "since: give an integer from 0"),
+        ({"prices": [{"since": 0, "tokens": [0, -1]}]}, r"tokens\[1\]: give an integer from 0"),
+        ({"prices": [{"since": 0, "blocks": [1]}]}, "give no other keys"),
+        ({"prices": [{"since": 1}]}, "the first prices are not of use from slot 0 on"),
+        ({"prices": []}, "the first prices are not of use from slot 0 on"),
+        ({"prices": [{"since": 0}, {"since": 3, "host": [0, 1]}]}, "there are prices of what has no limit"),
+    ],
+)
+def test_what_is_no_search_over_slots_is_refused(changes, said):
+    figure = kv.load_instance("mars-figure1")
+    instance = figure.replace(machine=figure.machine.replace(host_memory=None))
+    with pytest.raises((check.Broken, check.Bad), match=said):
+        check.verify_certificate(loaded(instance), slots_file(instance, "total-flow-time", 1, **changes))
+
+
+def test_searches_over_slots_that_are_not_made(monkeypatch):
+    instance = kv.load_instance("mars-figure1")
+    with pytest.raises(check.NotChecked, match="a proof of kind slots is not checked here for late-requests"):
+        check.verify_certificate(loaded(instance), slots_file(instance, "late-requests", 1))
+    slow = instance.replace(cost=Cost((CostFunction(busy=1, tokens=1),)))
+    with pytest.raises(check.Broken, match="a search over slots is for batches that last one tick"):
+        check.verify_certificate(loaded(slow), slots_file(slow, "makespan", 1))
+    alike = tuple(Request(id=f"R{k}", prompt=1, segments=(Segment(decode=1),)) for k in range(101))
+    many = Instance(machine=Machine(memory=6), requests=alike)
+    with pytest.raises(check.NotChecked, match="more than 100 requests are not searched"):
+        check.verify_certificate(loaded(many), slots_file(many, "makespan", 1))
+    for limit, said in (
+        ("MOST_OPTIONS", "more than 3 options of a request are not searched"),
+        ("MOST_VALUED", "values of [0-9]+ options are not computed"),
+        ("MOST_CHOSEN", "more than 3 options are not tried"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(check, limit, 3)
+            with pytest.raises(check.NotChecked, match=said):
+                check.verify_certificate(loaded(instance), slots_file(instance, "total-flow-time", 29))
+
+
+@pytest.mark.parametrize("seed", few(range(12), 4))
+def test_states_that_are_as_good_decide_nothing(seed, monkeypatch):
+    """Without the comparison of states a search ends in the same way."""
+    instance = tiny_instance(seed, requests=2, prompt=(1, 2), decode=(1, 2), calls=(0, 1), cost="unit")
+    objective = SLOTTED[seed % 6]
+    optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
+    for most in (0, check.MOST_PAIRS):
+        monkeypatch.setattr(check, "MOST_PAIRS", most)
+        file = slots_file(instance, objective, optimum, strict=True)
+        if objective != "total-ttft":
+            assert check.verify_certificate(loaded(instance), file) == (objective, optimum)
+        with pytest.raises(check.Broken, match="can be over for less"):
+            check.verify_certificate(loaded(instance), slots_file(instance, objective, optimum + 1, strict=True))
 
 
 BRANCH = {"request": "R1", "segment": 0, "slot": 5}
