@@ -128,7 +128,8 @@ class SlotSolver:
             return None
         assert isinstance(proof, Prices)
         rows = (proof.device, proof.host, proof.tokens, (), proof.requests)
-        return np.array([np.pad(np.array(row, float), (0, proof.slots - len(row))) for row in rows]) / proof.scale
+        prices = np.array([np.pad(np.array(row, float), (0, proof.slots - len(row))) for row in rows]) / proof.scale
+        return np.asarray(self.local.folded(prices))
 
     def _alone(self) -> int:
         ticks = [alone - request.arrival for alone, request in zip(self.local.alone, self.local.groups, strict=True)]

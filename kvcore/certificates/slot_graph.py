@@ -34,7 +34,7 @@ class Graphs(NamedTuple):
     """All local graphs as arrays; states and options of a kind are consecutive. Options of state i: first[i] and on.
 
     `use` [options, resources]; `ends`: whether the option pays `rate` for each tick up to the end of its batch; `over`:
-    nothing is left to pay; `limits` has -1 for no limit. `idle` is where a tick between batches leads. Where `strict`,
+    nothing is left to pay; `limits` has -1 where none can bind. `idle` is where a tick between batches leads. Where `strict`,
     a batch must have work or a transfer; else drops alone make one, too, which allows more.
     """
 
@@ -82,6 +82,9 @@ class LocalGraphs:
     def __init__(self, instance: Instance, objective: str, strict: bool = False) -> None:
         self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
+        self.limits = limits(self.machine)
+        self.implied: list[tuple[int, int]] = []
+        """Limits that can only be exceeded together with another one, and that one."""
         self.groups: dict[Request, list[int]] = {}
         for i, request in enumerate(instance.requests):
             self.groups.setdefault(self._timed(request.shape), []).append(i)
@@ -164,9 +167,40 @@ class LocalGraphs:
         whole = [np.array(row, np.int64) for row in (first, following, uses, idle, rates)]
         return Graphs(
             whole[0], whole[1], whole[2], acts, decodes, prefills, ends, whole[3], blocks, host, np.array(over),
-            np.array(done), whole[4], np.zeros_like(whole[4]), limits(self.machine), self.machine.hybrid,
+            np.array(done), whole[4], np.zeros_like(whole[4]), self._binding(whole[0], whole[2]), self.machine.hybrid,
             self.strict,
         )  # fmt: skip
+
+    def _binding(self, first: Integers, use: Integers) -> Integers:
+        """Return the limits that can bind (-1: no limit, or none that can).
+
+        One cannot if all requests together never take so much; nor if no option takes more of it, in parts of the
+        limit, than of another resource whose limit stays: then it is `implied` by that.
+        """
+        limit = self.limits.copy()
+        needed = self.counts @ np.maximum.reduceat(use, first[self.start])
+        rows = [[int(amount) for amount in row] for row in np.unique(use, axis=0)]
+        for r in (2, 3, 4, 1, 0):
+            others = [q for q in range(len(limit)) if q != r and limit[q] > 0 and needed[r] > limit[r] >= 0]
+            for q in others:
+                if all(row[r] * int(limit[q]) <= row[q] * int(limit[r]) for row in rows):
+                    self.implied.append((r, q))
+                    break
+            if needed[r] <= limit[r] or (self.implied and self.implied[-1][0] == r):
+                limit[r] = -1
+        return limit
+
+    def folded(self, prices: Any) -> Any:
+        """Return prices [resources, slots] with those of limits that others imply as prices of these: no value falls.
+
+        Whole prices are rounded down. Prices of limits that cannot bind otherwise are left out.
+        """
+        prices = prices.copy()
+        for r, q in self.implied:
+            moved = prices[r] * self.limits[r]
+            prices[q] += moved // self.limits[q] if prices.dtype == np.int64 else moved / self.limits[q]
+        prices[self.graphs.limits < 0] = 0
+        return prices
 
     def _ends(self, rules: RequestOptions, state: LocalState, option: Option) -> bool:
         if self.objective == "total-ttft":

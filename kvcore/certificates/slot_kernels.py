@@ -382,7 +382,7 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
     sorted_key, sorted_chosen = np.empty(requests, np.int32), np.empty(requests, np.int32)
     place, begin, stop = np.zeros(requests, np.int64), np.zeros(requests, np.int64), np.zeros(requests, np.int64)
     slack, left = np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64)
-    cost, least = np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64)
+    cost, least, rest = np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64)
     use = np.zeros((requests + 1, RESOURCES), np.int64)
     acts, decodes, prefills = (
         np.zeros(requests + 1, np.bool_),
@@ -420,12 +420,13 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
                 possible = False
                 break
             least[j] = least[j + 1] + smallest
+            rest[j] = rest[j + 1] + reduced[p, begin[j]]
         if not possible:
             continue
         j = 0
         place[0] = begin[0]
         while j >= 0:
-            if place[j] == stop[j] or reduced[p, place[j]] > slack[j]:
+            if place[j] == stop[j] or reduced[p, place[j]] + rest[j + 1] > slack[j]:
                 j -= 1
                 continue
             at = place[j]

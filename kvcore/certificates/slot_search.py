@@ -83,7 +83,7 @@ class SlotSearch:
 
     def add(self, vector: Vector) -> None:
         """Take in a vector of prices (InvalidCertificate: it proves nothing, or 64 bits might not hold its sums)."""
-        limits, rate = self.graphs.limits, int(self.graphs.rate.max())
+        limits, rate = self.local.limits, int(self.graphs.rate.max())
         prices = np.zeros((len(RESOURCES), self.slots), np.int64)
         width = min(self.slots, vector.prices.shape[1])
         prices[:, :width] = vector.prices[:, :width]
@@ -93,6 +93,7 @@ class SlotSearch:
         most = len(self.kind) * (rate * self.scale * (self.slots + 1) + supply) + (abs(self.goal) + 1) * self.scale
         if 4 * most >= LARGEST:
             raise InvalidCertificate("its prices are too large: sums could exceed 64 bits")
+        prices = self.local.folded(prices)
         self.vectors.append(Vector(vector.since, prices))
         self.later.append(self._supply(prices))
         if len(self.vectors) == 1:
