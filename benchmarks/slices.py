@@ -27,15 +27,13 @@ SEEDS = (0, 1, 2)
 
 
 def slices() -> Iterator[Solve]:
-    """Every case by `auto`, with evictions too up to 32 requests and, up to 16, by the arc flow on HiGHS."""
+    """Every case by `auto`, with evictions too up to 32 requests."""
     for k, rate, limit in CASES:
         for seed in SEEDS:
             instance = infercept_slots(k, seed, rate)
             yield Solve(instance, limit)
             if k <= 32:
                 yield Solve(infercept_slots(k, seed, rate, evict=True), limit)
-            if k <= 16 and seed == 0:
-                yield Solve(instance, limit, formulation="arc-flow", solver="highs")
 
 
 def infercept_slots(k: int, seed: int, rate: str | None, *, evict: bool = False) -> Instance:

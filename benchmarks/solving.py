@@ -64,7 +64,6 @@ def measured(solve: Solve) -> dict[str, Any]:
 
 WAYS = (
     ("search", "auto"),
-    ("arc-flow", "highs"),
     ("batch-bigm", "highs"),
     ("batch-bigm:plain", "highs"),
     ("cp-sat", "auto"),

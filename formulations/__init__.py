@@ -1,29 +1,22 @@
-"""The mathematics of the problem as models. A formulation is made by `make`; what solves it is in `solvers/`."""
+"""The mathematics of the problem as models. A Pyomo formulation is made by `make`; what solves it is in `solvers/`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 
 if TYPE_CHECKING:
-    from formulations.arc_flow.program import ArcFlow
     from formulations.batch_bigm import BatchBigM
 
-PYOMO = ("batch-bigm", "batch-bigm:plain", "arc-flow")
-"""Pyomo models: INFERMAX's program (its Section 5) with arrivals, calls and handlings, tightened; the same with the
-paper's loose constants and nothing else, for comparison; and each request a path through a layered graph of its states,
-tight, and large."""
+PYOMO = ("batch-bigm", "batch-bigm:plain")
+"""Pyomo models: INFERMAX's program (its Section 5) with arrivals, calls and handlings, tightened; and the same with the
+paper's loose constants and nothing else, for comparison."""
 
 
-Formulation: TypeAlias = "BatchBigM | ArcFlow"
-
-
-def make(
-    name: str, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None
-) -> Formulation:
+def make(name: str, instance: Instance, objective: str, batches: int, *, upper_bound: Value | None = None) -> BatchBigM:
     """Build the named Pyomo formulation with at most `batches` batches.
 
     `upper_bound` is the value of a known schedule: it may tighten the model, and never cuts off a schedule
@@ -33,8 +26,4 @@ def make(
 
     if name not in PYOMO:
         raise BadInput(f"no Pyomo formulation is called {name!r}; there are {', '.join(PYOMO)}")
-    if name == "arc-flow":
-        from formulations.arc_flow.program import ArcFlow
-
-        return ArcFlow(instance, objective, batches, upper_bound=upper_bound)
     return BatchBigM(instance, objective, batches, upper_bound=upper_bound, plain=name.endswith(":plain"))

@@ -48,13 +48,17 @@ def choose(instance: Instance, objective: str, formulation: str, solver: str) ->
         raise BadInput(f"no solver is called {solver!r}; there are auto, {', '.join(SOLVERS)}")
     if formulation == solver == "auto":
         return _race(instance, objective, *_best_way(instance, objective))
+    gone = ""
+    if formulation == "arc-flow" and solver in ("highs", "gurobi"):
+        gone = f"; it is no model for {solver} any more, but lagrange (or --solver cp-sat) solves the same network"
+        solver = "lagrange"
     fitting = [way for way in WAYS.values() if formulation in ("auto", way.formulation)]
     if way := next((way for way in fitting if solver in ("auto", way.solver.name)), None):
         if reason := way.declines(instance, objective):
             raise BadInput(reason)
         if formulation == "auto":
             return Choice((way,), f"{solver} was asked for, {way.formulation} is what it solves")
-        return Choice((way,), f"{formulation} was asked for, {way.solver.name} solves it")
+        return Choice((way,), f"{formulation} was asked for, {way.solver.name} solves it{gone}")
     others = " and ".join(way.solver.name for way in fitting)
     raise BadInput(f"{solver} does not solve {formulation}; {others} can")
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 
-import formulations
+from formulations import make
+from formulations.batch_bigm import BatchBigM
 from kvcore.metrics import Value
 from kvcore.referee import verify_schedule
 from solvers.matrix import Array, MatrixModel
@@ -18,9 +19,7 @@ def run(task: Task, send: Send) -> Done:
     """Build the model of `task`, start it from its schedule, solve it; schedules and bounds are sent as they come."""
     assert task.batches is not None
     started = time.monotonic()
-    formulation = formulations.make(
-        task.formulation, task.instance, task.objective, task.batches, upper_bound=task.upper_bound
-    )
+    formulation = make(task.formulation, task.instance, task.objective, task.batches, upper_bound=task.upper_bound)
     if task.start is not None:
         formulation.warm_start(verify_schedule(task.instance, task.start))
     return minimise(
@@ -34,7 +33,7 @@ def run(task: Task, send: Send) -> Done:
 
 def minimise(
     task: Task,
-    formulation: formulations.Formulation,
+    formulation: BatchBigM,
     found: Callable[[], None],
     proved: Callable[[Value], None],
     send: Send,

@@ -100,7 +100,7 @@ def _not_in_slots(instance: Instance, objective: str) -> str | None:
     from solvers.lagrange.scope import why_not  # only now: it loads a formulation
 
     reason = why_not(instance, objective)
-    return reason and f"lagrange {reason}; use the search, or arc-flow on highs"
+    return reason and f"lagrange {reason}; use the search, or --formulation batch-bigm"
 
 
 def _not_for_slots(instance: Instance, objective: str) -> str | None:
@@ -148,7 +148,7 @@ START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
                  "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
                  declines=_not_rigid)
 MODELS = [Way(of, by, "solvers.milp:run")
-          for of in ("batch-bigm", "batch-bigm:plain", "arc-flow") for by in (_HIGHS, _GUROBI)]
+          for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
 CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
 CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run_clauses", LAGRANGE.horizon, declines=_not_in_slots)
 

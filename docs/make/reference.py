@@ -49,23 +49,17 @@ PROGRAMS: dict[str, tuple[ConstraintClass, ...]] = {
         ConstraintClass("batch_cost.py", "BatchCost", "Cost of a batch"),
         ConstraintClass("batch_objective.py", "BatchObjective", "Objectives"),
     ),
-    "arc-flow": (
-        ConstraintClass("arc_flow/program.py", "ArcFlow", "Flows and what they share"),
-        ConstraintClass("arc_flow/cost.py", "LayerCost", "Layers that are batches (busy-time)"),
-    ),
     "cp-sat": (ConstraintClass("cp_sat.py", "CpSat", "Rule by rule"),),
 }
 """The formulations, and the classes in which their constraints are."""
 
 HEADS = {
     "batch-bigm": "The Big-M program",
-    "arc-flow": "The arc-flow program",
     "cp-sat": "The constraint program",
 }
 WORDS = {
     "batch-bigm": "Proofs, symbols and what each row buys are in [formulation.md](formulation.md). "
     "Rows marked *plain* are in `batch-bigm:plain` only.",
-    "arc-flow": "x is the flow on an arc, n_c the size of class c, t a layer; [arc_flow.md](arc_flow.md) has the rest.",
     "cp-sat": "Conditions are implications, minima are minima, the attention term is a product: nothing is linearised, "
     "so a method states a rule for one request or one batch in several CP-SAT constraints.",
 }

@@ -8,15 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.arc_flow.setting import make_setting
-from formulations.arc_flow.transitions import Action, NodeState, Transition, Transitions
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Request, alike
 from solvers.lagrange.kernels import Array, OptionGraph
-from solvers.lagrange.scope import MOST_OPTIONS, PATH, late_segments, most_slots, why_not, with_pause
+from solvers.lagrange.scope import MOST_OPTIONS, PATH, late_segments, most_slots, why_not
+from solvers.lagrange.setting import make_setting
+from solvers.lagrange.transitions import Action, NodeState, Transition, Transitions
 
 RESOURCES = ("device_memory", "host_memory", "batch_tokens", "prefill_tokens", "batch_requests")
-"""What the requests share in each slot; the names are those of the arc-flow model's constraints."""
+"""What the requests share in each slot: the limits of rules R5 to R7."""
 DEVICE, HOST = 0, 1
 PLACE_BLOCKS, PLACE_TOKENS = 5, 6
 """Columns of `RequestClass.uses` beyond the resources: KV that lies on the device (blocks) or the host (tokens)."""
@@ -84,10 +84,10 @@ class PathNetwork:
 
     def __init__(self, instance: Instance, objective: str, *, exact: bool = False) -> None:
         if reason := why_not(instance, objective):
-            raise BadInput(f"lagrange {reason}; use the search, or arc-flow on highs")
+            raise BadInput(f"lagrange {reason}; use the search, or --formulation batch-bigm")
         self.instance, self.objective = instance, objective
         self.is_late = not exact and late_segments(instance)
-        self.setting = make_setting(with_pause(instance), objective)
+        self.setting = make_setting(instance)
         self.origin = instance.first_arrival
         machine = instance.machine
         limits = (
@@ -106,7 +106,8 @@ class PathNetwork:
 
     def _class(self, requests: list[Request]) -> RequestClass:
         request = requests[0]
-        states, options, first = self._expand(request)
+        transitions = self._transitions(request)
+        states, options, first = self._expand(transitions)
         number: dict[NodeState | None, int] = {state: s for s, state in enumerate(states)}
         number[None] = len(states)
         uses, kind = np.unique([self._use(option.action) for option in options], axis=0, return_inverse=True)
@@ -119,24 +120,24 @@ class PathNetwork:
             span=np.array([option.span for option in options], np.int64),
             kind=np.asarray(kind, np.int64).ravel(),
             uses=np.asarray(uses, np.int64),
-            rest=np.array([self._transitions(request).rest(state) for state in states], np.int64),
+            rest=np.array([transitions.rest(state) for state in states], np.int64),
             zero=request.arrival - self.origin,
             rate=request.weight if self.objective == "weighted-flow-time" else 1,
         )
 
     def _transitions(self, request: Request) -> Transitions:
-        machine, setting = with_pause(self.instance).machine, self.setting
+        machine, setting = self.instance.machine, self.setting
         if self.is_late:
             machine = machine.replace(batch_tokens=None, prefill_tokens=None)
             setting = replace(setting, most_partial=0, early_drops=True)
         return Transitions(machine, request, setting)
 
-    def _expand(self, request: Request) -> tuple[list[NodeState], list[Transition], list[int]]:
+    def _expand(self, transitions: Transitions) -> tuple[list[NodeState], list[Transition], list[int]]:
         """Return all states that can be reached, their options, and where those of each state begin."""
-        transitions = self._transitions(request)
         states, known = [NodeState()], {NodeState()}
         options: list[Transition] = []
         first = [0]
+        request = transitions.request
         for state in states:  # grows while it is read
             for option in self._useful(state, transitions.options(state)):
                 options.append(option)

@@ -14,9 +14,9 @@ kind takes of a resource in a slot.
 
 from __future__ import annotations
 
-from formulations.arc_flow.setting import make_setting
 from formulations.chains import chunks
 from kvcore.instance import Instance, Machine, Request
+from solvers.lagrange.setting import make_setting, swaps_early
 
 OBJECTIVES = ("total-flow-time", "weighted-flow-time")
 """Sums over requests of a rate times the time up to the end."""
@@ -47,8 +47,7 @@ def why_not(instance: Instance, objective: str) -> str | None:
             return f"needs a machine {'with' if wanted else 'without'} `{switch}`"
     if not machine.pause and (machine.batch_tokens, machine.prefill_tokens, machine.batch_requests) != (None,) * 3:
         return "needs a machine with `pause`, or without budgets of tokens and requests"
-    instance = with_pause(instance)
-    if not make_setting(instance, objective).early_swaps:
+    if not swaps_early(instance):
         evicts = ", and a machine without `evict`" if machine.evict else ""
         return f"needs a host with room for all contexts where calls order swaps{evicts}"
     return too_large(instance, objective)
@@ -69,7 +68,7 @@ def too_large(instance: Instance, objective: str) -> str | None:
         return f"takes weights of at most {PATH // (3 * slots * UNIT)} in {slots} slots, not {weight}"
     if tokens > MOST_TOKENS:
         return f"takes contexts of at most {MOST_TOKENS} tokens together, not {tokens}"
-    most = 0 if late_segments(instance) else make_setting(instance, objective).most_partial
+    most = 0 if late_segments(instance) else make_setting(instance).most_partial
     for request in requests:
         if options_at_least(instance.machine, request, most) > MOST_OPTIONS:
             return f"takes at most {MOST_OPTIONS} options a request, and {request.id} has more (coarser blocks: fewer)"
@@ -103,11 +102,6 @@ def options_at_least(machine: Machine, request: Request, most: int | None) -> in
     part = most if machine.prefill_limit is None else min(machine.prefill_limit, most)
     parts = part * (part + 1) // 2 + part * (most - part)
     return request.output + parts * (request.output if machine.evict else 1)
-
-
-def with_pause(instance: Instance) -> Instance:
-    """Allow breaks, which are of no use without budgets (docs/arc_flow.md, Late segments)."""
-    return instance.replace(machine=instance.machine.replace(pause=True))
 
 
 def late_segments(instance: Instance) -> bool:

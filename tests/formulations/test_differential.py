@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from formulations import PYOMO, make
-from kvcore import BadInput, Instance, Machine, Request, Segment, Slo, objective_value, verify_schedule
+from kvcore import Instance, Machine, Request, Segment, Slo, objective_value, verify_schedule
 from solvers import milp
 from solvers.matrix import MatrixModel
 from solvers.search import search
 from solvers.task import Bound, Found, Task
-from tests.support.differential import COVERING, MADE, NAMES, TRAITS, Question, questions, traits
+from tests.support.differential import COVERING, MADE, TRAITS, Question, questions, traits
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import ALL, few
 
@@ -45,23 +45,15 @@ def by_milp(formulation, asked):
 METHODS = {"search": by_search} | {name: partial(by_milp, name) for name in PYOMO}
 """Each takes a question and returns its schedule and its lower bound."""
 
-DECLINED = {"arc-flow": {f"{name}, other cost" for name in NAMES if name != "busy-time"}}
-"""What a method does not claim to do."""
-
 
 def compare(method, seeds):
     """Ask a method every question of the seeds; return how often each trait was among what it answered."""
     answered = Counter()
     for asked in questions(seeds):
-        found = traits(asked)
-        if found & DECLINED.get(method, set()):
-            with pytest.raises(BadInput, match="only where every batch lasts one tick"):
-                METHODS[method](asked)
-            continue
         schedule, bound = METHODS[method](asked)
         value = objective_value(verify_schedule(asked.instance, schedule), asked.objective)
         assert (value, bound) == (asked.optimum, asked.optimum), (asked.seed, asked.objective)
-        answered.update(found, total=1)
+        answered.update(traits(asked), total=1)
     return answered
 
 
@@ -77,16 +69,15 @@ def compare_cp_sat(seeds):
     return sum((Counter([*traits(each), "total"]) for each in asked), Counter())
 
 
-def missing(method, answered):
-    """Return what the method claims to do and was never asked."""
-    return {trait for trait in TRAITS - DECLINED.get(method, set()) if not answered[trait]}
+def missing(answered):
+    """Return what a method claims to do and was never asked."""
+    return {trait for trait in TRAITS if not answered[trait]}
 
 
 @pytest.mark.parametrize(
     ("method", "seeds"),
     [
         ("search", 600),
-        ("arc-flow", 600),
         ("batch-bigm", 320),
         pytest.param("batch-bigm:plain", 320, marks=pytest.mark.slow),
     ],
@@ -94,7 +85,7 @@ def missing(method, answered):
 def test_agrees_with_the_exhaustive_search(method, seeds):
     answered = compare(method, drawn_of(seeds))
     assert answered["total"] >= len(drawn_of(seeds)) // 3
-    assert missing(method, answered) == set()
+    assert missing(answered) == set()
 
 
 def drawn_of(seeds):
@@ -106,7 +97,7 @@ def test_cp_sat_agrees_with_the_exhaustive_search():
     pytest.importorskip("ortools", reason="OR-Tools is not installed (extra cp-sat)")
     answered = compare_cp_sat(drawn_of(320))
     assert answered["total"] >= len(drawn_of(320)) // 3
-    assert missing("cp-sat", answered) == set()
+    assert missing(answered) == set()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -123,14 +114,13 @@ def test_an_slo_of_no_ticks_is_always_missed(method):
 def test_every_column_is_bounded(formulation):
     """HiGHS 1.15 cuts off optima of models with unbounded columns (its issue 3273)."""
     for asked in questions(few(range(64))):
-        if not traits(asked) & DECLINED.get(formulation, set()):
-            matrix = MatrixModel(make(formulation, asked.instance, asked.objective, asked.batches).model)
-            assert np.isfinite(matrix.lower).all()
-            assert np.isfinite(matrix.upper).all()
+        matrix = MatrixModel(make(formulation, asked.instance, asked.objective, asked.batches).model)
+        assert np.isfinite(matrix.lower).all()
+        assert np.isfinite(matrix.upper).all()
 
 
 def test_a_trait_that_was_never_asked_is_noticed():
-    assert missing("search", Counter(dict.fromkeys(TRAITS - {"partial True"}, 1))) == {"partial True"}
+    assert missing(Counter(dict.fromkeys(TRAITS - {"partial True"}, 1))) == {"partial True"}
 
 
 @pytest.mark.slow

@@ -11,8 +11,10 @@ from solvers.search import search
 from solvers.task import Done, Found, Task
 from workloads.builtin import builtin_instance
 
+FLOW = "total-flow-time"
 
-def ways(name, objective="total-flow-time"):
+
+def ways(name, objective=FLOW):
     chosen = choose(builtin_instance(name), objective, "auto", "auto")
     return [way.label for way in chosen.ways], chosen.why
 
@@ -55,9 +57,18 @@ def test_says_why():
 
 def test_a_named_solver_is_taken_at_its_word():
     assert choose(builtin_instance("mars-figure1"), "makespan", "auto", "highs").ways[0].label == "batch-bigm on highs"
-    assert choose(builtin_instance("mars-figure1"), "makespan", "arc-flow", "auto").ways[0].label == "arc-flow on highs"
+    assert choose(builtin_instance("mars-figure1"), FLOW, "arc-flow", "auto").ways[0].label == "arc-flow on lagrange"
     with pytest.raises(BadInput, match="lagrange does not solve batch-bigm; highs and gurobi can"):
         choose(builtin_instance("mars-figure1"), "makespan", "batch-bigm", "lagrange")
+
+
+@pytest.mark.parametrize("solver", ["highs", "gurobi"])
+def test_what_asks_for_the_model_of_paths_gets_branch_and_bound_over_prices(solver):
+    chosen = choose(builtin_instance("mars-figure1"), FLOW, "arc-flow", solver)
+    assert [way.label for way in chosen.ways] == ["arc-flow on lagrange"]
+    assert f"no model for {solver} any more, but lagrange (or --solver cp-sat) solves the same network" in chosen.why
+    with pytest.raises(BadInput, match="not makespan; use the search, or --formulation batch-bigm"):
+        choose(builtin_instance("mars-figure1"), "makespan", "arc-flow", solver)
 
 
 LATE = 1e9

@@ -45,7 +45,7 @@ COVERING = (
     37, 38, 39, 40, 42, 43, 45, 46, 47, 52, 53, 54, 56, 57, 70, 75, 82, 89, 91, 94, 140, 167, 169, 256, 324, 343,
     473, 534, 598,
 )  # fmt: skip
-"""Seeds whose questions have every trait three times, for methods that decline nothing and for arc-flow."""
+"""Seeds whose questions have every trait three times."""
 
 
 class Question(NamedTuple):

@@ -1,28 +1,6 @@
 """Which question catches each planted error: found by the modules `mutants`, `cp_sat_mutants`, `search_mutants`."""
 # fmt: off
 
-ARC_FLOW = {
-    ("batch_requests", "dropped"): 68, ("batch_requests", "looser"): 68, ("batch_requests", "tighter"): 16,
-    ("batch_tokens", "dropped"): 48, ("batch_tokens", "looser"): 48, ("batch_tokens", "tighter"): 34,
-    ("device_memory", "dropped"): "full host", ("device_memory", "looser"): "full host",
-    ("device_memory", "tighter"): "full host", ("duration_is_the_cost", "dropped"): "dear decodes",
-    ("duration_is_the_cost", "looser"): "dear decodes", ("duration_is_the_cost", "tighter"): "dear decodes",
-    ("evictions_need_a_batch", "dropped"): "dear decodes", ("evictions_need_a_batch", "looser"): "dear decodes",
-    ("evictions_need_a_batch", "tighter"): 22, ("flow", "dropped"): "full host", ("flow", "looser"): "full host",
-    ("flow", "tighter"): "full host", ("hinge", "dropped"): 25, ("hinge", "looser"): 25, ("hinge", "tighter"): 25,
-    ("host_memory", "dropped"): "full host", ("host_memory", "looser"): "full host",
-    ("host_memory", "tighter"): "full host", ("idle", "dropped"): "full host", ("idle", "looser"): "full host",
-    ("idle", "tighter"): "full host", ("in_use", "dropped"): 129, ("in_use", "looser"): 129,
-    ("in_use", "tighter"): "dear decodes", ("indicators", "dropped"): 297, ("indicators", "looser"): 297,
-    ("indicators", "tighter"): "dear decodes", ("layer_order", "tighter"): "dear decodes", ("longest", "dropped"): 48,
-    ("longest", "looser"): 48, ("longest", "tighter"): 0, ("memory_in_use", "tighter"): "dear decodes",
-    ("memory_of_indicators", "tighter"): "dear decodes", ("one_phase", "dropped"): 51, ("one_phase", "looser"): 51,
-    ("one_phase", "tighter"): 0, ("place", "dropped"): "small host", ("place", "looser"): "small host",
-    ("place", "tighter"): "small host", ("prefill_tokens", "dropped"): 80, ("prefill_tokens", "looser"): 87,
-    ("prefill_tokens", "tighter"): 16,
-}
-"""Mutants of arc-flow, and the seed (or the name) of a question that catches them."""
-
 BIG_M = {
     ("active_across_idle_slots", "dropped"): 423, ("active_across_idle_slots", "looser"): 423,
     ("active_across_idle_slots", "tighter"): 0, ("all_or_nothing", "dropped"): 448, ("all_or_nothing", "looser"): 448,

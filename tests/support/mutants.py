@@ -13,7 +13,7 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 
 from formulations import make
-from kvcore import BadInput, InvalidSchedule, objective_value, verify_schedule
+from kvcore import InvalidSchedule, objective_value, verify_schedule
 from solvers import highs
 from solvers.matrix import MatrixModel
 from solvers.task import Task
@@ -31,12 +31,9 @@ class Mutant(NamedTuple):
 
 
 def program_of(formulation, asked):
-    """Return the model of a question, with its upper bound for every second seed; None if it is declined."""
+    """Return the model of a question, with its upper bound for every second seed."""
     upper_bound = asked.optimum if isinstance(asked.seed, int) and asked.seed % 2 else None
-    try:
-        return make(formulation, asked.instance, asked.objective, asked.batches, upper_bound=upper_bound)
-    except BadInput:
-        return None
+    return make(formulation, asked.instance, asked.objective, asked.batches, upper_bound=upper_bound)
 
 
 def mutants_of(program):
@@ -104,7 +101,7 @@ def killers(formulation, seeds, tries, only=()):
     caught, alive = set(), Counter()
     for asked in filter(None, map(question, seeds)):
         program = program_of(formulation, asked)
-        for mutant in mutants_of(program) if program is not None else ():
+        for mutant in mutants_of(program):
             if mutant in caught or alive[mutant] >= tries or (only and "/".join(mutant) not in only):
                 continue
             if is_caught(program, asked, mutant):

@@ -1,1 +1,0 @@
-"""The arc-flow formulation: requests as flows through layered graphs of states, coupled by what they share."""
