@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from bounds.ascent import Floats, ascend
 from bounds.slot_kernels import demand
 from bounds.slots import propose_prices
-from bounds.task import Proposal, Task
+from bounds.task import Proposal, Task, most_options
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs
@@ -27,7 +26,7 @@ from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, ex
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
-from kvcore.instance import Instance, Machine, Request
+from kvcore.instance import Instance
 from kvcore.metrics import SUMS, Value, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Batch, Schedule
@@ -256,7 +255,8 @@ def declines(instance: Instance, objective: str) -> str | None:
     reason = why_not(instance, objective)
     if reason is None and len(instance.requests) > MOST_REQUESTS:
         reason = f"are searched for at most {MOST_REQUESTS} requests"
-    options = sum(map(partial(_most_options, instance.machine), {request.shape for request in instance.requests}))
+    waits = sum(request.arrival + request.call_time for request in instance.requests)
+    options = most_options(instance) + waits
     if reason is None and options > MOST_OPTIONS:
         reason = f"are searched where requests have few options, and these may have {options}; coarsen the instance"
     return reason
@@ -269,16 +269,6 @@ def check(instance: Instance, objective: str) -> None:
         raise BadInput(f"slots {reason}")
 
 
-def _most_options(machine: Machine, request: Request) -> int:
-    """Return about how many options a request has over all its states, if every amount of KV can come up."""
-    drops = machine.evict or any(call.handling in ("discard", "free") for call in request.calls)
-    sizes = min(request.peak, machine.prefill_limit or request.peak) if machine.chunked else 1
-    amounts = request.output if drops or not machine.chunked else 1
-    moves = request.peak**2 if machine.partial and (drops or machine.host_memory != 0) else 1
-    prefills = request.peak if machine.chunked else 2
-    return amounts * prefills * sizes * moves + request.arrival + request.call_time
-
-
 def propose_slots(task: Task) -> Iterator[Proposal]:
     """Return ever higher targets, each with the search that finds nothing below it."""
     check(task.instance, task.objective)
@@ -289,22 +279,22 @@ def propose_slots(task: Task) -> Iterator[Proposal]:
 def climb(
     instance: Instance,
     objective: str,
-    deadline: Callable[[], float],
+    deadline: Callable[[], float] = lambda: math.inf,
     upper: Value | None = None,
+    news: Callable[[], Value | None] = lambda: None,
     options: SlotOptions | None = None,
-    seed: int = 0,
 ) -> Iterator[Proposal | Schedule]:
     """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline is there.
 
-    `upper` is the value of a schedule. Every schedule has passed the referee: where one rests on a batch of drops
+    `upper` is the value of a schedule, `news` says that of one that others found meanwhile. Every schedule has passed the referee: where one rests on a batch of drops
     alone, which is none, the search begins anew without such batches.
     """
     best = None if upper is None else upper * scale_of(instance.requests, objective)
     for strict in (False, True):
-        solver = SlotSolver(instance, objective, deadline, options, seed, strict)
+        solver = SlotSolver(instance, objective, deadline, options, strict=strict)
         try:
             with suppress(OutOfTime):
-                yield from _climb(solver, None if best is None else int(best))
+                yield from _climb(solver, None if best is None else int(best), news)
             return
         except InvalidCertificate as error:  # its numbers are too large
             raise BadInput(str(error)) from None
@@ -312,7 +302,9 @@ def climb(
             continue
 
 
-def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule]:
+def _climb(
+    solver: SlotSolver, best: int | None, news: Callable[[], Value | None]
+) -> Iterator[Proposal | Schedule]:
     """Look below a target between what is `proved` and the `best` schedule; `failed` is one that takes more tries."""
     proved, step, tries = solver.lowest(best), 1, solver.options.first_tries
     failed: int | None = None
@@ -320,6 +312,10 @@ def _climb(solver: SlotSolver, best: int | None) -> Iterator[Proposal | Schedule
     if first.proof is not None:
         yield Proposal(first.proof, Fraction(proved, solver.unit))
     while best is None or proved < best:
+        known = news()
+        if known is not None and (best is None or known * solver.unit < best):
+            best, failed = int(known * solver.unit), None
+            continue
         target = proved + step if failed is None else (proved + failed) // 2
         target = target if best is None else min(target, best)
         if target == proved:

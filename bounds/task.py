@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kvcore.certificates.budget import MOST_WORK, Budget
 from kvcore.certificates.proof import Proof
 from kvcore.errors import BadInput
-from kvcore.instance import Instance
+from kvcore.instance import Instance, Machine, Request
 from kvcore.metrics import Value
 
 LOOSE = 2
@@ -43,3 +43,17 @@ class Proposal(NamedTuple):
 
     proof: Proof
     value: Value | None = None
+
+
+def most_options(instance: Instance) -> int:
+    """Return about how many options requests have over all states of their own, if every amount of KV can come up."""
+    return sum(_options_of(instance.machine, request) for request in {request.shape for request in instance.requests})
+
+
+def _options_of(machine: Machine, request: Request) -> int:
+    drops = machine.evict or any(call.handling in ("discard", "free") for call in request.calls)
+    sizes = min(request.peak, machine.prefill_limit or request.peak) if machine.chunked else 1
+    amounts = request.output if drops or not machine.chunked else 1
+    moves = request.peak**2 if machine.partial and (drops or machine.host_memory != 0) else 1
+    prefills = request.peak if machine.chunked else 2
+    return amounts * prefills * sizes * moves

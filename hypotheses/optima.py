@@ -1,4 +1,4 @@
-"""Optima of small instances: found and claimed by a search, certified by the ladder of bounds, and remembered."""
+"""Optima of small instances: found and certified by the exact searches, or claimed; and remembered."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule
 from kvcore.result import Horizon, Result
 from solvers import solve
+from solvers.exact import exact
 from solvers.ladder import with_certificate
-from solvers.search import search
 from solvers.source import code_version
-from solvers.ways import SEARCH
 
-MEMORY_LIMIT_MB = 1500
-"""What the states of one search may take."""
 SOLVE_SECONDS, PATHS_SECONDS = 30.0, 120.0
 """What one optimum may take at the most: by exhaustive search, and then by CP-SAT on the arc flow."""
 CERTIFY_SECONDS = 5.0
@@ -35,11 +32,11 @@ _FOUND: dict[tuple[str, str], Result] = {}
 def optimum(instance: Instance, objective: str, deadline: float) -> Result | None:
     """Return an optimum, certified or claimed, as found before if it was; None if the limits strike.
 
-    It is found by exhaustive search or, where that is too long, by CP-SAT on the arc flow, if that applies and is
+    It is found by the exact searches or, where these take too long, by CP-SAT on the arc flow, if that applies and is
     installed. The folder that the variable KVBOUND_OPTIMA names, if any, keeps schedules and certificates for later
     runs of this very code; the referee and the checker judge what is read there.
 
-    Raises KeyboardInterrupt on Ctrl-C, which the search itself would answer with what it has found so far.
+    Raises KeyboardInterrupt on Ctrl-C.
     """
     place = instance.sha256, objective
     if place not in _FOUND:
@@ -50,15 +47,8 @@ def optimum(instance: Instance, objective: str, deadline: float) -> Result | Non
     return _FOUND[place]
 
 
-def by_search(instance: Instance, objective: str, seconds: float, megabytes: int = MEMORY_LIMIT_MB) -> Result:
-    """Return what the exact search finds in this process, its bound on its word; KeyboardInterrupt on Ctrl-C."""
-    outcome = search(instance, objective, time_limit=seconds, memory_limit_mb=megabytes)
-    if outcome.stopped == "interrupted":
-        raise KeyboardInterrupt
-    return Result(
-        instance, objective, outcome.schedule, outcome.value, outcome.bound, "search",
-        found_by=SEARCH.label, proved_by=SEARCH.label, horizon=Horizon(0, True, SEARCH.horizon),
-    )  # fmt: skip
+def _searched(instance: Instance, objective: str, seconds: float) -> Result:
+    return exact(instance, objective, time_limit=seconds)
 
 
 def _by_paths(instance: Instance, objective: str, seconds: float) -> Result | None:
@@ -74,7 +64,7 @@ def _by_paths(instance: Instance, objective: str, seconds: float) -> Result | No
 
 
 def _solved(instance: Instance, objective: str, deadline: float) -> Result | None:
-    for way, most in ((by_search, SOLVE_SECONDS), (_by_paths, PATHS_SECONDS)):
+    for way, most in ((_searched, SOLVE_SECONDS), (_by_paths, PATHS_SECONDS)):
         seconds = min(most, deadline - time.monotonic())
         found = way(instance, objective, seconds) if seconds > 0 else None
         if found is not None and found.status in ("optimal", "claimed"):

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 import kvbound as kv
 from heuristics import with_min_waste_handlings
 from kvbound.plots import render
-from solvers.search import search
+from solvers.exact import exact
 
 # %% [markdown]
 # ## The instance
@@ -54,15 +54,15 @@ agent_and_chat(8, 10)
 # %% [markdown]
 # ## Solve and verify
 #
-# For each cell of the map the best schedule with each handling, and the best of all. The search claims each optimum;
+# For each cell of the map the best schedule with each handling, and the best of all. Each optimum is certified;
 # the referee executes it and gives the value that is used.
 
 
 # %%
 def optimum(instance):
     """Return the value and the trace of an optimal schedule, both from the referee."""
-    found = search(instance, "total-flow-time", time_limit=60)
-    assert found.proved
+    found = exact(instance, "total-flow-time", time_limit=60)
+    assert found.status == "optimal"
     trace = kv.verify_schedule(instance, found.schedule)
     assert kv.objective_value(trace, "total-flow-time") == found.value
     return found.value, trace

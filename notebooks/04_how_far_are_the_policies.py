@@ -10,7 +10,7 @@
 # # 04 How far are the policies?
 #
 # **Question.** How far are the schedulers of the papers from the best schedule, when few requests arrive and when many
-# do? On small instances the search claims optima. On larger ones a proved lower bound says how far they are at most.
+# do? On small instances optima are certified. On larger ones a proved lower bound says how far they are at most.
 
 # %%
 from fractions import Fraction
@@ -22,7 +22,7 @@ import kvbound as kv
 from costmodels import get_cost
 from heuristics.load import rate, scaled
 from kvbound.plots import render
-from solvers.search import search
+from solvers.exact import exact
 
 OBJECTIVE = "total-flow-time"
 
@@ -48,7 +48,7 @@ small = {gap: arriving(gap) for gap in GAPS}
 # %% [markdown]
 # ## Solve and verify
 #
-# The search claims the optimum. The referee gives the value of each schedule, the optimal ones included.
+# Each optimum is certified. The referee gives the value of each schedule, the optimal ones included.
 
 
 # %%
@@ -62,12 +62,12 @@ def policy_values(instance, policies):
     return {name: referee(instance, kv.simulate(instance, name, OBJECTIVE).schedule) for name in policies}
 
 
-optima = {gap: search(instance, OBJECTIVE, time_limit=60) for gap, instance in small.items()}
+optima = {gap: exact(instance, OBJECTIVE, time_limit=60) for gap, instance in small.items()}
 small_ratios = {}
 print("gap  optimum  best policy, worst policy over the optimum")
 for gap, instance in small.items():
     optimum = referee(instance, optima[gap].schedule)
-    assert optima[gap].proved
+    assert optima[gap].status == "optimal"
     assert optimum == optima[gap].value
     found = policy_values(instance, SMALL_POLICIES)
     small_ratios[gap] = {name: Fraction(value, optimum) for name, value in found.items()}

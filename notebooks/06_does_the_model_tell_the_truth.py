@@ -32,7 +32,7 @@ from gpu_validation.devices import dtype_of, open_backend
 from gpu_validation.engine import Engine
 from gpu_validation.replay import execute, report
 from kvbound.plots import plot_record, plot_replay, render
-from solvers.search import search
+from solvers.exact import exact
 
 OBJECTIVE = "busy-time"
 folder = Path(tempfile.mkdtemp())
@@ -96,13 +96,13 @@ instances = {handling: agent_and_chat(handling) for handling in ("free", "swap",
 # %% [markdown]
 # ## Solve and verify
 #
-# The best schedule of each in the model, claimed by the search and executed by the referee.
+# The best schedule of each in the model, certified, and executed by the referee.
 
 # %% tags=["measured"]
 traces = {}
 for handling, instance in instances.items():
-    found = search(instance, OBJECTIVE, time_limit=60)
-    assert found.proved
+    found = exact(instance, OBJECTIVE, time_limit=60)
+    assert found.status == "optimal"
     traces[handling] = kv.verify_schedule(instance, found.schedule)
     seconds = float(kv.objective_value(traces[handling], OBJECTIVE) * cost.tick)
     print(f"{handling:9} {1000 * seconds:7.2f} ms in the model, {len(traces[handling].batches)} batches")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from solvers.lagrange.scope import late_segments
-from solvers.ways import EVENTS, LAGRANGE, REPAIR, SEARCH, SLOTS, SOLVERS, START_TIME, WAYS, Way
+from solvers.ways import COUNTS, EVENTS, IMPROVE, LADDER, LAGRANGE, REPAIR, SLOTS, SOLVERS, START_TIME, WAYS, Way
 
 FEW, MANY = 6, 12
 """Requests that the search takes in its stride, and beyond which it rarely proves anything first (in between, prices
@@ -17,6 +17,17 @@ come first where token budgets do not bind)."""
 
 SECOND_AFTER = 1.5
 """Seconds after which a race begins, if the first has not proved its answer by then."""
+
+
+WHY = {
+    START_TIME: "every request runs from start to end, so that its start says all",
+    SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
+    LAGRANGE: "a schedule is one way for each request, and only what a slot holds couples them",
+    COUNTS: "requests are alike, and their counts say all",
+    EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
+    LADDER: "no exact search takes it, but lower bounds scale",
+}
+"""What may run first, in this order where it applies, and why."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +53,21 @@ class Choice:
 def choose(instance: Instance, objective: str, formulation: str, solver: str) -> Choice:
     """Choose what runs; a formulation or solver that is named is taken at its word."""
     formulations = list(dict.fromkeys(of for of, _ in WAYS))
-    if formulation not in ("auto", *formulations):
+    if formulation not in ("auto", "search", *formulations):
         raise BadInput(f"no formulation is called {formulation!r}; there are auto, {', '.join(formulations)}")
-    if solver not in ("auto", *SOLVERS):
+    if solver not in ("auto", "search", *SOLVERS):
         raise BadInput(f"no solver is called {solver!r}; there are auto, {', '.join(SOLVERS)}")
     if formulation == solver == "auto":
-        return _race(instance, objective, *_best_way(instance, objective))
+        return _race(instance, objective)
     gone = ""
     if formulation == "arc-flow" and solver in ("highs", "gurobi"):
         gone = f"; it is no model for {solver} any more, but lagrange (or --solver cp-sat) solves the same network"
         solver = "lagrange"
+    if "search" in (formulation, solver) and {formulation, solver} <= {"search", "auto"}:
+        exact = [way for way in (SLOTS, EVENTS) if way.declines(instance, objective) is None]
+        if not exact:
+            raise BadInput(f"search: {SLOTS.declines(instance, objective)}; {EVENTS.declines(instance, objective)}")
+        return Choice((exact[0],), "search was asked for: the exact searches over slots and events", tuple(exact[1:]))
     fitting = [way for way in WAYS.values() if formulation in ("auto", way.formulation)]
     if way := next((way for way in fitting if solver in ("auto", way.solver.name)), None):
         if reason := way.declines(instance, objective):
@@ -63,28 +79,20 @@ def choose(instance: Instance, objective: str, formulation: str, solver: str) ->
     raise BadInput(f"{solver} does not solve {formulation}; {others} can")
 
 
-def _best_way(instance: Instance, objective: str) -> tuple[Way, str]:
-    """Return the way that proves most instances of this kind first, and why."""
-    if START_TIME.declines(instance, objective) is None:
-        return START_TIME, "every request runs from start to end, so that its start says all"
+def _race(instance: Instance, objective: str) -> Choice:
+    """Choose what proves most instances of this kind first, and what runs beside it where there is a core for it."""
     requests = len(instance.requests)
     many = requests > MANY or (requests > FEW and late_segments(instance))
-    if SLOTS.declines(instance, objective) is None:
-        return SLOTS, "batches last one tick, and few requests have few joint states; what it proves is certified"
-    if many and LAGRANGE.declines(instance, objective) is None:
-        return LAGRANGE, "a schedule is one way for each request, and only what a slot holds couples them"
-    return SEARCH, "the exact search takes every machine, cost and objective, and needs no horizon"
-
-
-def _race(instance: Instance, objective: str, first: Way, why: str) -> Choice:
-    """Let a second way run beside the first where there is a core for it."""
-    has_ways, many = LAGRANGE.declines(instance, objective) is None, len(instance.requests) > MANY
-    beside = REPAIR if has_ways and many else SEARCH
-    second = (LAGRANGE if has_ways else EVENTS) if first is SEARCH else beside
-    reserve = () if SEARCH in (first, second) else (SEARCH,)
-    if cores() < 2 or second.declines(instance, objective) is not None:
-        return Choice((first,), why, () if first is SEARCH else (SEARCH,), named=False)
-    return Choice((first, second), f"{why}; after {SECOND_AFTER} s {second.what} runs beside it", reserve, named=False)
+    order = [way for way in WHY if (many or way is not LAGRANGE) and way.declines(instance, objective) is None]
+    first, *rest = order
+    finders = [REPAIR] if many and REPAIR.declines(instance, objective) is None else []
+    beside = [*finders, *(way for way in rest if way is EVENTS and not many), IMPROVE]
+    reserve = [way for way in (EVENTS, LADDER, IMPROVE) if way in (*order, IMPROVE) and way is not first]
+    if cores() < 2:
+        return Choice((first,), WHY[first], tuple(reserve), named=False)
+    second = beside[0]
+    why = f"{WHY[first]}; after {SECOND_AFTER} s {second.what} runs beside it"
+    return Choice((first, second), why, tuple(way for way in reserve if way is not second), named=False)
 
 
 def cores() -> int:

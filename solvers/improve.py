@@ -34,7 +34,7 @@ from solvers.driver import free_calls
 from solvers.neighbourhoods import improve as repair
 from solvers.neighbourhoods import why_not
 from solvers.steering import Runs, applies, steer
-from solvers.task import Progress
+from solvers.task import Done, Found, Progress, Send, Task
 
 FIRST = ("index", "sjf", "serial")
 """What is run for a start, where none is given: the first that the machine suits."""
@@ -77,12 +77,13 @@ def improve(
     rounds: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    found: Callable[[Schedule], None] = lambda schedule: None,
 ) -> Result:
     """Return the best schedule found, never worse than that of `start`: a schedule, a policy, or None for our choice.
 
     It takes `seconds`, or, with `rounds`, runs so many policies, however long they take; then it is reproducible.
     Ctrl-C ends it with what was found. The result names the policy that made the schedule, if a name makes it again,
-    and in `extra` the value of the start and the number of rounds.
+    and in `extra` the value of the start and the number of rounds. `found` is called with each better schedule.
 
     Raises:
         BadInput: the objective or the policy is unknown, or the start is for another instance.
@@ -91,7 +92,7 @@ def improve(
     """
     check_objective(objective)
     instance = free_calls(instance, handling)
-    search = _Improvement(instance, objective, seconds, rounds, progress)
+    search = _Improvement(instance, objective, seconds, rounds, progress, found)
     search.start(start)
     first, stopped = search.value, "time limit" if rounds is None else "rounds"
     try:
@@ -117,6 +118,15 @@ def improve(
     )  # fmt: skip
 
 
+def run(task: Task, send: Send) -> Done:
+    """Carry out a task in a worker process; schedules are sent as they come."""
+    improve(
+        task.instance, task.objective, start=task.start, seconds=task.time_limit, seed=task.seed,
+        found=lambda schedule: send(Found(schedule, None)),
+    )  # fmt: skip
+    return Done("time limit", kvcore.__version__)
+
+
 class _OverError(Exception):
     """The rounds or the seconds are over."""
 
@@ -130,6 +140,7 @@ class _Improvement:
     seconds: float
     rounds: int | None
     progress: Progress | None
+    found: Callable[[Schedule], None]
     began: float = field(default_factory=time.monotonic)
     made: int = 0
     took: float = 0.0
@@ -159,6 +170,7 @@ class _Improvement:
 
     def _keep(self, trace: Trace, name: str | None) -> None:
         self.schedule, self.value, self.name = trace.schedule, objective_value(trace, self.objective), name
+        self.found(self.schedule)
 
     def in_time(self) -> bool:
         """Whether there is time left (always, where rounds are counted)."""

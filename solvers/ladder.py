@@ -10,10 +10,19 @@ import kvcore
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.result import Horizon, Result, SolverInfo
-from solvers.task import Progress
+from solvers.task import Bound, Done, Progress, Send, Task
 
 CERTIFY = 10.0
 """The fewest seconds that a certificate of a claim gets where there is no time limit."""
+
+
+def run(task: Task, send: Send) -> Done:
+    """Carry out a task in a worker process; bounds with their certificates are sent as they come."""
+    rungs = bounds.climb(task.instance, task.objective, time_limit=task.time_limit, upper=task.upper_bound)
+    for rung in rungs:
+        if rung.bound is not None:
+            send(Bound(rung.bound, "certificate", rung.certificate))
+    return Done("time limit", kvcore.__version__)
 
 
 def climb(

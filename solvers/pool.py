@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pickle
 import signal
 import threading
@@ -51,6 +52,8 @@ def race(
 ) -> list[Done | Failed]:
     """Run all tasks side by side until each ended, or `finished()` gives a reason to stop them.
 
+    Those with a finite delay start after it, or when nothing runs; each of the others when one before it has ended.
+
     `on_message` gets every message as it comes; `tick` is called several times a second; `best_known` is the value that
     all workers are told whenever it changes. Returns how each that started ended. KeyboardInterrupt stops the workers
     and is answered by their end "interrupted", even if none had started: nothing that was reported is lost.
@@ -58,20 +61,22 @@ def race(
     inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
     started = time.monotonic()
     waiting, workers = list(tasks), list[SolveWorker]()
+    lanes = sum(task.delay < math.inf for task in tasks)
     try:
         while True:
             reason = finished()
             now = time.monotonic() - started
-            idle = all(worker.done is not None for worker in workers)
-            while waiting and reason is None and (idle or now >= waiting[0].delay):
+            running = sum(worker.done is None for worker in workers)
+            free = not running or (running < lanes <= len(workers))
+            while waiting and reason is None and (free or now >= waiting[0].delay):
                 task = waiting.pop(0)
                 if workers and now >= task.time_limit:
                     continue
                 shortened = replace(task, time_limit=max(0.1, task.time_limit - now))
                 with undisturbed():
                     workers.append(_start(shortened, inbox, now + shortened.time_limit + GRACE))
-                idle = False
-            if idle:
+                running, free = running + 1, False
+            if not running:
                 break
             for worker in workers:
                 if worker.done is None:

@@ -93,7 +93,7 @@ class Way:
 
 def _not_rigid(instance: Instance, objective: str) -> str | None:
     reason = why_not_rigid(instance, objective)
-    return reason and f"start-time needs requests that run from start to end: {reason}; try --formulation search"
+    return reason and f"start-time needs requests that run from start to end: {reason}; try --formulation events"
 
 
 def _not_in_slots(instance: Instance, objective: str) -> str | None:
@@ -108,6 +108,12 @@ def _not_for_slots(instance: Instance, objective: str) -> str | None:
 
     reason = declines(instance, objective)
     return reason and f"slots {reason}"
+
+
+def _not_for_counts(instance: Instance, objective: str) -> str | None:
+    from solvers.counts.solve import declines
+
+    return declines(instance, objective)
 
 
 def _not_for_events(instance: Instance, objective: str) -> str | None:
@@ -128,15 +134,15 @@ _GUROBI = Solver("gurobi", "as HiGHS", "gurobipy", "pip install 'kvbound[gurobi]
 _CP_SAT = Solver("cp-sat", "claims optima, by clause learning over integers; no certificate of it", "ortools",
                  "pip install 'kvbound[cp-sat]'", lambda: "Apache-2.0, no limit", "ortools.sat.python.cp_model")
 
-SEARCH = Way("search", Solver("search", "claims optima, by an exhausted search over states; no floating point"),
-             "solvers.search.solve:run", "the search goes through states, whatever the number of batches",
-             exact=True, what="the search")
 SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
-            "solvers.slots:run", HORIZON,
+            "solvers.exact:run", HORIZON,
             exact=True, what="the search over slots", declines=_not_for_slots)
 EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundaries that the checker runs again"),
-             "solvers.events:run", "the search goes through states, whatever the number of batches",
+             "solvers.exact:run", "the search goes through states, whatever the number of batches",
              exact=True, what="the search over batch boundaries", declines=_not_for_events)
+COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
+             "solvers.counts.solve:run", "the search looks at every number of batches",
+             exact=True, what="the search over counts", declines=_not_for_counts)
 LAGRANGE = Way("arc-flow", Solver("lagrange", "claims optima, by branch and bound over prices in exact integers"),
                "solvers.lagrange.solve:run",
                "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
@@ -152,7 +158,12 @@ MODELS = [Way(of, by, "solvers.milp:run")
 CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
 CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run_clauses", LAGRANGE.horizon, declines=_not_in_slots)
 
-EVERY = (SEARCH, SLOTS, EVENTS, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
+IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
+              "solvers.improve:run", "it proves nothing", exact=True, what="the search among policies")
+LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
+             "solvers.ladder:run", HORIZON, exact=True, what="the ladder of bounds")
+
+EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what

@@ -7,14 +7,15 @@ from fractions import Fraction
 from typing import Any
 
 from heuristics import Policy, trace_policy
-from hypotheses.optima import CERTIFY_SECONDS, by_search
+from hypotheses.optima import CERTIFY_SECONDS
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.result import Result
+from solvers.exact import exact
 from solvers.ladder import with_certificate
 
-SECONDS, MEGABYTES = 5.0, 500
+SECONDS = 5.0
 """What one exact search may take."""
 
 
@@ -102,11 +103,11 @@ class Optima:
     def of(self, instance: Instance) -> Result:
         """Return the best schedule found and the bound of the search, of the instance or one in another order.
 
-        Raises KeyboardInterrupt on Ctrl-C, which the search itself would answer with what it has found so far.
+        Raises KeyboardInterrupt on Ctrl-C.
         """
         key = canonical(instance)
         if key not in self.known:
-            self.known[key] = by_search(instance, self.objective, self.seconds, MEGABYTES)
+            self.known[key] = exact(instance, self.objective, time_limit=self.seconds)
         return self.known[key]
 
 

@@ -114,8 +114,13 @@ class EventSearch:
     """The search on one instance for one objective, which goes on where it stopped."""
 
     def __init__(
-        self, instance: Instance, objective: str, states: int, upper: Value | None = None, budget: Budget | None = None
-    ) -> None:
+        self, instance: Instance, objective: str, states: int, upper: Value | None = None,
+        budget: Budget | None = None, width: int = TOP, graph: LocalGraph | None = None,
+    ) -> None:  # fmt: skip
+        """Prepare the search. With `width`, no more states with the same tokens left are followed: nothing is proved.
+
+        `graph` is that of another search on this instance.
+        """
         check_size(instance)
         budget = budget or Budget()
         self.instance, self.objective, self.most = instance, check_objective(objective), states
@@ -127,11 +132,12 @@ class EventSearch:
         self.requests = [requests[i] for i in self.order]
         groups = [k for k, places in enumerate(kinds) for _ in places]
         whole = whole_prefills(instance, objective)
-        self.graph = local_graph(instance.machine, self.requests, groups, whole, budget)
-        self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target)
+        self.graph = graph or local_graph(instance.machine, self.requests, groups, whole, budget)
+        self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target, width)
         memory = states * (40 * len(groups) + 100)
         budget.spend(f"a search of {states} states", STATE_WORK * states, memory)
-        self.frontier = frontier.room(len(groups), states, len(self.setting.unit), self.setting.load.shape[1])
+        tokens = sum(request.output for request in requests)
+        self.frontier = frontier.room(len(groups), states, tokens, len(self.setting.unit), self.setting.load.shape[1])
         self.begin()
 
     def begin(self) -> None:
@@ -228,7 +234,7 @@ def _line(function: CostFunction) -> tuple[list[int], list[int]]:
 
 def setting(
     instance: Instance, objective: str, requests: Sequence[Request], groups: Sequence[int], graph: LocalGraph,
-    target: int | None,
+    target: int | None, width: int = TOP,
 ) -> Setting:  # fmt: skip
     """Return what a search takes. Raises InvalidCertificate where a number could become too large."""
     machine, functions = instance.machine, instance.cost.functions
@@ -263,6 +269,7 @@ def setting(
         objective=kind, watched=kind in (LARGEST, LATE), every_tick=any(each[frontier.BETWEEN] != NO for each in slo),
         target=TOP if target is None
         else min(TOP, target + sum(rate * r.arrival for rate, r in zip(rates, requests, strict=True) if kind == SUM)),
+        width=width,
     )  # fmt: skip
 
 

@@ -59,6 +59,7 @@ class Setting(NamedTuple):
     watched: bool  # ages matter
     every_tick: bool
     target: int
+    width: int  # states with the same tokens left that are followed, at the most; nothing is proved then
 
 
 class Frontier(NamedTuple):
@@ -74,6 +75,7 @@ class Frontier(NamedTuple):
     next: Any
     heads: Any
     heap: Any
+    followed: Any
     place: Any
     count: Any
     child: Any
@@ -281,6 +283,9 @@ def search(s, f, most, most_tries, pause):
         if f.status[at] != OPEN:
             continue
         f.status[at] = CLOSED
+        f.followed[f.tokens[at]] += 1
+        if f.followed[f.tokens[at]] > s.width:
+            continue
         code = follow(s, f, at, most, most_tries)
         if code != EMPTY:
             f.status[at] = OPEN
@@ -457,8 +462,11 @@ def pop(f):
     f.heap[place], f.place[row] = row, place
 
 
-def room(requests: int, states: int, vectors: int, columns: int) -> Frontier:
-    """Return arrays for so many states; the system gives memory to what is written only."""
+def room(requests: int, states: int, tokens: int, vectors: int, columns: int) -> Frontier:
+    """Return arrays for so many states, of requests that generate so many `tokens` in all.
+
+    The system gives memory to what is written only.
+    """
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)
@@ -467,7 +475,7 @@ def room(requests: int, states: int, vectors: int, columns: int) -> Frontier:
         rows=numbers(states, requests, 4), label=numbers(states), bound=numbers(states), tokens=numbers(states),
         parent=numbers(states), picks=np.zeros((states, requests), dtype=np.int32),
         status=np.zeros(states, dtype=np.int8), next=numbers(states), heads=numbers(2 * states + 1),
-        heap=numbers(states), place=numbers(states), count=numbers(3), child=numbers(requests, 4),
+        heap=numbers(states), followed=numbers(tokens + 1), place=numbers(states), count=numbers(3), child=numbers(requests, 4),
         pick=numbers(requests), loads=numbers(requests + 1, columns), ends=numbers(requests + 1),
         parts=numbers(vectors, requests + 1),
     )  # fmt: skip

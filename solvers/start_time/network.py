@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running
-from solvers.search.by_row import repeated
+from solvers.by_row import repeated
 from solvers.start_time.problem import Array, RigidProblem
 
 Rows = npt.NDArray[np.int32]

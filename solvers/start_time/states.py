@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from solvers.search.by_row import ByRow
+from solvers.by_row import ByRow
 from solvers.start_time.network import FAR, ConfigurationNetwork
 from solvers.start_time.problem import Array
 

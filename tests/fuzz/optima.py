@@ -17,7 +17,7 @@ from kvcore.metrics import Value
 from kvcore.rigid import why_not_rigid
 from solvers.lagrange.scope import why_not as why_not_lagrange
 from solvers.search import DOMINANCE, search
-from solvers.search.counts import count_model
+from solvers.counts import count_model
 from solvers.search.rules import Rules, valid_rules
 from solvers.task import Bound, Found, Task
 from solvers.ways import WAYS

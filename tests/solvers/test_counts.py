@@ -11,9 +11,9 @@ import pytest
 from kvcore import Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.cost import CostFunction
 from solvers.search import DOMINANCE, search
-from solvers.search.counts import CountSearch, count_model, fitting_vectors
-from solvers.search.counts.cost_to_go import NEVER, CostToGo
-from solvers.search.counts.prices import first_prices
+from solvers.counts import CountSearch, count_model, fitting_vectors
+from solvers.counts.cost_to_go import NEVER, CostToGo
+from solvers.counts.prices import first_prices
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 from workloads.builtin import builtin_instance

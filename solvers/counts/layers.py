@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from solvers.search.by_row import Array, ByRow
-from solvers.search.counts.cost_to_go import NEVER, CostToGo
-from solvers.search.counts.model import Operation
-from solvers.search.counts.vectors import VectorStep
+from solvers.by_row import Array, ByRow
+from solvers.counts.cost_to_go import NEVER, CostToGo
+from solvers.counts.model import Operation
+from solvers.counts.vectors import VectorStep
 
 Pools = npt.NDArray[np.int16]
 

@@ -1,4 +1,4 @@
-"""The instance as counts of requests that stand at the same point, where `docs/search.md` proves that it is enough."""
+"""The instance as counts of requests that stand at the same point, where `docs/counts.md` proves that it is enough."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from formulations.refills import ample_budgets
-from kvcore.cost import CostFunction
+from kvcore.cost import CostFunction, Features
 from kvcore.instance import Instance
 
 MOST_REQUESTS = 30_000
@@ -131,6 +131,9 @@ def _linear(instance: Instance) -> bool:
     f = instance.cost.functions[0]
     if f.divisor != 1 or f.busy == 0 or f.any_decode or f.any_prefill or f.tokens_above is not None:
         return False
+    n, tokens = len(instance.requests), sum(request.peak for request in instance.requests)
+    if f.value(Features(1, 1, 1, tokens, n, n, n, tokens, tokens, tokens * tokens)) * (tokens + 1) >= 2**58:
+        return False  # sums could exceed 64 bits
     longest = max(request.peak for request in instance.requests)
     contexts = range(min(request.prompt for request in instance.requests), longest + 1)
     whole = all(f.prefill_pairs * (2 * S - 1) <= f.decode_requests + f.decode_kv * (S - 1) for S in contexts)

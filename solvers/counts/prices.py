@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
-from solvers.search.by_row import Array
-from solvers.search.counts.cost_to_go import CostToGo
-from solvers.search.counts.model import CountsModel, scaled_down
-from solvers.search.counts.vectors import Vectors, fitting_vectors
+from solvers.by_row import Array
+from solvers.counts.cost_to_go import CostToGo
+from solvers.counts.model import CountsModel, scaled_down
+from solvers.counts.vectors import Vectors, fitting_vectors
 
 FEW_VECTORS = 2_000
 """Fillings of the memory up to which prices are found at once."""

@@ -8,8 +8,8 @@ from math import ceil
 
 import numpy as np
 
-from solvers.search.by_row import Array, repeated
-from solvers.search.counts.model import CountsModel, Operation
+from solvers.by_row import Array, repeated
+from solvers.counts.model import CountsModel, Operation
 
 
 @dataclass(frozen=True)

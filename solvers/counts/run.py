@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvcore.schedule import Schedule
-from solvers.search.counts.cost_to_go import CostToGo
-from solvers.search.counts.layers import CountPass
-from solvers.search.counts.prices import ROUNDS, improved, start_prices
-from solvers.search.counts.read import schedule_of
-from solvers.search.counts.reserve import reserving_schedule
-from solvers.search.counts.vectors import Vectors
+from solvers.counts.cost_to_go import CostToGo
+from solvers.counts.layers import CountPass
+from solvers.counts.prices import ROUNDS, improved, start_prices
+from solvers.counts.read import schedule_of
+from solvers.counts.reserve import reserving_schedule
+from solvers.counts.vectors import Vectors
 
 PASSES = ((1, 200), (100, 1_000), (30, 3_000), (10, 10_000), (3, 30_000), (1, 100_000), (1, 10**12), (0, 10**12))
 """How far a pass may go above the bound, as a part of a batch's cost (0: as far as it takes), and its width."""

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from solvers.search.by_row import Array
-from solvers.search.counts.model import Operation
-from solvers.search.counts.vectors import Vectors, VectorStep
+from solvers.by_row import Array
+from solvers.counts.model import Operation
+from solvers.counts.vectors import Vectors, VectorStep
 
 NEVER, LEAST = 2**58, -(2**60)
 

@@ -1,0 +1,76 @@
+"""The search over counts of like requests in a worker process."""
+
+from __future__ import annotations
+
+import time
+
+from heuristics import best_schedule
+from kvcore import __version__
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+from solvers.counts.model import count_model
+from solvers.counts.run import CountSearch
+from solvers.counts.vectors import fitting_vectors
+from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
+
+MOST_VECTORS = 400_000
+"""Fillings of the memory beyond which like requests are not counted."""
+
+
+class _Stopped(Exception):
+    """A limit was reached."""
+
+    def __init__(self, why: Stop) -> None:
+        self.why = why
+
+
+def declines(instance: Instance, objective: str) -> str | None:
+    """Say why requests are not counted (None: they are, if there are not too many ways to fill the memory)."""
+    if count_model(instance, objective) is None:
+        return "counts are for busy-time or makespan, one linear cost, no calls, no pause (docs/counts.md)"
+    return None
+
+
+def run(task: Task, send: Send) -> Done:
+    """Carry out a task; schedules and bounds are sent as they come."""
+    model = count_model(task.instance, task.objective)
+    vectors = None if model is None else fitting_vectors(model, MOST_VECTORS)
+    if vectors is None:
+        raise BadInput(declines(task.instance, task.objective) or "counts: there are too many ways to fill the memory")
+    deadline = time.monotonic() + task.time_limit
+    told = 0
+    schedule = task.start or best_schedule(task.instance, task.objective)[1]
+    best = int(objective_value(verify_schedule(task.instance, schedule), task.objective))
+
+    def hold(found: Schedule) -> int:
+        nonlocal best
+        value = int(objective_value(verify_schedule(task.instance, found), task.objective))
+        if value < best:
+            best = value
+            send(Found(found, value))
+        return best
+
+    def check(search: CountSearch) -> None:
+        nonlocal told
+        if search.bound() > told:
+            told = search.bound()
+            send(Bound(told))
+        if NEWS.value is not None:
+            search.best = min(search.best, int(NEWS.value))
+        if time.monotonic() > deadline:
+            raise _Stopped("time limit")
+        if search.bytes > task.memory_limit * 1_000_000:
+            raise _Stopped("memory limit")
+
+    search, stopped = CountSearch(vectors, best, hold, check), "proved"
+    try:
+        search.run()
+    except _Stopped as limit:
+        stopped = limit.why
+    except MemoryError:
+        stopped = "memory limit"
+    send(Bound(search.bound()))
+    return Done("proved" if search.bound() >= search.best else stopped, __version__)

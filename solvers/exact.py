@@ -1,0 +1,90 @@
+"""The exact searches, whose proofs a checker runs again: over slots where batches last a tick, or batch boundaries.
+
+`run` carries out one of them in a worker process; `exact` all that take an instance, in this process.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import kvcore
+from bounds import events, slot_search
+from bounds.task import Proposal
+from heuristics import best_schedule
+from kvcore.certificates import Alone, certify
+from kvcore.certificates.certificate import HORIZON
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import objective_value
+from kvcore.referee import verify_schedule
+from kvcore.result import Horizon, Result, SolverInfo
+from kvcore.schedule import Schedule
+from solvers.task import NEWS, Bound, Done, Found, Send, Task
+
+CLIMBS: dict[str, Callable[..., Iterator[Proposal | Schedule]]] = {
+    "slots": slot_search.climb,
+    "events": events.climb,
+}
+"""The searches by their names, in the order in which `exact` tries them."""
+
+
+def run(task: Task, send: Send) -> Done:
+    """Carry out a task; schedules and bounds with their certificates are sent as they come."""
+    deadline, best, bound = time.monotonic() + task.time_limit, task.upper_bound, None
+    climb = CLIMBS[task.formulation]
+    for found in climb(task.instance, task.objective, lambda: deadline, task.upper_bound, lambda: NEWS.value):
+        if isinstance(found, Schedule):
+            best = objective_value(verify_schedule(task.instance, found), task.objective)
+            send(Found(found, best))
+        else:
+            certificate = certify(task.instance, task.objective, *found)
+            bound = certificate.value
+            send(Bound(bound, "certificate", certificate))
+    known = [value for value in (best, NEWS.value) if value is not None]
+    is_proved = bound is not None and bool(known) and bound >= min(known)
+    over = "time limit" if time.monotonic() > deadline else "memory limit"
+    return Done("proved" if is_proved else over, kvcore.__version__)
+
+
+def exact(
+    instance: Instance,
+    objective: str = "total-flow-time",
+    *,
+    start: Schedule | None = None,
+    time_limit: float | None = None,
+) -> Result:
+    """Return the best schedule and the best bound of the exact searches: optimal if the two meet.
+
+    `start` is a schedule to improve on (None: the best of a few policies), `time_limit` in seconds (None: no limit).
+    What declines, or ends at a limit of its own, is under `extra["failed"]`. KeyboardInterrupt goes through.
+
+    Raises BadInput for an unknown objective, and InvalidSchedule if `start` breaks a rule.
+    """
+    began = time.monotonic()
+    deadline = math.inf if time_limit is None else began + time_limit
+    by, schedule = ("start", start) if start is not None else best_schedule(instance, objective)[:2]
+    value = objective_value(verify_schedule(instance, schedule), objective)
+    proved_by, certificate = "alone", certify(instance, objective, Alone())
+    failed: list[str] = []
+    for name, climb in CLIMBS.items():
+        if value == certificate.value or time.monotonic() > deadline:
+            break
+        try:
+            for found in climb(instance, objective, lambda: deadline, value):
+                if isinstance(found, Schedule):
+                    by, schedule, value = name, found, objective_value(verify_schedule(instance, found), objective)
+                elif found.value is None or found.value > certificate.value:
+                    proved_by, certificate = name, certify(instance, objective, *found)
+                if value == certificate.value:
+                    break
+        except BadInput as error:
+            failed.append(str(error))
+    stopped = "time limit" if time.monotonic() > deadline else "limit of the search"
+    return Result(
+        instance, objective, schedule, bound=certificate.value, bound_kind="certificate", certificate=certificate,
+        found_by=by, proved_by=proved_by, horizon=Horizon(0, True, HORIZON), formulation="exact",
+        solver=SolverInfo("exact", kvcore.__version__), seconds=time.monotonic() - began,
+        stopped="proved" if value == certificate.value else stopped, extra={"failed": failed} if failed else {},
+    )  # fmt: skip
