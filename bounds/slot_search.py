@@ -302,9 +302,7 @@ def climb(
             continue
 
 
-def _climb(
-    solver: SlotSolver, best: int | None, news: Callable[[], Value | None]
-) -> Iterator[Proposal | Schedule]:
+def _climb(solver: SlotSolver, best: int | None, news: Callable[[], Value | None]) -> Iterator[Proposal | Schedule]:
     """Look below a target between what is `proved` and the `best` schedule; `failed` is one that takes more tries."""
     proved, step, tries = solver.lowest(best), 1, solver.options.first_tries
     failed: int | None = None

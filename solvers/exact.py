@@ -21,7 +21,7 @@ from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
-from solvers.task import NEWS, Bound, Done, Found, Send, Task
+from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
 
 CLIMBS: dict[str, Callable[..., Iterator[Proposal | Schedule]]] = {
     "slots": slot_search.climb,
@@ -44,7 +44,7 @@ def run(task: Task, send: Send) -> Done:
             send(Bound(bound, "certificate", certificate))
     known = [value for value in (best, NEWS.value) if value is not None]
     is_proved = bound is not None and bool(known) and bound >= min(known)
-    over = "time limit" if time.monotonic() > deadline else "memory limit"
+    over: Stop = "time limit" if time.monotonic() > deadline else "memory limit"
     return Done("proved" if is_proved else over, kvcore.__version__)
 
 

@@ -382,7 +382,11 @@ def expand(layer, cut, kind, graphs, slot, lists, length, tries, traced):
     sorted_key, sorted_chosen = np.empty(requests, np.int32), np.empty(requests, np.int32)
     place, begin, stop = np.zeros(requests, np.int64), np.zeros(requests, np.int64), np.zeros(requests, np.int64)
     slack, left = np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64)
-    cost, least, rest = np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64), np.zeros(requests + 1, np.int64)
+    cost, least, rest = (
+        np.zeros(requests + 1, np.int64),
+        np.zeros(requests + 1, np.int64),
+        np.zeros(requests + 1, np.int64),
+    )
     use = np.zeros((requests + 1, RESOURCES), np.int64)
     acts, decodes, prefills = (
         np.zeros(requests + 1, np.bool_),
