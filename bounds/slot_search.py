@@ -286,8 +286,8 @@ def climb(
 ) -> Iterator[Proposal | Schedule]:
     """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline is there.
 
-    `upper` is the value of a schedule, `news` says that of one that others found meanwhile. Every schedule has passed the referee: where one rests on a batch of drops
-    alone, which is none, the search begins anew without such batches.
+    `upper` is the value of a schedule, `news` says that of one that others found meanwhile. Every schedule has passed
+    the referee: where one rests on a batch of drops alone, which is none, the search begins anew without such batches.
     """
     best = None if upper is None else upper * scale_of(instance.requests, objective)
     for strict in (False, True):

@@ -34,8 +34,8 @@ class Graphs(NamedTuple):
     """All local graphs as arrays; states and options of a kind are consecutive. Options of state i: first[i] and on.
 
     `use` [options, resources]; `ends`: whether the option pays `rate` for each tick up to the end of its batch; `over`:
-    nothing is left to pay; `limits` has -1 where none can bind. `idle` is where a tick between batches leads. Where `strict`,
-    a batch must have work or a transfer; else drops alone make one, too, which allows more.
+    nothing is left to pay; `limits` has -1 where none can bind. `idle` is where a tick between batches leads. Where
+    `strict`, a batch must have work or a transfer; else drops alone make one, too, which allows more.
     """
 
     first: Integers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import cast
 
 from heuristics import best_schedule
 from kvcore import __version__
@@ -66,7 +65,8 @@ def run(task: Task, send: Send) -> Done:
         if search.bytes > task.memory_limit * 1_000_000:
             raise _Stopped("memory limit")
 
-    search, stopped = CountSearch(vectors, best, hold, check), cast(Stop, "proved")
+    search = CountSearch(vectors, best, hold, check)
+    stopped: Stop = "proved"
     try:
         search.run()
     except _Stopped as limit:
