@@ -1297,6 +1297,30 @@ def slots(instance, proof, objective):
     kinds = {but_id(one): one for one in ones}
     kinds = {kind: Alone(one, instance, objective, start, unit, proof.strict, limits) for kind, one in kinds.items()}
     joint = [kinds[kind] for kind in sorted(map(but_id, ones))]  # by request; those that are alike are next to others
+    every, left, moved = {needs for path in joint for needs in path.needs}, list(limits), []
+    for r in (2, 3, 4, 1, 0):  # limits that cannot bind, as all together or another limit is less
+        enough = left[r] is None or sum(max(needs[r] for needs in path.needs) for path in joint) <= left[r]
+        implied = () if enough else (q for q, most in enumerate(left) if q != r and most
+                                     and all(needs[r] * most <= needs[q] * left[r] for needs in every))
+        q = next(iter(implied), None)
+        if left[r] is not None and (enough or q is not None):
+            moved.append((r, q))
+            left[r] = None
+    limits_of, limits = limits, left
+    for path in kinds.values():
+        path.simplify(limits)
+
+    def folded(prices):
+        """Prices where those of limits that cannot bind are of those that imply them, or left out."""
+        rows = [list(prices[name]) for name in RESOURCES]
+        for r, q in moved:
+            if q is not None:
+                rows[q] += [0] * (len(rows[r]) - len(rows[q]))
+                for t, p in enumerate(rows[r]):
+                    rows[q][t] += p * limits_of[r] // limits_of[q]
+            rows[r] = []
+        return Box(prices, **dict(zip(RESOURCES, rows)))
+
     goal, valued = scale * sum(path.w * path.arrival for path in joint), 0
     if joint[0].w:
         goal += scale * (target - 1)
@@ -1312,7 +1336,7 @@ def slots(instance, proof, objective):
         valued += max(1, T) * sum(sum(map(len, path.leads)) for path in kinds.values())
         if valued > MOST_VALUED:
             raise NotChecked(f"values of {valued} options are not computed")
-        return Values(prices, T, kinds.values(), joint, limits, scale)
+        return Values(folded(prices), T, kinds.values(), joint, limits, scale)
 
     def in_order(states):
         groups = groupby(zip(joint, states), lambda each: id(each[0]))
@@ -1400,7 +1424,11 @@ class Alone:
             self.size += len(found)
             if self.size > MOST_OPTIONS:
                 raise NotChecked(f"more than {MOST_OPTIONS} options of a request are not searched")
-        self.simplify([(key[0], key[3]) for key in numbers])
+        self.alike = [(key[0], key[3]) for key in numbers]
+        self.needs = {needs for options in self.options for needs, _, _ in options}
+
+    def index(self):
+        """Number what options use and whether the request is over by it."""
         uses = {(needs[:5], ends): None for each in (self.idle, *self.options) for needs, ends, _ in each}
         self.uses, place = list(uses), {use: k for k, use in enumerate(uses)}
         self.leads = [[(place[needs[:5], ends], to) for needs, ends, to in (idle, *options)]
@@ -1415,12 +1443,17 @@ class Alone:
         ((_, generated, m, h, wait, window, due, worked),) = Search.rows(self.rules, execution)
         return generated, m, h, wait, window == "free" and m + h > 0, due, worked
 
-    def simplify(self, alike):
+    def simplify(self, limits):
         """Leave out options for better ones, and states for those that are as good; `better`: those still better.
 
         "a is as good as b" only where `alike`, of as many tokens and the same wait, so that they are over together.
         """
-        groups = {}
+        def left(each):
+            needs, ends, to = each
+            return (*(0 if most is None else k for k, most in zip(needs, limits)), *needs[5:]), ends, to
+
+        alike, groups = self.alike, {}
+        self.idle, self.options = [*map(left, self.idle)], [[*map(left, options)] for options in self.options]
         for s, group in enumerate(alike):
             groups.setdefault(group, []).append(s)
         pairs = sum(sum(len(self.options[s]) for s in group) ** 2 for group in groups.values())
@@ -1452,6 +1485,7 @@ class Alone:
             self.options[s] = [(needs, ends, stands[to]) for needs, ends, to in kept]
         self.idle = [(needs, ends, stands[to]) for needs, ends, to in self.idle]
         self.better = [{stands[a] for a in those} for those in self.better]
+        self.index()
 
 
 class Values:

@@ -476,6 +476,7 @@ def room(requests: int, states: int, tokens: int, vectors: int, columns: int) ->
         parent=numbers(states), picks=np.zeros((states, requests), dtype=np.int32),
         status=np.zeros(states, dtype=np.int8), next=numbers(states), heads=numbers(2 * states + 1),
         heap=numbers(states), followed=numbers(tokens + 1), place=numbers(states), count=numbers(3),
-        child=numbers(requests, 4), pick=numbers(requests), loads=numbers(requests + 1, columns), ends=numbers(requests + 1),
+        child=numbers(requests, 4), pick=numbers(requests), loads=numbers(requests + 1, columns),
+        ends=numbers(requests + 1),
         parts=numbers(vectors, requests + 1),
     )  # fmt: skip
