@@ -61,12 +61,14 @@ from heuristics import PolicyError as PolicyError
 from heuristics import Unsuited as Unsuited
 from solvers import simulate_policy as simulate
 from solvers import solve as solve
+from solvers.exact import exact as exact
 from solvers.improve import improve as improve
 from solvers.ladder import climb as bound
 from kvbound.comparison import compare as compare
 from kvbound.comparison import Comparison as Comparison
 from kvbound.explanation import explain as explain
 from kvbound.explanation import Explanation as Explanation
+from kvbound.graphs import request_graph as request_graph
 
 # The model to take elsewhere
 from formulations import make as make_model

@@ -30,7 +30,7 @@ from sweeps.cell import Cell
 from sweeps.export import as_csv
 from sweeps.store import Store
 
-EXACT = tuple(f"{formulation} on {solver}" for formulation, solver in SOLVING)
+EXACT = tuple(f"{of} on {solver}" for of, solver in SOLVING if of not in ("improve", "bound"))
 WAYS = ("policies", "improve", "auto", "bound", *METHODS, *EXACT)
 """Every policy, then with changes and repair, what `solve` chooses, the ladder of bounds; then each of the others."""
 
