@@ -1,6 +1,6 @@
 """Which parts of prefills, and which batches made for drops alone, a schedule of least value may need.
 
-`docs/search.md` has the arguments (chunks; there and back).
+`docs/formulation.md` has the arguments (Batches made for drops).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 
 Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not proved; 2: no such file, or bad input.
 
-It is written from the documentation (docs/semantics.md, formats.md, certificates.md, search.md, bounds.md,
-start_time.md, the heads of evictions.py and splits.py in kvcore/certificates), whose symbols it uses, and shares no
+It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, start_time.md, the
+heads of evictions.py, events.py and splits.py in kvcore/certificates), whose symbols it uses, and shares no
 code with kvbound, so that an error in one is no error in the other. It checks the kinds, fields and objectives that
 certificates of the library have (`KINDS`), and says of others that it does not. It is slow: a search (`exhaustive`,
 `slots`) has a budget of its own, and where that is spent the answer is "not checked". It rounds on the way by 2^-64 at
@@ -1080,7 +1080,7 @@ def network(kinds, M):
     return loads, found
 
 
-# --- kind `events` (docs/certificates.md, Exhaustive frontiers; docs/search.md, The state, Successors) ------------
+# --- kind `events` (docs/certificates.md, Exhaustive frontiers; the head of kvcore/certificates/events.py) ---------
 
 
 MOST_TRIED = 10**6  # batches that are tried in one search: about two minutes

@@ -1,4 +1,4 @@
-"""The instance as counts of requests that stand at the same point, where `docs/counts.md` proves that it is enough."""
+"""The instance as counts of requests that stand at the same point, where docs/search.md (Counts) proves it enough."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class _Stopped(Exception):
 def declines(instance: Instance, objective: str) -> str | None:
     """Say why requests are not counted (None: they are, if there are not too many ways to fill the memory)."""
     if count_model(instance, objective) is None:
-        return "counts are for busy-time or makespan, one linear cost, no calls, no pause (docs/counts.md)"
+        return "counts are for busy-time or makespan, one linear cost, no calls (docs/search.md, Counts)"
     return None
 
 
