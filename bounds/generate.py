@@ -8,6 +8,7 @@ from collections.abc import Callable
 import highspy
 import numpy as np
 
+from bounds.highs import Silent
 from bounds.kernels import HIGH, LOW
 from bounds.prices import Floats, Ints, Oracle, PricePoint, RequestPath
 
@@ -37,9 +38,7 @@ class Master:
         self.known: set[tuple[int, bytes]] = set()
         self.row = np.full(oracle.room.size, -1)  # of each limit, if it has one
         self.rows = n = len(kinds)
-        self.highs = highspy.Highs()
-        for option, value in {"output_flag": False, "threads": 1}.items():
-            self.highs.setOptionValue(option, value)
+        self.highs = Silent(threads=1)
         self.highs.addRows(n, self.counts, np.full(n, INFINITY), 0, np.zeros(n, np.int32), NONE, np.zeros(0))
         self._add_columns(self.late, np.arange(n + 1), np.arange(n), np.ones(n))
 

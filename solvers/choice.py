@@ -87,7 +87,7 @@ def _race(instance: Instance, objective: str) -> Choice:
     first, *rest = order
     finders = [REPAIR] if many and REPAIR.declines(instance, objective) is None else []
     beside = [*finders, *(way for way in rest if way is EVENTS and not many), IMPROVE]
-    reserve = [way for way in (EVENTS, LADDER, IMPROVE) if way in (*order, IMPROVE) and way is not first]
+    reserve = [*rest, IMPROVE]
     if cores() < 2:
         return Choice((first,), WHY[first], tuple(reserve), named=False)
     second = beside[0]

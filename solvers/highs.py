@@ -15,7 +15,7 @@ from solvers.ways import SOLVERS
 
 def version() -> str:
     """Return the version of HiGHS (MissingTool if highspy is not installed)."""
-    return str(SOLVERS["highs"].load("highspy").Highs().version())
+    return SOLVERS["highs"].version()
 
 
 def minimise(
@@ -23,16 +23,9 @@ def minimise(
 ) -> Done:
     """Run HiGHS; report every improving solution and dual bound as they come."""
     highspy = SOLVERS["highs"].load("highspy")
-    highs = highspy.Highs()
-    for option, value in {
-        "output_flag": False,
-        "time_limit": task.time_limit,
-        "threads": task.threads,
-        "random_seed": task.seed,
-        "mip_rel_gap": 0.0,
-        "mip_abs_gap": 1e-9,
-    }.items():
-        highs.setOptionValue(option, value)
+    highs = SOLVERS["highs"].load("bounds.highs").Silent(
+        time_limit=task.time_limit, threads=task.threads, random_seed=task.seed, mip_rel_gap=0.0, mip_abs_gap=1e-9
+    )
     highs.passModel(_lp(highspy, matrix))
     start = matrix.start()
     if start is not None:

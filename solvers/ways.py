@@ -100,7 +100,7 @@ def _not_in_slots(instance: Instance, objective: str) -> str | None:
     from solvers.lagrange.scope import why_not  # only now: it loads a formulation
 
     reason = why_not(instance, objective)
-    return reason and f"lagrange {reason}; use the search, or --formulation batch-bigm"
+    return reason and f"lagrange {reason}; use slots, events or batch-bigm"
 
 
 def _not_for_slots(instance: Instance, objective: str) -> str | None:

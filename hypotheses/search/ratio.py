@@ -120,7 +120,10 @@ def judge(instance: Instance, policy: Policy, optima: Optima) -> Claim:
     trace = trace_policy(instance, policy)
     value, known = objective_value(trace, optima.objective), optima.of(instance)
     if known.value is None or value < known.value:  # the search was stopped before it was as good
-        known = replace(known, instance=instance, schedule=trace.schedule, claimed=None, found_by=policy.name)
+        known = replace(
+            known, instance=instance, schedule=trace.schedule, claimed=None, found_by=policy.name,
+            certificate=known.certificate if known.instance is instance else None,
+        )  # fmt: skip
     assert known.value is not None  # for mypy
     assert known.bound is not None
     return Claim(instance, policy.name, optima.objective, value, known.value, known.bound, known)

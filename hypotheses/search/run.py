@@ -35,7 +35,7 @@ class SearchRecord:
     """Instances on which the policy gives no schedule."""
     failure: PolicyError | None = None
     complete: list[int] = field(default_factory=list)
-    """Sizes (requests) of which every member was judged, each optimum on the word of the search: no member is worse."""
+    """Sizes (requests) of which every member was judged, each optimum certified: no member is worse."""
     unshrunk: Claim | None = field(default=None, repr=False)
     stopped: str = "ended"
     """Why the search ended: "ended" (steps, or nothing left), "time limit" or "interrupted"."""

@@ -123,7 +123,7 @@ def _show(seen: SearchRecord, console: Console) -> None:
     whole = ", ".join(map(str, seen.complete))
     console.print(
         f"{seen.looked} instances"
-        + (f"; on the word of the search none of the family with {whole} requests is worse" * bool(whole))
+        + (f"; none of the family with {whole} requests is worse, each optimum certified" * bool(whole))
     )
     if seen.undecided:
         console.print(f"note: {seen.undecided} optima not proved within the limits of a search")

@@ -14,6 +14,7 @@ from typing import Any
 import highspy
 import numpy as np
 
+from bounds.highs import Silent
 from solvers.start_time.cliques import violated_cliques
 from solvers.start_time.prices import SCALE, Mask, RowPrices, StartColumns
 from solvers.start_time.problem import Array, Jobs
@@ -41,9 +42,7 @@ class Program:
     def __init__(self, columns: StartColumns, alive: Mask, cliques: list[Array]) -> None:
         self.columns, self.alive = columns, alive
         self.cliques: list[Array] = []
-        self.highs = highspy.Highs()
-        for option, value in {"output_flag": False, "threads": 1}.items():
-            self.highs.setOptionValue(option, value)
+        self.highs = Silent(threads=1)
         self.highs.passModel(self._lp())
         self.cut(cliques)
 
