@@ -21,7 +21,7 @@ from bounds.slots import propose_prices
 from bounds.task import Proposal, Task, most_options
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
 from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
@@ -92,7 +92,7 @@ class SlotSolver:
         self.options = options or SlotOptions()
         self.draw = np.random.default_rng(seed)
         try:
-            self.local = LocalGraphs(instance, objective, strict)
+            self.local = local_graphs(instance, objective, strict)
         except InvalidCertificate as error:
             raise BadInput(str(error)) from None
         self.unit = scale_of(instance.requests, objective)

@@ -23,8 +23,10 @@ Integers = npt.NDArray[np.int64]
 
 MOST_STATES, MOST_OPTIONS = 200_000, 2_000_000
 """Local states and options of all kinds of requests together."""
-MOST_COMPARED = 2**31
-"""Pairs of options of one kind up to which its simulation is computed; else no state is as good as another."""
+MOST_COMPARED, MOST_PAIRS = 2**31, 2**28
+"""Pairs of options, and of states, of one kind up to which its simulation is computed; else no state is as good as
+another."""
+OF_OPTIONS = ("use", "acts", "decodes", "prefills", "ends")
 MOST_SLOTS, MOST_RATE = 2**16, 2**40
 RESOURCES = ("device", "host", "tokens", "prefill_tokens", "requests")
 """What a batch shares: blocks of device memory, tokens on the host, tokens and prefill tokens, and working requests."""
@@ -234,6 +236,10 @@ class LocalGraphs:
             for count, start, request in zip(self.counts, self.start, self.groups, strict=True)
         )
 
+    @staticmethod
+    def _step(state: LocalState) -> tuple[int, int, int]:
+        return state.segment, state.generated, state.wait
+
     @cached_property
     def reduced(self) -> Reduced:
         """The graphs with states that are as good as each other merged, and without options that are no better.
@@ -243,18 +249,25 @@ class LocalGraphs:
         acts where it must, and leads to a state at least as good. Where b cannot rest in a batch, a holds no more.
         Hence every schedule through b is answered by one through a, request by request (docs/bounds.md).
         """
-        graphs, size = self.graphs, len(self.states)
+        whole, size = self.graphs, len(self.states)
         same, kept = np.arange(size), np.ones(len(self.options), bool)
         better: list[tuple[Integers, Integers]] = []
-        for start, stop in self.spans:
-            if int(graphs.first[stop] - graphs.first[start]) ** 2 > MOST_COMPARED:
-                continue
-            as_good = self.as_good[start] = simulation(graphs, start, stop)
+        alike = {key: k for k, key in enumerate({self._step(state) for state in self.states})}
+        step = np.array([alike[self._step(state)] for state in self.states])
+        small = [span for span in self.spans if (span[1] - span[0]) ** 2 <= MOST_PAIRS]
+        for start, stop in small:  # first states of as many tokens, which leaves few options
+            as_good = simulation(whole, step, start, stop, MOST_COMPARED)
+            kept[whole.first[start] : whole.first[stop]] = kept_options(whole, start, stop, as_good)
+        options, graphs = np.flatnonzero(kept), _with_options(whole, kept)
+        for start, stop in small:
+            as_good = self.as_good[start] = simulation(graphs, np.zeros_like(step), start, stop, MOST_COMPARED)
             mutual = as_good & as_good.T
             same[start:stop] = start + mutual.argmax(axis=1)
-            kept[graphs.first[start] : graphs.first[stop]] = kept_options(graphs, start, stop, as_good)
+            those = options[graphs.first[start] : graphs.first[stop]]
+            kept[those] = kept_options(graphs, start, stop, as_good)
             worse, good = np.nonzero((as_good & ~mutual).T)
             better.append((start + worse, start + good))
+        graphs = whole
         self.merged = same
         stands = same == np.arange(size)
         place = np.cumsum(stands) - 1
@@ -266,7 +279,7 @@ class LocalGraphs:
         worse, good = np.array(pairs, np.int64).reshape(-1, 2).T
         reduced = graphs._replace(
             first=first, next=place[same[graphs.next[option]]], idle=place[same[graphs.idle[stands]]],
-            **{name: getattr(graphs, name)[option] for name in ("use", "acts", "decodes", "prefills", "ends")},
+            **{name: getattr(graphs, name)[option] for name in OF_OPTIONS},
             **{name: getattr(graphs, name)[stands] for name in ("blocks", "host", "over", "done", "rate", "deadline")},
         )  # fmt: skip
         better_first = np.searchsorted(place[worse], np.arange(int(stands.sum()) + 1))
@@ -275,6 +288,25 @@ class LocalGraphs:
             np.repeat(np.arange(len(self.spans)), [stop - start for start, stop in self.spans])[stands],
             place[same[np.array(self.start)]],
         )  # fmt: skip
+
+
+_LAST: dict[tuple[str, str, bool], LocalGraphs] = {}
+
+
+def local_graphs(instance: Instance, objective: str, strict: bool) -> LocalGraphs:
+    """Return the local graphs of an instance for an objective; those asked for last are kept."""
+    key = instance.sha256, objective, strict
+    if key not in _LAST:
+        _LAST.clear()
+        _LAST[key] = LocalGraphs(instance, objective, strict)
+    return _LAST[key]
+
+
+def _with_options(graphs: Graphs, kept: Any) -> Graphs:
+    """Return the graphs with some of the options."""
+    first = np.concatenate(([0], np.cumsum(kept)))[graphs.first]
+    options = {name: getattr(graphs, name)[kept] for name in ("next", *OF_OPTIONS)}
+    return graphs._replace(first=first, **options)
 
 
 def limits(machine: Machine) -> Integers:

@@ -52,8 +52,11 @@ def no_more(graphs, a, b):
 
 
 @compiled
-def answers(graphs, as_good, start, a, b):
-    """Whether state a can answer all that state b may do, where `as_good` says what is as good as what."""
+def answers(graphs, as_good, start, a, b, compared):
+    """Whether state a can answer all that state b may do, where `as_good` says what is as good as what.
+
+    `compared` [1] counts pairs of options.
+    """
     if not as_good[graphs.idle[a] - start, graphs.idle[b] - start]:
         return False
     rests = False
@@ -65,8 +68,10 @@ def answers(graphs, as_good, start, a, b):
             and graphs.use[o, HOST] == graphs.host[b]
         ):
             rests = True
-        found = False
-        for c in range(graphs.first[a], graphs.first[a + 1]):
+        found, count = False, graphs.first[a + 1] - graphs.first[a]
+        for k in range(count):  # rest first, then what drops most: these often will do
+            c = graphs.first[a] + (count - k) % count
+            compared[0] += 1
             if as_good[graphs.next[c] - start, graphs.next[o] - start] and no_more(graphs, c, o):
                 found = True
                 break
@@ -81,24 +86,29 @@ def answers(graphs, as_good, start, a, b):
 
 
 @compiled
-def simulation(graphs, start, stop):
+def simulation(graphs, group, start, stop, most):
     """Return the greatest relation [state, state] of a kind that `answers` allows: the first is as good as the other.
 
-    A request that is over is as good as one that is not.
+    A request that is over is as good as one that is not. Only states of one `group` are compared; and none, where that
+    takes more than `most` pairs of options.
     """
-    size = stop - start
+    size, compared = stop - start, np.zeros(1, np.int64)
     as_good = np.ones((size, size), np.bool_)
     for a in range(size):
         for b in range(size):
-            as_good[a, b] = a == b or graphs.over[start + a] or not graphs.over[start + b]
+            as_good[a, b] = a == b or (
+                group[start + a] == group[start + b] and (graphs.over[start + a] or not graphs.over[start + b])
+            )
     changed = True
     while changed:
         changed = False
         for b in range(size - 1, -1, -1):
             for a in range(size):
-                if a != b and as_good[a, b] and not answers(graphs, as_good, start, start + a, start + b):
+                if a != b and as_good[a, b] and not answers(graphs, as_good, start, start + a, start + b, compared):
                     as_good[a, b] = False
                     changed = True
+            if compared[0] > most:
+                return np.eye(size) > 0
     return as_good
 
 

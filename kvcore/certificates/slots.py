@@ -14,7 +14,7 @@ from pydantic import Field
 
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.proof import InvalidCertificate, Proof
-from kvcore.certificates.slot_graph import LocalGraphs
+from kvcore.certificates.slot_graph import local_graphs
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.instance import LIMIT, Instance, Noun
 from kvcore.metrics import Value, scale_of
@@ -74,7 +74,7 @@ class Slots(Proof):
         budget.spend("the local graphs of slots", GRAPH_WORK, GRAPH_BYTES)
         work = STATE_WORK * self.states + TRY_WORK * self.tries
         budget.spend(f"a search of {self.states} states", work, STATE_BYTES * self.states)
-        search = SlotSearch(LocalGraphs(instance, objective, self.strict), self.target, self.scale)
+        search = SlotSearch(local_graphs(instance, objective, self.strict), self.target, self.scale)
         for prices in self.prices:
             search.add(prices.vector())
         outcome = search.run(self.states, self.tries)

@@ -102,7 +102,8 @@ def test_no_prices_prove_more_than_the_optimum(seed: int) -> None:
 def test_without_simulation_and_exchange_it_proves_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     instance, objective = drawn(seed)
     proof = proof_of(instance, objective).replace(states=4_000_000, tries=10**9)
-    monkeypatch.setattr("kvcore.certificates.slot_graph.MOST_COMPARED", -1)
+    monkeypatch.setattr("kvcore.certificates.slot_graph.MOST_PAIRS", -1)
+    monkeypatch.setattr("kvcore.certificates.slot_graph._LAST", {})
     monkeypatch.setattr(SlotSearch, "_tighten", lambda self: False)
     merged = LocalGraphs(instance, objective).reduced
     assert len(merged.better) == 0
