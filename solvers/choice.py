@@ -75,7 +75,7 @@ def choose(instance: Instance, objective: str, formulation: str, solver: str) ->
         if formulation == "auto":
             return Choice((way,), f"{solver} was asked for, {way.formulation} is what it solves")
         return Choice((way,), f"{formulation} was asked for, {way.solver.name} solves it{gone}")
-    others = " and ".join(way.solver.name for way in fitting)
+    others = " and ".join(way.solver.name for way in fitting or (SLOTS, EVENTS))
     raise BadInput(f"{solver} does not solve {formulation}; {others} can")
 
 

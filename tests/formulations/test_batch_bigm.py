@@ -9,7 +9,7 @@ from formulations.horizon import sufficient_batches
 from formulations.timing import time_scale
 from heuristics import best_schedule
 from kvcore import BadInput, objective_value, verify_schedule
-from solvers.search import search
+from solvers.exact import exact
 from tests.support.few_batches import look_at
 from tests.support.tiny_instances import PROFILES, tiny_instance
 from workloads.builtin import builtin_instance
@@ -71,7 +71,7 @@ def test_a_broken_row_is_noticed():
 @pytest.mark.parametrize("I", FIGURE_15)
 def test_the_optimum_of_figure_15_is_a_point_of_the_model(I):  # noqa: E741
     instance = builtin_instance(f"infermax-figure15:I={I}")
-    found = search(instance, "busy-time")
+    found = exact(instance, "busy-time")
     assert found.value == FIGURE_15[I]
     trace = verify_schedule(instance, found.schedule)
     program = BatchBigM(instance, "busy-time", len(trace.batches), upper_bound=FIGURE_15[I])
@@ -85,7 +85,7 @@ def test_the_optimum_of_figure_15_is_a_point_of_the_model(I):  # noqa: E741
 def test_a_bound_of_figure_15_does_not_exceed_the_optimum(monkeypatch):
     """With as few batches as an optimal schedule has, so that the root is solved in seconds."""
     instance = builtin_instance("infermax-figure15:I=4")
-    batches = len(search(instance, "busy-time").schedule.batches)
+    batches = len(exact(instance, "busy-time").schedule.batches)
     bounds = look_at(batches, monkeypatch, until=lambda bounds: max(bounds) > 0)
     result = solvers.solve(instance, "busy-time", formulation="batch-bigm")
     assert 0 < max(bounds) <= FIGURE_15[4] <= result.value

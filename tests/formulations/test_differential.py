@@ -16,18 +16,25 @@ import pytest
 
 from formulations import PYOMO, make
 from kvcore import Instance, Machine, Request, Segment, Slo, objective_value, verify_schedule
+from kvcore.certificates.events import find
 from solvers import milp
+from solvers.exact import exact
 from solvers.matrix import MatrixModel
-from solvers.search import search
 from solvers.task import Bound, Found, Task
 from tests.support.differential import COVERING, MADE, TRAITS, Question, questions, traits
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import ALL, few
 
 
-def by_search(asked):
-    """The search over states, from no schedule."""
-    found = search(asked.instance, asked.objective)
+def by_exact(asked):
+    """The exact searches, over slots first where batches last a tick."""
+    result = exact(asked.instance, asked.objective)
+    return result.schedule, result.certified_bound
+
+
+def by_events(asked):
+    """The search over batch boundaries at once, with no schedule known and none narrow."""
+    found = find(asked.instance, asked.objective)
     return found.schedule, found.bound
 
 
@@ -42,7 +49,7 @@ def by_milp(formulation, asked):
     return schedules[-1], max(message.value for message in sent if isinstance(message, Bound))
 
 
-METHODS = {"search": by_search} | {name: partial(by_milp, name) for name in PYOMO}
+METHODS = {"exact": by_exact, "events": by_events} | {name: partial(by_milp, name) for name in PYOMO}
 """Each takes a question and returns its schedule and its lower bound."""
 
 
@@ -77,7 +84,8 @@ def missing(answered):
 @pytest.mark.parametrize(
     ("method", "seeds"),
     [
-        ("search", 600),
+        ("exact", 600),
+        ("events", 600),
         ("batch-bigm", 320),
         pytest.param("batch-bigm:plain", 320, marks=pytest.mark.slow),
     ],
@@ -110,7 +118,7 @@ def test_an_slo_of_no_ticks_is_always_missed(method):
     assert METHODS[method](asked)[1] == value == 1
 
 
-@pytest.mark.parametrize("formulation", [name for name in METHODS if name != "search"])
+@pytest.mark.parametrize("formulation", PYOMO)
 def test_every_column_is_bounded(formulation):
     """HiGHS 1.15 cuts off optima of models with unbounded columns (its issue 3273)."""
     for asked in questions(few(range(64))):

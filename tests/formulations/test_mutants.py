@@ -12,7 +12,7 @@ from functools import cache
 import pyomo.environ as pyo
 import pytest
 
-from tests.support import killers, search_mutants
+from tests.support import killers
 from tests.support.differential import question, questions
 from tests.support.few import ALL, few
 from tests.support.mutants import KINDS, Mutant, answer, is_caught, mutants_of, mutate, program_of
@@ -68,13 +68,6 @@ NOT_NEEDED = {
     "working/7": "whoever is ready has a token to process",
 }
 """Statements of the constraint program that its other statements imply, or that allow only what gains nothing."""
-
-EQUIVALENT = {
-    "waiting is busy": "for busy-time arrivals and calls take no time, so that the machine never waits",
-    "never early_drop": "no small question needs a drop before it is needed, other than in a batch made for it",
-    "never single_chunk": "no small question needs a part of one token",
-}
-"""Mutants of the search that no question caught."""
 
 
 def cases():
@@ -193,26 +186,3 @@ def test_every_statement_of_the_constraint_program_has_a_mutant():
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     caught = {place for place, _ in killers.CP_SAT}
     assert set(json.loads(process.stdout)) - caught == set(NOT_NEEDED) - caught
-
-
-# --- the search -------------------------------------------------------------------------------------------------------
-
-
-def test_planted_errors_in_the_search_are_caught():
-    assert set(search_mutants.MUTANTS) - set(EQUIVALENT) == set(killers.SEARCH)
-    survived = [name for name, seed in killers.SEARCH.items() if not search_mutants.is_caught(name, question(seed))]
-    assert survived == []
-
-
-def test_the_search_without_an_error_is_not_caught():
-    seeds = sorted(set(killers.SEARCH.values()), key=str)
-    assert [seed for seed in seeds if search_mutants.is_wrong(question(seed))] == []
-
-
-@pytest.mark.slow
-def test_planted_errors_in_the_search_are_caught_by_more_than_one_question():
-    """Broadly: most mutants fall to other questions than the ones listed."""
-    left = set(killers.SEARCH)
-    for asked in questions(range(2000, 2400)):
-        left -= {name for name in left if search_mutants.is_caught(name, asked)}
-    assert len(left) <= len(killers.SEARCH) // 3

@@ -5,19 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from solvers.exact import exact
 from solvers.ladder import with_certificate
-from solvers.search import search
 
 
 @pytest.fixture(autouse=True)
 def no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the clock of verdicts stand still, and searches for optima and certificates go on to their end."""
 
-    def unlimited(*arguments, time_limit, **options):
-        return search(*arguments, **options)
+    def unlimited(*arguments, time_limit):
+        return exact(*arguments)
 
     for module in ("hypotheses.optima", "hypotheses.verdict"):
         monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda: 0.0))
-    monkeypatch.setattr("hypotheses.optima.search", unlimited)
     for module in ("hypotheses.optima", "hypotheses.search.ratio"):
+        monkeypatch.setattr(f"{module}.exact", unlimited)
         monkeypatch.setattr(f"{module}.with_certificate", lambda result, _: with_certificate(result, math.inf))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -12,7 +13,6 @@ import pytest
 import hypotheses.search.ratio
 from heuristics import get_policy, run_policy
 from heuristics.policies.fcfs import Fcfs
-from hypotheses.optima import by_search
 from hypotheses.search import Claim, Optima, SearchSpace, judge, search
 from hypotheses.search.ratio import canonical
 from hypotheses.search.shrinking import smaller
@@ -20,7 +20,7 @@ from kvcore.errors import BadInput
 from kvcore.files import read_instance
 from kvcore.instance import Call, Instance, Machine, Request, Segment
 from kvcore.result import Result
-from solvers.search import SearchOutcome
+from solvers.exact import CLIMBS, exact
 from tests.support.commands import kvbound
 from tests.support.exhaustive import exhaustive_optimum
 
@@ -92,25 +92,33 @@ def test_a_proved_ratio_is_the_policy_over_an_independent_optimum() -> None:
     claim = judge(instance, get_policy("fcfs"), Optima("total-flow-time"))
     assert (claim.value, claim.best, claim.bound) == (4, 3, 3)
     assert exhaustive_optimum(instance, "total-flow-time")[0] == 3
-    assert (claim.proved, claim.ratio, claim.to_json()["claimed_by"]) == (False, None, "search")
-    claim = claim.certified()
     assert (claim.proved, claim.to_json()["claimed_by"]) == (True, None)
     assert claim.ratio == claim.at_least == claim.at_most == Fraction(4, 3)
 
 
 def lower(by: int, schedule_of: str | None = None):
-    """Return a search that proves so much less, and has no better schedule than a policy."""
+    """Return a search that claims so much less, and has no better schedule than a policy."""
 
-    def search(instance: Instance, *arguments, **options) -> Result:
-        found = by_search(instance, *arguments, **options)
+    def search(instance: Instance, objective: str, time_limit: float) -> Result:
+        found = exact(instance, objective)
         schedule = found.schedule if schedule_of is None else run_policy(instance, get_policy(schedule_of))
-        return replace(found, schedule=schedule, claimed=None, bound=found.bound - by)
+        return replace(
+            found, schedule=schedule, bound=found.bound - by, bound_kind="search", certificate=None, proved_by="a search"
+        )
 
     return search
 
 
+def test_a_claimed_optimum_gives_no_ratio_until_it_is_certified(monkeypatch) -> None:
+    monkeypatch.setattr(hypotheses.search.ratio, "exact", lower(0))
+    claim = judge(two((1, 2), 2), get_policy("fcfs"), Optima("total-flow-time"))
+    assert (claim.proved, claim.ratio, claim.to_json()["claimed_by"]) == (False, None, "a search")
+    claim = claim.certified()
+    assert (claim.proved, claim.ratio, claim.to_json()["claimed_by"]) == (True, Fraction(4, 3), None)
+
+
 def test_without_a_known_optimum_there_is_no_ratio_but_two_sides_of_it(monkeypatch) -> None:
-    monkeypatch.setattr(hypotheses.search.ratio, "by_search", lower(1))
+    monkeypatch.setattr(hypotheses.search.ratio, "exact", lower(1))
     claim = judge(two((1, 2), 2), get_policy("fcfs"), Optima("total-flow-time"))
     assert not claim.decided
     assert (claim.ratio, claim.at_least, claim.at_most) == (None, Fraction(4, 3), Fraction(2))
@@ -120,7 +128,7 @@ def test_without_a_known_optimum_there_is_no_ratio_but_two_sides_of_it(monkeypat
 
 
 def test_a_policy_better_than_what_the_search_found_is_the_best_known(monkeypatch) -> None:
-    monkeypatch.setattr(hypotheses.search.ratio, "by_search", lower(1, "serial"))
+    monkeypatch.setattr(hypotheses.search.ratio, "exact", lower(1, "serial"))
     claim = judge(two((1, 2), 2), get_policy("vllm"), Optima("total-flow-time"))
     assert (claim.best, claim.at_least, claim.bound) == (3, 1, 2)
 
@@ -131,7 +139,7 @@ def test_a_bound_of_0_gives_no_upper_side() -> None:
 
 def test_an_optimum_is_looked_for_once_whatever_the_order(monkeypatch) -> None:
     asked = []
-    monkeypatch.setattr(hypotheses.search.ratio, "by_search", lambda instance, *_: asked.append(instance) or instance)
+    monkeypatch.setattr(hypotheses.search.ratio, "exact", lambda instance, *_, **__: asked.append(instance) or instance)
     optima = Optima("makespan")
     for instance in (two((1, 2), 2), two((2, 1), 2), two((2, 2), 2), two((1, 2), 3)):
         optima.of(instance)
@@ -238,8 +246,7 @@ def test_an_interrupted_search_keeps_the_worst_so_far() -> None:
 
 
 def test_an_interrupted_optimum_ends_the_search(monkeypatch) -> None:
-    outcome = SearchOutcome(None, 3, 2, proved=False, stopped="interrupted", generated=0)
-    monkeypatch.setattr("hypotheses.optima.search", lambda *_, **__: outcome)
+    monkeypatch.setitem(CLIMBS, "slots", lambda *_: signal.raise_signal(signal.SIGINT))
     assert search(TINY, "fcfs").stopped == "interrupted"
 
 
@@ -286,7 +293,7 @@ def test_people_read_the_ratio_and_what_is_not_worse() -> None:
 
 
 def test_an_open_ratio_is_exit_3_and_says_both_sides(monkeypatch) -> None:
-    monkeypatch.setattr(hypotheses.search.ratio, "by_search", lower(1))
+    monkeypatch.setattr(hypotheses.search.ratio, "exact", lower(1))
     text = kvbound("search", "--policy", "fcfs", *FEW, code=3).stdout
     assert "ratio at least " in text
     assert "at most " in text
@@ -296,12 +303,12 @@ def test_an_open_ratio_is_exit_3_and_says_both_sides(monkeypatch) -> None:
 def test_an_interruption_is_exit_130_and_the_worst_is_written(tmp_path, monkeypatch) -> None:
     calls = iter(range(100))
 
-    def fourth_ends(*arguments):
+    def fourth_ends(*arguments, time_limit):
         if next(calls) == 3:
             raise KeyboardInterrupt
-        return by_search(*arguments)
+        return exact(*arguments)
 
-    monkeypatch.setattr(hypotheses.search.ratio, "by_search", fourth_ends)
+    monkeypatch.setattr(hypotheses.search.ratio, "exact", fourth_ends)
     out = tmp_path / "worst.json"
     assert "stopped: interrupted" in kvbound("search", "--policy", "fcfs", *FEW, "--out", out, code=130).stdout
     assert read_instance(out).requests

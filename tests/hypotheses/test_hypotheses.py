@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import signal
-import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NoReturn
@@ -24,6 +24,8 @@ from kvcore.files import read_instance, read_schedule
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
+from kvcore.result import Result
+from solvers.exact import CLIMBS, exact
 from tests.support.clock import Clock
 from tests.support.commands import kvbound
 from tests.support.exhaustive import exhaustive_optimum
@@ -90,8 +92,10 @@ def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -
         raise MissingTool("cp-sat is not installed")
 
     hard = listed("hindsight:n=10,M=30,seed=3")
-    monkeypatch.setattr(sys.modules["solvers.search.search"], "time", Clock())
-    monkeypatch.setattr("hypotheses.optima.search", sys.modules["solvers.search"].search)
+    clock = Clock()
+    for module in ("solvers.exact", "bounds.slot_search", "bounds.events"):
+        monkeypatch.setattr(f"{module}.time", clock)
+    monkeypatch.setattr("hypotheses.optima.exact", exact)
     monkeypatch.setattr("hypotheses.optima.solve", missing)
     verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard))
     assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
@@ -260,9 +264,8 @@ def test_ctrl_c_writes_what_was_found(tmp_path: Path) -> None:
 def test_a_signal_while_the_search_runs_ends_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    """The search answers it with what it has found; that is not an answer to the hypothesis, nor a reason to go on."""
-    running = sys.modules["solvers.search.search"]._Passes
-    monkeypatch.setattr(running, "passes", lambda self: signal.raise_signal(number))
+    """It is not an answer to the hypothesis, nor a reason to go on."""
+    monkeypatch.setitem(CLIMBS, "slots", lambda *_: signal.raise_signal(number))
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
     asking = tmp_path / "asking.py"
     write(asking, "proved", "case.optimum() and None")
@@ -288,7 +291,12 @@ def test_figure_1_is_what_the_record_says() -> None:
 @pytest.fixture
 def uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no certificate be found."""
+
+    def word(instance: Instance, objective: str, time_limit: float) -> Result:
+        return replace(exact(instance, objective), certificate=None, bound_kind="search", proved_by="a search")
+
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
+    monkeypatch.setattr("hypotheses.optima.exact", word)
     monkeypatch.setattr("hypotheses.optima.with_certificate", lambda result, _: result)
 
 

@@ -12,7 +12,7 @@ from formulations.batch_bigm import BatchBigM
 from solvers.constrained import add
 from solvers.driver import _Solve
 from solvers.packing import pack, unpack
-from solvers.search import search
+from solvers.exact import exact
 from solvers.task import Task
 
 ONE = kv.Segment(decode=2)
@@ -23,7 +23,7 @@ TWINS = PAIR.replace(name="twins", requests=(A, A.replace(id="B")))
 
 
 def optimum(instance: kv.Instance, objective: str = "total-flow-time") -> int:
-    return search(instance, objective).value
+    return exact(instance, objective).value
 
 
 def waits(model: Any) -> Any:

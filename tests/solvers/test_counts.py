@@ -8,12 +8,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from kvcore import Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
+from heuristics import best_schedule, get_policy, run_policy
+from kvcore import BadInput, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.cost import CostFunction
-from solvers.search import DOMINANCE, search
+from kvcore.certificates.events import find
 from solvers.counts import CountSearch, count_model, fitting_vectors
 from solvers.counts.cost_to_go import NEVER, CostToGo
 from solvers.counts.prices import first_prices
+from solvers.counts.solve import run
+from solvers.task import NEWS, Bound, Found, Task
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 from workloads.builtin import builtin_instance
@@ -53,6 +56,22 @@ def like_requests(seed):
     )  # fmt: skip
 
 
+def solved(instance, objective="busy-time", start=None):
+    """Run the worker in this process; return its best value and bound, both proved by the end, and its schedule."""
+    sent = []
+    task = Task(instance, objective, "counts", "counts", None, None, start, 1e9, 4000, 1, 0)
+    assert run(task, sent.append).stop == "proved"
+    schedule = next((each.schedule for each in sent[::-1] if isinstance(each, Found)), start)
+    schedule = schedule or best_schedule(instance, objective)[1]
+    bounds = [each.value for each in sent if isinstance(each, Bound)]
+    claimed = [each.claimed for each in sent if isinstance(each, Found)]
+    assert bounds == sorted(bounds)
+    assert claimed == sorted(set(claimed), reverse=True)
+    value = objective_value(verify_schedule(instance, schedule), objective)
+    assert claimed[-1:] in ([], [value])
+    return value, bounds[-1], schedule
+
+
 def test_agrees_with_the_exhaustive_search():
     compared = 0
     for seed in few(range(45)):
@@ -62,18 +81,29 @@ def test_agrees_with_the_exhaustive_search():
         except TooManyStates:
             continue
         assert count_model(instance, "busy-time") is not None, instance.name
-        outcome = search(instance, "busy-time")
-        assert (outcome.value, outcome.bound, outcome.proved) == (expected, expected, True), instance.name
-        assert objective_value(verify_schedule(instance, outcome.schedule), "busy-time") == expected
+        assert solved(instance)[:2] == (expected, expected), instance.name
         compared += 1
     assert compared > 8
 
 
-def test_agrees_with_the_search_without_counts():
-    without = tuple(name for name in DOMINANCE if name != "counts")
-    for seed in few(range(200, 240)):
+def test_agrees_with_the_search_over_batch_boundaries():
+    for seed in few(range(200, 260), 3):
         instance = like_requests(seed)
-        assert search(instance, "busy-time").value == search(instance, "busy-time", dominance=without).value, seed
+        found = find(instance, "busy-time", 200_000)
+        assert found.is_optimum
+        assert solved(instance)[:2] == (found.bound, found.bound), seed
+
+
+def test_a_start_and_the_news_are_taken_in(monkeypatch):
+    instance = builtin_instance("identical:n=4,I=4,O=3,M=12")
+    value, _, best = solved(instance)
+    assert solved(instance, start=best) == (value, value, best)
+    sent = []
+    monkeypatch.setattr(NEWS, "value", value)
+    worst = run_policy(instance, get_policy("serial"))
+    task = Task(instance, "busy-time", "counts", "counts", None, None, worst, 1e9, 4000, 1, 0)
+    assert run(task, sent.append).stop == "proved"
+    assert sent[-1] == Bound(value)
 
 
 # --- bounds ----------------------------------------------------------------------------------------------------------
@@ -150,8 +180,8 @@ def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
     for seed in range(300, 306):
         model = count_model(like_requests(seed), "busy-time")
         vectors = fitting_vectors(model, MOST)
-        best = search(like_requests(seed), "busy-time")
-        batches = len(best.schedule.batches)
+        best, _, schedule = solved(like_requests(seed))
+        batches = len(schedule.batches)
         for size in (10**4, 10**12, 2**62):
             to_go = CostToGo(vectors, size * draw.choice([-1, 1], len(model.pools)))
             assert abs(to_go.prices).max() <= min(size, 2**57)
@@ -160,7 +190,7 @@ def test_prices_of_any_size_are_cut_to_what_64_bits_hold():
             except MemoryError:
                 assert size > 10**12
                 continue
-            assert -(2**61) < bound <= best.value
+            assert -(2**61) < bound <= best
 
 
 def test_costs_beyond_62_bits_stop_the_search():
@@ -172,7 +202,7 @@ def test_costs_beyond_62_bits_stop_the_search():
 
 def test_a_stopped_search_keeps_a_valid_bound():
     instance = builtin_instance("identical:n=8,I=8,O=4,M=32")
-    optimum = search(instance, "busy-time").value
+    optimum = solved(instance)[0]
     for rounds in (1, 10, 40, 160, 640):
         left = [rounds]
 
@@ -194,16 +224,14 @@ def test_a_stopped_search_keeps_a_valid_bound():
 @pytest.mark.slow
 def test_sixteen_like_requests():
     instance = builtin_instance("identical:n=16,I=32,O=8,M=128")
-    outcome = search(instance, "busy-time")
-    assert (outcome.value, outcome.bound, outcome.proved) == (4742960, 4742960, True)
+    assert solved(instance)[:2] == (4742960, 4742960)
 
 
 def test_the_makespan_counts_the_arrival():
     instance = builtin_instance("identical:n=4,I=4,O=3,M=12")
-    busy = search(instance, "busy-time").value
+    busy = solved(instance)[0]
     late = instance.replace(requests=tuple(r.replace(arrival=7) for r in instance.requests))
-    outcome = search(late, "makespan")
-    assert (outcome.value, outcome.proved) == (busy + 7, True)
+    assert solved(late, "makespan")[:2] == (busy + 7, busy + 7)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +246,8 @@ def test_where_counts_do_not_apply(change):
     assert count_model(instance, "busy-time") is not None
     assert count_model(instance.replace(machine=instance.machine.replace(**change)), "busy-time") is None
     assert count_model(instance, "total-flow-time") is None
+    with pytest.raises(BadInput, match="counts are for busy-time or makespan, one linear cost, no calls, no pause"):
+        solved(instance, "total-flow-time")
 
 
 @pytest.mark.parametrize("cost", [{"divisor": 2}, {"any_decode": 1}, {"any_prefill": 1}, {"prefill_pairs": 1}])

@@ -25,39 +25,56 @@ from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
+ALIKE = builtin_instance("identical:n=4,I=4,O=3,M=12")
 BIG = builtin_instance("hindsight-benchmark:seed=2")
 
 
-def task(instance, formulation="search", **changes):
+def task(instance, formulation="slots", **changes):
     facts = {
-        "instance": instance, "objective": "total-flow-time", "formulation": formulation, "solver": "search",
+        "instance": instance, "objective": "total-flow-time", "formulation": formulation, "solver": formulation,
         "batches": None, "upper_bound": None, "start": None, "time_limit": 60.0, "memory_limit": 4000, "threads": 1,
         "seed": 0,
     }  # fmt: skip
     return Task(**(facts | changes))
 
 
-@pytest.mark.parametrize("formulation", ["search", "batch-bigm"])
-def test_each_way_proves_the_worked_example(formulation):
+@pytest.mark.parametrize("formulation", ["slots", "events", "search"])
+def test_each_exact_search_certifies_the_worked_example(formulation):
     result = solvers.solve(MARS, formulation=formulation, certify_limit=0)
-    assert (result.status, result.value, result.bound, result.certified_bound) == ("claimed", 29, 29, 22)
-    assert result.bound_kind == ("search" if formulation == "search" else "solver")
-    assert result.proved_by == ("search" if formulation == "search" else "batch-bigm on highs")
+    assert (result.status, result.value, result.bound, result.certified_bound) == ("optimal", 29, 29, 29)
+    assert (result.bound_kind, result.proved_by) == ("certificate", formulation.replace("search", "slots"))
+    assert verify_certificate(MARS, result.certificate) == 29
+
+
+CLAIMS = {
+    "batch-bigm": (MARS, "total-flow-time", 29, "solver", "events"),
+    "counts": (ALIKE, "busy-time", 616944, "search", "shares"),
+}
+
+
+@pytest.mark.parametrize("formulation", CLAIMS)
+def test_what_no_checker_has_recomputed_is_a_claim(formulation):
+    instance, objective, value, kind, _ = CLAIMS[formulation]
+    result = solvers.solve(instance, objective, formulation=formulation, certify_limit=0)
+    assert (result.status, result.value, result.bound) == ("claimed", value, value)
+    assert result.certified_bound < value
+    assert (result.bound_kind, result.proved_by) == (kind, "counts" if kind == "search" else "batch-bigm on highs")
     assert result.standing == f"claimed by {result.proved_by}"
 
 
-@pytest.mark.parametrize("formulation", ["search", "batch-bigm"])
+@pytest.mark.parametrize("formulation", CLAIMS)
 def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
-    result = solvers.solve(MARS, formulation=formulation)
-    assert (result.status, result.bound_kind, result.proved_by) == ("optimal", "certificate", "events")
-    assert result.certified_bound == verify_certificate(MARS, result.certificate) == result.value
+    instance, objective, _, _, proved_by = CLAIMS[formulation]
+    result = solvers.solve(instance, objective, formulation=formulation)
+    assert (result.status, result.bound_kind, result.proved_by) == ("optimal", "certificate", proved_by)
+    assert result.certified_bound == verify_certificate(instance, result.certificate) == result.value
     assert 0 < result.extra["certifying_seconds"] < result.seconds
-    assert [rung["method"] for rung in result.extra["ladder"]][-1] == "events"
+    assert [rung["method"] for rung in result.extra["ladder"]][-1] == proved_by
 
 
 def test_a_false_certificate_of_a_worker_is_refused():
     run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
-    asked = task("start-time")
+    asked = task(MARS, "start-time", solver="highs")
     run.horizons[asked.label] = Horizon(0, True, "of a worker")
     false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
     run.receive(asked, Bound(29, "certificate", false))
@@ -254,8 +271,7 @@ def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
 
 def test_a_schedule_that_the_referee_refuses_is_never_held():
     run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
-    asked = task(MARS)
-    run.horizons["search"] = Horizon(0, True, "")
+    asked = task(MARS, "counts")
     good = solvers.solve(MARS).schedule
     bad = good.model_copy(update={"batches": good.batches[:-1]})
     run.receive(asked, Found(bad, 1))
@@ -293,8 +309,8 @@ def test_a_crashing_worker_is_one_clear_line(monkeypatch):
 
 
 def test_options_that_make_no_sense_are_refused():
-    with pytest.raises(BadInput, match="highs does not solve search; search can"):
-        solvers.solve(MARS, formulation="search", solver="highs")
+    with pytest.raises(BadInput, match="highs does not solve slots; slots can"):
+        solvers.solve(MARS, formulation="slots", solver="highs")
     with pytest.raises(BadInput, match="no objective is called 'x'"):
         solvers.solve(MARS, "x")
 
@@ -313,7 +329,7 @@ def test_progress_is_reported_with_value_and_bound():
 
 def test_a_worker_ends_when_its_parent_is_gone():
     """Otherwise it would go on without anybody who watches its time and memory; what it prints still has a reader."""
-    forever = Task(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "search", "search",
+    forever = Task(builtin_instance("hindsight:n=60,M=60,seed=1"), "total-flow-time", "bound", "bound",
                    None, None, None, 1e9, 1000, 1, 0)  # fmt: skip
     worker = subprocess.Popen([sys.executable, "-m", "solvers.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

@@ -9,7 +9,7 @@ from kvbound import solve
 from kvcore import objective_value, verify_schedule
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
-from solvers.search import search
+from solvers.exact import exact
 
 DATA = Path(__file__).parents[1] / "data"
 TRUTH = [
@@ -26,9 +26,9 @@ def read(kind, name):
 
 
 @pytest.mark.parametrize(("name", "objective", "value"), [case[:3] for case in TRUTH])
-def test_the_search_finds_the_truth(name, objective, value):
-    found = search(read(Instance, name), objective)
-    assert (found.value, found.bound, found.proved) == (value, value, True)
+def test_the_exact_searches_find_the_truth(name, objective, value):
+    found = exact(read(Instance, name), objective)
+    assert (found.value, found.certified_bound, found.status) == (value, value, "optimal")
 
 
 @pytest.mark.parametrize(

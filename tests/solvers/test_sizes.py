@@ -18,6 +18,7 @@ from kvcore.instance import Call, Instance, Request, Segment
 from kvcore.result import DECLINED
 from solvers import choice, driver
 from solvers.choice import choose
+from solvers.exact import exact
 from solvers.lagrange.network import PathNetwork
 from solvers.lagrange.prices import SlotRelaxation
 from solvers.lagrange.scope import (
@@ -33,7 +34,7 @@ from solvers.lagrange.scope import (
 from solvers.lagrange.solve import Lagrange
 from solvers.pool import race
 from solvers.task import Bound, Done, Failed, Task
-from solvers.ways import LAGRANGE, REPAIR, SEARCH
+from solvers.ways import LAGRANGE, REPAIR
 from tests.support.clock import Clock
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
@@ -174,10 +175,11 @@ def test_lagrange_is_right_up_to_its_largest_weights(monkeypatch):
     [
         (weighing(MARS, 10**9), "weighted-flow-time", 29 * 10**9),
         (waiting(MARS, 10**12), "total-flow-time", None),
+        (weighing(MARS, 10**15), "weighted-flow-time", 29 * 10**15),
     ],
 )
-def test_auto_proves_what_the_search_alone_proves(instance, objective, value):
-    alone = solvers.solve(instance, objective, formulation="search")
+def test_auto_proves_what_the_exact_searches_prove(instance, objective, value):
+    alone = exact(instance, objective)
     result = solvers.solve(instance, objective)
     assert (result.status, alone.status) == ("optimal", "optimal")
     assert result.value == alone.value == (value or alone.value)
@@ -204,45 +206,44 @@ def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objectiv
 
 
 @pytest.mark.slow
-def test_a_reserve_runs_if_all_others_decline():
-    instance, found = waiting(MARS, 10**12), []
+@pytest.mark.parametrize(
+    ("instance", "declining", "reserve", "proved"),
+    [
+        (waiting(MARS, 10**12), ("lagrange", "repair"), "events", 3 * 10**12 + 28),
+        # only the network, made in the worker, sees how many options there are after the call
+        (with_parts(13, 700), ("lagrange",), "bound", 1),
+    ],
+)
+def test_a_reserve_runs_if_all_others_decline(instance, declining, reserve, proved):
+    bounds = []
     tasks = [Task(instance, "total-flow-time", "arc-flow", solver, None, None, None, 1e9, 4000, 1, 0)
-             for solver in ("lagrange", "repair")]  # fmt: skip
-    tasks.append(replace(tasks[0], formulation="search", solver="search", delay=math.inf))
-    ends = race(tasks, lambda task, message: found.append((task.solver, message)), lambda: None)
-    assert [type(end) for end in ends] == [Failed, Failed, Done]
-    assert found[-1] == ("search", Bound(3 * 10**12 + 28))
+             for solver in declining]  # fmt: skip
+    tasks.append(replace(tasks[0], formulation=reserve, solver=reserve, delay=math.inf))
 
+    def receive(task, message):
+        if task.solver == reserve and isinstance(message, Bound):
+            bounds.append(message.value)
 
-@pytest.mark.slow
-def test_the_search_runs_if_all_others_decline(monkeypatch):
-    """Only the network, made in the worker, sees how many options there are after the call."""
-    instance = with_parts(13, 700)
-    assert why_not(instance, "total-flow-time") is None
-    chosen = choose(instance, "total-flow-time", "auto", "auto")
-    assert (chosen.ways[0], chosen.reserve) == (LAGRANGE, (SEARCH,))
-    ends = []
-    with monkeypatch.context() as patch:
-        patch.setattr(driver, "race", lambda *args, **kwargs: ends.extend(race(*args, **kwargs)) or ends)
-        result = solvers.solve(instance, memory_limit=2000)
-    assert [type(end) for end in ends] == [Failed, Failed, Done]
-    assert len([line for line in result.extra["failed"] if "options" in line]) == 2
-    assert Alone().value(instance, "total-flow-time") <= result.bound <= result.value
-    with pytest.raises(BadInput, match="options"):
-        solvers.solve(instance, formulation="arc-flow", solver="lagrange")
+    ends = race(tasks, receive, lambda: "proved" if bounds and bounds[-1] >= proved else None)
+    assert [type(end) for end in ends] == [Failed] * len(declining) + [Done]
+    assert bounds[-1] >= proved
+    for solver in declining:
+        with pytest.raises(BadInput, match="options|slots"):
+            solvers.solve(instance, formulation="arc-flow", solver=solver)
 
 
 def test_a_way_that_is_named_still_declines():
-    with pytest.raises(BadInput, match="too large for the exact search"):
-        solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="search")
+    for named in ("search", "slots", "events"):
+        with pytest.raises(BadInput, match="too large"):
+            solvers.solve(waiting(weighing(MARS, 10**15), 1000), "weighted-flow-time", formulation=named)
     with pytest.raises(BadInput, match="weights of at most"):
         solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="arc-flow", solver="lagrange")
 
 
-def test_where_all_ways_decline_the_result_says_so_and_what_may_help():
+def test_where_all_ways_decline_the_result_says_so_and_what_may_help(monkeypatch):
     """It is no failure of a solver, and `alone` and the policies are there all the same."""
-    instance = weighing(MARS, 10**15).with_free_calls()
-    result = solvers.solve(evicting(instance), "weighted-flow-time")
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Failed("it is too large", "bad input")])
+    result = solvers.solve(MARS)
     assert result.stopped == DECLINED
     assert result.bound < result.value
     printed = StringIO()

@@ -5,7 +5,7 @@ from functools import cache
 from typing import NamedTuple
 
 from formulations.horizon import sufficient_batches
-from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment
+from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Schedule, Segment, Slo
 from kvcore.cost import CostFunction
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.tiny_instances import tiny_instance
@@ -38,7 +38,7 @@ STRESSED = (
 """What the draw of a question fixes besides, up to two of them: corners that chance alone reaches seldom."""
 
 
-MADE = ("full host", "small host", "dear decodes", "refills", "phases")
+MADE = ("full host", "small host", "dear decodes", "refills", "phases", "between events")
 """Questions made by hand."""
 COVERING = (
     0, 1, 2, 3, 4, 7, 9, 10, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22, 23, 24, 25, 26, 28, 29, 31, 32, 33, 34, 35, 36,
@@ -62,16 +62,17 @@ class Question(NamedTuple):
 def made(name):
     """Return an instance and an objective for a corner that chance reaches too seldom."""
 
-    def request(id, prompt, decode, handling=None, arrival=0):
+    def request(id, prompt, decode, handling=None, arrival=0, slo=None):
         call = None if handling is None else Call(duration=2, handling=handling)
         segments = (Segment(decode=1, call=call),) if call else ()
-        return Request(id=id, arrival=arrival, prompt=prompt, segments=(*segments, Segment(decode=decode)))
+        return Request(id=id, arrival=arrival, prompt=prompt, segments=(*segments, Segment(decode=decode)), slo=slo)
 
     swaps = (request("A", 1, 1, "swap"), request("B", 1, 1, "swap"), request("C", 2, 1))
     frees = (request("A", 1, 1, "free"), request("B", 1, 1, "free"), request("C", 1, 1, arrival=3))
     phases = {"hybrid": False, "chunked": True, "evict": False, "batch_tokens": None, "prefill_tokens": None}
     sizes = {"requests": (2, 3, 3), "prompt": (1, 2, 3), "decode": (1, 2), "calls": (0, 0, 1), "partial": True}
     reads = Cost((CostFunction(tokens=1, decode_kv=1),))
+    apart = (request("A", 1, 2, slo=Slo(latency=8, tpot=3)), request("B", 1, 1, arrival=5, slo=Slo(ttft=3)))
     dear = Cost((CostFunction(any_decode=9, tokens=1),))
     return {
         "full host": (Instance(machine=Machine(memory=2, host_memory=1), requests=swaps), "total-flow-time"),
@@ -82,6 +83,9 @@ def made(name):
         "refills": (
             Instance(machine=Machine(memory=9, evict=True, partial=True), cost=reads, requests=(request("A", 3, 2),)),
             "busy-time",
+        ),
+        "between events": (  # A has to start at tick 2, where nothing happens
+            Instance(machine=Machine(memory=9), cost=Cost((CostFunction(busy=3),)), requests=apart), "late-requests",
         ),
         "phases": (tiny_instance(10, **SIZES | phases | sizes, cost="unit"), "total-flow-time"),
     }[name]  # fmt: skip

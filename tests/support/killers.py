@@ -1,4 +1,4 @@
-"""Which question catches each planted error: found by the modules `mutants`, `cp_sat_mutants`, `search_mutants`."""
+"""Which question catches each planted error: found by the modules `mutants` and `cp_sat_mutants`."""
 # fmt: off
 
 BIG_M = {
@@ -158,27 +158,3 @@ CP_SAT = {
     ("working/9", "dropped"): 30, ("working/9", "up"): 30,
 }
 """Mutants of cp-sat, by place, and the seed (or the name) of a question that catches them."""
-
-SEARCH = {
-    "R2 returns early": 15, "R3 any part": 14, "R4 works after an eviction": 15, "R4 works with KV on the host": 1,
-    "R5 both phases": 51, "R5 never pauses": 460, "R5 pauses": 22, "R8 all or nothing": 144, "R8 any amount": 75,
-    "R8 evicts": 61, "R8 never evicts": 191, "R9 a window stays open": 378, "R9 every call is free": 7,
-    "R9 no window": 144, "R9 orders nothing": 7, "all local states are alike": 13, "always few_chunks": 19,
-    "always finish": 144, "always forget": 15, "always lazy": 156, "always maximal": 15, "always swap": 54,
-    "batches last longer": 1, "bound of a pass": 0, "calls that return later dominate": 22, "chain area": 4,
-    "chain batches": 1, "chain completion": 4, "chain first": 93, "chain loads": 1, "chain tokens": 497,
-    "cheapest ways": 39, "cost of any_decode": 13, "cost of any_prefill": 13, "cost of busy": 1,
-    "cost of decode_kv": 75, "cost of decode_requests": 57, "cost of generated": 26, "cost of prefill_kv": 57,
-    "cost of prefill_pairs": 13, "cost of prefill_requests": 13, "cost of swap_in_tokens": 120,
-    "cost of swap_ins": 152, "cost of swap_out_tokens": 156, "cost of swap_outs": 172, "cost of tokens": 4,
-    "cutoff": 1, "deadline between +1": 70, "deadline between -1": 1862, "deadline done_by +1": 22,
-    "deadline done_by -1": 22, "deadline first_by +1": 478, "deadline first_by -1": 1158, "device_limit +1": 18,
-    "device_limit -1": 4, "every return is fresh": 112, "f": 1, "flow times from tick 0": 100, "host_limit +1": 256,
-    "host_limit -1": 4, "never drop_and_work": 298, "never last_token_chunk": "phases",
-    "never makes_batches": "refills", "never transfer_only": 152, "no batch for drops": "refills",
-    "no machine waits": 21, "no transfer there and back": "refills", "other ticks dominate": 44,
-    "prefill_limit +1": 80, "prefill_limit -1": 15, "prices that are not paid": 39, "requests_limit +1": 22,
-    "requests_limit -1": 4, "waiting counts before the arrival": 13, "waiting takes no time": 152,
-    "weights are ignored": 7, "what options take": 21, "work_limit +1": 105, "work_limit -1": 26,
-}
-"""Mutants of the search, and the seed (or the name) of a question that catches them."""

@@ -101,7 +101,7 @@ def random_slots(draw: random.Random, instance: Instance, objective: str, target
         return tuple(draw.choice([0, 0, draw.randint(0, 6)]) for _ in range(length))
 
     def vector(since: int) -> SlotPrices:
-        device, host, tokens, prefill_tokens, requests = (row(int(limit)) for limit in local.graphs.limits)
+        device, host, tokens, prefill_tokens, requests = (row(int(limit)) for limit in local.limits)
         return SlotPrices(
             since=since, device=device, host=host, tokens=tokens, prefill_tokens=prefill_tokens, requests=requests
         )

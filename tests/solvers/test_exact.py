@@ -1,0 +1,271 @@
+"""The exact searches: known optima, agreement with the exhaustive search, limits, and schedules on the way."""
+
+from itertools import pairwise
+
+import pytest
+
+from bounds import events
+from bounds.task import Proposal
+from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
+from kvcore.certificates import events as core
+from kvcore.certificates import verify_certificate
+from kvcore.certificates.events import EventSearch, find
+from kvcore.cost import CostFunction
+from kvcore.errors import BadInput
+from kvcore.schedule import Schedule
+from solvers.exact import CLIMBS, exact, run
+from solvers.task import NEWS, Bound, Found, Task
+from tests.support.clock import Clock
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import few
+from tests.support.tiny_instances import PROFILES, tiny_instance
+from workloads.builtin import builtin_instance
+
+MAX_STATES = 1000
+ALL = tuple(OBJECTIVES)
+MARS = builtin_instance("mars-figure1")
+
+
+def drawn(seeds, max_states=MAX_STATES):
+    """Yield (instance, objective, optimum): every profile, with the objectives in turn; leave out what is too large."""
+    pairs = [(seed, profile) for seed in seeds for profile in PROFILES]
+    for k, (seed, profile) in enumerate(pairs):
+        instance, objective = tiny_instance(seed, **PROFILES[profile]), ALL[(k + seed) % len(ALL)]
+        try:
+            yield instance, objective, exhaustive_optimum(instance, objective, max_states=max_states)[0]
+        except TooManyStates:
+            continue
+
+
+def agrees(cases):
+    """Return how many cases were compared; fail at the first that differs."""
+    compared = 0
+    for instance, objective, optimum in cases:
+        result = exact(instance, objective)
+        assert (result.status, result.value, result.stopped) == ("optimal", optimum, "proved"), instance.name
+        assert result.bound == result.certified_bound == optimum
+        compared += 1
+    return compared
+
+
+def worth(instance, objective, found):
+    """Return the value of a schedule, which the referee judges, or the bound of a proof, which the checker does."""
+    if isinstance(found, Schedule):
+        return objective_value(verify_schedule(instance, found), objective)
+    assert found.value is None or found.proof.value(instance, objective) == found.value
+    return found.proof.value(instance, objective)
+
+
+# --- known optima ----------------------------------------------------------------------------------------------------
+
+
+def test_mars_figure_1():
+    assert exact(MARS).value == 29
+    assert exact(MARS.with_free_calls()).value == 27
+
+
+@pytest.mark.parametrize("size", [2**k for k in range(11)])
+def test_infermax_figure_15_is_proved_for_every_prompt(size):
+    figure = builtin_instance(f"infermax-figure15:I={size}")
+    results = {objective: exact(figure, objective) for objective in ["busy-time", "total-flow-time"][: 1 + (size > 8)]}
+    assert {result.status for result in results.values()} == {"optimal"}
+    busy = {1: 40918414, 2: 46521305, 4: 49803714}  # by the exhaustive search of the tests
+    assert results["busy-time"].value == busy.get(size, results["busy-time"].value)
+
+
+# --- agreement -------------------------------------------------------------------------------------------------------
+
+
+def test_agrees_with_the_exhaustive_search():
+    seeds = few(range(20), 5)
+    assert agrees(drawn(seeds)) >= 5 * len(seeds)
+
+
+@pytest.mark.slow
+def test_agrees_on_more_seeds():
+    assert agrees(drawn(range(100, 160))) >= 250
+
+
+@pytest.mark.parametrize("objective", ALL)
+def test_every_objective_agrees(objective):
+    tiny = [tiny_instance(seed, requests=2, calls=(0, 1)) for seed in few(range(60, 80), 5)]
+    assert agrees([(each, objective, exhaustive_optimum(each, objective)[0]) for each in tiny]) == len(tiny)
+
+
+SMALL = {"prompt": (1, 2), "decode": (1, 2), "calls": 0, "partial": False, "host_memory": "none"}
+
+
+def test_like_requests_may_take_their_options_in_order(monkeypatch):
+    """Also where some of them are in one state and others are not."""
+    cases = []
+    for seed in few(range(400), 40):
+        tiny, objective = tiny_instance(seed, **SMALL), ALL[seed % len(ALL)]
+        first = tiny.requests[0]
+        weight = first.weight + seed % 2
+        others = first.replace(id="B"), first.replace(id="C", arrival=first.arrival + seed % 3 // 2, weight=weight)
+        tiny = tiny.replace(requests=(first, *others))
+        cases.append((tiny, objective, exact(tiny, objective), find(tiny, objective, 3000)))
+    monkeypatch.setattr(core, "alike", lambda requests: [[i] for i in range(len(requests))])
+    for tiny, objective, result, frontier in cases:
+        apart = find(tiny, objective, 100_000)
+        assert apart.is_optimum
+        assert result.value == result.certified_bound == apart.bound, (tiny.name, objective)
+        assert frontier.bound == apart.bound if frontier.is_optimum else frontier.bound <= apart.bound
+
+
+def test_the_machine_waits_where_an_ordered_swap_out_would_overfill_the_host():
+    """A batch for the third request would swap R2 out while R1 still fills the host."""
+
+    def request(id, arrival, prompt, weight, duration=None):
+        call = None if duration is None else Call(duration=duration, returns=0, handling="swap")
+        segments = (Segment(decode=1, call=call), Segment(decode=1)) if call else (Segment(decode=1),)
+        return Request(id=id, arrival=arrival, prompt=prompt, weight=weight, segments=segments)
+
+    machine = Machine(memory=3, host_memory=2, hybrid=True, chunked=True, pause=True, evict=False, partial=False)
+    requests = (request("R1", 0, 2, 50, 6), request("R2", 1, 1, 100, 20), request("R3", 2, 2, 1))
+    instance = Instance(name="full host", machine=machine, cost=Cost.unit(), requests=requests)
+    assert exhaustive_optimum(instance, "weighted-flow-time")[0] == 2607
+    for climb in CLIMBS.values():
+        *_, last = climb(instance, "weighted-flow-time")
+        assert worth(instance, "weighted-flow-time", last) == 2607
+
+
+def test_a_transfer_there_and_back_makes_a_batch_of_a_drop():
+    """R1 drops a token while another goes out and in, so as to prefill two tokens instead of a dear decode."""
+    result = exact(tiny_instance(200030, **PROFILES["partial"]), "weighted-flow-time")
+    assert (result.value, result.status) == (98, "optimal")
+
+
+def one(id, prompt, decode, arrival=0, returns=None):
+    """A request with one segment, or with a call that preserves its KV and returns tokens after one token."""
+    call = None if returns is None else Call(duration=1, returns=returns, handling="preserve")
+    segments = (Segment(decode=1, call=call),) if call else ()
+    return Request(id=id, arrival=arrival, prompt=prompt, segments=(*segments, Segment(decode=decode)))
+
+
+@pytest.mark.parametrize(
+    ("partial", "cost", "requests", "optimum"),
+    [
+        (True, {"tokens": 1, "decode_kv": 1}, [one("A", 3, 2)], 6),
+        (True, {"any_decode": 9, "any_prefill": 9, "tokens": 1}, [one("A", 3, 2), one("B", 1, 1, arrival=3)], 25),
+        (True, {"busy": 3, "prefill_kv": 5}, [one("A", 3, 1, returns=3), one("B", 1, 2)], 8),
+        (False, {"any_decode": 9, "tokens": 1}, [one("A", 1, 2), one("B", 1, 1), one("C", 1, 1, arrival=2)], None),
+    ],
+    ids=["decodes-read-much", "others-prefill", "prefills-read-much", "all-or-nothing"],
+)
+def test_a_batch_made_for_drops_alone(partial, cost, requests, optimum):
+    """KV goes out and in so that a batch of drops exists, because a refill is cheaper than what it replaces."""
+    machine = Machine(memory=20, host_memory=0, evict=True, partial=partial)
+    instance = Instance(machine=machine, cost=Cost((CostFunction(**cost),)), requests=tuple(requests))
+    value, schedule = exhaustive_optimum(instance, "makespan", max_states=20_000)
+    made = [b for b in schedule.batches if b.drop and b.swap_out and not b.work]
+    assert optimum is None or (value == optimum and made)
+    for objective in ("makespan", "busy-time", "total-flow-time"):
+        best = exhaustive_optimum(instance, objective, max_states=20_000)[0]
+        assert agrees([(instance, objective, best)]) == 1
+
+
+# --- what comes on the way -------------------------------------------------------------------------------------------
+
+
+def test_schedules_improve_bounds_rise_and_neither_passes_the_optimum():
+    seen = dict.fromkeys(CLIMBS, 0)
+    for instance, objective, optimum in drawn(few(range(20, 60), 5)):
+        for name, climb in CLIMBS.items():
+            if name == "slots" and (not instance.cost.always_one_tick or objective in ("late-requests", "total-ttft")):
+                continue
+            found = list(climb(instance, objective))
+            values = [worth(instance, objective, each) for each in found if isinstance(each, Schedule)]
+            proved = [worth(instance, objective, each) for each in found if isinstance(each, Proposal)]
+            assert all(before > after for before, after in pairwise(values)), (name, instance.name, objective)
+            assert proved == sorted(proved)
+            assert values[-1] == optimum == proved[-1], (name, instance.name, objective)
+            seen[name] += len(values)
+    assert seen["events"] > seen["slots"] >= 5
+
+
+def test_nothing_is_looked_for_but_what_is_better_than_the_news():
+    for climb in CLIMBS.values():
+        for told in (29, 28):  # nobody has a schedule of 28: the search believes it
+            found = list(climb(MARS, "total-flow-time", upper=31, news=lambda told=told: told))
+            assert told <= worth(MARS, "total-flow-time", found[-1]) <= 29
+            assert [each for each in found if isinstance(each, Schedule)] == [] or climb is events.climb
+
+
+@pytest.mark.parametrize("name", CLIMBS)
+def test_a_worker_sends_schedules_and_certificates(name, monkeypatch):
+    task, sent = Task(MARS, "total-flow-time", name, name, None, 31, None, 1e9, 4000, 1, 0), []
+    assert run(task, sent.append).stop == "proved"
+    assert [each.claimed for each in sent if isinstance(each, Found)][-1] == 29
+    certificates = [each.certificate for each in sent if isinstance(each, Bound)]
+    assert verify_certificate(MARS, certificates[-1]) == 29
+    monkeypatch.setattr(NEWS, "value", 29)
+    sent.clear()
+    assert run(task, sent.append).stop == "proved"
+    assert max(each.value for each in sent if isinstance(each, Bound)) == 29
+
+
+def test_narrow_searches_find_schedules_that_are_never_below_the_optimum():
+    found = reached = 0
+    for instance, objective, optimum in drawn(few(range(300, 340), 5)):
+        search = EventSearch(instance, objective, 20_000)
+        search.run()
+        for width in (1, 3, 1000):
+            narrow = EventSearch(instance, objective, 20_000, width=width, graph=search.graph)
+            look = narrow.run()
+            rows = narrow.frontier.tokens[: narrow.frontier.count[0]]
+            assert 0 <= rows.min() <= rows.max() < len(narrow.frontier.followed)
+            assert rows.max() == sum(request.output for request in instance.requests)
+            assert look.is_over
+            if look.schedule is not None:
+                value = worth(instance, objective, look.schedule)
+                assert value == look.bound >= optimum
+                found, reached = found + 1, reached + (value == optimum)
+            assert width < 1000 or value == optimum
+    assert found > reached > 0
+
+
+# --- limits and options ----------------------------------------------------------------------------------------------
+
+
+def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
+    clock = Clock()
+    for module in ("solvers.exact", "bounds.events", "bounds.slot_search"):
+        monkeypatch.setattr(f"{module}.time", clock)
+    for seconds in (0, 20, 60):
+        result = exact(builtin_instance("hindsight"), time_limit=seconds)
+        assert (result.stopped, result.status) == ("time limit", "feasible")
+        assert 0 < result.certified_bound <= 626 <= result.value
+    slow = builtin_instance("infermax-figure15")
+    result = exact(slow, "busy-time", time_limit=3)
+    assert (result.stopped, result.status) == ("time limit", "feasible")
+    assert 0 < result.certified_bound < result.value
+
+
+def test_a_search_that_is_full_leaves_a_valid_bound(monkeypatch):
+    monkeypatch.setattr(events, "MOST_STATES", 50)
+    monkeypatch.setattr(events, "NARROW_STATES", 50)
+    monkeypatch.setattr("solvers.exact.CLIMBS", {"events": events.climb})
+    result = exact(MARS)
+    assert 0 < result.bound < 29 <= result.value
+    assert (result.status, result.stopped) == ("feasible", "limit of the search")
+
+
+def test_a_start_that_is_optimal_is_kept():
+    best = exact(MARS).schedule
+    result = exact(MARS, start=best)
+    assert (result.schedule, result.found_by, result.status) == (best, "start", "optimal")
+
+
+def test_what_no_search_takes_is_said():
+    many = tuple(one(f"R{i}", 1, 2) for i in range(33))
+    crowd = Instance(machine=Machine(memory=5), cost=Cost((CostFunction(busy=2),)), requests=many)
+    result = exact(crowd)
+    assert (result.status, result.stopped) == ("feasible", "limit of the search")
+    assert "need batches that all last one tick" in result.extra["failed"][0]
+    assert "at most 32 requests" in result.extra["failed"][1]
+
+
+def test_an_unknown_objective():
+    with pytest.raises(BadInput, match="speed"):
+        exact(MARS, "speed")
