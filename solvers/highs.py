@@ -23,8 +23,12 @@ def minimise(
 ) -> Done:
     """Run HiGHS; report every improving solution and dual bound as they come."""
     highspy = SOLVERS["highs"].load("highspy")
-    highs = SOLVERS["highs"].load("bounds.highs").Silent(
-        time_limit=task.time_limit, threads=task.threads, random_seed=task.seed, mip_rel_gap=0.0, mip_abs_gap=1e-9
+    highs = (
+        SOLVERS["highs"]
+        .load("bounds.highs")
+        .Silent(
+            time_limit=task.time_limit, threads=task.threads, random_seed=task.seed, mip_rel_gap=0.0, mip_abs_gap=1e-9
+        )
     )
     highs.passModel(_lp(highspy, matrix))
     start = matrix.start()
