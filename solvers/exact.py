@@ -37,12 +37,13 @@ def run(task: Task, send: Send) -> Done:
     climb = CLIMBS[task.formulation]
     for found in climb(task.instance, task.objective, lambda: deadline, task.upper_bound, lambda: NEWS.value):
         if isinstance(found, Schedule):
-            best = objective_value(verify_schedule(task.instance, found), task.objective)
-            send(Found(found, best))
+            value = objective_value(verify_schedule(task.instance, found), task.objective)
+            best = value if best is None else min(value, best)
+            send(Found(found, value))
         else:
             certificate = certify(task.instance, task.objective, *found)
-            bound = certificate.value
-            send(Bound(bound, "certificate", certificate))
+            bound = certificate.value if bound is None else max(certificate.value, bound)
+            send(Bound(certificate.value, "certificate", certificate))
     known = [value for value in (best, NEWS.value) if value is not None]
     is_proved = bound is not None and bool(known) and bound >= min(known)
     over: Stop = "time limit" if time.monotonic() > deadline else "memory limit"
@@ -77,7 +78,9 @@ def exact(
         try:
             for found in climb(instance, objective, lambda: deadline, value):
                 if isinstance(found, Schedule):
-                    by, schedule, value = name, found, objective_value(verify_schedule(instance, found), objective)
+                    better = objective_value(verify_schedule(instance, found), objective)
+                    if better < value:
+                        by, schedule, value = name, found, better
                 elif found.value is None or found.value > certificate.value:
                     proved_by, certificate = name, certify(instance, objective, *found)
                 if value == certificate.value:

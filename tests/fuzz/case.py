@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 from kvcore import Instance, Schedule
+from solvers.neighbourhoods import improve
 from tests.support.exhaustive import TooManyStates
 
 
@@ -102,6 +103,8 @@ def counted_time() -> Iterator[None]:
         mock.patch("time.monotonic", clock),
         mock.patch("heuristics.engine.run.DECISION_SECONDS", 1000.0),
         mock.patch("bounds.events.MOST_STATES", 1500),
+        mock.patch("bounds.events.NARROW_STATES", 1500),
+        mock.patch("solvers.neighbourhoods.improve", lambda *given, **named: improve(*given, **{"rounds": 60} | named)),
     ):
         yield
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
-from functools import cache
 from random import Random
 from typing import Any
+from unittest import mock
 
 from formulations.horizon import sufficient_batches
 from heuristics import best_schedule
 from kvcore import BadInput, Schedule, objective_value, verify_schedule
+from kvcore.certificates.events import EventSearch
+from kvcore.certificates.splits import whole_prefills
 from kvcore.metrics import Value
 from kvcore.rigid import why_not_rigid
+from solvers.exact import exact
 from solvers.lagrange.scope import why_not as why_not_lagrange
-from solvers.search import DOMINANCE, search
-from solvers.counts import count_model
-from solvers.search.rules import Rules, valid_rules
 from solvers.task import Bound, Found, Task
 from solvers.ways import WAYS
 from tests.fuzz.case import Case, Part, Skip, Wrong
@@ -27,6 +26,13 @@ from tests.support.exhaustive import exhaustive_optimum
 
 STATES = 1500
 """States of the exhaustive search that a case may take."""
+ENOUGH = 200_000
+"""States of the search over batch boundaries."""
+OFF = {
+    "symmetry": ("kvcore.certificates.events.alike", lambda requests: [[i] for i in range(len(requests))]),
+    "splits": ("kvcore.certificates.events.whole_prefills", lambda instance, objective: False),
+}
+"""What the search over batch boundaries leaves out, and what keeps it."""
 EVERY = 6
 """One case in so many goes to the models, which take longer."""
 
@@ -53,7 +59,8 @@ def check(case: Case, seen: Counter[str]) -> None:
     aimed = case.instance.name in AIMED
     value, schedule = optimum(case, 4 * STATES if aimed else STATES)
     draw = Random(case.seed)
-    by_search(case, value, seen, draw)
+    with mock.patch("bounds.events.MOST_STATES", ENOUGH):
+        by_exact(case, value, seen, draw)
     by_every_tick(case, value, seen)
     by_improving(case, value, seen)
     if why_not_lagrange(case.instance, case.objective) is None:
@@ -76,25 +83,26 @@ def expect(what: str, case: Case, found: Schedule | None, bound: Value, value: V
         raise Wrong(f"{what}: not the optimum", f"value {held}, bound {bound}, optimum {value}")
 
 
-def by_search(case: Case, value: Value, seen: Counter[str], draw: Random) -> None:
-    """The search with all reductions, and without one or some of them."""
-    found = search(case.instance, case.objective)
-    expect("search", case, found.schedule, found.bound, value)
-    seen["method search"] += 1
-    rules = valid_rules(case.instance, case.objective)
-    for rule in fields(rules):
-        seen[f"rule {rule.name}"] += getattr(rules, rule.name) is True
-    if rules.counts and count_model(case.instance, case.objective) is not None:
-        seen["method search by counts"] += 1
-    others = {off: tuple(name for name in DOMINANCE if name != off) for off in DOMINANCE}
-    at_work = [off for off in DOMINANCE if valid_rules(case.instance, case.objective, others[off]) != rules]
-    off = draw.choice(at_work)
-    on = draw.choice([others[off], others[off], (), (off,)])
-    other = search(case.instance, case.objective, dominance=on)
-    expect(f"search with {' '.join(on) or 'no reduction'}", case, other.schedule, other.bound, value)
-    if len(on) == len(DOMINANCE) - 1:
-        seen[f"reduction {off} off"] += 1
-        seen[f"reduction {off} prunes"] += other.generated != found.generated
+def by_exact(case: Case, value: Value, seen: Counter[str], draw: Random) -> None:
+    """Each exact search, as a worker; all of them, as they follow each other; and without one of their reductions."""
+    for name in ("slots", "events", "counts"):
+        if WAYS[name, name].declines(case.instance, case.objective) is None:
+            start = best_schedule(case.instance, case.objective)[1] if name == "counts" else None
+            with contextlib.suppress(BadInput):  # too many ways to fill the memory
+                seen[f"method {name}"] += by_task(case, value, name, name, start=start)
+    result = exact(case.instance, case.objective, time_limit=60.0)
+    assert result.certified_bound is not None
+    expect("exact", case, result.schedule, result.certified_bound, value, proved=result.stopped != "time limit")
+    seen["method exact"] += result.status == "optimal"
+    can_split = whole_prefills(case.instance, case.objective) and draw.random() < 0.8
+    off, search = "splits" if can_split else "symmetry", EventSearch(case.instance, case.objective, ENOUGH)
+    search.run()
+    with mock.patch(*OFF[off]):
+        without = EventSearch(case.instance, case.objective, ENOUGH)
+        other = without.run()
+    expect(f"events without {off}", case, other.schedule, other.bound, value, proved=other.is_over)
+    seen[f"reduction {off} off"] += 1
+    seen[f"reduction {off} prunes"] += without.frontier.count.tolist() != search.frontier.count.tolist()
 
 
 def by_every_tick(case: Case, value: Value, seen: Counter[str]) -> None:
@@ -121,16 +129,17 @@ def by_improving(case: Case, value: Value, seen: Counter[str]) -> None:
 
 def by_task(
     case: Case, value: Value, formulation: str, solver: str, batches: int | None = None, upper: Value | None = None,
-    seconds: float = 30.0,
-) -> None:  # fmt: skip
-    """Run a task of the driver in this process; each bound and schedule on the way is looked at."""
+    seconds: float = 30.0, start: Schedule | None = None,
+) -> bool:  # fmt: skip
+    """Run a task of the driver in this process; say whether it has proved the optimum."""
     sent: list[Any] = []
-    task = Task(case.instance, case.objective, formulation, solver, batches, upper, None, seconds, 4000, 1, 0)
+    task = Task(case.instance, case.objective, formulation, solver, batches, upper, start, seconds, 4000, 1, 0)
     done = WAYS[formulation, solver].runner()(task, sent.append)
     bound = max((message.value for message in sent if isinstance(message, Bound)), default=0)
-    schedules = [message.schedule for message in sent if isinstance(message, Found)]
+    found = [start, *(message.schedule for message in sent if isinstance(message, Found))][-1]
     proved = done.stop == "proved"  # HiGHS keeps its own time
-    expect(f"{formulation} on {solver}", case, schedules[-1] if schedules else None, bound, value, proved=proved)
+    expect(f"{formulation} on {solver}", case, found, bound, value, proved=proved)
+    return proved
 
 
 def by_lagrange(case: Case, value: Value, seen: Counter[str]) -> None:
@@ -176,15 +185,12 @@ def check_cp_sat(case: Case, seen: Counter[str]) -> None:
     count_case(case, seen)
 
 
-METHODS = ("search", "search by counts", "exhaustive, every tick", "neighbourhoods", "lagrange",
-           "start-time", "batch-bigm", "batch-bigm:plain")  # fmt: skip
-
-
-@cache
-def reach() -> frozenset[str]:
-    found = NEEDED | {f"method {name}" for name in METHODS} | {f"rule {rule.name}" for rule in fields(Rules)}
-    return found | {f"reduction {name} {what}" for name in DOMINANCE for what in ("off", "prunes")}
-
-
-PART = Part("optima", make, check, reach())
+METHODS = ("slots", "events", "counts", "exact", "exhaustive, every tick", "neighbourhoods", "lagrange", "start-time",
+           "batch-bigm", "batch-bigm:plain")  # fmt: skip
+REACH = (
+    NEEDED
+    | {f"method {name}" for name in METHODS}
+    | {f"reduction {name} {what}" for name in OFF for what in ("off", "prunes")}
+)
+PART = Part("optima", make, check, REACH)
 CP_SAT = Part("cp-sat", make, check_cp_sat, NEEDED)

@@ -103,7 +103,12 @@ def lower(by: int, schedule_of: str | None = None):
         found = exact(instance, objective)
         schedule = found.schedule if schedule_of is None else run_policy(instance, get_policy(schedule_of))
         return replace(
-            found, schedule=schedule, bound=found.bound - by, bound_kind="search", certificate=None, proved_by="a search"
+            found,
+            schedule=schedule,
+            bound=found.bound - by,
+            bound_kind="search",
+            certificate=None,
+            proved_by="a search",
         )
 
     return search
