@@ -11,8 +11,8 @@ import kvbound as kv
 from formulations.batch_bigm import BatchBigM
 from solvers.constrained import add
 from solvers.driver import _Solve
-from solvers.packing import pack, unpack
 from solvers.exact import exact
+from solvers.packing import pack, unpack
 from solvers.task import Task
 
 ONE = kv.Segment(decode=2)

@@ -10,8 +10,8 @@ import pytest
 
 from heuristics import best_schedule, get_policy, run_policy
 from kvcore import BadInput, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
-from kvcore.cost import CostFunction
 from kvcore.certificates.events import find
+from kvcore.cost import CostFunction
 from solvers.counts import CountSearch, count_model, fitting_vectors
 from solvers.counts.cost_to_go import NEVER, CostToGo
 from solvers.counts.prices import first_prices

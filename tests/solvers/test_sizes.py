@@ -228,7 +228,7 @@ def test_a_reserve_runs_if_all_others_decline(instance, declining, reserve, prov
     assert [type(end) for end in ends] == [Failed] * len(declining) + [Done]
     assert bounds[-1] >= proved
     for solver in declining:
-        with pytest.raises(BadInput, match="options|slots"):
+        with pytest.raises(BadInput, match=r"options|slots"):
             solvers.solve(instance, formulation="arc-flow", solver=solver)
 
 
