@@ -40,6 +40,8 @@ POLICIES = 0.25
 """Of the time limit, what the workers wait for policies, of which the best gives the schedule to start from."""
 LONGEST_WAIT = 5.0
 """The most seconds that they wait."""
+ENDLESS = 60.0
+"""Seconds after which `improve` and `bound`, which end by the clock alone, stop where there is no time limit."""
 REFEREE = 1.0
 """Of the time that a policy took, what the referee may take to execute its schedule again."""
 WRITTEN_OUT = 50_000
@@ -106,7 +108,11 @@ def solve(
         run.bound_alone()
         upper_bound, start = run.run_policies(warm_start, limit)
         remaining = max(0.1, limit - (time.monotonic() - started))
-        tasks = [replace(task, upper_bound=upper_bound, start=start, time_limit=remaining) for task in run.tasks]
+        tasks = [
+            replace(task, upper_bound=upper_bound, start=start, time_limit=min(remaining, endless))
+            for task in run.tasks
+            for endless in [ENDLESS if time_limit is None and task.formulation in ("improve", "bound") else remaining]
+        ]
         ends = [Done("time limit", "")]
         if upper_bound is not None:
             ends = race(tasks, run.receive, run.decided, tick=run.report, best_known=lambda: run.value)

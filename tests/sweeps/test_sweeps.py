@@ -220,7 +220,7 @@ def test_a_contradiction_in_a_cell_stops_the_sweep(tmp_path: Path, monkeypatch: 
         assert store.finished() == set()
     monkeypatch.setattr("kvcore.certificates.Alone.prove", lambda *_: 10**6)
     monkeypatch.chdir(tmp_path)
-    assert run_cell(replace(mars_cell("auto"), kind="solver", options={}))["stopped"] == "contradiction"
+    assert run_cell(replace(mars_cell("auto"), kind="solver", options={"time_limit": 3}))["stopped"] == "contradiction"
 
 
 def test_other_code_is_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
