@@ -360,7 +360,9 @@ class _Solve:
 
     def decided(self) -> Stop | None:
         """Return why the workers can stop, if they can."""
-        if self.value is None or self.bound is None or not self._bound_is_proved() or self._is_alone():
+        if self.value is None or self.bound is None or not self._bound_is_proved():
+            return None
+        if self._is_alone() and self.bound <= self.value:  # above it is a contradiction
             return None
         if self.bound >= self.value:
             return "proved"

@@ -186,7 +186,7 @@ def test_the_tables_for_people_say_what_scripts_get(kvbound, monkeypatch):
     assert "highs" in kvbound("solvers")[1]
     assert "mars-order" in kvbound("policies")[1]
     assert "3 requests with 3 calls" in kvbound("show", "mars-figure1")[1]
-    assert {row["name"] for row in rows_of(kvbound, "solvers")["rows"]} >= {"search", "highs", "gurobi"}
+    assert {row["name"] for row in rows_of(kvbound, "solvers")["rows"]} >= {"slots", "events", "counts", "highs", "gurobi"}
     assert rows_of(kvbound, "show", "mars-figure1")["sizes"]["largest_peak"] == 6
 
 
@@ -311,7 +311,7 @@ def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
 def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(kvbound, monkeypatch, tmp_path):
     monkeypatch.setattr("bounds.climb", lambda *_, **__: iter(lambda: signal.raise_signal(signal.SIGTERM), 0))
     files = ["--certificate", tmp_path / "c.json", "--schedule", tmp_path / "s.json"]
-    assert kvbound("solve", "mars-figure1", "--formulation", "search", *files)[0] == 130
+    assert kvbound("solve", "mars-figure1", "--formulation", "batch-bigm", *files)[0] == 130
     assert (tmp_path / "s.json").exists()
 
 
