@@ -186,7 +186,13 @@ def test_the_tables_for_people_say_what_scripts_get(kvbound, monkeypatch):
     assert "highs" in kvbound("solvers")[1]
     assert "mars-order" in kvbound("policies")[1]
     assert "3 requests with 3 calls" in kvbound("show", "mars-figure1")[1]
-    assert {row["name"] for row in rows_of(kvbound, "solvers")["rows"]} >= {"slots", "events", "counts", "highs", "gurobi"}
+    assert {row["name"] for row in rows_of(kvbound, "solvers")["rows"]} >= {
+        "slots",
+        "events",
+        "counts",
+        "highs",
+        "gurobi",
+    }
     assert rows_of(kvbound, "show", "mars-figure1")["sizes"]["largest_peak"] == 6
 
 

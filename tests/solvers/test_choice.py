@@ -56,7 +56,11 @@ def test_one_core_runs_one_way(monkeypatch):
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize(
-    ("name", "reserve"), [("mars-figure1", ["bound", "improve"]), ("hindsight", ["events", "bound", "improve"])]
+    ("name", "reserve"),
+    [
+        ("mars-figure1", ["bound", "improve"]),
+        ("hindsight", ["slots", "arc-flow on lagrange", "events", "bound", "improve"]),
+    ],
 )
 def test_what_else_may_help_runs_when_a_core_is_free(name, reserve):
     assert [way.label for way in choose(builtin_instance(name), FLOW, "auto", "auto").reserve] == reserve
@@ -94,7 +98,7 @@ def test_what_asks_for_the_model_of_paths_gets_branch_and_bound_over_prices(solv
     chosen = choose(MARS, FLOW, "arc-flow", solver)
     assert [way.label for way in chosen.ways] == ["arc-flow on lagrange"]
     assert f"no model for {solver} any more, but lagrange (or --solver cp-sat) solves the same network" in chosen.why
-    with pytest.raises(BadInput, match="not makespan; use the search, or --formulation batch-bigm"):
+    with pytest.raises(BadInput, match="not makespan; use slots, events or batch-bigm"):
         choose(MARS, "makespan", "arc-flow", solver)
 
 

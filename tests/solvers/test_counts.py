@@ -246,7 +246,7 @@ def test_where_counts_do_not_apply(change):
     assert count_model(instance, "busy-time") is not None
     assert count_model(instance.replace(machine=instance.machine.replace(**change)), "busy-time") is None
     assert count_model(instance, "total-flow-time") is None
-    with pytest.raises(BadInput, match="counts are for busy-time or makespan, one linear cost, no calls, no pause"):
+    with pytest.raises(BadInput, match="counts are for busy-time or makespan, one linear cost, no calls"):
         solved(instance, "total-flow-time")
 
 
