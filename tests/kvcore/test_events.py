@@ -152,7 +152,8 @@ def test_no_more_is_looked_at_than_an_upper_bound_asks_for():
         (instance(request("R", 1, *[(1, 0, 0, "free")] * 100, 1)), "at most 100 segments, and there are 101"),
         (instance(request("R", 1, 10**15 - 10)), "at most 10000 generated tokens"),
         (instance(request("A", 10**14, 5), request("B", 10**14, 5)), "too many options"),
-        (instance(request("R", 200, 9), evict=True, partial=True), "too many options"),
+        pytest.param(instance(request("R", 200, 9), evict=True, partial=True), "too many options",
+                     marks=pytest.mark.slow),
         (instance(request("R", 10**14, 2), chunked=False), "too large to be added up"),
         (instance(request("R", 1, 2, weight=10**15), cost=(CostFunction(busy=10**6),)), "too large to be added up"),
         (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, tokens=10**15, generated=10**15),) * 2)

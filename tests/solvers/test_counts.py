@@ -87,7 +87,7 @@ def test_agrees_with_the_exhaustive_search():
 
 
 def test_agrees_with_the_search_over_batch_boundaries():
-    for seed in few(range(200, 260), 3):
+    for seed in few(range(200, 260), 5):
         instance = like_requests(seed)
         found = find(instance, "busy-time", 200_000)
         assert found.is_optimum

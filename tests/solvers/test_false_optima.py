@@ -32,7 +32,12 @@ def test_the_exact_searches_find_the_truth(name, objective, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "objective", "value", "way"), [(*case[:3], way) for case in TRUTH for way in case[3].split()]
+    ("name", "objective", "value", "way"),
+    [
+        pytest.param(*case[:3], way, marks=[pytest.mark.slow] if way.endswith(":plain") else [])
+        for case in TRUTH
+        for way in case[3].split()
+    ],
 )
 def test_every_model_finds_the_truth(name, objective, value, way):
     found = solve(read(Instance, name), objective, formulation=way, time_limit=300)
