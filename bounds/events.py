@@ -57,12 +57,12 @@ def climb(
     """
     found = False
     for schedule in _narrow(instance, objective, deadline, upper):
-        value = objective_value(verify_schedule(instance, schedule), objective)
-        if upper is None or value < upper:
-            upper, found = value, True
-            yield schedule
+        upper, found = objective_value(verify_schedule(instance, schedule), objective), True
+        yield schedule
     try:
         for each in _proofs(instance, objective, deadline, upper):
+            if isinstance(each, Schedule):
+                verify_schedule(instance, each)
             yield each
             known = news()
             if known is not None and isinstance(each, Proposal) and each.value is not None and each.value >= known:

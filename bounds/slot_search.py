@@ -289,12 +289,14 @@ def climb(
     `upper` is the value of a schedule, `news` says that of one that others found meanwhile. Every schedule has passed
     the referee: where one rests on a batch of drops alone, which is none, the search begins anew without such batches.
     """
-    best = None if upper is None else upper * scale_of(instance.requests, objective)
     for strict in (False, True):
         solver = SlotSolver(instance, objective, deadline, options, strict=strict)
         try:
             with suppress(OutOfTime):
-                yield from _climb(solver, None if best is None else int(best), news)
+                for found in _climb(solver, None if upper is None else int(upper * solver.unit), news):
+                    if isinstance(found, Schedule):
+                        upper = objective_value(verify_schedule(instance, found), objective)
+                    yield found
             return
         except InvalidCertificate as error:  # its numbers are too large
             raise BadInput(str(error)) from None

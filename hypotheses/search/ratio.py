@@ -120,9 +120,11 @@ def judge(instance: Instance, policy: Policy, optima: Optima) -> Claim:
     trace = trace_policy(instance, policy)
     value, known = objective_value(trace, optima.objective), optima.of(instance)
     if known.value is None or value < known.value:  # the search was stopped before it was as good
+        certified = known.instance.sha256 == instance.sha256  # else the certificate is of another order of requests
         known = replace(
             known, instance=instance, schedule=trace.schedule, claimed=None, found_by=policy.name,
-            certificate=known.certificate if known.instance is instance else None,
+            certificate=known.certificate if certified else None,
+            bound_kind=known.bound_kind if certified else "search",
         )  # fmt: skip
     assert known.value is not None  # for mypy
     assert known.bound is not None

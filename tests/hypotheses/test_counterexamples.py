@@ -138,6 +138,22 @@ def test_a_policy_better_than_what_the_search_found_is_the_best_known(monkeypatc
     assert (claim.best, claim.at_least, claim.bound) == (3, 1, 2)
 
 
+def test_a_policy_better_than_that_on_another_order_is_certified_anew(monkeypatch) -> None:
+    def stopped(instance, objective, **_):
+        fcfs = run_policy(instance, get_policy("fcfs"))
+        return replace(exact(instance, objective), schedule=fcfs, claimed=None)
+
+    monkeypatch.setattr(hypotheses.search.ratio, "exact", stopped)
+    optima = Optima("total-flow-time")
+    first, other = two((1, 2), 2), two((2, 1), 2)
+    assert optima.of(first).value > optima.of(first).bound
+    claim = judge(other, get_policy("srpt"), optima)
+    assert claim.decided
+    assert not claim.proved  # the certificate is that of the first
+    assert claim.certified().proved
+    assert judge(two((1, 2), 2), get_policy("srpt"), optima).proved
+
+
 def test_a_bound_of_0_gives_no_upper_side() -> None:
     assert Claim(two((1, 2), 2), "fcfs", "total-flow-time", 4, 3, 0).at_most is None
 
