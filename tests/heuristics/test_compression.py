@@ -7,7 +7,7 @@ import pytest
 from heuristics import POLICIES, Unsuited, trace_policy
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment, measures, verify_schedule
 from kvcore.instance import Call
-from tests.support.few import few
+from tests.support.few import ALL, few
 
 
 def serving(seed: int) -> Instance:
@@ -57,7 +57,7 @@ def serving(seed: int) -> Instance:
 def test_what_is_repeated_is_what_would_be_decided(name: str) -> None:
     """Every policy gives the same schedule, written out, whether or not the engine may repeat batches unasked."""
     ran = repeated = 0
-    for seed in few(range(60)):
+    for seed in few(range(60), 7):
         instance = serving(seed)
         try:
             long = trace_policy(instance, POLICIES[name], compress=False)
@@ -69,8 +69,8 @@ def test_what_is_repeated_is_what_would_be_decided(name: str) -> None:
         assert short.batches == long.batches
         ran += 1
         repeated += any(batch.repeat > 1 for batch in short.schedule.batches)
-    assert ran >= 15
-    assert repeated >= 6 or POLICIES[name].steady.__qualname__ == "Policy.steady"
+    assert ran >= (15 if ALL else 7)
+    assert repeated >= (6 if ALL else 2) or POLICIES[name].steady.__qualname__ == "Policy.steady"
 
 
 def test_a_prefill_of_one_token_is_not_repeated() -> None:

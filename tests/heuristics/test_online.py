@@ -11,7 +11,7 @@ from heuristics import POLICIES, Job, Policy, Unified, Unsuited, get_policy, tra
 from kvcore import Batch, Call, Instance, Request, Segment
 from kvcore.trace import RequestTrace, Trace
 from tests.heuristics.test_compression import serving
-from tests.support.few import few
+from tests.support.few import ALL, few
 
 CLAIRVOYANT = [name for name, policy in POLICIES.items() if policy.knows == "clairvoyant"]
 OTHERS = [name for name in POLICIES if name not in CLAIRVOYANT]
@@ -85,15 +85,15 @@ def leak(policy: Policy, instance: Instance, draw: random.Random) -> tuple[bool,
 def test_what_is_hidden_changes_nothing_that_was_decided(name: str) -> None:
     draw = random.Random(name)
     ran = different = 0
-    for instance in instances(few(range(50))):
+    for instance in instances(few(range(50), 9)):
         for _ in range(2):
             seen = leak(get_policy(name), instance, draw)
             if seen is not None:
                 assert not seen[0], instance.machine
                 ran += 1
                 different += seen[1]
-    assert ran >= 25
-    assert different >= 10, "the changes hardly ever matter"
+    assert ran >= (25 if ALL else 8)
+    assert different >= (10 if ALL else 3), "the changes hardly ever matter"
 
 
 class Peeking(Unified):

@@ -173,8 +173,8 @@ def test_lagrange_is_right_up_to_its_largest_weights(monkeypatch):
 @pytest.mark.parametrize(
     ("instance", "objective", "value"),
     [
-        (weighing(MARS, 10**9), "weighted-flow-time", 29 * 10**9),
-        (waiting(MARS, 10**12), "total-flow-time", None),
+        pytest.param(weighing(MARS, 10**9), "weighted-flow-time", 29 * 10**9, marks=pytest.mark.slow),
+        pytest.param(waiting(MARS, 10**12), "total-flow-time", None, marks=pytest.mark.slow),
         (weighing(MARS, 10**15), "weighted-flow-time", 29 * 10**15),
     ],
 )
@@ -189,15 +189,15 @@ def test_auto_proves_what_the_exact_searches_prove(instance, objective, value):
     ("instance", "objective"),
     [
         (weighing(MANY, 10**15), "weighted-flow-time"),
-        (weighing(MARS, 10**15), "weighted-flow-time"),
-        (waiting(MANY, 10**12), "total-flow-time"),
+        pytest.param(weighing(MARS, 10**15), "weighted-flow-time", marks=pytest.mark.slow),
+        pytest.param(waiting(MANY, 10**12), "total-flow-time", marks=pytest.mark.slow),
         (with_parts(13, 1500), "total-flow-time"),
     ],
 )
 def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objective):
 
     def stop_after_a_while(value, bound, seconds):
-        if bound is not None and seconds > 2:
+        if bound is not None and seconds > 1:
             raise KeyboardInterrupt
 
     result = solvers.solve(instance, objective, progress=stop_after_a_while)
