@@ -83,6 +83,8 @@ class Deadline(Index):
             growth = -(-known // block) + device // -block
             coming = (missing + self.state[3, at] - 1)[:holds].sum() / block
             order = order[(order < holds) | (np.cumsum(growth[order]) + HEADROOM * coming <= plan.free_blocks)]
+        if not len(order):
+            return order, 0
         slack = shared if self.flow is None else ((self.flow / self.tick - age) / left).min()
         limit = max(SHORT * shared, LONG * slack)
         durations = self.marginal.durations(Step(*(part[order] for part in step)), parts[:, order])

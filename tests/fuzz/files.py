@@ -63,7 +63,7 @@ def make(draw: Random) -> Iterator[Case]:
     else:
         method = draw.choice(["alone", "unlimited-memory", "shares", "auto"])
         with counted_time():
-            text = bounds.bound(instance, name, method=method, time_limit=0.1).certificate.to_json()
+            text = bounds.bound(instance, name, method=method, time_limit=10.0).certificate.to_json()
     yield Case(instance, name, 0, text=f"{kind}\n{text}")
     for _ in range(MUTANTS):
         data = structured(draw, text) if kind != "study" and draw.random() < 0.4 else text.encode()
