@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from solvers.lagrange.scope import late_segments
-from solvers.ways import COUNTS, EVENTS, IMPROVE, LADDER, LAGRANGE, REPAIR, SLOTS, SOLVERS, START_TIME, WAYS, Way
+from solvers.ways import COUNTS, EVENTS, IMPROVE, LADDER, REPAIR, SLOTS, SOLVERS, START_TIME, WAYS, Way
 
 FEW, MANY = 6, 12
-"""Requests that the search takes in its stride, and beyond which it rarely proves anything first (in between, prices
-come first where token budgets do not bind)."""
+"""Requests that a search takes in its stride, and beyond which it rarely proves anything soon, so that schedules are
+looked for beside it (in between only where token budgets do not bind)."""
 
 SECOND_AFTER = 1.5
 """Seconds after which a race begins, if the first has not proved its answer by then."""
@@ -22,12 +22,14 @@ SECOND_AFTER = 1.5
 WHY = {
     START_TIME: "every request runs from start to end, so that its start says all",
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
-    LAGRANGE: "a schedule is one way for each request, and only what a slot holds couples them",
     COUNTS: "requests are alike, and their counts say all",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
     LADDER: "no exact search takes it, but lower bounds scale",
 }
 """What may run first, in this order where it applies, and why."""
+
+GONE = {("arc-flow", "highs"), ("arc-flow", "gurobi"), ("arc-flow", "lagrange"), ("auto", "lagrange")}
+"""Formulations and solvers that once were ways, and now stand for `arc-flow` on `cp-sat`."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,14 @@ def choose(instance: Instance, objective: str, formulation: str, solver: str) ->
     formulations = list(dict.fromkeys(of for of, _ in WAYS))
     if formulation not in ("auto", "search", *formulations):
         raise BadInput(f"no formulation is called {formulation!r}; there are auto, {', '.join(formulations)}")
-    if solver not in ("auto", "search", *SOLVERS):
+    if solver not in ("auto", "search", "lagrange", *SOLVERS):
         raise BadInput(f"no solver is called {solver!r}; there are auto, {', '.join(SOLVERS)}")
     if formulation == solver == "auto":
         return _race(instance, objective)
     gone = ""
-    if formulation == "arc-flow" and solver in ("highs", "gurobi"):
-        gone = f"; it is no model for {solver} any more, but lagrange (or --solver cp-sat) solves the same network"
-        solver = "lagrange"
+    if (formulation, solver) in GONE:
+        gone = f"; {solver} does not solve it any more, cp-sat does"
+        formulation, solver = "arc-flow", "cp-sat"
     if "search" in (formulation, solver) and {formulation, solver} <= {"search", "auto"}:
         exact = [way for way in (SLOTS, EVENTS) if way.declines(instance, objective) is None]
         if not exact:
@@ -83,8 +85,7 @@ def _race(instance: Instance, objective: str) -> Choice:
     """Choose what proves most instances of this kind first, and what runs beside it where there is a core for it."""
     requests = len(instance.requests)
     many = requests > MANY or (requests > FEW and late_segments(instance))
-    order = [way for way in WHY if (many or way is not LAGRANGE) and way.declines(instance, objective) is None]
-    first, *rest = order
+    first, *rest = [way for way in WHY if way.declines(instance, objective) is None]
     finders = [REPAIR] if many and REPAIR.declines(instance, objective) is None else []
     beside = [*finders, *(way for way in rest if way is EVENTS and not many), IMPROVE]
     reserve = [*rest, IMPROVE]

@@ -100,7 +100,7 @@ def _not_in_slots(instance: Instance, objective: str) -> str | None:
     from solvers.lagrange.scope import why_not  # only now: it loads a formulation
 
     reason = why_not(instance, objective)
-    return reason and f"lagrange {reason}; use slots, events or batch-bigm"
+    return reason and f"arc-flow {reason}; use slots, events or batch-bigm"
 
 
 def _not_for_slots(instance: Instance, objective: str) -> str | None:
@@ -143,11 +143,7 @@ EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundar
 COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
              "solvers.counts.solve:run", "the search looks at every number of batches",
              exact=True, what="the search over counts", declines=_not_for_counts)
-LAGRANGE = Way("arc-flow", Solver("lagrange", "claims optima, by branch and bound over prices in exact integers"),
-               "solvers.lagrange.solve:run",
-               "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
-               exact=True, what="branch and bound over prices", declines=_not_in_slots)
-REPAIR = Way("arc-flow", Solver("repair", "nothing: destroy and repair finds good schedules, where lagrange applies"),
+REPAIR = Way("arc-flow", Solver("repair", "nothing: destroy and repair finds good schedules, where arc-flow applies"),
              "solvers.lagrange.solve:repair", "its bound is that of the first prices, and counts paths of any length",
              exact=True, what="destroy and repair", declines=_not_in_slots)
 START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
@@ -156,14 +152,16 @@ START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
 MODELS = [Way(of, by, "solvers.milp:run")
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
 CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
-CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run_clauses", LAGRANGE.horizon, declines=_not_in_slots)
+CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run",
+              "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
+              declines=_not_in_slots)
 
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               "solvers.improve:run", "it proves nothing", exact=True, what="the search among policies")
 LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
              "solvers.ladder:run", HORIZON, exact=True, what="the ladder of bounds")
 
-EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, LAGRANGE, REPAIR, START_TIME, CP_SAT, CLAUSES)
+EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, START_TIME, CP_SAT, CLAUSES, REPAIR)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what

@@ -1,1 +1,1 @@
-"""Lagrangian branch and bound: prices on memory and budgets, slot by slot; each request finds its path on its own."""
+"""Lagrange prices on memory and budgets, slot by slot; what they leave open is a constraint program over paths."""

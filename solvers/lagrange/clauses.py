@@ -16,7 +16,6 @@ from ortools.sat.python import cp_model
 from solvers.lagrange.arcs import BLOCKS, COST, DEVICE, HEAD, OPTION, SLOT, SPAN, TAIL, TOKENS, Arcs, can_exceed
 from solvers.lagrange.kernels import Array
 from solvers.lagrange.network import PathNetwork, RequestClass
-from solvers.lagrange.scope import UNIT
 
 Terms = list[tuple[Any, int]]
 """Variables, each with what it takes."""
@@ -57,8 +56,8 @@ class PathProgram:
         """What is taken in a slot is at most the limit; KV of a free call is on the device or the host."""
         device, host = 0, 1  # places in RESOURCES
         arcs, network = self.arcs, self.network
-        live, limits = np.arange(len(arcs.table)), network.limits.tolist()
-        binds = can_exceed(arcs.table, live, arcs.first, arcs.slots, network.limits, network.is_priced)
+        limits = network.limits.tolist()
+        binds = can_exceed(arcs.table, arcs.first, arcs.slots, network.limits, network.is_priced)
         use = defaultdict[tuple[int, int], Terms](list)
         movable = defaultdict[tuple[int, ...], list[Any]](list)
         for r in range(len(arcs.owner)):
@@ -97,13 +96,13 @@ class PathProgram:
 
     def better_than_known(self) -> None:
         """The sum of what the paths cost is least, and less than `cutoff`."""
-        cost = (self.arcs.table[:, COST] // UNIT).tolist()
+        cost = self.arcs.table[:, COST].tolist()
         total = _sum([(taken, each) for taken, each in zip(self.taken, cost, strict=True) if each])
         self.model.add(total <= self.cutoff - 1)
         self.model.minimize(total)
 
     def solve(
-        self, seconds: float, effort: float, found: Callable[[list[Array]], int], prove: Callable[[int], bool]
+        self, seconds: float, effort: float, found: Callable[[list[Array]], None], prove: Callable[[int], bool]
     ) -> bool:
         """Say whether the best paths, or that there are none, could be proved in the time.
 

@@ -84,7 +84,7 @@ class PathNetwork:
 
     def __init__(self, instance: Instance, objective: str, *, exact: bool = False) -> None:
         if reason := why_not(instance, objective):
-            raise BadInput(f"lagrange {reason}; use slots, events or batch-bigm")
+            raise BadInput(f"arc-flow {reason}; use slots, events or batch-bigm")
         self.instance, self.objective = instance, objective
         self.is_late = not exact and late_segments(instance)
         self.setting = make_setting(instance)

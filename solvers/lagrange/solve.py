@@ -1,4 +1,4 @@
-"""The method as a whole: prices, better schedules, fixing, branch and bound, in turns."""
+"""The method as a whole: prices, better schedules, fixing, and CP-SAT on the paths that are left, in turns."""
 
 from __future__ import annotations
 
@@ -25,24 +25,19 @@ from solvers.lagrange.packing import Packing
 from solvers.lagrange.prices import SlotRelaxation
 from solvers.lagrange.read import read_schedule
 from solvers.lagrange.scope import FAR, MARGIN, UNIT
-from solvers.lagrange.tree import Tree
 from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task
 
-TREE_SECONDS, IMPROVE_SECONDS = 8.0, 1.5
-"""How long branching and destroy and repair take turns."""
-CLAUSES = 10.0
-"""How long CP-SAT searches at first, in seconds of its own count, and four times as long in each turn after that."""
+CLAUSES, IMPROVE_SECONDS = 10.0, 1.5
+"""How long CP-SAT searches at first, in seconds of its own count (four times as long in each turn after that), and how
+long destroy and repair takes in between."""
 FIRST_SECONDS = 0.03
-"""How long destroy and repair takes for each request before branching begins."""
+"""How long destroy and repair takes for each request before CP-SAT begins."""
+MOST_ARCS = 300_000
+"""With more arcs left, prices and better schedules go on without CP-SAT."""
 
 
 def run(task: Task, send: Send) -> Done:
     """Carry out a task in a worker process; schedules and bounds are sent as they come."""
-    return Lagrange(task, send).run()
-
-
-def run_clauses(task: Task, send: Send) -> Done:
-    """Carry out a task with CP-SAT in place of branch and bound."""
     from ortools import __version__ as version  # not before: it may not be there
 
     return replace(PricesAndClauses(task, send).run(), version=version)
@@ -50,14 +45,11 @@ def run_clauses(task: Task, send: Send) -> Done:
 
 def repair(task: Task, send: Send) -> Done:
     """Look for schedules only, until time is up."""
-    return Lagrange(task, send).only_improve()
+    return PricesAndClauses(task, send).only_improve()
 
 
-class Lagrange:
+class PricesAndClauses:
     """One solve: the best schedule and the best bound so far, and what they come from."""
-
-    most_arcs = 3_000_000
-    """With more arcs left, prices and better schedules go on without branch and bound."""
 
     def __init__(self, task: Task, send: Send) -> None:
         self.task, self.send = task, send
@@ -99,7 +91,7 @@ class Lagrange:
         self._find_prices(200)
         self._improve(self._share(0.2))
         if not self.is_done():
-            self._branch()
+            self._search()
 
     # --- what is known -------------------------------------------------------------------------------------------
 
@@ -184,7 +176,7 @@ class Lagrange:
         while True:
             slack = (self.cutoff - 1) * UNIT - self.relaxation.relax(self.prices).bound
             survivors = list(self.relaxation.survivors(self.prices, slack))
-            if sum(map(len, survivors)) > self.most_arcs:
+            if sum(map(len, survivors)) > MOST_ARCS:
                 return None
             if not any(self._leaves(c, rows) for c, rows in zip(self.network.classes, survivors, strict=True)):
                 return Arcs(self.network, self.relaxation.slots, survivors)
@@ -197,57 +189,30 @@ class Lagrange:
         goes_on = c.head[rows[:, 2]] < len(c.states)
         return bool((goes_on & (rows[:, 0] + c.span[rows[:, 2]] >= self.relaxation.slots)).any())
 
-    def _branch(self) -> None:
-        arcs = self._arcs()
+    def _search(self) -> None:
+        """Let CP-SAT find the best paths among what fixing leaves, in turns with repairs."""
+        arcs, effort, proved = self._arcs(), CLAUSES, False
+        while arcs is None and not self.is_done():
+            self._find_prices(50)
+            self._improve(self._share(0.5))
         if arcs is None:
-            while not self.is_done():
-                self._find_prices(50)
-                self._improve(self._share(0.5))
             return
-        self._search(arcs)
+        from solvers.lagrange.clauses import PathProgram  # it loads OR-Tools, which may not be there
 
-    def _search(self, arcs: Arcs) -> None:
-        """Branch and bound until it is proved, or time is up."""
-        self.send(Size(int(self.network.is_priced.sum()) * self.relaxation.slots, len(arcs.table), 0))
-        tree = Tree(self.network, arcs, self.prices, self.cutoff)
-        while tree.open and not self.is_done():
-            until = min(self.deadline, time.monotonic() + TREE_SECONDS)
-            tree.run(partial(self._branching, tree, until), partial(self._settled, arcs))
-            self._prove(tree.bound)
-            if tree.open and not self.is_done():
+        while not proved and not self.is_done():
+            program = PathProgram(self.network, arcs, self.cutoff, self.task.threads, self.task.seed)
+            self.send(Size(*program.size, 0))
+            proved = program.solve(self.time_left, effort, partial(self._found, arcs), self._prove)
+            effort *= 4
+            if not proved:
                 self._improve(IMPROVE_SECONDS)
-                tree.cutoff = self.cutoff
-        self._prove(tree.bound)
+                arcs = self._arcs() or arcs
 
-    def _branching(self, tree: Tree, until: float) -> bool:
-        tree.cutoff = min(tree.cutoff, self.cutoff)
-        return not self._prove(tree.bound) and time.monotonic() < until
-
-    def _settled(self, arcs: Arcs, paths: list[Array]) -> int:
-        """Take in the paths of a settled node if they respect all budgets; return the value of the best known."""
+    def _found(self, arcs: Arcs, paths: list[Array]) -> None:
+        """Take in better paths, if they respect all budgets."""
         packing = Packing(self.network, self.relaxation.slots)
         for c, path in zip(arcs.owner, paths, strict=True):
             packing.add(c, path)
         if packing.fits():
             with suppress(InvalidSchedule):  # an eviction in a slot that is no batch
                 self._hold(read_schedule(packing, arcs.owner, paths))
-        return self.cutoff
-
-
-class PricesAndClauses(Lagrange):
-    """Prices and fixing as before; then CP-SAT finds the best paths among what is left."""
-
-    most_arcs = 300_000
-
-    def _search(self, arcs: Arcs) -> None:
-        from solvers.lagrange.clauses import PathProgram  # it loads OR-Tools
-
-        effort, proved = CLAUSES, False
-        while not proved and not self.is_done():
-            program = PathProgram(self.network, arcs, self.cutoff, self.task.threads, self.task.seed)
-            self.send(Size(*program.size, 0))
-            proved = program.solve(self.time_left, effort, partial(self._settled, arcs), self._prove)
-            effort *= 4
-            if not proved:
-                self._improve(IMPROVE_SECONDS)
-                arcs = self._arcs() or arcs

@@ -17,7 +17,7 @@ from kvcore.certificates.splits import whole_prefills
 from kvcore.metrics import Value
 from kvcore.rigid import why_not_rigid
 from solvers.exact import exact
-from solvers.lagrange.scope import why_not as why_not_lagrange
+from solvers.lagrange.scope import why_not as why_not_paths
 from solvers.task import Bound, Found, Task
 from solvers.ways import WAYS
 from tests.fuzz.case import Case, Part, Skip, Wrong
@@ -63,8 +63,6 @@ def check(case: Case, seen: Counter[str]) -> None:
         by_exact(case, value, seen, draw)
     by_every_tick(case, value, seen)
     by_improving(case, value, seen)
-    if why_not_lagrange(case.instance, case.objective) is None:
-        by_lagrange(case, value, seen)
     if why_not_rigid(case.instance, case.objective) is None:
         by_start_times(case, value, seen)
     if case.seed % EVERY == 0 and len(schedule.batches) <= (8 if aimed else 6):
@@ -142,13 +140,6 @@ def by_task(
     return proved
 
 
-def by_lagrange(case: Case, value: Value, seen: Counter[str]) -> None:
-    """Branch and bound over prices."""
-    with contextlib.suppress(BadInput):  # too many options
-        by_task(case, value, "arc-flow", "lagrange")
-        seen["method lagrange"] += 1
-
-
 def by_start_times(case: Case, value: Value, seen: Counter[str]) -> None:
     """Start times, with every schedule and bound on the way."""
     by_task(case, value, "start-time", "highs", seconds=15.0)
@@ -167,10 +158,14 @@ def by_models(case: Case, value: Value, batches: int, seen: Counter[str], draw: 
 
 
 def check_cp_sat(case: Case, seen: Counter[str]) -> None:
-    """CP-SAT, which cannot be loaded beside HiGHS, in a process of its own."""
+    """CP-SAT, which cannot be loaded beside HiGHS, in a process of its own: over paths, and over batches."""
     from formulations.cp_sat import CpSat, cp_model
 
     value, schedule = optimum(case, 500)
+    if why_not_paths(case.instance, case.objective) is None:
+        with contextlib.suppress(BadInput):  # too many options
+            by_task(case, value, "arc-flow", "cp-sat")
+            seen["method arc-flow"] += 1
     if len(schedule.batches) > 7:
         raise Skip
     program, solver = CpSat(case.instance, case.objective, len(schedule.batches)), cp_model.CpSolver()
@@ -185,7 +180,7 @@ def check_cp_sat(case: Case, seen: Counter[str]) -> None:
     count_case(case, seen)
 
 
-METHODS = ("slots", "events", "counts", "exact", "exhaustive, every tick", "neighbourhoods", "lagrange", "start-time",
+METHODS = ("slots", "events", "counts", "exact", "exhaustive, every tick", "neighbourhoods", "start-time",
            "batch-bigm", "batch-bigm:plain")  # fmt: skip
 REACH = (
     NEEDED
@@ -193,4 +188,4 @@ REACH = (
     | {f"reduction {name} {what}" for name in OFF for what in ("off", "prunes")}
 )
 PART = Part("optima", make, check, REACH)
-CP_SAT = Part("cp-sat", make, check_cp_sat, NEEDED)
+CP_SAT = Part("cp-sat", make, check_cp_sat, NEEDED | {"method arc-flow"})

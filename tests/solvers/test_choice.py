@@ -40,7 +40,7 @@ def two_cores(monkeypatch):
         ("hindsight", "total-flow-time", ["start-time on highs", "arc-flow on repair"]),
         ("mars-like:n=10", "total-flow-time", ["slots", "events"]),
         ("mars-like:n=20", "weighted-flow-time", ["slots", "arc-flow on repair"]),
-        ("mars-like:n=40", "weighted-flow-time", ["arc-flow on lagrange", "arc-flow on repair"]),
+        ("mars-like:n=40", "weighted-flow-time", ["bound", "arc-flow on repair"]),
         ("identical:n=40,I=4,O=3,M=100", "busy-time", ["counts", "improve"]),
         ("identical:n=40,I=4,O=3,M=100", "total-flow-time", ["bound", "improve"]),
     ],
@@ -59,7 +59,7 @@ def test_one_core_runs_one_way(monkeypatch):
     ("name", "reserve"),
     [
         ("mars-figure1", ["bound", "improve"]),
-        ("hindsight", ["slots", "arc-flow on lagrange", "events", "bound", "improve"]),
+        ("hindsight", ["slots", "events", "bound", "improve"]),
     ],
 )
 def test_what_else_may_help_runs_when_a_core_is_free(name, reserve):
@@ -68,7 +68,7 @@ def test_what_else_may_help_runs_when_a_core_is_free(name, reserve):
 
 @pytest.mark.usefixtures("two_cores")
 def test_says_why():
-    assert "one way for each request" in ways("mars-like:n=40")[1]
+    assert "lower bounds scale" in ways("mars-like:n=40")[1]
     assert "destroy and repair runs beside it" in ways("mars-like:n=40")[1]
     result = solvers.solve(MARS)
     assert "what it proves is certified" in result.extra["chosen"]
@@ -76,7 +76,7 @@ def test_says_why():
 
 def test_a_named_solver_is_taken_at_its_word():
     assert choose(MARS, "makespan", "auto", "highs").ways[0].label == "batch-bigm on highs"
-    assert choose(MARS, FLOW, "arc-flow", "auto").ways[0].label == "arc-flow on lagrange"
+    assert choose(MARS, FLOW, "arc-flow", "auto").ways[0].label == "arc-flow on cp-sat"
     with pytest.raises(BadInput, match="lagrange does not solve batch-bigm; highs and gurobi can"):
         choose(MARS, "makespan", "batch-bigm", "lagrange")
 
@@ -93,13 +93,15 @@ def test_search_means_the_exact_searches(asked):
         choose(MARS, FLOW, "search", "highs")
 
 
-@pytest.mark.parametrize("solver", ["highs", "gurobi"])
-def test_what_asks_for_the_model_of_paths_gets_branch_and_bound_over_prices(solver):
-    chosen = choose(MARS, FLOW, "arc-flow", solver)
-    assert [way.label for way in chosen.ways] == ["arc-flow on lagrange"]
-    assert f"no model for {solver} any more, but lagrange (or --solver cp-sat) solves the same network" in chosen.why
-    with pytest.raises(BadInput, match="not makespan; use slots, events or batch-bigm"):
-        choose(MARS, "makespan", "arc-flow", solver)
+@pytest.mark.parametrize(
+    "asked", [("arc-flow", "highs"), ("arc-flow", "gurobi"), ("arc-flow", "lagrange"), ("auto", "lagrange")]
+)
+def test_ways_over_paths_that_are_gone_mean_prices_and_cp_sat(asked):
+    chosen = choose(MARS, FLOW, *asked)
+    assert [way.label for way in chosen.ways] == ["arc-flow on cp-sat"]
+    assert f"{asked[1]} does not solve it any more, cp-sat does" in chosen.why
+    with pytest.raises(BadInput, match=r"arc-flow does .* not makespan; use slots, events or batch-bigm"):
+        choose(MARS, "makespan", *asked)
 
 
 LATE = 1e9

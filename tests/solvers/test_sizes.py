@@ -1,7 +1,6 @@
 """Numbers that 64 bits might not hold: they are declined, or solved exactly; there always is a bound."""
 
 import math
-import sys
 from dataclasses import replace
 from io import StringIO
 
@@ -31,11 +30,9 @@ from solvers.lagrange.scope import (
     options_at_least,
     why_not,
 )
-from solvers.lagrange.solve import Lagrange
 from solvers.pool import race
 from solvers.task import Bound, Done, Failed, Task
-from solvers.ways import LAGRANGE, REPAIR
-from tests.support.clock import Clock
+from solvers.ways import REPAIR
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 from tests.support.tiny_instances import PROFILES, tiny_instance
@@ -90,12 +87,11 @@ def _two_cores(monkeypatch):
             Request(id="R", prompt=2**27 + 1, segments=(Segment(decode=1),)),)), "at most 134217728 tokens"),
     ],
 )  # fmt: skip
-def test_lagrange_declines_what_it_could_not_hold(instance, reason):
+def test_paths_decline_what_it_could_not_hold(instance, reason):
     assert reason in why_not(instance, "weighted-flow-time")
     with pytest.raises(BadInput, match=reason):
         PathNetwork(instance, "weighted-flow-time")
-    ways = choose(instance, "weighted-flow-time", "auto", "auto")
-    assert not {LAGRANGE, REPAIR} & set(ways.ways)
+    assert REPAIR not in choose(instance, "weighted-flow-time", "auto", "auto").ways
 
 
 def test_the_estimate_of_options_exceeds_none():
@@ -147,9 +143,7 @@ def test_prices_found_are_never_above_the_highest():
 
 
 @pytest.mark.slow
-def test_lagrange_is_right_up_to_its_largest_weights(monkeypatch):
-    for module in ("lagrange.solve", "neighbourhoods.improve"):
-        monkeypatch.setattr(sys.modules[f"solvers.{module}"], "time", Clock())
+def test_prices_are_right_up_to_the_largest_weights():
     answers = 0
     for seed in few(range(30, 45)):
         fixed = {"evict": False, "partial": False, "pause": True, "hybrid": True, "cost": "unit"}
@@ -159,13 +153,9 @@ def test_lagrange_is_right_up_to_its_largest_weights(monkeypatch):
             continue
         assert "weights of at most" in why_not(weighing(instance, weight + 1), "weighted-flow-time")
         optimum, _ = exhaustive_optimum(instance, "total-flow-time", max_states=20_000)
-        bounds = []
-        task = Task(weighing(instance, weight), "weighted-flow-time", "arc-flow", "lagrange",
-                    None, None, None, 1000, 4000, 1, 0)  # fmt: skip
-        lagrange = Lagrange(task, lambda message, bounds=bounds: bounds.append(message))
-        lagrange.run()
-        bound = max(m.value for m in bounds if isinstance(m, Bound))
-        assert 0.8 * optimum * weight < bound <= optimum * weight <= lagrange.cutoff
+        network = PathNetwork(weighing(instance, weight), "weighted-flow-time", exact=True)
+        bound, _ = SlotRelaxation(network, 60).find_prices(optimum * weight, 200)
+        assert 0.8 * optimum * weight < bound / UNIT <= optimum * weight
         answers += 1
     assert answers >= (5 if ALL else 1)
 
@@ -209,9 +199,9 @@ def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objectiv
 @pytest.mark.parametrize(
     ("instance", "declining", "reserve", "proved"),
     [
-        (waiting(MARS, 10**12), ("lagrange", "repair"), "events", 3 * 10**12 + 28),
+        (waiting(MARS, 10**12), ("repair",), "events", 3 * 10**12 + 28),
         # only the network, made in the worker, sees how many options there are after the call
-        (with_parts(13, 700), ("lagrange",), "bound", 1),
+        (with_parts(13, 700), ("repair",), "bound", 1),
     ],
 )
 def test_a_reserve_runs_if_all_others_decline(instance, declining, reserve, proved):
@@ -237,7 +227,7 @@ def test_a_way_that_is_named_still_declines():
         with pytest.raises(BadInput, match="too large"):
             solvers.solve(waiting(weighing(MARS, 10**15), 1000), "weighted-flow-time", formulation=named)
     with pytest.raises(BadInput, match="weights of at most"):
-        solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="arc-flow", solver="lagrange")
+        solvers.solve(weighing(MARS, 10**15), "weighted-flow-time", formulation="arc-flow", solver="cp-sat")
 
 
 def test_where_all_ways_decline_the_result_says_so_and_what_may_help(monkeypatch):

@@ -2,7 +2,7 @@
 
 `python -m tests.support.clauses_answers FIRST END PROFILE ..` writes by profile, for each seed from FIRST to END that
 has an optimum, what the program alone found, with neither prices nor repairs: seed, optimum, value, and bound. Those of
-"budgets" have token budgets that bind although every prefill fits.
+"budgets" have token budgets that bind although every prefill fits; of "no-pause" neither budgets nor `pause`.
 """
 
 import json
@@ -48,9 +48,13 @@ def budgets(seeds):
             yield seed, instance, OBJECTIVES[0], exhaustive_optimum(instance, OBJECTIVES[0], max_states=1500)[0]
 
 
+NO_PAUSE = {"pause": False, "batch_tokens": None, "prefill_tokens": None, "batch_requests": None, "calls": (0, 1)}
+
+
 def answers(profile, first, end):
     seeds = range(first, end)
-    asked = budgets(seeds) if profile == "budgets" else optima(profile, seeds, OBJECTIVES, 1500, **HERE)
+    fixed, drawn = (HERE | NO_PAUSE, "any") if profile == "no-pause" else (HERE, profile)
+    asked = budgets(seeds) if profile == "budgets" else optima(drawn, seeds, OBJECTIVES, 1500, **fixed)
     for seed, instance, objective, optimum in asked:
         try:
             PathNetwork(instance, objective)
