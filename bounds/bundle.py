@@ -93,7 +93,7 @@ def maximise(
     best = evaluate(start)
     bundle.learn(best)
     made = 0
-    while (left := deadline - time.monotonic()) > 0 and best.value < enough and size > 1e-6 and made != rounds:
+    while (left := deadline - time.process_time()) > 0 and best.value < enough and size > 1e-6 and made != rounds:
         box = np.maximum(low, best.x - size * scale), np.minimum(high, best.x + size * scale)
         proposed = bundle.best(linear, *box, left)
         if proposed is None:

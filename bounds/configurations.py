@@ -101,12 +101,12 @@ class Stage:
     def __init__(self, pricing: WindowPricing, inside: list[int], most: int) -> None:
         """Raises InvalidCertificate if that is more than `most` configurations, or more than a checker looks at."""
         most = min(most, most_configurations(pricing.ticks))
-        began = time.monotonic()
+        began = time.process_time()
         self.pricing, self.inside = pricing, inside
         self.outside = [k for k in range(len(pricing.kinds)) if k not in inside]
         running = Running([pricing.kinds[k] for k in inside], pricing.memory, most, Budget())
         self.network = CheapestPaths(running, pricing.ticks)
-        self.building, self.evaluating = time.monotonic() - began, 0.0  # seconds
+        self.building, self.evaluating = time.process_time() - began, 0.0  # seconds
         isin = np.isin(np.arange(len(pricing.kinds)), inside)
         offered = np.full(pricing.windows, float(pricing.memory * pricing.width))
         self.linear = np.concatenate([np.where(isin, [kind.count for kind in pricing.kinds], 0.0), -offered])
@@ -129,7 +129,7 @@ class Stage:
 
     def evaluate(self, x: Vector) -> Evaluation:
         """Return the bound under these prices."""
-        began = time.monotonic()
+        began = time.process_time()
         pricing, kinds = self.pricing, len(self.pricing.kinds)
         memory = x[kinds:]
         values, slopes = np.zeros(kinds + 1), np.zeros((kinds + 1, len(x)))
@@ -142,7 +142,7 @@ class Stage:
         for tick, i in zip(*np.nonzero(started), strict=True):
             slopes[-1, self.inside[i]] -= started[tick, i]
             slopes[-1, kinds:] += started[tick, i] * pricing.takes[self.inside[i]][tick]
-        self.evaluating = time.monotonic() - began
+        self.evaluating = time.process_time() - began
         point = Evaluation(x, float(self.linear @ x + values.sum()), values, slopes)
         self.best = max(self.best, point, key=lambda each: each.value)
         return point
@@ -190,7 +190,7 @@ class CheapestPaths:
 
 
 def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST) -> Iterator[Configurations]:
-    """Yield proofs with rising bounds until the deadline (by `time.monotonic`); most of the rise is in the first ones.
+    """Yield proofs with rising bounds until the deadline of `time.process_time`; most of the rise is in the first ones.
 
     Networks have at most `most` configurations. On KeyboardInterrupt the best so far comes first. Raises BadInput where
     the instance is not rigid, or too large.
@@ -204,7 +204,7 @@ def proofs(instance: Instance, objective: str, deadline: float, most: int = MOST
         finally:
             yield stage.proof(stage.best.x)
         x, inside, size = best.x, stage.inside, max(1.0, 4 * size)
-        if time.monotonic() + LARGER * (stage.building + ROUNDS * stage.evaluating) > deadline:
+        if time.process_time() + LARGER * (stage.building + ROUNDS * stage.evaluating) > deadline:
             break
     try:
         stage.improve(x, bundle, size, WORTH, deadline)

@@ -87,7 +87,7 @@ def _narrow(
             for width in WIDTHS:
                 search = EventSearch(made, objective, NARROW_STATES, upper, width=width, graph=graph)
                 graph = search.graph
-                found = search.run(stops=lambda: time.monotonic() > deadline())
+                found = search.run(stops=lambda: time.process_time() > deadline())
                 if found.schedule is not None:
                     schedule = found.schedule.replace(instance_sha256=instance.sha256)
                     upper = objective_value(verify_schedule(instance, schedule), objective)
@@ -100,11 +100,11 @@ def _proofs(
     check_options(instance)
     search, states = EventSearch(instance, objective, MOST_STATES, upper), FIRST
     while True:
-        found = search.run(states, (lambda: time.monotonic() > deadline()) if states > FIRST else (lambda: False))
+        found = search.run(states, (lambda: time.process_time() > deadline()) if states > FIRST else (lambda: False))
         yield Proposal(Events(states=found.states, target=search.target), found.bound)
         if found.schedule is not None:
             yield found.schedule
-        if found.is_over or found.states == MOST_STATES or time.monotonic() > deadline():
+        if found.is_over or found.states == MOST_STATES or time.process_time() > deadline():
             return
         states = min(states * GROWTH, MOST_STATES)
 

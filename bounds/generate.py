@@ -132,17 +132,17 @@ def improve(
 ) -> PricePoint:
     """Return better prices than the best: the master's, as long as its value and the bound are not near `enough`."""
     for _ in range(rounds):
-        solved = master.solve(max(LEAST, deadline - time.monotonic()))
+        solved = master.solve(max(LEAST, deadline - time.process_time()))
         if solved is None:
             break
         value, prices = solved
-        if enough(value, best.bound) or time.monotonic() > deadline:
+        if enough(value, best.bound) or time.process_time() > deadline:
             break
         stay = STAY
         while True:
             point = oracle.evaluate(stay * best.prices + (1 - stay) * prices)
             master.add(point.paths)
-            if point.bound > best.bound or stay == 0 or time.monotonic() > deadline:
+            if point.bound > best.bound or stay == 0 or time.process_time() > deadline:
                 break
             stay = 0 if stay < 0.3 else stay - 0.3
         best = max(best, point, key=lambda p: p.bound)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -91,13 +91,16 @@ def climb(
     method: str = "auto",
     time_limit: float = TIME_LIMIT,
     upper: Value | None = None,
+    without: Collection[str] = (),
+    found: Callable[[Certificate], None] = lambda certificate: None,
 ) -> Iterator[Rung]:
     """Yield what each method proves, one after another (`method`: only that one), until `upper` is proved optimal.
 
-    `time_limit` is in seconds, divided among the methods that apply: what one leaves, those after it get. A method
-    whose first proof does not fit into what is left is declined; `alone` never is. One ends early if at what it gained
-    a second its time would not bring it beyond what the others proved. On KeyboardInterrupt comes what the running
-    method had, and then the exception.
+    `time_limit` is in seconds of the processor, divided among the methods that apply: what one leaves, those after it
+    get. A method whose first proof does not fit into what is left is declined; `alone` never is. One ends early if at
+    what it gained a second its time would not bring it beyond what the others proved. Those in `without` are left out.
+    `found` is called with each certificate as it comes. On KeyboardInterrupt comes what the running method had, and
+    then the exception.
 
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
@@ -106,11 +109,11 @@ def climb(
     method = {"exhaustive": "events"}.get(method, method)  # its name until version 0.1
     if method not in ("auto", *METHODS):
         raise BadInput(f"no bound is called {method!r}; there are auto, {', '.join(METHODS)}")
-    chosen = list(METHODS.values()) if method == "auto" else [METHODS[method]]
+    chosen = [each for each in METHODS.values() if each.name not in without] if method == "auto" else [METHODS[method]]
     if method == "auto" and instance.cost.always_one_tick:  # no batch is faster than another: its time is the others'
         chosen.remove(METHODS["speed"])
-    end = time.monotonic() + time_limit
-    turns = [_Turn(each, Task(instance, objective, end, upper, end)) for each in chosen]
+    end = time.process_time() + time_limit
+    turns = [_Turn(each, Task(instance, objective, end, upper, end), found) for each in chosen]
     for covering in [turn.method for turn in turns if turn.proposals is not None]:
         for turn in turns:
             if turn.method.name == covering.covers:
@@ -118,7 +121,7 @@ def climb(
     known: list[Value] = []
     for k, turn in enumerate(turns):
         share = turn.share / max(1, sum(later.share for later in turns[k:]))
-        interrupted = turn.take(share * (end - time.monotonic()), max(known, default=0))
+        interrupted = turn.take(share * (end - time.process_time()), max(known, default=0))
         rung = turn.rung
         if rung.bound is not None:
             known.append(rung.bound)
@@ -147,8 +150,8 @@ def bound(
 class _Turn:
     """What a method does when it is its turn: `proposals` (None: it does not apply), and the `rung` that it reaches."""
 
-    def __init__(self, method: Method, task: Task) -> None:
-        self.method, self.task = method, task
+    def __init__(self, method: Method, task: Task, found: Callable[[Certificate], None]) -> None:
+        self.method, self.task, self.found = method, task, found
         self.proposals: Iterator[Proposal] | None = None
         self.rung = Rung(method.name, 0.0, why_not="it was interrupted before its first proof")
         try:
@@ -167,7 +170,7 @@ class _Turn:
 
     def take(self, seconds: float, known: Value) -> bool:
         """Prove what can be proved in so much time, as others have proved `known`; say whether it was interrupted."""
-        began = time.monotonic()
+        began = time.process_time()
         self.task.deadline = began + seconds
         unchecked: Proposal | None = None
         interrupted = False
@@ -179,25 +182,26 @@ class _Turn:
                 if self.method.slows and self._most(before) < known:
                     break
         except (BadInput, InvalidCertificate) as reason:
-            self.rung = replace(self.rung, seconds=time.monotonic() - began, why_not=str(reason))
+            self.rung = replace(self.rung, seconds=time.process_time() - began, why_not=str(reason))
         except KeyboardInterrupt:
             interrupted = True
             with suppress(InvalidCertificate):
                 if unchecked is not None:
                     self._check(unchecked, began)
         if self.proposals is not None:
-            self.rung = replace(self.rung, seconds=time.monotonic() - began)
+            self.rung = replace(self.rung, seconds=time.process_time() - began)
         return interrupted
 
     def _check(self, proposal: Proposal, began: float) -> None:
         certificate = certify(self.task.instance, self.task.objective, *proposal)
         if self.rung.bound is None or certificate.value >= self.rung.bound:
-            seconds = time.monotonic() - began
+            seconds = time.process_time() - began
             self.rung = Rung(self.method.name, seconds, certificate, certificate.value)
+            self.found(certificate)
 
     def _most(self, before: Rung) -> float:
         """Return what it would prove by its deadline if the bound rose as fast as since the rung before."""
         if before.bound is None or self.rung.bound is None:
             return inf
         gained, took = float(self.rung.bound - before.bound), self.rung.seconds - before.seconds
-        return float(self.rung.bound) + gained / max(took, 1e-9) * max(0.0, self.task.deadline - time.monotonic())
+        return float(self.rung.bound) + gained / max(took, 1e-9) * max(0.0, self.task.deadline - time.process_time())

@@ -99,7 +99,7 @@ class _SharesSearch:
 
     def has_time(self) -> bool:
         """Whether there is time for one more evaluation."""
-        return time.monotonic() + self.seconds <= self.task.deadline
+        return time.process_time() + self.seconds <= self.task.deadline
 
     @property
     def best(self) -> Shares:
@@ -114,9 +114,9 @@ class _SharesSearch:
                 self.task.begin(count)
             elif not self.has_time():
                 return
-            began = time.monotonic()
+            began = time.process_time()
             value = proof.value(self.instance, self.objective)
-            self.seconds = max(self.seconds, time.monotonic() - began)
+            self.seconds = max(self.seconds, time.process_time() - began)
             if all(value > known for known, _ in self.tried):
                 yield Proposal(proof, value)
             self.tried.append((value, proof))
@@ -126,7 +126,7 @@ class _SharesSearch:
         weights = [weight(request, self.objective) for request in self.instance.requests]
         proof = self.best
         for k in range(ROUNDS):
-            if time.monotonic() + 2 * self.seconds > self.task.deadline:  # the flows take as long as the proof
+            if time.process_time() + 2 * self.seconds > self.task.deadline:  # the flows take as long as the proof
                 return
             flows, _ = PricedSteps(self.instance, proof).flows(self.objective, weights, proof.alone)
             old = proof.alone or (0,) * len(flows)

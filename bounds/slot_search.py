@@ -172,7 +172,7 @@ class SlotSolver:
         open_ = self._open(search, since)
 
         def evaluate(prices: Floats) -> tuple[float, Floats]:
-            if time.monotonic() > self.deadline():
+            if time.process_time() > self.deadline():
                 raise OutOfTime
             priced = self._whole(search, prices, since)
             rows = values(graphs, priced, since, scale)
@@ -201,13 +201,13 @@ class SlotSolver:
         """
         search = SlotSearch(self.local, target, self.options.scale)
         self._ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
-        most_tries = int(min(most_tries, TRIES_PER_SECOND * max(0.0, self.deadline() - time.monotonic())))
+        most_tries = int(min(most_tries, TRIES_PER_SECOND * max(0.0, self.deadline() - time.process_time())))
         outcome = search.run(most_states, most_tries, traced=True, steer=self._beam if beam else self._steer)
         return Attempt(self, search, target, replace(outcome, proved=outcome.proved and not beam))
 
     def _beam(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
         """Cut all states of a layer but those from which most may still be spent."""
-        if time.monotonic() > self.deadline():
+        if time.process_time() > self.deadline():
             raise OutOfTime
         alive = np.flatnonzero(~cut[: layer.size])
         spent = layer.cost[alive] - layer.room[alive]
@@ -215,7 +215,7 @@ class SlotSolver:
 
     def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
         """Seek further prices for the states of a layer, while they cut more than they cost."""
-        if time.monotonic() > self.deadline():
+        if time.process_time() > self.deadline():
             raise OutOfTime
         options, requests = self.options, len(search.kind)
         per_state = len(search.graphs.next) / len(search.graphs.idle)

@@ -109,5 +109,5 @@ def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> None:
     target = begin.bound * (1 + HOPE) if task.upper is None else float(task.upper)
     ascend(
         evaluate, begin.prices * scale, target, rounds=ROUNDS, margin=MARGIN * abs(begin.bound), step=4.0,
-        momentum=0.75, stalled=20, go_on=lambda best: time.monotonic() < task.deadline,
+        momentum=0.75, stalled=20, go_on=lambda best: time.process_time() < task.deadline,
     )  # fmt: skip

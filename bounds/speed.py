@@ -121,18 +121,18 @@ class _Search:
         """Let the best prices rise, those for nothing shared besides if they rise higher in some rounds."""
         best, end = self.best, self.task.deadline
         if best is not None and best.division.memory:
-            each = max(0.0, end - time.monotonic()) / TRIALS
-            best.rise(TRIAL, time.monotonic() + each)
+            each = max(0.0, end - time.process_time()) / TRIALS
+            best.rise(TRIAL, time.process_time() + each)
             self.best = None
             self._try(best.division.replace(memory=0, slot=1), best.inflated)
             self._inflate()
             if self.best is not None:
-                self.best.rise(TRIAL, time.monotonic() + each)
+                self.best.rise(TRIAL, time.process_time() + each)
             if self.best is None or self.best.value < best.value:
                 self.best = best
         if self.best is not None:
             self._compare(self.best)
-            now = time.monotonic()
+            now = time.process_time()
             self.best.rise(ROUNDS, now + LATE * max(0.0, end - now))
             self.best.refine(end)
             self.best.rise(ROUNDS, end - CHECK * self.best.seconds)
@@ -141,14 +141,14 @@ class _Search:
         """Take the larger part for fees if prices rise higher in some rounds."""
         other = Ascent(best.division.replace(slot=1), self.needs, best.inflated)
         other.fee = FEES[1]
-        each = max(0.0, self.task.deadline - time.monotonic()) / TRIALS
+        each = max(0.0, self.task.deadline - time.process_time()) / TRIALS
         for one in (best, other):  # the larger part is behind at first
-            one.rise(2 * TRIAL, time.monotonic() + each)
+            one.rise(2 * TRIAL, time.process_time() + each)
         self.best = max(best, other, key=lambda one: one.value)
 
     def _divide(self) -> None:
         """Take slots of a quarter as often as first tokens can still be ordered; keep the shortest that gain enough."""
-        tried, slots, begun = self.best, self.needs.slots, time.monotonic()
+        tried, slots, begun = self.best, self.needs.slots, time.process_time()
         late = begun + (1 - LATE) * (self.task.deadline - begun)
         while tried is not None and FINER * self.needs.slots <= MOST_SLOTS:
             if tried.shape.slot * SHARP < FINER * tried.work.alone.mean():
@@ -169,7 +169,7 @@ class _Search:
 
     def _try(self, division: Speed, inflated: float, gains: float = 1.0) -> bool:
         """Take these prices if they are so much better, and say so; nothing after the deadline but for the first."""
-        if self.best is not None and time.monotonic() > self.task.deadline:
+        if self.best is not None and time.process_time() > self.task.deadline:
             return False
         tried = Ascent(division, self.needs, inflated)
         if better := self.best is None or tried.value > gains * self.best.value:
@@ -239,15 +239,15 @@ class Ascent:
         slots = paid / (self.work.rate @ self.work.requests) / self.shape.slot  # no request looks at more, in the mean
         slots = slots if self.within is None else self.value / self.shape.slot
         pairs = len(self.work.arrival) * slots**2 / 2
-        return bool(pairs <= min(ORDERED, PAIRS * (deadline - time.monotonic())))
+        return bool(pairs <= min(ORDERED, PAIRS * (deadline - time.process_time())))
 
     def _evaluate(self) -> None:
-        began = time.monotonic()
+        began = time.process_time()
         value, usage = self._above() if self.within is None else self._latest()
         self.drift = MOMENTUM * self.drift + (1 - MOMENTUM) * np.clip(usage / self.shape.slot, -1, 1)
         if value > self.value:
             self.value, self.best, self.gained = value, (self.price, self.rows.parts), self.round
-        self.seconds = time.monotonic() - began
+        self.seconds = time.process_time() - began
 
     def _above(self) -> tuple[float, Floats]:
         """Return what all take and pay above the prices, and a subgradient."""
@@ -277,7 +277,7 @@ class Ascent:
         for k in range(rounds):
             if k % STALLED == 0:
                 before, reached = reached, self.value
-            if time.monotonic() > deadline or reached - before < ENOUGH * abs(reached):
+            if time.process_time() > deadline or reached - before < ENOUGH * abs(reached):
                 return
             if self.round == 0:
                 self.rows.begin()

@@ -19,7 +19,7 @@ LOOSE = 2
 
 @dataclass
 class Task:
-    """The instance, the objective, and when to stop improving (by `time.monotonic`), which may change until then.
+    """The instance, the objective, and when to stop improving (by `time.process_time`), which may change until then.
 
     `upper` is the value of a schedule, if one is known: it only says where a proof may stop. By `end` the first proof
     has to be there.
@@ -33,7 +33,7 @@ class Task:
 
     def begin(self, budget: Budget) -> None:
         """Raise BadInput if what was spent of a fresh budget, which one evaluation takes, does not fit before `end`."""
-        seconds, left = (MOST_WORK - budget.work) / (LOOSE * 10**9), max(0.0, self.end - time.monotonic())
+        seconds, left = (MOST_WORK - budget.work) / (LOOSE * 10**9), max(0.0, self.end - time.process_time())
         if seconds > left:
             raise BadInput(f"one evaluation takes about {seconds:.1f} s, and {left:.1f} s are left: give it more time")
 

@@ -94,7 +94,7 @@ class TreeSearch:
     def _goes_on(self) -> bool:
         """Whether the bound may rise, and there is time for it and for the check."""
         least, work = self._value(self.open[0].point.bound), self.check * (len(self.open) + 2)
-        left = self.task.deadline - time.monotonic() - work * MOST_WORK / (LOOSE * 10**9)
+        left = self.task.deadline - time.process_time() - work * MOST_WORK / (LOOSE * 10**9)
         return least < self.cutoff and work < 1 and left > 0 and len(self.open) < MOST_LEAVES
 
     def _value(self, bound: float) -> float:

@@ -20,8 +20,7 @@ from kvcore.schedule import Schedule
 from kvcore.summary import summary
 from kvcore.trace import Trace
 from solvers import solve
-from solvers.ladder import climb, with_certificate
-from solvers.task import Progress
+from solvers.ladder import climb
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,8 +38,6 @@ USUAL = (
 for calls; the vLLM that their papers compare with; and two that never evict: `serial` is the worst to expect."""
 USUAL_WITHOUT_EVICTION = ("fcfs", "sjf", "sjf-api", "mars-order", "serial")
 """The rule of Figure 1 is what runs on a machine that evicts in calls only."""
-OPEN = 0.01
-"""Where an optimum stays open by more than this fraction, the ladder of bounds is tried as well."""
 WORDS = {"as-given": "handling as given", "free": "handling free"}
 SHORT = {"as-given": "as given", "free": "free"}
 UNMEASURED = "nothing to measure against was looked for (--optimum does)"
@@ -61,8 +58,8 @@ def compare(
 ) -> Comparison:
     """Run the policies, and find what they are measured against: with handlings as given, and free where they differ.
 
-    `policies` are names (None: the usual ones). They are measured against the optimum (with the ladder of bounds where
-    it stays open), the best lower bound, or nothing. `time_limit` is in seconds, for each optimum; `window` is what
+    `policies` are names (None: the usual ones). They are measured against the optimum (or what is known of it), the
+    best lower bound, or nothing. `time_limit` is in seconds, for each optimum; `window` is what
     `kvcore.summary` takes. A policy that cannot run has a row that says why. `schedules`, by name, are those of others
     (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule.
     """
@@ -77,24 +74,20 @@ def compare(
         if interrupted:
             break
         freed = instance.with_free_calls() if kind == "free" else instance
+        traces = {run.label: run.trace for run in outside + runs if run.trace is not None}
+        traces = {label: trace for label, trace in traces.items() if trace.instance.sha256 == freed.sha256}
         with watch(f"{instance.name}: {against}, {WORDS[kind]}") as progress:
             if against == "bound":
                 optima[kind] = climb(freed, objective, time_limit=time_limit, progress=progress)
             else:
-                optima[kind] = _optimum(freed, objective, time_limit, threads, progress)
+                known = {label: trace.schedule for label, trace in traces.items()}
+                optima[kind] = solve(
+                    freed, objective, time_limit=time_limit, threads=threads, known=known, progress=progress
+                )
         interrupted = optima[kind].stopped == "interrupted"
-        for run in outside + runs:
-            if run.trace is not None and run.trace.instance.sha256 == freed.sha256:
-                optima[kind].refuse(run.trace.schedule, objective_value(run.trace, objective), run.label)
+        for label, trace in traces.items():
+            optima[kind].refuse(trace.schedule, objective_value(trace, objective), label)
     return Comparison(instance, objective, outside + runs, optima, interrupted)
-
-
-def _optimum(instance: Instance, objective: str, time_limit: float, threads: int, progress: Progress | None) -> Result:
-    """Return the best schedule and bound; where they stay apart, with what the ladder adds in half the time again."""
-    found = solve(instance, objective, time_limit=time_limit, threads=threads, progress=progress)
-    if found.stopped == "interrupted" or (found.gap is not None and found.gap < OPEN):
-        return found
-    return with_certificate(found, time_limit / 2, progress)
 
 
 def _kinds(instance: Instance, handling: str) -> list[str]:

@@ -163,7 +163,9 @@ def _result(library: Library, cell: Cell) -> Result:
         method = "auto" if cell.run == "bound" else cell.run
         return climb(instance, objective, method=method, time_limit=seconds, upper=upper)
     formulation, _, solver = cell.run.partition(" on ")
-    way = partial(solve, formulation=formulation, solver=solver or "auto")
+    schedule = library.schedule(record, objective)
+    known = {} if schedule is None else {"library": schedule}
+    way = partial(solve, formulation=formulation, solver=solver or "auto", known=known)
     return way(instance, objective, time_limit=seconds, seed=seed)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -25,12 +25,12 @@ from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from solvers.choice import choose
+from solvers.choice import HEAD_START, choose
 from solvers.ladder import CERTIFY, with_certificate
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
 from solvers.task import GRACE, Bound, Done, Failed, Found, Message, Progress, Size, Stop, Task
-from solvers.ways import SOLVERS, WAYS
+from solvers.ways import IMPROVE, LADDER, SOLVERS, WAYS
 
 NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
@@ -60,6 +60,7 @@ def solve(
     gap: float | None = None,
     target: Value | None = None,
     warm_start: str = "best",
+    known: Mapping[str, Schedule] | None = None,
     threads: int = 1,
     seed: int = 0,
     memory_limit: int = MEMORY_LIMIT,
@@ -76,7 +77,8 @@ def solve(
     `gap` and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at
     most `target` exists. `warm_start` is "best" (every policy that the machine suits: those that have not run in their
     part of the time go on beside the workers), a policy's name (`serial` stands in for one that does not end in its
-    part of the time, and the result says so), or "none". Ctrl-C ends the solve with what was found so far (`stopped`
+    part of the time, and the result says so), or "none". `known` are schedules at hand, by name: the referee judges
+    them, and what is found is no worse. Ctrl-C ends the solve with what was found so far (`stopped`
     is "interrupted").
 
     The bound `alone` (see `bounds`) is there from the first moment, and a policy's schedule before any worker process
@@ -100,22 +102,40 @@ def solve(
     run = _Solve(instance, objective, started, gap, target, progress)
     packed = pack(constraints) if constraints else b""
     task = Task(instance, objective, "", "", None, None, None, limit, memory_limit, threads, seed, constraints=packed)
-    run.tasks = [
-        replace(task, formulation=way.formulation, solver=way.solver.name, delay=delay) for way, delay in choice.delays
+    lanes = [
+        [
+            replace(
+                task,
+                formulation=way.formulation,
+                solver=way.solver.name,
+                plans=way in (IMPROVE, LADDER),
+                beside=tuple(other.formulation for other in lane),
+            )
+            for way in lane
+        ]
+        for lane in choice.lanes
     ]
+    run.tasks = [task for lane in lanes for task in lane]
     ends: list[Done | Failed] = [Done("interrupted", "")]
     try:
         run.bound_alone()
+        for name, schedule in (known or {}).items():
+            run._hold(verify_schedule(instance, schedule), name)
         upper_bound, start = run.run_policies(warm_start, limit)
         remaining = max(0.1, limit - (time.monotonic() - started))
-        tasks = [
-            replace(task, upper_bound=upper_bound, start=start, time_limit=min(remaining, endless))
-            for task in run.tasks
-            for endless in [ENDLESS if time_limit is None and task.formulation in ("improve", "bound") else remaining]
+        begun = [
+            [
+                replace(task, upper_bound=upper_bound, start=start, time_limit=min(remaining, endless))
+                for task in lane
+                for endless in [ENDLESS if time_limit is None and task.plans else remaining]
+            ]
+            for lane in lanes
         ]
         ends = [Done("time limit", "")]
         if upper_bound is not None:
-            ends = race(tasks, run.receive, run.decided, tick=run.report, best_known=lambda: run.value)
+            ends = race(
+                begun, run.receive, run.decided, tick=run.report, best_known=lambda: run.value, head_start=HEAD_START
+            )
         if run.policies is not None and not (choice.named and _declined(ends)):
             run.wait_for(run.policies)
     except KeyboardInterrupt:

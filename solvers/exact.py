@@ -33,7 +33,7 @@ CLIMBS: dict[str, Callable[..., Iterator[Proposal | Schedule]]] = {
 
 def run(task: Task, send: Send) -> Done:
     """Carry out a task; schedules and bounds with their certificates are sent as they come."""
-    deadline, best, bound = time.monotonic() + task.time_limit, task.upper_bound, None
+    deadline, best, bound = time.process_time() + task.time_limit, task.upper_bound, None
     climb = CLIMBS[task.formulation]
     for found in climb(task.instance, task.objective, lambda: deadline, task.upper_bound, lambda: NEWS.value):
         if isinstance(found, Schedule):
@@ -46,7 +46,7 @@ def run(task: Task, send: Send) -> Done:
             send(Bound(certificate.value, "certificate", certificate))
     known = [value for value in (best, NEWS.value) if value is not None]
     is_proved = bound is not None and bool(known) and bound >= min(known)
-    over: Stop = "time limit" if time.monotonic() > deadline else "memory limit"
+    over: Stop = "time limit" if time.process_time() > deadline else "memory limit"
     return Done("proved" if is_proved else over, kvcore.__version__)
 
 
@@ -59,21 +59,21 @@ def exact(
 ) -> Result:
     """Return the best schedule and the best bound of the exact searches: optimal if the two meet.
 
-    `start` is a schedule to improve on (None: the best of a few policies), `time_limit` in seconds (None: no limit), of
-    which compiling, the first time on a machine, is no part. What declines, or ends at a limit of its own, is under
-    `extra["failed"]`. KeyboardInterrupt goes through.
+    `start` is a schedule to improve on (None: the best of a few policies), `time_limit` in seconds of the processor
+    (None: no limit), of which compiling, the first time on a machine, is no part. What declines, or ends at a limit of
+    its own, is under `extra["failed"]`. KeyboardInterrupt goes through.
 
     Raises BadInput for an unknown objective, and InvalidSchedule if `start` breaks a rule.
     """
     compile_searches()
-    began = time.monotonic()
+    began, started = time.process_time(), time.monotonic()
     deadline = math.inf if time_limit is None else began + time_limit
     by, schedule = ("start", start) if start is not None else best_schedule(instance, objective)[:2]
     value = objective_value(verify_schedule(instance, schedule), objective)
     proved_by, certificate = "alone", certify(instance, objective, Alone())
     failed: list[str] = []
     for name, climb in CLIMBS.items():
-        if value == certificate.value or time.monotonic() > deadline:
+        if value == certificate.value or time.process_time() > deadline:
             break
         try:
             for found in climb(instance, objective, lambda: deadline, value):
@@ -87,11 +87,11 @@ def exact(
                     break
         except BadInput as error:
             failed.append(str(error))
-    stopped = "time limit" if time.monotonic() > deadline else "limit of the search"
+    stopped = "time limit" if time.process_time() > deadline else "limit of the search"
     return Result(
         instance, objective, schedule, bound=certificate.value, bound_kind="certificate", certificate=certificate,
         found_by=by, proved_by=proved_by, horizon=Horizon(0, True, HORIZON), formulation="exact",
-        solver=SolverInfo("exact", kvcore.__version__), seconds=time.monotonic() - began,
+        solver=SolverInfo("exact", kvcore.__version__), seconds=time.monotonic() - started,
         stopped="proved" if value == certificate.value else stopped, extra={"failed": failed} if failed else {},
     )  # fmt: skip
 

@@ -17,11 +17,12 @@ CERTIFY = 10.0
 
 
 def run(task: Task, send: Send) -> Done:
-    """Carry out a task in a worker process; bounds with their certificates are sent as they come."""
-    rungs = bounds.climb(task.instance, task.objective, time_limit=task.time_limit, upper=task.upper_bound)
-    for rung in rungs:
-        if rung.bound is not None:
-            send(Bound(rung.bound, "certificate", rung.certificate))
+    """Carry out a task in a worker process; certificates are sent as they come."""
+    rungs = bounds.climb(
+        task.instance, task.objective, time_limit=task.time_limit, upper=task.upper_bound, without=task.beside,
+        found=lambda certificate: send(Bound(certificate.value, "certificate", certificate)),
+    )  # fmt: skip
+    list(rungs)
     return Done("time limit", kvcore.__version__)
 
 

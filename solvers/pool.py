@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import pickle
 import signal
+import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, Queue
@@ -15,6 +16,12 @@ from queue import Empty, Queue
 from kvcore.metrics import Value
 from solvers.process import Process, undisturbed
 from solvers.task import GRACE, Done, Failed, Message, Stop, Task
+
+FIRST_TURN = 3.0
+"""Seconds of the first turn of the first task of a lane; the others share half as much, and each turn of a task is
+twice as long as the one before. So what the first one can do alone takes at most half as much time again."""
+RESTS = sys.platform == "linux"
+"""Whether a worker may be stopped for a while: elsewhere it could outlive a parent that is killed then."""
 
 
 @dataclass
@@ -27,6 +34,7 @@ class SolveWorker:
     """Seconds after the start of the race at which it is ended."""
     done: Done | Failed | None = None
     told: Value | None = None
+    turns: int = 0
 
     def tell(self, value: Value | None) -> None:
         """Tell it the value of the best schedule known, if it changed."""
@@ -42,17 +50,73 @@ class SolveWorker:
             self.done = Done(stop, "")
 
 
+class Lane:
+    """Tasks that take turns: one runs, and the others rest or have yet to start.
+
+    The first one gets two thirds of the time, as long as it goes on, and the others share the rest; one that plans its
+    time is told its share. Where they take turns nobody gets seconds of grace.
+    """
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.first, self.others = tasks[0], len(tasks) - 1
+        self.queue: deque[Task | SolveWorker] = deque(tasks)
+        self.workers: list[SolveWorker] = []
+        self.running: SolveWorker | None = None
+        self.until = 0.0
+
+    def is_over(self) -> bool:
+        """Whether nothing runs, and nothing is left to run."""
+        return not self.queue and (self.running is None or self.running.done is not None)
+
+    def go_on(self, now: float, start: Callable[[Task, float], SolveWorker]) -> None:
+        """Give the next one its turn, if that of the one before is over."""
+        last = self.running
+        self.queue = deque(each for each in self.queue if self._has_time(each, now))
+        if last is not None and last.done is None:
+            if now < self.until or not self.queue or not RESTS:
+                return
+            last.process.rest()
+            self.queue.append(last)
+        self.running = self._begin(self.queue.popleft(), now, start) if self.queue else None
+
+    def _begin(self, each: Task | SolveWorker, now: float, start: Callable[[Task, float], SolveWorker]) -> SolveWorker:
+        weight = self._weight(each)
+        if isinstance(each, SolveWorker):
+            each.process.go_on()
+        else:
+            left = max(0.1, each.time_limit - now)
+            share = left * weight / (weight + sum(map(self._weight, self.queue))) if each.plans else left
+            each = start(replace(each, time_limit=share), now + left + GRACE * (self.others == 0))
+            self.workers.append(each)
+        self.until = now + FIRST_TURN * weight * 2**each.turns
+        each.turns += 1
+        return each
+
+    def _weight(self, each: Task | SolveWorker) -> float:
+        task = each if isinstance(each, Task) else each.task
+        return 1.0 if task.label == self.first.label else 1 / (2 * self.others)
+
+    def _has_time(self, each: Task | SolveWorker, now: float) -> bool:
+        """Whether it may have another turn; a worker that may not is ended. The first task always has one."""
+        if isinstance(each, Task):
+            return not self.workers or now < each.time_limit
+        if each.done is None and now >= each.ends:
+            each.end("time limit")
+        return each.done is None
+
+
 def race(
-    tasks: Sequence[Task],
+    lanes: Sequence[Sequence[Task]],
     on_message: Callable[[Task, Message], None],
     finished: Callable[[], Stop | None],
     *,
     tick: Callable[[], None] = lambda: None,
     best_known: Callable[[], Value | None] = lambda: None,
+    head_start: float = 0.0,
 ) -> list[Done | Failed]:
-    """Run all tasks side by side until each ended, or `finished()` gives a reason to stop them.
+    """Run lanes of tasks side by side until each task ended, or `finished()` gives a reason to stop them.
 
-    Those with a finite delay start after it, or when nothing runs; each of the others when one before it has ended.
+    The first lane has a head start, in seconds, unless nothing is left in it before.
 
     `on_message` gets every message as it comes; `tick` is called several times a second; `best_known` is the value that
     all workers are told whenever it changes. Returns how each that started ended. KeyboardInterrupt stops the workers
@@ -60,39 +124,38 @@ def race(
     """
     inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
     started = time.monotonic()
-    waiting, workers = list(tasks), list[SolveWorker]()
-    lanes = sum(task.delay < math.inf for task in tasks)
+    running = [Lane(tasks) for tasks in lanes]
+
+    def workers() -> list[SolveWorker]:
+        return [worker for lane in running for worker in lane.workers]
+
     try:
         while True:
             reason = finished()
             now = time.monotonic() - started
-            running = sum(worker.done is None for worker in workers)
-            free = not running or (running < lanes <= len(workers))
-            while waiting and reason is None and (free or now >= waiting[0].delay):
-                task = waiting.pop(0)
-                if workers and now >= task.time_limit:
-                    continue
-                shortened = replace(task, time_limit=max(0.1, task.time_limit - now))
-                with undisturbed():
-                    workers.append(_start(shortened, inbox, now + shortened.time_limit + GRACE))
-                running, free = running + 1, False
-            if not running:
+            for lane in running if reason is None else ():
+                if lane is running[0] or now >= head_start or running[0].is_over():
+                    with undisturbed():
+                        lane.go_on(now, lambda task, ends: _start(task, inbox, ends))
+            is_over = reason is not None or all(lane.is_over() for lane in running)
+            if is_over and all(worker.done is not None for worker in workers()):
                 break
-            for worker in workers:
+            for worker in workers():
                 if worker.done is None:
-                    worker.tell(best_known())
+                    if any(lane.running is worker for lane in running):
+                        worker.tell(best_known())
                     _limit(worker, now, reason)
             _receive(inbox, on_message)
             tick()
     except KeyboardInterrupt:
-        for worker in workers:
+        for worker in workers():
             worker.end("interrupted")
     finally:
-        for worker in workers:
+        for worker in workers():
             worker.process.kill()
     while not inbox.empty():
         _receive(inbox, on_message)
-    return [worker.done for worker in workers if worker.done is not None] or [Done("interrupted", "")]
+    return [worker.done for worker in workers() if worker.done is not None] or [Done("interrupted", "")]
 
 
 def _start(task: Task, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:

@@ -8,6 +8,7 @@ was killed.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pickle
 import signal
@@ -57,6 +58,14 @@ class Process:
         """Whether it has ended."""
         return self.process.poll() is not None
 
+    def rest(self) -> None:
+        """Stop it until `go_on`."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it run again."""
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it, whatever it does."""
         self.process.kill()
@@ -94,6 +103,8 @@ def to_parent() -> Callable[[object], None]:
 
     Ctrl-C and SIGTERM, which a scheduler such as Slurm sends to all processes of a job, are left to the parent.
     """
+    if sys.platform == "linux":  # else one that rests would outlive a parent that is killed
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -45,8 +45,10 @@ class Task:
     memory_limit: int
     threads: int
     seed: int
-    delay: float = 0.0
-    """Seconds after which it starts; earlier once all that started before has ended."""
+    beside: tuple[str, ...] = ()
+    """Formulations that run in the same solve."""
+    plans: bool = False
+    """Whether it plans its time: its limit is then its share of it, in seconds of the processor."""
     constraints: bytes = b""
     """Functions that add rows to the model, as `solvers.constrained` packs them; empty: none."""
 

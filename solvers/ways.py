@@ -143,9 +143,6 @@ EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundar
 COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
              "solvers.counts.solve:run", "the search looks at every number of batches",
              exact=True, what="the search over counts", declines=_not_for_counts)
-REPAIR = Way("arc-flow", Solver("repair", "nothing: destroy and repair finds good schedules, where arc-flow applies"),
-             "solvers.lagrange.solve:repair", "its bound is that of the first prices, and counts paths of any length",
-             exact=True, what="destroy and repair", declines=_not_in_slots)
 START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
                  "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
                  declines=_not_rigid)
@@ -161,7 +158,7 @@ IMPROVE = Way("improve", Solver("improve", "nothing: policies with other paramet
 LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
              "solvers.ladder:run", HORIZON, exact=True, what="the ladder of bounds")
 
-EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, START_TIME, CP_SAT, CLAUSES, REPAIR)
+EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, START_TIME, CP_SAT, CLAUSES)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what

@@ -40,7 +40,7 @@ def run(task: Task, send: Send) -> Done:
     vectors = None if model is None else fitting_vectors(model, MOST_VECTORS)
     if vectors is None:
         raise BadInput(declines(task.instance, task.objective) or "counts: there are too many ways to fill the memory")
-    deadline = time.monotonic() + task.time_limit
+    deadline = time.process_time() + task.time_limit
     told = 0
     schedule = task.start or best_schedule(task.instance, task.objective)[1]
     best = int(objective_value(verify_schedule(task.instance, schedule), task.objective))
@@ -60,7 +60,7 @@ def run(task: Task, send: Send) -> Done:
             send(Bound(told))
         if NEWS.value is not None:
             search.best = min(search.best, int(NEWS.value))
-        if time.monotonic() > deadline:
+        if time.process_time() > deadline:
             raise _Stopped("time limit")
         if search.bytes > task.memory_limit * 1_000_000:
             raise _Stopped("memory limit")

@@ -43,11 +43,6 @@ def run(task: Task, send: Send) -> Done:
     return replace(PricesAndClauses(task, send).run(), version=version)
 
 
-def repair(task: Task, send: Send) -> Done:
-    """Look for schedules only, until time is up."""
-    return PricesAndClauses(task, send).only_improve()
-
-
 class PricesAndClauses:
     """One solve: the best schedule and the best bound so far, and what they come from."""
 
@@ -71,14 +66,6 @@ class PricesAndClauses:
             except BadInput:  # too many options; what is proved stays
                 return Done("memory limit", __version__)
             self._solve()
-        return Done(self._why(), __version__)
-
-    def only_improve(self) -> Done:
-        """Look for schedules until time is up, with no proof in mind but that of the first prices."""
-        self._relax()
-        self._find_prices(120)
-        while self._can_improve() and not self.is_done():
-            self._improve(1.0 + time.monotonic() - self.started)
         return Done(self._why(), __version__)
 
     def _solve(self) -> None:

@@ -59,7 +59,7 @@ class Program:
 
     def solve(self, deadline: float) -> tuple[Array, RowPrices] | None:
         """Return the optimal x and its prices, rounded; None if time is over."""
-        self.highs.setOptionValue("time_limit", self.highs.getRunTime() + max(0.1, deadline - time.monotonic()))
+        self.highs.setOptionValue("time_limit", self.highs.getRunTime() + max(0.1, deadline - time.process_time()))
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
@@ -118,7 +118,7 @@ def relax(columns: StartColumns, cutoff: int, deadline: float, on_bound: Callabl
         history.append(best.bound)
         gained = best.bound - history[max(0, len(history) - 1 - STALLED_ROUNDS)]
         stalled = len(history) > STALLED_ROUNDS and gained < WORTH * (cutoff * SCALE - best.bound)
-        if bound > cutoff * SCALE or stalled or time.monotonic() > deadline:
+        if bound > cutoff * SCALE or stalled or time.process_time() > deadline:
             break
         cliques = violated_cliques(columns, x, extra, alive)
         if not cliques:
@@ -147,7 +147,7 @@ def close(
     _count(program, columns.start)
     _count(program, columns.end)
     for option, value in {
-        "time_limit": highs.getRunTime() + max(0.1, deadline - time.monotonic()),
+        "time_limit": highs.getRunTime() + max(0.1, deadline - time.process_time()),
         "objective_bound": cutoff + 0.5,
         "mip_rel_gap": 0.0,
         "mip_abs_gap": 0.4,

@@ -65,7 +65,7 @@ class StartTimeSolver:
     def __init__(self, task: Task, send: Send, most_configurations: int = MOST_CONFIGURATIONS) -> None:
         self.task, self.send, self.most_configurations = task, send, most_configurations
         self.problem = RigidProblem(task.instance, task.objective)
-        self.deadline = time.monotonic() + task.time_limit
+        self.deadline = time.process_time() + task.time_limit
         self.most_bytes = task.memory_limit * 2**20
         self.certificate: Certificate | None = None
         self.least = sum(kind.count * kind.rate * kind.span for kind in self.problem.kinds)
@@ -124,7 +124,7 @@ class StartTimeSolver:
 
     def until(self, step: str) -> float:
         """Return when this step has to end."""
-        return min(self.deadline, time.monotonic() + SHARE[step] * self.task.time_limit)
+        return min(self.deadline, time.process_time() + SHARE[step] * self.task.time_limit)
 
     def _prove(self) -> Stop:
         columns = StartColumns(self.problem, self.horizon())
@@ -198,7 +198,7 @@ class StartTimeSolver:
             before, priced = priced, climbed if core is network else multipliers.price(network, climbed.assign)
             if priced.bound - before.bound < WORTH * (self.value * SCALE - before.bound):
                 priced, large = max(before, priced, key=lambda p: p.bound), FAR
-            if core is network or time.monotonic() > self.deadline:
+            if core is network or time.process_time() > self.deadline:
                 break
         self._certify_starts(priced.assign, configurations * len(network.layers))
         for width in WIDTHS:

@@ -97,7 +97,7 @@ def test_methods_that_do_not_apply_get_no_time(monkeypatch):
 
     methods = [Method("a", "", measure), Method("b", "", declines), Method("c", "", measure), Method("d", "", declines)]
     monkeypatch.setattr("bounds.ladder.METHODS", {"speed": METHODS["speed"]} | {each.name: each for each in methods})
-    monkeypatch.setattr("bounds.ladder.time", SimpleNamespace(monotonic=lambda: 0))  # it stands still
+    monkeypatch.setattr("bounds.ladder.time", SimpleNamespace(process_time=lambda: 0))  # it stands still
     rungs = list(climb(TIGHT, FLOW, time_limit=100))
     assert [rung.why_not for rung in rungs] == ["", "not here", "", "not here"]
     assert given == [50, 100]

@@ -17,7 +17,7 @@ def no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
         return exact(*arguments)
 
     for module in ("hypotheses.optima", "hypotheses.verdict"):
-        monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda: 0.0))
+        monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda: 0.0, process_time=lambda: 0.0))
     for module in ("hypotheses.optima", "hypotheses.search.ratio"):
         monkeypatch.setattr(f"{module}.exact", unlimited)
         monkeypatch.setattr(f"{module}.with_certificate", lambda result, _: with_certificate(result, math.inf))

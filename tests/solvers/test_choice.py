@@ -1,18 +1,22 @@
 """What `auto` runs and why, and how those that run share what they know."""
 
-import math
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from unittest import mock
 
+import psutil
 import pytest
 
 import solvers
 from kvcore import BadInput, objective_value, verify_schedule
 from kvcore.certificates import verify_certificate
-from solvers import choice, pool
+from solvers import pool
 from solvers.choice import choose
 from solvers.pool import SolveWorker, race
 from solvers.task import Bound, Done, Found, Task
+from solvers.ways import IMPROVE
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
@@ -21,62 +25,38 @@ MARS = builtin_instance("mars-figure1")
 
 def ways(name, objective=FLOW):
     chosen = choose(builtin_instance(name), objective, "auto", "auto")
-    return [way.label for way in chosen.ways], chosen.why
+    assert [way.label for way in chosen.lanes[1]] == ["improve"]
+    return [way.label for way in chosen.lanes[0]], chosen.why
 
 
-@pytest.fixture
-def two_cores(monkeypatch):
-    monkeypatch.setattr(choice, "cores", lambda: 2)
-
-
-@pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize(
     ("name", "objective", "expected"),
     [
-        ("mars-figure1", "total-flow-time", ["slots", "events"]),
-        ("mars-figure1", "makespan", ["slots", "events"]),
-        ("mars-figure1", "late-requests", ["events", "improve"]),
-        ("infermax-figure15", "busy-time", ["events", "improve"]),
-        ("hindsight", "total-flow-time", ["start-time on highs", "arc-flow on repair"]),
-        ("mars-like:n=10", "total-flow-time", ["slots", "events"]),
-        ("mars-like:n=20", "weighted-flow-time", ["slots", "arc-flow on repair"]),
-        ("mars-like:n=40", "weighted-flow-time", ["bound", "arc-flow on repair"]),
-        ("identical:n=40,I=4,O=3,M=100", "busy-time", ["counts", "improve"]),
-        ("identical:n=40,I=4,O=3,M=100", "total-flow-time", ["bound", "improve"]),
+        ("mars-figure1", "total-flow-time", ["slots", "events", "bound"]),
+        ("mars-figure1", "makespan", ["slots", "events", "bound"]),
+        ("mars-figure1", "late-requests", ["events", "bound"]),
+        ("infermax-figure15", "busy-time", ["events", "bound"]),
+        ("hindsight", "total-flow-time", ["start-time on highs", "slots", "bound"]),
+        ("mars-like:n=20", "weighted-flow-time", ["slots", "bound"]),
+        ("mars-like:n=40", "weighted-flow-time", ["bound"]),
+        ("identical:n=40,I=4,O=3,M=100", "busy-time", ["counts", "bound"]),
+        ("identical:n=40,I=4,O=3,M=100", "total-flow-time", ["bound"]),
     ],
 )
 def test_auto_chooses_by_the_instance(name, objective, expected):
     assert ways(name, objective)[0] == expected
 
 
-def test_one_core_runs_one_way(monkeypatch):
-    monkeypatch.setattr(choice, "cores", lambda: 1)
-    assert ways("mars-like:n=20")[0] == ["slots"]
-
-
-@pytest.mark.usefixtures("two_cores")
-@pytest.mark.parametrize(
-    ("name", "reserve"),
-    [
-        ("mars-figure1", ["bound", "improve"]),
-        ("hindsight", ["slots", "events", "bound", "improve"]),
-    ],
-)
-def test_what_else_may_help_runs_when_a_core_is_free(name, reserve):
-    assert [way.label for way in choose(builtin_instance(name), FLOW, "auto", "auto").reserve] == reserve
-
-
-@pytest.mark.usefixtures("two_cores")
 def test_says_why():
-    assert "lower bounds scale" in ways("mars-like:n=40")[1]
-    assert "destroy and repair runs beside it" in ways("mars-like:n=40")[1]
+    assert "lower bounds scale; after 1.5 s the search among policies runs beside it" in ways("mars-like:n=40")[1]
+    assert "then in turns the search over slots and the ladder of bounds" in ways("hindsight")[1]
     result = solvers.solve(MARS)
     assert "what it proves is certified" in result.extra["chosen"]
 
 
 def test_a_named_solver_is_taken_at_its_word():
-    assert choose(MARS, "makespan", "auto", "highs").ways[0].label == "batch-bigm on highs"
-    assert choose(MARS, FLOW, "arc-flow", "auto").ways[0].label == "arc-flow on cp-sat"
+    assert choose(MARS, "makespan", "auto", "highs").lanes[0][0].label == "batch-bigm on highs"
+    assert choose(MARS, FLOW, "arc-flow", "auto").lanes[0][0].label == "arc-flow on cp-sat"
     with pytest.raises(BadInput, match="lagrange does not solve batch-bigm; highs and gurobi can"):
         choose(MARS, "makespan", "batch-bigm", "lagrange")
 
@@ -84,9 +64,9 @@ def test_a_named_solver_is_taken_at_its_word():
 @pytest.mark.parametrize("asked", [("search", "auto"), ("auto", "search"), ("search", "search")])
 def test_search_means_the_exact_searches(asked):
     chosen = choose(MARS, FLOW, *asked)
-    assert [way.label for way in (*chosen.ways, *chosen.reserve)] == ["slots", "events"]
+    assert [[way.label for way in lane] for lane in chosen.lanes] == [["slots", "events"]]
     chosen = choose(MARS, "late-requests", *asked)
-    assert [way.label for way in (*chosen.ways, *chosen.reserve)] == ["events"]
+    assert [[way.label for way in lane] for lane in chosen.lanes] == [["events"]]
     with pytest.raises(BadInput, match=r"search: slots need batches that all last one tick; .* 32 requests"):
         choose(builtin_instance("identical:n=40,I=4,O=3,M=100"), FLOW, *asked)
     with pytest.raises(BadInput, match="highs does not solve search; slots and events can"):
@@ -98,22 +78,22 @@ def test_search_means_the_exact_searches(asked):
 )
 def test_ways_over_paths_that_are_gone_mean_prices_and_cp_sat(asked):
     chosen = choose(MARS, FLOW, *asked)
-    assert [way.label for way in chosen.ways] == ["arc-flow on cp-sat"]
+    assert [way.label for way in chosen.lanes[0]] == ["arc-flow on cp-sat"]
     assert f"{asked[1]} does not solve it any more, cp-sat does" in chosen.why
     with pytest.raises(BadInput, match=r"arc-flow does .* not makespan; use slots, events or batch-bigm"):
         choose(MARS, "makespan", *asked)
+    assert choose(MARS, FLOW, asked[0], "repair").lanes == ((IMPROVE,),)
 
 
 LATE = 1e9
 """Seconds after which nothing happens in a test."""
 
 
-def task(delay=0.0, solver="slots"):
-    formulation = "arc-flow" if solver == "repair" else solver
-    return Task(MARS, FLOW, formulation, solver, None, None, None, LATE, 4000, 1, 0, delay)
+def task(solver="slots", **changes):
+    return replace(Task(MARS, FLOW, solver, solver, None, None, None, LATE, 4000, 1, 0), **changes)
 
 
-def test_a_second_way_is_not_started_once_the_first_has_proved_it():
+def test_a_second_lane_is_not_started_once_the_first_has_proved_it():
     ended = []
 
     def receive(task, message):
@@ -123,32 +103,79 @@ def test_a_second_way_is_not_started_once_the_first_has_proved_it():
     def finished():
         return "proved" if ended else None
 
-    ends = race([task(), task(delay=LATE / 2, solver="repair")], receive, finished)
+    ends = race([[task()], [task("improve")]], receive, finished, head_start=LATE / 2)
     assert len(ends) == 1
     assert set(ended) == {"slots"}
 
 
-def test_a_second_way_starts_early_if_the_first_has_nothing_left_to_do():
-    ends = race([task(), task(delay=LATE / 2)], lambda task, message: None, lambda: None)
+def test_a_second_lane_starts_early_if_the_first_has_nothing_left_to_do():
+    ends = race([[task()], [task()]], lambda task, message: None, lambda: None, head_start=LATE / 2)
     assert [type(end) for end in ends] == [Done, Done]
 
 
-def test_what_waits_for_a_core_starts_when_one_is_free(monkeypatch):
-    """Two run side by side: the others follow one by one, beside the one that does not end."""
-    began = []
+class Stepped:
+    """Workers that never end by themselves, and a clock; what happens to them is noted."""
 
-    def start(task, inbox, ends):
-        began.append(task.solver)
-        worker = SolveWorker(task, mock.Mock(memory_mib=lambda: 0), ends)
-        if task.solver != "slots":
-            inbox.put((worker, Done("time limit", "")))
-        return worker
+    def __init__(self, monkeypatch, ends=()):
+        self.now, self.log, self.ends, self.limits = 0.0, [], ends, {}
+        monkeypatch.setattr(pool, "time", mock.Mock(monotonic=lambda: self.now))
+        monkeypatch.setattr(pool, "_start", self.start)
+        monkeypatch.setattr(pool, "_receive", self.receive)
+        monkeypatch.setattr(pool, "RESTS", True)
 
-    monkeypatch.setattr(pool, "_start", start)
-    tasks = [task(), task(solver="repair"), *(task(math.inf, solver) for solver in ("events", "bound", "improve"))]
-    ends = race(tasks, lambda task, message: None, lambda: "stopped early" if len(began) == 5 else None)
-    assert began == [each.solver for each in tasks]
-    assert ends[0] == Done("stopped early", "")
+    def start(self, task, inbox, ends):
+        def note(what):
+            return lambda: self.log.append((self.now, what, task.solver))
+
+        self.limits[task.solver] = task.time_limit
+        process = mock.Mock(memory_mib=lambda: 0, rest=note("rests"), go_on=note("goes on"))
+        note("starts")()
+        return SolveWorker(task, process, ends, Done("memory limit", "") if task.solver in self.ends else None)
+
+    def receive(self, inbox, on_message):
+        self.now += 0.5
+
+
+def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
+    steps = Stepped(monkeypatch)
+    lane = [task(each, time_limit=60.0, plans=each == "bound") for each in ("slots", "events", "bound")]
+    ends = race([lane], lambda task, message: None, lambda: None)
+    assert ends == [Done("time limit", "")] * 3
+    assert [event for event in steps.log if event[1] != "rests"] == [
+        (0.0, "starts", "slots"), (3.0, "starts", "events"), (4.0, "starts", "bound"),
+        (5.0, "goes on", "slots"), (11.0, "goes on", "events"), (12.5, "goes on", "bound"),
+        (14.0, "goes on", "slots"), (26.0, "goes on", "events"), (29.0, "goes on", "bound"),
+        (32.0, "goes on", "slots"), (56.0, "goes on", "events"),
+    ]  # fmt: skip
+    assert steps.limits == {"slots": 60.0, "events": 57.0, "bound": pytest.approx(56 / 6)}
+    assert steps.now <= 61
+
+
+def test_what_is_left_in_a_lane_goes_on_without_turns(monkeypatch):
+    steps = Stepped(monkeypatch, ends=("slots", "events"))
+    lane = [task(each, time_limit=60.0, plans=each == "bound") for each in ("slots", "events", "bound")]
+    race([lane, [task("improve", time_limit=60.0)]], lambda task, message: None, lambda: None, head_start=1.5)
+    assert steps.log == [
+        (0.0, "starts", "slots"), (0.5, "starts", "events"), (1.0, "starts", "bound"), (1.5, "starts", "improve")
+    ]  # fmt: skip
+    assert steps.limits["bound"] == 59.0
+
+
+def test_a_worker_that_rests_does_not_outlive_its_parent():
+    script = (
+        "import os, signal\n"
+        "from tests.solvers.test_choice import task\n"
+        "from solvers.process import Process\n"
+        "process = Process('solvers.worker')\n"
+        "process.send(task('improve'))\n"
+        "process.receive()\n"
+        "process.rest()\n"
+        "print(process.process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(int(made.stdout)).wait(timeout=60)
 
 
 def test_a_claim_belongs_to_the_schedule_sent_with_it():
@@ -158,20 +185,9 @@ def test_a_claim_belongs_to_the_schedule_sent_with_it():
         if isinstance(message, Found):
             found.append(message)
 
-    race([task(solver="events")], receive, lambda: None, best_known=lambda: 29)  # news without a schedule
+    race([[task("events")]], receive, lambda: None, best_known=lambda: 29)  # news without a schedule
     values = [objective_value(verify_schedule(task().instance, f.schedule), "total-flow-time") for f in found]
     assert values == [f.claimed for f in found] != []
-
-
-def test_repair_finds_but_does_not_prove():
-    def stop_at_a_bound(value, bound, seconds):
-        if value is not None and bound is not None:
-            raise KeyboardInterrupt
-
-    result = solvers.solve(builtin_instance("mars-like:n=8"), solver="repair", progress=stop_at_a_bound)
-    assert result.schedule is not None
-    assert result.verified
-    assert result.bound < result.value
 
 
 @pytest.mark.parametrize(("solver", "finds"), [("improve", True), ("bound", False)])
@@ -181,7 +197,7 @@ def test_policies_improve_and_the_ladder_bounds_in_a_worker(solver, finds):
     def enough():
         return "stopped early" if any(finds or (isinstance(x, Bound) and x.value == 29) for x in sent) else None
 
-    race([replace(task(solver=solver), time_limit=60.0)], lambda task, message: sent.append(message), enough)
+    race([[task(solver, time_limit=60.0)]], lambda task, message: sent.append(message), enough)
     found = [objective_value(verify_schedule(MARS, each.schedule), FLOW) for each in sent if isinstance(each, Found)]
     proved = [verify_certificate(MARS, each.certificate) for each in sent if isinstance(each, Bound)]
     assert (len(found) > 0, len(proved) > 0) == (finds, not finds)

@@ -1,6 +1,5 @@
 """The driver: limits, crashes, lies of a solver, and what may be called optimal."""
 
-import math
 import pickle
 import signal
 import subprocess
@@ -172,7 +171,7 @@ def test_ctrl_c_while_a_worker_starts_comes_when_it_can_be_ended(monkeypatch, nu
     monkeypatch.setattr(pool, "Process", Slow)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        assert pool.race([task(MARS)], lambda *_: None, lambda: None) == [Done("interrupted", "")]
+        assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("interrupted", "")]
         assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -226,7 +225,7 @@ def test_a_long_schedule_to_start_from_is_not_written_out(monkeypatch):
     monkeypatch.setattr(driver, "WRITTEN_OUT", 1)
     result = solvers.solve(MARS, warm_start="serial", time_limit=600)
     assert result.status == "optimal"
-    monkeypatch.setattr(driver, "race", lambda tasks, *_, **__: [Failed(str(tasks[0].start))])
+    monkeypatch.setattr(driver, "race", lambda lanes, *_, **__: [Failed(str(lanes[0][0].start))])
     held = solvers.solve(BIG, warm_start="serial")
     assert any(batch.repeat > 1 for batch in held.schedule.batches)
     assert held.extra["failed"] == ["None"]
@@ -243,8 +242,8 @@ def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
 
     monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(pool, "_start", start)
-    pool.race([task(MARS), task(MARS, delay=math.inf)], lambda *_: None, lambda: None)
-    assert began == [(60.0, 60.0 + pool.GRACE), (10.0, 60.0 + pool.GRACE)]
+    pool.race([[task(MARS), task(MARS)]], lambda *_: None, lambda: None)
+    assert began == [(60.0, 60.0), (10.0, 60.0)]
 
 
 def test_a_worker_that_the_kernel_ends_for_its_time_is_out_of_time(monkeypatch, tmp_path):
@@ -252,7 +251,7 @@ def test_a_worker_that_the_kernel_ends_for_its_time_is_out_of_time(monkeypatch, 
     script.write_text("#!/bin/sh\nkill -XCPU $$\n")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
-    assert pool.race([task(MARS)], lambda *_: None, lambda: None) == [Done("time limit", "")]
+    assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("time limit", "")]
 
 
 def test_a_solver_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
@@ -304,7 +303,7 @@ def test_statuses_keep_unknown_bound_only_and_infeasible_apart():
 
 def test_a_crashing_worker_is_one_clear_line(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    ends = pool.race([task(MARS)], lambda *_: None, lambda: None)
+    ends = pool.race([[task(MARS)]], lambda *_: None, lambda: None)
     assert isinstance(ends[0], Failed)
     assert "its process ended with code 1" in ends[0].message
 

@@ -1,6 +1,5 @@
 """Numbers that 64 bits might not hold: they are declined, or solved exactly; there always is a bound."""
 
-import math
 from dataclasses import replace
 from io import StringIO
 
@@ -15,8 +14,7 @@ from kvcore import OBJECTIVES, BadInput, Machine
 from kvcore.certificates import Alone
 from kvcore.instance import Call, Instance, Request, Segment
 from kvcore.result import DECLINED
-from solvers import choice, driver
-from solvers.choice import choose
+from solvers import driver
 from solvers.exact import exact
 from solvers.lagrange.network import PathNetwork
 from solvers.lagrange.prices import SlotRelaxation
@@ -32,7 +30,6 @@ from solvers.lagrange.scope import (
 )
 from solvers.pool import race
 from solvers.task import Bound, Done, Failed, Task
-from solvers.ways import REPAIR
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 from tests.support.tiny_instances import PROFILES, tiny_instance
@@ -66,11 +63,6 @@ def evicting(instance):
     return instance.replace(machine=instance.machine.replace(evict=True))
 
 
-@pytest.fixture(autouse=True)
-def _two_cores(monkeypatch):
-    monkeypatch.setattr(choice, "cores", lambda: 2)
-
-
 # --- what is declined ------------------------------------------------------------------------------------------------
 
 
@@ -91,7 +83,6 @@ def test_paths_decline_what_it_could_not_hold(instance, reason):
     assert reason in why_not(instance, "weighted-flow-time")
     with pytest.raises(BadInput, match=reason):
         PathNetwork(instance, "weighted-flow-time")
-    assert REPAIR not in choose(instance, "weighted-flow-time", "auto", "auto").ways
 
 
 def test_the_estimate_of_options_exceeds_none():
@@ -195,31 +186,28 @@ def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objectiv
     assert not any("code" in line for line in result.extra.get("failed", []))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("instance", "declining", "reserve", "proved"),
+    ("instance", "reserve", "proved"),
     [
-        (waiting(MARS, 10**12), ("repair",), "events", 3 * 10**12 + 28),
+        pytest.param(waiting(MARS, 10**12), "events", 3 * 10**12 + 28, marks=pytest.mark.slow),
         # only the network, made in the worker, sees how many options there are after the call
-        (with_parts(13, 700), ("repair",), "bound", 1),
+        (with_parts(13, 700), "bound", 1),
     ],
 )
-def test_a_reserve_runs_if_all_others_decline(instance, declining, reserve, proved):
+def test_the_next_of_a_lane_runs_if_one_declines(instance, reserve, proved):
     bounds = []
-    tasks = [Task(instance, "total-flow-time", "arc-flow", solver, None, None, None, 1e9, 4000, 1, 0)
-             for solver in declining]  # fmt: skip
-    tasks.append(replace(tasks[0], formulation=reserve, solver=reserve, delay=math.inf))
+    declining = Task(instance, "total-flow-time", "arc-flow", "cp-sat", None, None, None, 1e9, 4000, 1, 0)
 
     def receive(task, message):
         if task.solver == reserve and isinstance(message, Bound):
             bounds.append(message.value)
 
-    ends = race(tasks, receive, lambda: "proved" if bounds and bounds[-1] >= proved else None)
-    assert [type(end) for end in ends] == [Failed] * len(declining) + [Done]
+    lane = [declining, replace(declining, formulation=reserve, solver=reserve)]
+    ends = race([lane], receive, lambda: "proved" if bounds and bounds[-1] >= proved else None)
+    assert [type(end) for end in ends] == [Failed, Done]
     assert bounds[-1] >= proved
-    for solver in declining:
-        with pytest.raises(BadInput, match=r"options|slots"):
-            solvers.solve(instance, formulation="arc-flow", solver=solver)
+    with pytest.raises(BadInput, match=r"options|slots"):
+        solvers.solve(instance, formulation="arc-flow")
 
 
 def test_a_way_that_is_named_still_declines():

@@ -7,4 +7,4 @@ class Clock:
     """Stands in for the module `time`: each look at it is a second later."""
 
     def __init__(self) -> None:
-        self.monotonic = count().__next__
+        self.monotonic = self.process_time = count().__next__
