@@ -4,17 +4,27 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
-from formulations.horizon import most_batches, transfers_make_drops
-from formulations.refills import drops_need_batches, splitting
-from kvcore import OBJECTIVES, Cost, Instance, objective_value, verify_schedule
+from formulations.chains import apart, chains
+from formulations.horizon import by_first_tokens, by_work, most_batches, transfers_make_drops
+from formulations.refills import drops_need_batches, needs_chunks, refill_pays
+from kvcore import OBJECTIVES, Cost, CostFunction, Instance, objective_value, verify_schedule
+from kvcore.cost import TokensAbove
 from kvcore.schedule import Schedule
+from solvers.counts.cost_to_go import CostToGo
+from solvers.counts.layers import CountPass
+from solvers.counts.model import count_model
+from solvers.counts.vectors import fitting_vectors
 from tests.fuzz.draw import tiny
+from tests.reductions.counts import counted, is_counted
 from tests.reductions.drops import few_batches
 from tests.reductions.early import early
 from tests.reductions.exchange import ends_in_order, exchanged, is_in_order
+from tests.reductions.first_tokens import soon_done
 from tests.reductions.prefills import is_whole, whole_prefills
+from tests.reductions.transfers import joined
 from tests.reductions.waits import at_once, without_waits
 from tests.reductions.windows import put_off
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
@@ -108,7 +118,7 @@ def without_host(instance):
 def compared_drops(instance, schedule):
     """Compare the schedule with few batches, and count it against the horizon; return whether any batch is gone."""
     found = few_batches(instance, schedule)
-    no_worse(instance, schedule, found)
+    no_worse(instance, schedule, found, OBJECTIVES)
     trace = verify_schedule(instance, found)
     needed = instance.machine.evict and drops_need_batches(instance)
     works = [bool(batch.work) for batch in found.batches]
@@ -137,23 +147,144 @@ def test_drops_fails_with_the_rule_that_was_false(monkeypatch):
 
 
 def splits(instance):
-    """The instance with prefills to split, where that is said to be of no use."""
-    machine = {"chunked": True, "batch_tokens": None, "prefill_tokens": None}
-    machine |= {"pause": True, "host_memory": 0} if instance.machine.evict else {}
+    """The instance with prefills to split, where that is said to be of no use; often with one linear cost."""
+    draw, peaks = Random(instance.sha256), [request.peak for request in instance.requests]
+    budget = draw.choice([None, None, None, sum(peaks), max(peaks)])
+    machine = {"chunked": True, "evict": True, "pause": True, "host_memory": 0, "hybrid": True}
+    machine |= {"batch_tokens": budget, "prefill_tokens": None}
     try:
         made = instance.replace(machine=instance.machine.replace(**machine))
+        if draw.random() < 0.5:
+            above = draw.choice([None, None, TokensAbove(knee=draw.randint(0, 4), coefficient=1)])
+            features = {
+                name: draw.choice([0, 0, 1, 2, 3]) for name in ("busy", "tokens", "prefill_requests", "prefill_kv")
+            }
+            made = made.replace(cost=Cost((CostFunction(divisor=draw.randint(1, 4), tokens_above=above, **features),)))
         if not made.cost.always_one_tick:
             made = at_once(made)
     except ValueError:
         return None
-    return made if splitting(made, "late-requests") == "none" else None
+    return None if refill_pays(made) or needs_chunks(made) else made
 
 
 def test_whole_prefills():
-    joined = 0
+    joined = gone = 0
     for instance, schedule in cases(few(range(960)), splits):
         found = whole_prefills(instance, schedule)
-        no_worse(instance, schedule, found)
+        no_worse(instance, schedule, found, OBJECTIVES)
         assert is_whole(instance, found)
         joined += not is_whole(instance, schedule)
+        gone += compared_drops(instance, schedule)
     assert joined >= 5
+    assert gone >= 5
+
+
+def no_evict(instance):
+    return instance.replace(machine=instance.machine.replace(evict=False))
+
+
+def test_joined_transfers():
+    """For busy-time each batch works."""
+    gone = 0
+    for instance, schedule in cases(few(range(480)), no_evict):
+        found = joined(instance, schedule)
+        no_worse(instance, schedule, found, ["busy-time"])
+        assert all(batch.work for batch in found.batches)
+        assert len(found.batches) <= by_work(instance, "busy-time", 0).batches
+        gone += len(found.batches) < len(schedule.batches)
+        if by_work(instance, "makespan", 0) is not None and not transfers_make_drops(instance):
+            assert all(batch.work for batch in schedule.batches)
+    assert gone >= 20
+
+
+def test_by_work_for_all_objectives():
+    """Where KV is not swapped to any effect, each batch works."""
+    gone = 0
+    for instance, schedule in cases(few(range(960)), lambda made: without_host(no_evict(made))):
+        found = few_batches(instance, schedule)
+        no_worse(instance, schedule, found, OBJECTIVES)
+        assert all(batch.work for batch in found.batches)
+        assert len(found.batches) <= by_work(instance, "late-requests", 0).batches
+        gone += len(found.batches) < len(schedule.batches)
+    assert gone >= 5
+
+
+def test_soon_done():
+    gone = {False: 0, True: 0}
+    for instance, schedule in cases(few(range(480))):
+        value = objective_value(verify_schedule(instance, schedule), "total-ttft")
+        horizon = by_first_tokens(instance, "total-ttft", value)
+        if horizon is not None:
+            less = few_batches(instance, schedule) if transfers_make_drops(instance) else schedule
+            found = soon_done(instance, less)
+            no_worse(instance, schedule, found, ["total-ttft"])
+            assert len(found.batches) <= horizon.batches
+            gone[instance.machine.evict] += len(found.batches) < len(less.batches)
+    assert min(gone.values()) >= 10
+
+
+def crowded(instance):
+    """The instance with room for little more than the largest request."""
+    draw, peaks = Random(instance.sha256), [request.peak for request in instance.requests]
+    limits = dict.fromkeys(("batch_tokens", "prefill_tokens", "batch_requests"))
+    room = instance.machine.block * max(map(instance.machine.blocks, peaks)) + draw.randint(0, max(peaks))
+    return instance.replace(machine=instance.machine.replace(memory=room, **limits))
+
+
+def test_requests_apart_have_their_last_prefills_apart():
+    """No program: it holds of every schedule. Of other requests some share the batch."""
+    pairs = shared = 0
+    for instance, schedule in cases(few(range(480)), crowded):
+        trace = verify_schedule(instance, schedule)
+        last = {r.request.id: max(s.batch for s in r.steps if s.phase == "prefill") for r in trace.requests}
+        chosen = [last[chain.request.id] for chain in apart(instance, chains(instance))]
+        assert len(set(chosen)) == len(chosen)
+        pairs += len(chosen) > 1
+        shared += len(set(last.values())) < len(last)
+    assert min(pairs, shared) >= 10
+
+
+def to_count(instance):
+    """The instance with what `counts` asks for, or None."""
+    draw, ample = Random(instance.sha256), sum(request.peak for request in instance.requests)
+    budget = draw.choice([None, ample])
+    machine = {"host_memory": 0, "pause": True, "hybrid": True, "partial": False, "batch_requests": None}
+    machine |= {"batch_tokens": budget, "prefill_tokens": budget, "evict": draw.random() < 0.8}
+    features = {name: draw.randint(0, 3) for name in draw.sample(COUNTED, 4)}
+    try:
+        made = instance.replace(
+            requests=tuple(r.replace(segments=r.segments[-1:]) for r in instance.requests),
+            machine=instance.machine.replace(**machine),
+            cost=Cost((CostFunction(busy=draw.randint(1, 9), **features),)),
+        )
+    except ValueError:
+        return None
+    return None if count_model(made, "busy-time") is None else made
+
+
+COUNTED = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs",
+           "swap_outs", "swap_in_tokens")  # fmt: skip
+
+
+def test_counts():
+    """A schedule without drops in vain is no dearer, no bound of counts is above it, and no pass cuts it off."""
+    changed, dropped = 0, 0
+    for instance, schedule in cases(few(range(1200)), to_count):
+        found = counted(instance, schedule)
+        together = len({request.arrival for request in instance.requests}) == 1
+        no_worse(instance, schedule, found, ["busy-time", "makespan"] if together else ["busy-time"])
+        assert is_counted(instance, found)
+        changed += not is_counted(instance, schedule)
+        dropped += any(batch.drop for batch in found.batches)
+        model, batches = count_model(instance, "busy-time"), len(found.batches)
+        cost = objective_value(verify_schedule(instance, found), "busy-time") - batches * model.batch
+        assert batches >= model.least_batches
+        assert cost >= model.alone
+        prices = np.random.default_rng(batches).integers(-5, 30, len(model.pools))
+        to_go = CostToGo(fitting_vectors(model, 10**6), prices)
+        assert to_go.at_start(batches) <= cost
+        one = CountPass(to_go, batches, cost, 10**12, lambda: None)
+        one.run()
+        assert one.value <= cost
+    assert changed >= 20
+    assert dropped >= 20
