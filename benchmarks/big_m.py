@@ -35,7 +35,7 @@ STRENGTHENINGS: dict[str, list[tuple[type, str]]] = {
     "memory area and packing": [(BatchBigM, "generation_packing"), (BatchBigM, "resident_packing")],
     "pairs that cannot coexist": [(BatchCost, "prefill_batches")],
     "tokens and pairs": [(BatchBigM, "tokens_by_token"), (BatchCost, "pairs_by_token")],
-    "kept KV": [(BatchBigM, "kept_tokens"), (BatchMoves, "fullness"), (BatchMoves, "drop_at_once")],
+    "kept KV": [(BatchBigM, "kept_tokens"), (BatchMoves, "fullness")],
     "times": [(Starts, "time_is_spent"), (Starts, "progress_takes_time"), (Starts, "rest_takes_time")],
     "symmetry": [(BatchBigM, "identical_requests_end_in_order")],
 }

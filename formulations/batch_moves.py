@@ -67,7 +67,7 @@ class BatchMoves:
         """Return the constraints on moves, one method each."""
         handling = [self.segment_begins, self.eviction, self.residence, self.ordered_moves]
         amounts = [self.holding, self.drop_amounts, self.swap_amounts, self.host_balance, self.all_or_nothing]
-        return [*handling, *amounts, *([] if self.program.plain else [self.fullness, self.drop_at_once])]
+        return [*handling, *amounts, *([] if self.program.plain else [self.fullness])]
 
     # --- what variables mean -------------------------------------------------------------------------------------
 
@@ -302,14 +302,3 @@ class BatchMoves:
             yield full <= self.program.reached(i, 1, j)
             if j > 1:
                 yield full >= self.model.full[i, j - 1] - drop
-
-    def drop_at_once(self) -> Rows:
-        """drop[i,j] <= w[i,j-1]: KV that is dropped before the next work might as well be dropped after the last."""
-        for i, j in self.all:
-            if self.drops_at_once(i):
-                yield self.drops(i, j) <= (self.program.works(i, j - 1) if j > 1 else 0)
-
-    def drops_at_once(self, i: int) -> bool:
-        """Whether a drop may be moved to the batch after the last work: no swaps, idle slots or ordered handling."""
-        chosen = i in self.choosing and i not in self.swappable and not self.machine.partial
-        return chosen and not self.program.clock.may_idle and set(self.handlings[i]) <= {"free"}

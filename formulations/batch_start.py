@@ -90,15 +90,12 @@ class BatchStart:
         return states
 
     def _moves(self, i: int, request: RequestTrace) -> dict[int, dict[str, int]]:
-        """Return the moves by batch of the model, drops as early as the model has them."""
-        at_once = self.moves.drops_at_once(i)
+        """Return the moves by batch of the model."""
         moves: dict[int, dict[str, int]] = {}
         for move in request.moves:
             j = self.place[move.batch]
             if self._is_ordered(request, move):
                 j = self.place[move.batch - 1] + 1
-            elif at_once and move.kind == "drop":
-                j = 1 + max(self.place[step.batch] for step in request.steps if step.batch < move.batch)
             moves.setdefault(j, {})[move.kind] = move.tokens
         return moves
 

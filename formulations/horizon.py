@@ -78,7 +78,7 @@ def by_first_tokens(instance: Instance, objective: str, upper_bound: Value) -> H
         rest = sum(most_work(chain) - (chain.request.prompt if machine.chunked else 1) for chain in all_chains)
         how = f"after it at most {rest} pieces of work are possible, and batches that only transfer can be merged"
     elif machine.chunked or machine.prefill_limit is None or most <= machine.prefill_limit:
-        rest = 1 + sum(chunks(machine, c.request.peak) + sum(c.steps[2:]) for c in all_chains if c.outputs > 1)
+        rest = 1 + sum(chunks(machine, c.request.peak) + sum(c.steps[3:]) for c in all_chains if c.outputs > 1)
         how = f"after it the requests can be completed one after another in {rest} batches"
     else:
         return None

@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from kvcore.cost import CostFunction
 from kvcore.instance import Instance
-
-Splitting = Literal["any", "one token", "first token", "none"]
 
 
 def is_paced(instance: Instance, objective: str) -> bool:
@@ -20,15 +16,13 @@ def is_paced(instance: Instance, objective: str) -> bool:
 
 
 def drops_need_batches(instance: Instance) -> bool:
-    """Whether a batch that a swap there and back makes, for drops alone, may pay.
+    """Whether a batch that a swap there and back makes, for drops alone, may pay: `evict`, `pause`, no host memory.
 
     It does not where the KV can be kept and dropped in the next batch instead: if a refill is never the cheaper work,
     and after it the request holds what it held before or more, or may drop what is too much in the batch in which it
-    would have been refilled. Without `evict`, R9 allows a drop in the batch of the next work.
+    would have been refilled.
     """
-    machine = instance.machine
-    whole = not machine.chunked or splitting(instance, "late-requests") != "any"
-    return refill_pays(instance) or (machine.evict and not (machine.pause and (whole or machine.partial)))
+    return refill_pays(instance) or (needs_chunks(instance) and not instance.machine.partial)
 
 
 def refill_pays(instance: Instance) -> bool:
@@ -70,23 +64,16 @@ def ample_budgets(instance: Instance) -> bool:
     return all(budget is None or budget >= most for budget in budgets)
 
 
-def splitting(instance: Instance, objective: str) -> Splitting:
-    """Return which chunks short of the next token a schedule of least value may need."""
-    machine, functions = instance.machine, instance.cost.functions
-    if not machine.chunked or not ample_budgets(instance):
-        return "any"
+def needs_chunks(instance: Instance) -> bool:
+    """Whether a schedule of least value may need a chunk short of the next token, where no refill pays."""
+    machine, f = instance.machine, instance.cost.functions[0]
+    if not machine.chunked:
+        return False
+    if not ample_budgets(instance):
+        return True
     if instance.cost.always_one_tick:
-        return "none" if machine.hybrid or not machine.evict else "one token"
-    at_once = len({request.arrival for request in instance.requests}) == 1
-    at_once = at_once and all(request.call_time == 0 for request in instance.requests)
-    if objective != "busy-time" and (not at_once or is_paced(instance, objective)):
-        return "any"
-    f, held_apart = functions[0], machine.pause and machine.host_memory == 0
-    if len(functions) > 1 or f.tokens_above is not None or f.busy == 0 or (machine.evict and not held_apart):
-        return "any"
-    most_lost = f.divisor - 1
-    if not machine.evict or not refill_pays(instance):
-        return "none" if f.prefill_requests + f.prefill_kv >= most_lost else "any"
-    moved = 1 if machine.partial else max(request.peak for request in instance.requests)
-    there_and_back = f.swap_outs + f.swap_ins + (f.swap_out_tokens + f.swap_in_tokens) * moved
-    return "first token" if f.busy >= there_and_back and f.prefill_kv >= most_lost else "any"
+        return False
+    waits = len({request.arrival for request in instance.requests}) > 1 or any(r.call_time for r in instance.requests)
+    linear = len(instance.cost.functions) == 1 and f.busy > 0 and f.tokens_above is None
+    gains = linear and f.prefill_requests + f.prefill_kv >= f.divisor - 1
+    return waits or is_paced(instance, "late-requests") or not gains

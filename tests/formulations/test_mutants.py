@@ -21,7 +21,7 @@ MODELS = {"batch-bigm": killers.BIG_M, "batch-bigm:plain": killers.PLAIN}
 
 TIGHTENS = {
     "batch-bigm": {
-        "batch_order", "drop_at_once", "fullness", "generation_packing", "identical_requests_end_in_order",
+        "batch_order", "fullness", "generation_packing", "identical_requests_end_in_order",
         "kept_tokens", "no_pause_by_token", "pairs_by_token", "phase_tokens", "prefill_batches", "prefills_fit",
         "progress_takes_time", "resident_packing", "rest_takes_time", "some_phase", "time_is_spent", "tokens_by_token",
     },

@@ -6,23 +6,28 @@ The horizons of `formulations/horizon.py` count what is left, and the models tha
 
 from __future__ import annotations
 
-from formulations.refills import drops_need_batches
-from kvcore import Instance, Schedule
-from kvcore.trace import Trace
-from tests.reductions.parts import Mutable, is_licensed, mutable, schedule_of
+from formulations.refills import drops_need_batches, needs_chunks
+from kvcore import Instance, Schedule, verify_schedule
+from tests.reductions.parts import Mutable, mutable, passed_on, schedule_of, without_swaps
+from tests.reductions.prefills import whole_prefills
 
 
 def few_batches(instance: Instance, schedule: Schedule) -> Schedule:
     """Return a schedule that swaps only to make batches of drops, each followed by one with work.
 
-    Where `drops_need_batches` says no, every batch works. Starts are kept.
+    Where `drops_need_batches` says no, every batch works. Batches end when they ended, unless prefills are taken whole.
     """
+    machine = instance.machine
+    needed = machine.evict and drops_need_batches(instance)
+    if machine.evict and not needed and not machine.partial and not needs_chunks(instance):
+        return whole_prefills(instance, schedule)
     trace, batches = mutable(instance, schedule)
-    needed = instance.machine.evict and drops_need_batches(instance)
-    for batch in batches:
-        if batch["work"] or not needed:
-            batch["swap_out"], batch["swap_in"] = {}, {}
-    return schedule_of(instance, merged(batches) if needed else passed_on(batches, trace))
+    without_swaps([batch for batch in batches if batch["work"] or not needed])
+    kept = merged(batches) if needed else passed_on(batches, trace)
+    ends = {ran.start: ran.end for ran in trace.batches}
+    for batch, ran in zip(kept, verify_schedule(instance, schedule_of(instance, kept)).batches, strict=True):
+        batch["start"] = ends[batch["start"]] - ran.duration
+    return schedule_of(instance, kept)
 
 
 def merged(batches: list[Mutable]) -> list[Mutable]:
@@ -37,31 +42,4 @@ def merged(batches: list[Mutable]) -> list[Mutable]:
             kept.append(waiting)
         waiting = None if batch["work"] else batch
         kept += [batch] if batch["work"] else []
-    return kept
-
-
-def passed_on(batches: list[Mutable], trace: Trace) -> list[Mutable]:
-    """Leave out batches without work and swaps. Their drops are made in the next batch, or the KV is kept.
-
-    It is kept if the request works there and R9 does not allow the drop: it processes only what it lacks then. If
-    nothing is lacking, it drops what is too much and rests; a batch in which so nobody works goes, too.
-    """
-    kept: list[Mutable] = []
-    waiting: dict[str, tuple[int, bool]] = {}
-    requests = {request.request.id: request for request in trace.requests}
-    for j, batch in enumerate(batches):
-        drops = {id: (tokens, is_licensed(requests[id], j)) for id, tokens in batch["drop"].items()}
-        for id, (tokens, by_r9) in waiting.items():
-            work, more = batch["work"].get(id, 0), drops.get(id, (0, True))
-            if not work or by_r9:
-                drops[id] = (tokens + more[0], by_r9 and more[1])
-            elif work > tokens:
-                batch["work"][id] = work - tokens
-            else:
-                del batch["work"][id]
-                drops[id] = (tokens - work, False)
-        batch["drop"] = {id: tokens for id, (tokens, _) in drops.items()}
-        acts = batch["work"] or batch["swap_out"] or batch["swap_in"]
-        waiting = {} if acts else {id: drop for id, drop in drops.items() if drop[0]}
-        kept += [batch] if acts else []
     return kept

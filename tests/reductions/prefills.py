@@ -1,41 +1,42 @@
-"""`chunks`: prefills are taken whole, where `splitting` of `formulations/refills.py` says "none"."""
+"""`chunks`: prefills are taken whole, where `needs_chunks` of `formulations/refills.py` says no."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 from kvcore import Instance, Schedule
-from kvcore.trace import RequestTrace, Step
-from tests.reductions.drops import passed_on
+from kvcore.trace import RequestTrace, Step, Trace
 from tests.reductions.early import early
-from tests.reductions.parts import Mutable, mutable, schedule_of
+from tests.reductions.parts import Mutable, late, mutable, passed_on, schedule_of, without_swaps
 
 
 def whole_prefills(instance: Instance, schedule: Schedule) -> Schedule:
     """Return a schedule in which all tokens towards one are processed at once, but for a last one that is a decode.
 
-    For machines without `evict`, or with `pause` and no host memory. Batches of one tick keep their starts. Longer ones
-    start as early as they can: all requests are there at once, and calls take no time.
+    For machines with `pause` and no host memory, where no refill pays. Batches of one tick keep their starts. Longer
+    ones start as early as they can: all requests are there at once, and calls take no time.
     """
     trace, batches = mutable(instance, schedule)
     one_tick = instance.cost.always_one_tick
-    if instance.machine.evict:
-        for batch in batches:
-            batch["swap_out"], batch["swap_in"] = {}, {}
+    without_swaps(batches)
+    towards_tokens(trace, batches, decodes=one_tick)
+    kept = passed_on(batches, trace)
+    if one_tick:
+        return schedule_of(instance, kept)
+    for j, batch in enumerate(kept):
+        batch["start"] = late(j)
+    return early(instance, schedule_of(instance, kept))
+
+
+def towards_tokens(trace: Trace, batches: list[Mutable], decodes: bool) -> None:
+    """Join all work towards each token; a decode that generates it joins only if `decodes`."""
     for request in trace.requests:
         towards: list[Step] = []
         for step in request.steps:
             towards.append(step)
             if step.generated:
-                whole = step.phase == "prefill" or (one_tick and instance.machine.hybrid)
-                join(request, batches, towards if whole else towards[:-1])
+                join(request, batches, towards if decodes or step.phase == "prefill" else towards[:-1])
                 towards = []
-    kept = passed_on(batches, trace)
-    if one_tick:
-        return schedule_of(instance, kept)
-    for j, batch in enumerate(kept):
-        batch["start"] = instance.requests[0].arrival + j * 10**9
-    return early(instance, schedule_of(instance, kept))
 
 
 def join(request: RequestTrace, batches: list[Mutable], pieces: list[Step]) -> None:

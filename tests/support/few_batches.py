@@ -20,15 +20,17 @@ def look_at(
     """Have solves look at so many batches, without an argument, and end at `until`; return where their bounds are."""
     bounds: list[Value] = []
 
-    def told(tasks: list[Task], receive: Callable[[Task, Message], None], *_: Any, **__: Any) -> list[Done | Failed]:
+    def told(
+        lanes: list[list[Task]], receive: Callable[[Task, Message], None], *_: Any, **__: Any
+    ) -> list[Done | Failed]:
         def hear(task: Task, message: Message) -> None:
             if isinstance(message, Bound):
                 bounds.append(message.value)
             receive(task, message)
 
-        task = replace(tasks[0], batches=batches)
+        task = replace(lanes[0][0], batches=batches)
         receive(task, Horizon(batches, False, "so many were tried"))
-        return race([task], hear, lambda: "stopped early" if bounds and until(bounds) else None)
+        return race([[task]], hear, lambda: "stopped early" if bounds and until(bounds) else None)
 
     monkeypatch.setattr("solvers.driver.race", told)
     return bounds

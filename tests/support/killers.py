@@ -15,7 +15,7 @@ BIG_M = {
     ("decode_phase", "dropped"): 426, ("decode_phase", "looser"): 426, ("decode_phase", "tighter"): 0,
     ("device_memory", "tighter"): 3, ("digits_of_tokens", "dropped"): 29, ("digits_of_tokens", "looser"): 10,
     ("digits_of_tokens", "tighter"): 10, ("drop_amounts", "dropped"): 407, ("drop_amounts", "looser"): 407,
-    ("drop_amounts", "tighter"): 0, ("drop_at_once", "tighter"): 127, ("duration_of_cost", "dropped"): 9,
+    ("drop_amounts", "tighter"): 0, ("duration_of_cost", "dropped"): 9,
     ("duration_of_cost", "looser"): 9, ("duration_of_cost", "tighter"): 9, ("eviction", "dropped"): 61,
     ("eviction", "looser"): 61, ("eviction", "tighter"): 0, ("extension_phase", "tighter"): 16,
     ("first_token_at", "dropped"): 46, ("first_token_at", "looser"): 78, ("first_token_at", "tighter"): 886,
