@@ -54,8 +54,8 @@ class FirstTokens(Unified):
         return sorted(jobs, key=lambda job: (job.remaining, job.index))
 
     def reserve(self, job: Job, tokens: int) -> int:
-        """Return all that it will hold; before its first token, what it knows."""
-        return job.peak if job.generated else job.known
+        """Return all that it will hold, at least what it knows; before its first token, what it knows."""
+        return max(job.peak, job.known) if job.generated else job.known
 
     def groups(self, plan: Plan) -> Iterator[Callable[[Plan], None]]:
         """First tokens alone, or the others."""

@@ -27,7 +27,7 @@ class PreemptiveOrder(Unified):
 
     swapped_wait = True
     persists: bool = False
-    """Whether a waiting request that does not fit stops none after it, and evicts all the same once the batch has work."""
+    """Whether a waiting request that does not fit stops none, and evicts all the same once the batch has work."""
 
     @abstractmethod
     def rank(self, job: Job) -> Any:

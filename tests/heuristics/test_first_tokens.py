@@ -42,6 +42,15 @@ def test_the_last_token_of_a_prompt_comes_before_what_waits():
     assert work(trace) == [{"R0": 1}] * 2 + [{"R1": 1}] * 5 + [{"R0": 1}] * 3
 
 
+def test_more_than_was_predicted_is_refilled():
+    """One token of 4 is predicted. R1 is evicted at 2: it needs memory for 3, not for 1, and waits for R0."""
+    two = [Request(id=f"R{i}", prompt=1, segments=(Segment(decode=4),)) for i in range(2)]
+    given = Instance(machine=Machine(memory=5, evict=True, pause=True), cost=TOKENS, requests=tuple(two))
+    believed = given.replace(requests=tuple(each.replace(segments=(Segment(decode=1),)) for each in two))
+    done = work(trace_policy(given, POLICY, believed))
+    assert done == [{"R0": 1, "R1": 1}] * 2 + [{"R0": 1}] * 2 + [{"R1": 3}, {"R1": 1}]
+
+
 def test_a_cost_without_marginal_costs_is_declined():
     with pytest.raises(Unsuited, match="it needs what a request adds to a batch"):
         served((0, 1, 1), cost=OwnCost(lambda features: 1))
