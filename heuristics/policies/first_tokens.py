@@ -43,6 +43,7 @@ class FirstTokens(Unified):
         if isinstance(view.cost, OwnCost):
             raise Unsuited(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
         self.marginal = Marginal(view.cost)
+        self._late: list[Job] = []  # one token before the end of a prefill, so that they count as decodes
 
     def key(self, job: Job) -> Any:
         """Those without a first token first, then the least tokens to process."""
@@ -53,8 +54,8 @@ class FirstTokens(Unified):
         return sorted(jobs, key=lambda job: (job.remaining, job.index))
 
     def reserve(self, job: Job, tokens: int) -> int:
-        """Return all that it will hold; before its first token, what it knows."""
-        return job.peak if job.generated else job.known
+        """Return all that it will hold, at least what it knows; before its first token, what it knows."""
+        return max(job.peak, job.known) if job.generated else job.known
 
     def groups(self, plan: Plan) -> Iterator[Callable[[Plan], None]]:
         """First tokens alone, or the others."""
@@ -65,11 +66,14 @@ class FirstTokens(Unified):
 
     def fill_first(self, plan: Plan) -> None:
         """Take the first tokens that are best together, and evict for them."""
-        begun = [job for job in self.prefilling if not job.generated]
+        self._late = [job for job in self.decoding if not job.generated and not job.window]
+        begun = [job for job in self._late if not job.segment]
+        begun += [job for job in self.prefilling if not job.generated]
         fresh = [entry.job for entry in self.waiting if not entry.job.generated]
         for job in [*begun, *fresh[: max(0, self._together(fresh) - len(begun))]]:
             tokens = plan.chunk(job)
-            running = self.order([*self.decoding, *(other for other in self.prefilling if other.generated)])
+            running = [other for other in self.decoding if other not in self._late]
+            running = self.order([*running, *(other for other in self.prefilling if other.generated)])
             if not tokens or not self._would_fit(job, tokens, running, plan):
                 break
             while not self._fits(job, tokens, plan):
@@ -78,6 +82,10 @@ class FirstTokens(Unified):
             if job not in begun:
                 self.waiting = [entry for entry in self.waiting if entry.job is not job]
                 self.prefilling.append(job)
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches the decodes go on; those before a first token are others after it."""
+        return 1 if self._late else super().steady(view, plan)
 
     def _together(self, jobs: list[Job]) -> int:
         """Return how many of them have the most first tokens for the duration of their batch."""

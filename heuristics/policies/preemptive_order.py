@@ -27,7 +27,7 @@ class PreemptiveOrder(Unified):
 
     swapped_wait = True
     persists: bool = False
-    """Whether a waiting request that does not fit evicts all the same, and does not stop those after it."""
+    """Whether a waiting request that does not fit stops none, and evicts all the same once the batch has work."""
 
     @abstractmethod
     def rank(self, job: Job) -> Any:
@@ -122,7 +122,7 @@ class PreemptiveOrder(Unified):
                 break
             victims.append(other)
             lacking -= other.blocks + self._promise(other)
-        if lacking > 0 and not self.persists:
+        if lacking > 0 and not (self.persists and plan.work):  # a batch of drops alone is none
             return False
         for victim in victims:
             self.evict(victim, plan)

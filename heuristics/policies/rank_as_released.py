@@ -19,7 +19,8 @@ class RankAsReleased(PreemptiveOrder):
     """A ranking in which each request evicts those after it, the last first, until it fits or none is left.
 
     One that does not fit even so has evicted them all the same, and the next one is tried; that one may be evicted for
-    the first again in the next batch.
+    the first again in the next batch. While the batch has no work it evicts only what makes it fit, as a drop alone is
+    no batch: memory that calls keep may leave nothing else to do.
 
     Guarantee: nothing is known. Running time: O(r log r) for a batch with r running requests, and O(n), in numpy, for
     each of the n present that is admitted or evicted.

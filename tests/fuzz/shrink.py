@@ -170,7 +170,7 @@ def simpler_costs(instance: Instance) -> Iterator[dict[str, Any]]:
             if value != plain:
                 less = [plain] if name == "tokens_above" else sorted({plain, value - 1})
                 for number in less:
-                    simple = function.model_copy(update={name: number})
+                    simple = CostFunction(**(function.model_dump() | {name: number}))  # a copy would keep its `terms`
                     yield {"cost": Cost((*functions[:k], simple, *functions[k + 1 :]))}
 
 

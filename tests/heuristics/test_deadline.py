@@ -49,6 +49,21 @@ def test_without_memory_for_both_the_earlier_end_waits():
     assert trace.requests[0].completion > trace.requests[1].completion
 
 
+def test_none_of_those_that_wait_fits():
+    """R0 keeps 2 of 3 during its call, from 4 to 14; R1 (2), which comes at 5, waits for its end."""
+    first = Segment(decode=1, call=Call(duration=10, returns=0, handling="preserve"))
+    made = (
+        Request(id="R0", prompt=2, segments=(first, Segment(decode=1))),
+        Request(id="R1", arrival=5, prompt=2, segments=(Segment(decode=1),)),
+    )
+    machine = Machine(memory=3, evict=True, pause=True)
+    cost = Cost((CostFunction(busy=2, tokens=1),))
+    trace = trace_policy(Instance(machine=machine, cost=cost, requests=made), get_policy("deadline"))
+    assert [(batch.start, batch.work) for batch in trace.schedule.batches] == [
+        (0, {"R0": 2}), (14, {"R0": 1}), (17, {"R1": 2}),
+    ]  # fmt: skip
+
+
 def test_a_name_gives_the_policy_again():
     for name in ("deadline", "deadline:flow=18", "deadline:flow=18,token=0.02", "deadline:token=0.02"):
         assert get_policy(name).name == name

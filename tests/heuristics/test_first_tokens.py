@@ -11,13 +11,13 @@ POLICY = get_policy("first-tokens")
 TOKENS = Cost((CostFunction(busy=2, tokens=1),))
 
 
-def served(*requests, memory=99, cost=TOKENS):
+def served(*requests, memory=99, cost=TOKENS, **limits):
     """Return the trace of requests (arrival, prompt, decode)."""
     made = tuple(
         Request(id=f"R{i}", arrival=arrival, prompt=prompt, segments=(Segment(decode=decode),))
         for i, (arrival, prompt, decode) in enumerate(requests)
     )
-    machine = Machine(memory=memory, evict=True, pause=True, hybrid=True, chunked=True)
+    machine = Machine(memory=memory, evict=True, pause=True, hybrid=True, chunked=True, **limits)
     return trace_policy(Instance(machine=machine, cost=cost, requests=made), POLICY)
 
 
@@ -34,6 +34,21 @@ def test_what_decodes_is_evicted_for_a_first_token():
     trace = served((0, 3, 4), (6, 8, 1), memory=8)
     assert work(trace) == [{"R0": 3}, {"R0": 1}, {"R1": 8}, {"R0": 5}, {"R0": 1}]
     assert objective_value(trace, "total-ttft") == 5 + (8 + 10 - 6)
+
+
+def test_the_last_token_of_a_prompt_comes_before_what_waits():
+    """It counts as a decode, but R1 does not evict R0 for it, which would go on for ever; then R1 does."""
+    trace = served((0, 2, 2), (0, 5, 1), memory=6, block=3, batch_tokens=1)
+    assert work(trace) == [{"R0": 1}] * 2 + [{"R1": 1}] * 5 + [{"R0": 1}] * 3
+
+
+def test_more_than_was_predicted_is_refilled():
+    """One token of 4 is predicted. R1 is evicted at 2: it needs memory for 3, not for 1, and waits for R0."""
+    two = [Request(id=f"R{i}", prompt=1, segments=(Segment(decode=4),)) for i in range(2)]
+    given = Instance(machine=Machine(memory=5, evict=True, pause=True), cost=TOKENS, requests=tuple(two))
+    believed = given.replace(requests=tuple(each.replace(segments=(Segment(decode=1),)) for each in two))
+    done = work(trace_policy(given, POLICY, believed))
+    assert done == [{"R0": 1, "R1": 1}] * 2 + [{"R0": 1}] * 2 + [{"R1": 3}, {"R1": 1}]
 
 
 def test_a_cost_without_marginal_costs_is_declined():

@@ -138,6 +138,14 @@ def test_a_rank_as_released_does_not_ask_all_that_wait(name: str, monkeypatch: p
     assert asked[0] < 3 * len(made.schedule.batches)
 
 
+def test_a_rank_as_released_drops_nothing_in_vain() -> None:
+    """B keeps 4 of 6 in its call, from 1 to 10, and A (4) does not fit: C, which comes after it, goes on alone."""
+    first = Segment(decode=1, call=Call(duration=9, handling="preserve"))
+    b = Request(id="B", prompt=4, segments=(first, Segment(decode=1)))
+    given = instance(6, b, request("A", 4, 1, 1), request("C", 1, 2, 2))
+    assert moves(given, "rank-org-as-released", 3) == [({"B": 4}, {}), ({"C": 1}, {}), ({"C": 1}, {})]
+
+
 def test_srpt_on_one_machine() -> None:
     """A has 4 of 5 tokens left as B comes with 2: B goes first. A third with 3 comes when A has 4, and goes before."""
     given = instance(None, request("A", 1, 5), request("B", 1, 2, 1), request("C", 1, 3, 2), batch_requests=1)

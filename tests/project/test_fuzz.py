@@ -7,15 +7,16 @@ from collections import Counter
 
 import pytest
 
-from kvcore import BadInput, Request, Segment
+from kvcore import BadInput, Cost, CostFunction, Request, Segment
 from kvcore import referee as validator
 from kvcore.certificates import Alone
+from kvcore.cost import Features
 from tests.fuzz import bounds, certificates, coarsening, files, optima, policies, referee
 from tests.fuzz.__main__ import PARTS, replay
 from tests.fuzz.case import Case, Wrong, judge
 from tests.fuzz.report import State
 from tests.fuzz.run import look
-from tests.fuzz.shrink import shrink
+from tests.fuzz.shrink import shrink, simpler
 
 SEED = 5
 
@@ -91,6 +92,16 @@ def test_a_wrong_bound_is_found_made_small_and_looked_at_again(monkeypatch, tmp_
     monkeypatch.setattr(Alone, "value", honest)
     assert replay(file) == 0
     assert json.loads(file.read_text())["number"] == number
+
+
+def test_what_is_made_smaller_is_what_its_file_says():
+    """A function of the cost keeps nothing of the one that it was made of."""
+    case = next(policies.PART.cases(SEED, 0))
+    case = case.of(case.instance.replace(cost=Cost((CostFunction(busy=2, tokens=3),))))
+    assert case.instance.cost.duration(Features(busy=1, tokens=1)) == 5
+    for less in simpler(case):
+        again = Case.read(less.document())
+        assert [f.terms for f in less.instance.cost.functions] == [f.terms for f in again.instance.cost.functions]
 
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path):
