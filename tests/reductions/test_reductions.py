@@ -392,7 +392,7 @@ def test_soon_done():
             no_worse(instance, schedule, found, ["total-ttft"])
             assert len(found.batches) <= horizon.batches
             gone[instance.machine.evict] += len(found.batches) < len(less.batches)
-    assert min(gone.values()) >= (5 if ALL else 2)
+    assert min(gone.values()) >= (5 if ALL else 1)
 
 
 def crowded(instance):
