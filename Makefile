@@ -25,6 +25,7 @@ demo: $(READY)
 
 # all that takes seconds and needs neither torch nor triton
 test: $(READY)-test
+	$(BIN)/python -m tests.compiled
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" --ignore tests/gpu_validation
 
 # the engine, its kernels and the pages that use it: needs torch and triton

@@ -23,8 +23,8 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-LONG = {"docs/commands.md", "docs/sweeps.md"}
-"""Pages with dozens of commands, whose tests of their own are quick."""
+LONG = {f"docs/{name}.md" for name in ("commands", "sweeps", "report", "model", "runs", "coarsening")}
+"""Pages that take seconds each."""
 NEED_TORCH = {"docs/calibration.md", "docs/commands.md", "docs/engine.md", "docs/replay.md"}
 """Pages that the tests of the engine run."""
 

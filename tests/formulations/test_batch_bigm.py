@@ -36,7 +36,7 @@ def missed(model, tolerance=1e-6):
     ]
 
 
-@pytest.mark.parametrize(("handling", "optimum"), [("as-given", 29), ("free", 27)])
+@pytest.mark.parametrize(("handling", "optimum"), [("as-given", 29), pytest.param("free", 27, marks=pytest.mark.slow)])
 def test_the_worked_example_is_proved(handling, optimum):
     result = solvers.solve(MARS, formulation="batch-bigm", handling=handling)
     assert (result.status, result.value, result.bound) == ("optimal", optimum, optimum)

@@ -34,7 +34,7 @@ def compare(profile, seeds, trees):
 
 @pytest.mark.parametrize("profile", NAMES)
 def test_no_tree_proves_more_than_the_optimum(profile):
-    compare(profile, few(range(12)), 30)
+    compare(profile, few(range(12), 4), 30)
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_sides_that_leave_something_out_are_found_out(monkeypatch, by, after):
 @pytest.mark.parametrize("profile", ["calls-fixed", "calls-free"])
 def test_proposed_trees_prove_more_than_prices_but_not_than_the_optimum(profile):
     trees = 0
-    for _, instance, objective, optimum in optima(profile, few(range(12)), FLOWS, max_states=800, **PRICEABLE):
+    for _, instance, objective, optimum in optima(profile, few(range(12), 4), FLOWS, max_states=800, **PRICEABLE):
         proposals = list(propose_prices(Task(instance, objective, float("inf"))))
         proved = [proposal.proof.value(instance, objective) for proposal in proposals]
         assert proved[0] - Fraction(1, 10**6) <= proved[-1] <= optimum

@@ -27,6 +27,7 @@ def check(first, end, *profiles):
 PROFILES = ["any", "no-calls", "calls-fixed", "calls-free", "two-calls", "evict", "budgets", "no-pause"]
 
 
+@pytest.mark.slow
 def test_proves_the_optimum():
     assert min(check(0, len(few(range(12), 3)), *PROFILES)) >= 1
 
@@ -37,7 +38,7 @@ def test_proves_the_optimum_of_many(profile):
     assert check(12, 400, profile)[0] > 100
 
 
-@pytest.mark.parametrize("asked", ["cp-sat", "lagrange"])
+@pytest.mark.parametrize("asked", ["cp-sat", pytest.param("lagrange", marks=pytest.mark.slow)])
 def test_through_the_driver(asked):
     result = solvers.solve(
         builtin.builtin_instance("mars-figure1"), formulation="arc-flow", solver=asked, certify_limit=0

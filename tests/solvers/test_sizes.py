@@ -191,7 +191,7 @@ def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objectiv
     [
         pytest.param(waiting(MARS, 10**12), "events", 3 * 10**12 + 28, marks=pytest.mark.slow),
         # only the network, made in the worker, sees how many options there are after the call
-        (with_parts(13, 700), "bound", 1),
+        pytest.param(with_parts(13, 700), "bound", 1, marks=pytest.mark.slow),
     ],
 )
 def test_the_next_of_a_lane_runs_if_one_declines(instance, reserve, proved):
