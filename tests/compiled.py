@@ -7,6 +7,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 import bounds
 from bounds import events, slot_search
+from heuristics import best_schedule
+from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
+from solvers import neighbourhoods
 from solvers.improve import improve
 from solvers.lagrange.network import PathNetwork
 from solvers.lagrange.prices import SlotRelaxation
@@ -14,6 +17,12 @@ from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
 SEARCHES = ("slots", "events")
+PLAIN = Instance(
+    machine=Machine(memory=30, host_memory=0, evict=True),
+    cost=Cost((CostFunction(busy=5, tokens=2),)),
+    requests=tuple(Request(id=f"R{i}", arrival=i, prompt=4, segments=(Segment(decode=3 + i),)) for i in range(6)),
+)
+"""Batches that last longer with more tokens, and no calls."""
 
 
 def slots() -> None:
@@ -28,16 +37,18 @@ def boundaries() -> None:
 
 def ladder() -> None:
     """The other methods of bounding."""
-    for name in ("mars-figure1", "infercept-sample:k=3,evict=1", "infercept-ve:k=3,chunked=1"):
+    for name in ("mars-figure1", "infercept-sample:k=3,evict=1"):
         list(bounds.climb(builtin_instance(name), FLOW, time_limit=1, without=SEARCHES))
+    bounds.bound(PLAIN, method="speed", time_limit=4)
 
 
 def paths() -> None:
-    """Policies with other parameters, and prices of the network of slots."""
-    for name in ("mars-figure1", "infercept-ve:k=3,chunked=1"):
-        improve(builtin_instance(name), rounds=60)
-    network = PathNetwork(builtin_instance("mars-figure1"), FLOW)
-    SlotRelaxation(network, 60).find_prices(29.0, 20)
+    """Policies with other parameters, neighbourhoods, and prices of the network of slots."""
+    improve(PLAIN, rounds=30)
+    for name in ("mars-figure1", "hindsight:n=30,M=80,P=10,seed=1"):
+        instance = builtin_instance(name)
+        neighbourhoods.improve(instance, FLOW, best_schedule(instance, FLOW)[1], seconds=1.0, seed=0, rounds=500)
+    SlotRelaxation(PathNetwork(builtin_instance("mars-figure1"), FLOW), 60).find_prices(29.0, 20)
 
 
 if __name__ == "__main__":
