@@ -26,8 +26,6 @@ from docs.make.notebooks import (
 )
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("01_mars_example",)
-"""Those that the fast suite runs."""
 NEEDS_TORCH = ROOT / "notebooks" / "06_does_the_model_tell_the_truth.py"
 """What the tests of the engine run."""
 AGAIN = "make notebooks writes the .ipynb anew"
@@ -95,15 +93,8 @@ def test_the_index_lists_it(script: Path) -> None:
     assert f"(../notebooks/{script.stem}.ipynb)" in index
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(script, marks=() if script.stem in QUICK else pytest.mark.slow)
-        for script in SCRIPTS
-        if script != NEEDS_TORCH
-    ],
-    ids=name_of,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != NEEDS_TORCH], ids=name_of)
 def test_a_twin_is_fresh(script: Path) -> None:
     check_fresh(script)
 

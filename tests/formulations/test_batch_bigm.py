@@ -42,7 +42,7 @@ def test_the_worked_example_is_proved(handling, optimum):
     assert (result.status, result.value, result.bound) == ("optimal", optimum, optimum)
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["default", "plain"])
+@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["default", "plain"])
 @pytest.mark.parametrize(("seed", "profile"), TINY)
 def test_a_policy_satisfies_every_row(seed, profile, plain):
     instance = tiny_instance(seed, **PROFILES[profile])
@@ -99,6 +99,7 @@ def test_a_horizon_without_an_argument_proves_nothing(monkeypatch):
     assert (result.status, result.value) == ("feasible", best.value)
 
 
+@pytest.mark.slow
 def test_too_few_batches_hold_no_schedule(monkeypatch):
     """The policy's schedule is all there is, and it is not called optimal."""
     small = MARS.replace(requests=MARS.requests[1:])

@@ -310,7 +310,7 @@ def test_nothing_to_compare() -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+@pytest.mark.parametrize("kind", ["svg", *(pytest.param(k, marks=pytest.mark.slow) for k in ("png", "pdf"))])
 def test_the_same_bytes_each_time(kind: str, tmp_path: Path) -> None:
     first, again = tmp_path / f"first.{kind}", tmp_path / f"again.{kind}"
     compare_schedules(columns(), first)

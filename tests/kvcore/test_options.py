@@ -101,7 +101,7 @@ def compare(seed, profile, samples):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_referee_and_the_options_allow_the_same_batches(profile):
-    counts = [compare(seed, profile, samples=25) for seed in range(10)]
+    counts = [compare(seed, profile, samples=25) for seed in range(5)]
     assert sum(accepted for accepted, _ in counts) > 50
     assert sum(refused for _, refused in counts) > 50
 

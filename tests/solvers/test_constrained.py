@@ -43,7 +43,7 @@ def test_a_constraint_is_an_arrival() -> None:
     assert "only of schedules that obey" in held._repr_html_()
 
 
-@pytest.mark.parametrize("formulation", ["batch-bigm", "batch-bigm:plain"])
+@pytest.mark.parametrize("formulation", ["batch-bigm", pytest.param("batch-bigm:plain", marks=pytest.mark.slow)])
 def test_lambdas_know_the_letters_of_the_paper(formulation: str) -> None:
     """The second request generates in the first slot; A_1 = 1 token is known then, and 2 after it."""
     rows = [

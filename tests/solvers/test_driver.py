@@ -83,6 +83,7 @@ def test_a_false_certificate_of_a_worker_is_refused():
 
 
 @pytest.mark.gurobi
+@pytest.mark.slow
 def test_gurobi_solves_what_its_licence_allows_and_says_what_it_does_not():
     pytest.importorskip("gurobipy")
     small = MARS.replace(requests=MARS.requests[1:])

@@ -156,7 +156,7 @@ def test_prices_are_right_up_to_the_largest_weights():
     [
         pytest.param(weighing(MARS, 10**9), "weighted-flow-time", 29 * 10**9, marks=pytest.mark.slow),
         pytest.param(waiting(MARS, 10**12), "total-flow-time", None, marks=pytest.mark.slow),
-        (weighing(MARS, 10**15), "weighted-flow-time", 29 * 10**15),
+        pytest.param(weighing(MARS, 10**15), "weighted-flow-time", 29 * 10**15, marks=pytest.mark.slow),
     ],
 )
 def test_auto_proves_what_the_exact_searches_prove(instance, objective, value):

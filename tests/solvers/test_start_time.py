@@ -169,6 +169,7 @@ def test_the_theory_familys_example_is_proved():
     assert (result.status, result.value) == ("optimal", 626)
 
 
+@pytest.mark.slow
 def test_the_driver_runs_it_in_a_worker():
     result = solvers.solve(builtin_instance("hindsight:n=6,M=12,seed=1"), formulation="start-time", certify_limit=0)
     assert (result.status, result.formulation, result.solver.name) == ("claimed", "start-time", "highs")
