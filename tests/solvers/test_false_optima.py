@@ -34,11 +34,7 @@ def test_the_exact_searches_find_the_truth(name, objective, value):
 @pytest.mark.parametrize(
     ("name", "objective", "value", "way"),
     [
-        pytest.param(
-            *case[:3],
-            way,
-            marks=[pytest.mark.slow] if way.endswith(":plain") or case != TRUTH[2] or way == "cp-sat" else [],
-        )
+        pytest.param(*case[:3], way, marks=[pytest.mark.slow] * ((case, way) != (TRUTH[2], "batch-bigm")))
         for case in TRUTH
         for way in case[3].split()
     ],
