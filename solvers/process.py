@@ -21,14 +21,21 @@ from typing import Any
 
 import psutil
 
+START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_module({module!r}, run_name='__main__')"
+
 
 class Process:
-    """A process that runs `python -m MODULE`."""
+    """A process that runs `python -m MODULE`.
+
+    It finds modules where this one does, but in the current folder last: a folder there may be called `solvers`.
+    """
 
     def __init__(self, module: str, threads: int = 1) -> None:
+        here = int(sys.path[0] in ("", os.getcwd()))
+        path = sys.path[here:] + sys.path[:here]
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-P", "-c", START.format(path=path, module=module)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

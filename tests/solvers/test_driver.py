@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -24,6 +25,7 @@ from solvers.ways import SOLVERS, Solver
 from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
 
+ROOT = Path(__file__).parents[2]
 MARS = builtin_instance("mars-figure1")
 ALIKE = builtin_instance("identical:n=4,I=4,O=3,M=12")
 BIG = builtin_instance("hindsight-benchmark:seed=2")
@@ -245,6 +247,17 @@ def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
     monkeypatch.setattr(pool, "_start", start)
     pool.race([[task(MARS), task(MARS)]], lambda *_: None, lambda: None)
     assert began == [(60.0, 60.0), (10.0, 60.0)]
+
+
+def test_workers_do_not_take_modules_from_the_current_folder(monkeypatch, tmp_path):
+    for name in ("solvers", "library", "kvcore"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('not ours')")
+    monkeypatch.chdir(tmp_path)
+    path = [str(ROOT), *sys.path]
+    for first in ("", str(tmp_path)):
+        monkeypatch.setattr(sys, "path", [first, *path])
+        assert pool.race([[task(MARS)]], lambda *_: None, lambda: None)[0].stop == "proved"
 
 
 def test_a_worker_that_the_kernel_ends_for_its_time_is_out_of_time(monkeypatch, tmp_path):
