@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvcore.errors import BadInput
@@ -44,8 +45,14 @@ class Choice:
     named: bool = True
 
 
-def choose(instance: Instance, objective: str, formulation: str, solver: str) -> Choice:
-    """Choose what runs; a formulation or solver that is named is taken at its word."""
+def choose(
+    instance: Instance, objective: str, formulation: str, solver: str, ways: Sequence[str] = ("auto",)
+) -> Choice:
+    """Choose what runs; a formulation, a solver or ways that are named are taken at their word."""
+    if list(ways) != ["auto"]:
+        if (formulation, solver) != ("auto", "auto"):
+            raise BadInput("name ways, or a formulation and a solver, not both")
+        return _named(instance, objective, ways)
     formulations = list(dict.fromkeys(of for of, _ in WAYS))
     if formulation not in ("auto", "search", *formulations):
         raise BadInput(f"no formulation is called {formulation!r}; there are auto, {', '.join(formulations)}")
@@ -72,6 +79,21 @@ def choose(instance: Instance, objective: str, formulation: str, solver: str) ->
         return Choice(((found,),), f"{formulation} was asked for, {found.solver.name} solves it{gone}")
     others = " and ".join(way.solver.name for way in fitting or (SLOTS, EVENTS))
     raise BadInput(f"{solver} does not solve {formulation}; {others} can")
+
+
+def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
+    """Choose these ways: those that prove take turns, beside those that only find."""
+    labels: dict[str, Way] = {}
+    for way in WAYS.values():
+        labels.setdefault(way.formulation, way)
+        labels.setdefault(way.label, way)
+    if unknown := [name for name in names if name not in labels]:
+        raise BadInput(f"no way is called {unknown[0]!r}; there are auto, {', '.join(labels)}")
+    chosen = list(dict.fromkeys(labels[name] for name in names))
+    if reasons := [reason for way in chosen if (reason := way.declines(instance, objective))]:
+        raise BadInput(reasons[0])
+    lanes = [tuple(way for way in chosen if way.proves is proves) for proves in (True, False)]
+    return Choice(tuple(lane for lane in lanes if lane), "these ways were asked for")
 
 
 def _race(instance: Instance, objective: str) -> Choice:

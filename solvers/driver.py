@@ -52,6 +52,7 @@ def solve(
     instance: Instance,
     objective: str = "total-flow-time",
     *,
+    ways: Sequence[str] = ("auto",),
     formulation: str = "auto",
     solver: str = "auto",
     handling: str = "as-given",
@@ -73,6 +74,7 @@ def solve(
     `certify_limit` seconds: None is what is left of the time limit, or, without one, as long as the claim took and at
     least `solvers.ladder.CERTIFY`. A claim that no certificate reaches stays `claimed`.
 
+    `ways` are names of the table of ways (`solvers.ways`), or a formulation and a solver name one of them.
     `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process.
     `gap` and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at
     most `target` exists. `warm_start` is "best" (every policy that the machine suits: those that have not run in their
@@ -97,7 +99,7 @@ def solve(
         if formulation != "auto":
             raise BadInput(f"constraints are added to batch-bigm, not to {formulation}")
         formulation = "batch-bigm"
-    choice = choose(instance, objective, formulation, solver)
+    choice = choose(instance, objective, formulation, solver, ways)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
     run = _Solve(instance, objective, started, gap, target, progress)
     packed = pack(constraints) if constraints else b""

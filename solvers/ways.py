@@ -72,6 +72,8 @@ class Way:
     """The function that carries out a task in a worker process, as MODULE:FUNCTION."""
     horizon: str = ""
     """Why it looks at all schedules; otherwise only at those of a number of batches, which it needs."""
+    proves: bool = True
+    """Whether it proves bounds; all but one of those that do find schedules, too."""
     exact: bool = False
     """Whether its bounds are exact integers of kvbound's own."""
     what: str = ""
@@ -154,7 +156,7 @@ CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run",
               declines=_not_in_slots)
 
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
-              "solvers.improve:run", "it proves nothing", exact=True, what="the search among policies")
+              "solvers.improve:run", "it proves nothing", proves=False, exact=True, what="the search among policies")
 LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
              "solvers.ladder:run", HORIZON, exact=True, what="the ladder of bounds")
 

@@ -37,6 +37,9 @@ CERTIFY = 60.0
 def solve(
     instance: InstanceArgument,
     objective: ObjectiveOption = "total-flow-time",
+    ways: Annotated[
+        str, typer.Option(metavar="auto|WAY[,WAY..]", help="slots, improve, start-time on highs, ..")
+    ] = "auto",
     formulation: Annotated[str, typer.Option(metavar="auto|search|NAME", help="batch-bigm, cp-sat, ..")] = "auto",
     solver: Annotated[str, typer.Option(metavar="auto|NAME", help="`kvbound solvers` lists them")] = "auto",
     handling: HandlingOption = "as-given",
@@ -67,10 +70,9 @@ def solve(
     write = partial(units_of(loaded).named, objective=objective)
     with SolveProgress(f"solving {loaded.name}", write) as progress:
         result = solvers.solve(
-            loaded, objective, formulation=formulation, solver=solver, handling=handling, time_limit=time_limit,
-            certify_limit=None if certificate is None else 0, gap=gap, target=target, warm_start=warm_start,
-            threads=threads, seed=seed, memory_limit=memory_limit,
-            progress=progress,
+            loaded, objective, ways=ways.split(","), formulation=formulation, solver=solver, handling=handling,
+            time_limit=time_limit, certify_limit=None if certificate is None else 0, gap=gap, target=target,
+            warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit, progress=progress,
         )  # fmt: skip
     if certificate is not None and result.stopped != "interrupted":
         with SolveProgress(f"bounding {loaded.name}", write) as progress:

@@ -85,6 +85,22 @@ def test_ways_over_paths_that_are_gone_mean_prices_and_cp_sat(asked):
     assert choose(MARS, FLOW, asked[0], "repair").lanes == ((IMPROVE,),)
 
 
+def test_ways_that_are_named_run():
+    chosen = choose(MARS, FLOW, "auto", "auto", ["improve", "bound", "batch-bigm", "arc-flow on cp-sat"])
+    assert [[way.label for way in lane] for lane in chosen.lanes] == [
+        ["bound", "batch-bigm on highs", "arc-flow on cp-sat"], ["improve"]
+    ]  # fmt: skip
+    assert [len(choose(MARS, FLOW, "auto", "auto", [name]).lanes) for name in ("improve", "slots")] == [1, 1]
+    for names, why in (
+        (["nothing"], "no way is called 'nothing'; there are auto, slots, events"),
+        (["slots", "counts"], "counts"),
+    ):
+        with pytest.raises(BadInput, match=why):
+            choose(MARS, FLOW, "auto", "auto", names)
+    with pytest.raises(BadInput, match="not both"):
+        choose(MARS, FLOW, "slots", "auto", ["slots"])
+
+
 LATE = 1e9
 """Seconds after which nothing happens in a test."""
 
