@@ -37,12 +37,13 @@ GONE = {
 class Choice:
     """What will run, and why in words. Lanes run side by side, and in each its ways take turns.
 
-    `named`: the user named a way, and hears if it declines.
+    The first lane has a head start, in seconds. `named`: the user named a way, and hears if it declines.
     """
 
     lanes: tuple[tuple[Way, ...], ...]
     why: str
     named: bool = True
+    head_start: float = 0.0
 
 
 def choose(
@@ -97,11 +98,14 @@ def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
 
 
 def _race(instance: Instance, objective: str) -> Choice:
-    """Choose all that may prove something, in turns, and beside it what finds schedules."""
+    """Choose all that may prove something, in turns, and beside it what finds schedules: at once if none is exact."""
     many = len(instance.requests) > MANY
     provers = [way for way in WHY if not (many and way is EVENTS) and way.declines(instance, objective) is None]
-    others = "".join(
-        f", then in turns {way.what}" if k == 0 else f" and {way.what}" for k, way in enumerate(provers[1:])
-    )
-    why = f"{WHY[provers[0]]}{others}; after {HEAD_START} s {IMPROVE.what} runs beside it"
-    return Choice((tuple(provers), (IMPROVE,)), why, named=False)
+    why = WHY[provers[0]]
+    if START_TIME in provers:  # other searches see less there, and its HiGHS cannot rest
+        provers = [LADDER, START_TIME]
+    head_start = HEAD_START if len(provers) > 1 else 0.0
+    turns = " and ".join(way.what for way in provers)
+    after = f"after {head_start} s " if head_start else ""
+    why = f"{why}; beside {turns}, in turns, {after}{IMPROVE.what} runs"
+    return Choice((tuple(provers), (IMPROVE,)), why, named=False, head_start=head_start)

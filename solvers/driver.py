@@ -25,18 +25,18 @@ from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
-from solvers.choice import HEAD_START, choose
+from solvers.choice import choose
 from solvers.ladder import CERTIFY, with_certificate
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
 from solvers.task import GRACE, Bound, Done, Failed, Found, Message, Progress, Size, Stop, Task
-from solvers.ways import IMPROVE, LADDER, SOLVERS, WAYS
+from solvers.ways import IMPROVE, LADDER, SOLVERS, START_TIME, WAYS
 
 NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
 """MiB that one worker process may use unless told otherwise."""
 
-POLICIES = 0.25
+POLICIES = 0.1
 """Of the time limit, what the workers wait for policies, of which the best gives the schedule to start from."""
 LONGEST_WAIT = 5.0
 """The most seconds that they wait."""
@@ -110,7 +110,8 @@ def solve(
                 task,
                 formulation=way.formulation,
                 solver=way.solver.name,
-                plans=way in (IMPROVE, LADDER),
+                rests=way is not START_TIME,  # HiGHS looks at the clock
+                plans=way in (IMPROVE, LADDER, START_TIME),
                 beside=tuple(other.formulation for other in lane),
             )
             for way in lane
@@ -129,15 +130,18 @@ def solve(
             [
                 replace(task, upper_bound=upper_bound, start=start, time_limit=min(remaining, endless))
                 for task in lane
-                for endless in [ENDLESS if time_limit is None and task.plans else remaining]
+                for endless in [
+                    ENDLESS if time_limit is None and task.formulation in ("improve", "bound") else remaining
+                ]
             ]
             for lane in lanes
         ]
         ends = [Done("time limit", "")]
         if upper_bound is not None:
             ends = race(
-                begun, run.receive, run.decided, tick=run.report, best_known=lambda: run.value, head_start=HEAD_START
-            )
+                begun, run.receive, run.decided, tick=run.report, best_known=lambda: run.value,
+                head_start=choice.head_start,
+            )  # fmt: skip
         if run.policies is not None and not (choice.named and _declined(ends)):
             run.wait_for(run.policies)
     except KeyboardInterrupt:

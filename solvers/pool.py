@@ -20,6 +20,8 @@ from solvers.task import GRACE, Done, Failed, Message, Stop, Task
 FIRST_TURN = 3.0
 """Seconds of the first turn of the first task of a lane; the others share half as much, and each turn of a task is
 twice as long as the one before. So what the first one can do alone takes at most half as much time again."""
+FIRST_SHARE = 0.3
+"""The most of the time limit that this first turn takes."""
 RESTS = sys.platform == "linux"
 """Whether a worker may be stopped for a while: elsewhere it could outlive a parent that is killed then."""
 
@@ -73,7 +75,7 @@ class Lane:
         last = self.running
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
         if last is not None and last.done is None:
-            if now < self.until or not self.queue or not RESTS:
+            if now < self.until or not self.queue or not (RESTS and last.task.rests):
                 return
             last.process.rest()
             self.queue.append(last)
@@ -88,7 +90,7 @@ class Lane:
             share = left * weight / (weight + sum(map(self._weight, self.queue))) if each.plans else left
             each = start(replace(each, time_limit=share), now + left + GRACE * (self.others == 0))
             self.workers.append(each)
-        self.until = now + FIRST_TURN * weight * 2**each.turns
+        self.until = now + min(FIRST_TURN, FIRST_SHARE * self.first.time_limit) * weight * 2**each.turns
         each.turns += 1
         return each
 

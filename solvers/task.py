@@ -47,6 +47,8 @@ class Task:
     seed: int
     beside: tuple[str, ...] = ()
     """Formulations that run in the same solve."""
+    rests: bool = True
+    """Whether it may be stopped for a while: not where a clock of its own would go on."""
     plans: bool = False
     """Whether it plans its time: its limit is then its share of it, in seconds of the processor."""
     constraints: bytes = b""

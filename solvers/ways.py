@@ -145,7 +145,7 @@ EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundar
 COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
              "solvers.counts.solve:run", "the search looks at every number of batches",
              exact=True, what="the search over counts", declines=_not_for_counts)
-START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
+START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run", what="the network of start times", horizon=
                  "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
                  declines=_not_rigid)
 MODELS = [Way(of, by, "solvers.milp:run")
