@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 
 import bounds
 from bounds import events, slot_search
 from heuristics import best_schedule
-from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
+from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
 from solvers import neighbourhoods
 from solvers.improve import improve
 from solvers.lagrange.network import PathNetwork
@@ -39,7 +40,8 @@ def ladder() -> None:
     """The other methods of bounding."""
     for name in ("mars-figure1", "infercept-sample:k=3,evict=1"):
         list(bounds.climb(builtin_instance(name), FLOW, time_limit=1, without=SEARCHES))
-    bounds.bound(PLAIN, method="speed", time_limit=4)
+    with suppress(BadInput):  # on a slow machine there may be no time for it: the tests compile it then
+        bounds.bound(PLAIN, method="speed", time_limit=4)
 
 
 def paths() -> None:
