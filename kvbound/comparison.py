@@ -74,19 +74,22 @@ def compare(
         if interrupted:
             break
         freed = instance.with_free_calls() if kind == "free" else instance
-        traces = {run.label: run.trace for run in outside + runs if run.trace is not None}
-        traces = {label: trace for label, trace in traces.items() if trace.instance.sha256 == freed.sha256}
+        rows = [
+            (objective_value(run.trace, objective), run.label, run.trace.schedule)
+            for run in outside + runs
+            if run.trace is not None and run.trace.instance.sha256 == freed.sha256
+        ]
         with watch(f"{instance.name}: {against}, {WORDS[kind]}") as progress:
             if against == "bound":
                 optima[kind] = climb(freed, objective, time_limit=time_limit, progress=progress)
             else:
-                known = {label: trace.schedule for label, trace in traces.items()}
+                known = {label: schedule for _, label, schedule in sorted(rows, key=lambda row: row[0])[:1]}
                 optima[kind] = solve(
                     freed, objective, time_limit=time_limit, threads=threads, known=known, progress=progress
                 )
         interrupted = optima[kind].stopped == "interrupted"
-        for label, trace in traces.items():
-            optima[kind].refuse(trace.schedule, objective_value(trace, objective), label)
+        for value, label, schedule in rows:
+            optima[kind].refuse(schedule, value, label)
     return Comparison(instance, objective, outside + runs, optima, interrupted)
 
 

@@ -89,7 +89,8 @@ def solve(
     Each of `constraints` is called with the Pyomo model of `batch-bigm` and adds rows to it, or returns them; value and
     bound are then those of the problem with these rows (docs/model.md). cloudpickle pickles them, lambdas too.
 
-    Raises BadInput for an option that makes no sense and MissingTool for a solver that is not there.
+    Raises BadInput for an option that makes no sense, MissingTool for a solver that is not there, and InvalidSchedule
+    if one of `known` breaks a rule.
     """
     started = time.monotonic()
     check_objective(objective)

@@ -93,6 +93,15 @@ def test_an_outside_schedule_below_a_claim_stops_compare(tmp_path, monkeypatch):
     assert "a schedule (best.json) has 29, and search claims that none is below 30" in said
 
 
+def test_the_best_row_of_compare_is_where_solve_begins(monkeypatch):
+    given = []
+    false = Result(MARS, FLOW, bound=20, bound_kind="search", horizon=ALL, proved_by="search")
+    monkeypatch.setattr("kvbound.comparison.solve", lambda *_, known, **__: given.append(known) or false)
+    best = exact(MARS).schedule
+    kv.compare(MARS, ["fcfs", "sjf"], schedules={"fcfs": best})
+    assert given[0] == {"fcfs": best}  # not the policy of that name
+
+
 def test_a_policy_below_the_bound_of_a_search_stops_the_hunt(schedule):
     optima = Optima(FLOW)
     optima.of = lambda _: Result(MARS, FLOW, schedule, bound=30, bound_kind="search", horizon=ALL, proved_by="search")
