@@ -30,7 +30,7 @@ from solvers.ladder import CERTIFY, with_certificate
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
 from solvers.task import GRACE, Bound, Done, Failed, Found, Message, Progress, Size, Stop, Task
-from solvers.ways import IMPROVE, LADDER, SOLVERS, START_TIME, WAYS
+from solvers.ways import SOLVERS, WAYS
 
 NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
@@ -111,8 +111,8 @@ def solve(
                 task,
                 formulation=way.formulation,
                 solver=way.solver.name,
-                rests=way is not START_TIME,  # HiGHS looks at the clock
-                plans=way in (IMPROVE, LADDER, START_TIME),
+                rests=way.rests,
+                plans=way.plans,
                 beside=tuple(other.formulation for other in lane),
             )
             for way in lane
@@ -132,7 +132,7 @@ def solve(
                 replace(task, upper_bound=upper_bound, start=start, time_limit=min(remaining, endless))
                 for task in lane
                 for endless in [
-                    ENDLESS if time_limit is None and task.formulation in ("improve", "bound") else remaining
+                    ENDLESS if time_limit is None and WAYS[task.formulation, task.solver].endless else remaining
                 ]
             ]
             for lane in lanes

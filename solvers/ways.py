@@ -74,6 +74,12 @@ class Way:
     """Why it looks at all schedules; otherwise only at those of a number of batches, which it needs."""
     proves: bool = True
     """Whether it proves bounds; all but one of those that do find schedules, too."""
+    plans: bool = False
+    """Whether it plans its time, and so is told its share of it."""
+    rests: bool = True
+    """Whether it may be stopped for a while; not where HiGHS looks at the clock."""
+    endless: bool = False
+    """Whether it ends by its limit alone, so that it needs one."""
     exact: bool = False
     """Whether its bounds are exact integers of kvbound's own."""
     what: str = ""
@@ -145,8 +151,9 @@ EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundar
 COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
              "solvers.counts.solve:run", "the search looks at every number of batches",
              exact=True, what="the search over counts", declines=_not_for_counts)
-START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run", what="the network of start times", horizon=
-                 "some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
+START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
+                 what="the network of start times", plans=True, rests=False,
+                 horizon="some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
                  declines=_not_rigid)
 MODELS = [Way(of, by, "solvers.milp:run")
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
@@ -156,9 +163,10 @@ CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run",
               declines=_not_in_slots)
 
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
-              "solvers.improve:run", "it proves nothing", proves=False, exact=True, what="the search among policies")
+              "solvers.improve:run", "it proves nothing", proves=False,
+              plans=True, endless=True, exact=True, what="the search among policies")
 LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
-             "solvers.ladder:run", HORIZON, exact=True, what="the ladder of bounds")
+             "solvers.ladder:run", HORIZON, plans=True, endless=True, exact=True, what="the ladder of bounds")
 
 EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, START_TIME, CP_SAT, CLAUSES)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
