@@ -7,22 +7,31 @@ which its bound is no less.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from bounds import kernels
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
+from bounds.targets import TRIES_PER_SECOND, rising_targets
 from bounds.task import Proposal, Task
 from kvcore.certificates import Configurations, InvalidCertificate
 from kvcore.certificates.budget import Budget
+from kvcore.certificates.configuration_search import MOST_TRIES
 from kvcore.certificates.configurations import most_configurations
 from kvcore.certificates.running import Running, TooMany
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.rigid import kinds_of, memory_of, why_not_rigid
+from kvcore.metrics import Value
+from kvcore.referee import InvalidSchedule
+from kvcore.rigid import Kind, kinds_of, memory_of, why_not_rigid
+from kvcore.schedule import Batch, Schedule
 
 Array = npt.NDArray[np.int64]
 
@@ -43,6 +52,8 @@ WINDOWS = 64
 """Windows with a price of memory each."""
 MOST_NUMBERS = 30_000_000
 """Starts times windows, at most."""
+BEAM = 1000
+"""States of a tick that are followed where a search took too many tries, for a schedule below its target."""
 GLANCE, WORTH = 2e-3, 5e-5
 """A network is left when no more than this fraction of the bound seems to be gained, the last one at the second."""
 
@@ -229,8 +240,86 @@ def _stages(pricing: WindowPricing, most: int) -> Iterator[Stage]:
 def propose_configurations(task: Task) -> Iterator[Proposal]:
     """Return proofs with rising bounds (BadInput: the instance is not rigid)."""
     check_rigid(task.instance, task.objective)
-    return _propose(task)
+    found = climb(task.instance, task.objective, lambda: task.deadline, task.upper)
+    return (proposal for proposal in found if isinstance(proposal, Proposal))
 
 
-def _propose(task: Task) -> Iterator[Proposal]:
-    yield from map(Proposal, proofs(task.instance, task.objective, task.deadline))
+def climb(
+    instance: Instance,
+    objective: str,
+    deadline: Callable[[], float] = lambda: math.inf,
+    upper: Value | None = None,
+    news: Callable[[], Value | None] = lambda: None,
+) -> Iterator[Proposal | Schedule]:
+    """Yield proofs of ever higher bounds: by prices, and, where all requests fit into the network, by a search.
+
+    The search yields schedules, too, all of which have passed the referee. `upper` is the value of a schedule, `news`
+    that of one that others found meanwhile. Raises BadInput where the instance is not rigid, or too large.
+    """
+    proof: Configurations | None = None
+    for proof in proofs(instance, objective, deadline()):
+        yield Proposal(proof)
+    if proof is None:
+        return
+    with suppress(
+        InvalidCertificate, InvalidSchedule
+    ):  # too large; or budgets, which are left out, forbid what it finds
+        solver = StartSolver(instance, objective, proof, deadline)
+        yield from rising_targets(solver, None if upper is None else int(upper), news)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A search that was made: its proof, or the schedule that it found."""
+
+    proof: Configurations | None
+    found: Schedule | None
+
+    def schedule(self) -> Schedule | None:
+        """Return what it found below its target, if it did."""
+        return self.found
+
+
+class StartSolver:
+    """Searches of one instance with rising targets, all under the same prices of starts."""
+
+    unit = 1
+    first_tries, more_tries, most_tries = 1_000_000, 8, MOST_TRIES
+
+    def __init__(
+        self, instance: Instance, objective: str, prices: Configurations, deadline: Callable[[], float]
+    ) -> None:
+        """Raise InvalidCertificate where the network is larger than a checker looks at."""
+        self.instance, self.objective, self.prices, self.deadline = instance, objective, prices, deadline
+        self.made = prices.search(instance, objective, Budget())
+
+    def lowest(self, upper: int | None = None) -> int:
+        """Return what the prices prove alone."""
+        return self.made.least if upper is None else min(self.made.least, upper)
+
+    def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
+        """Look for a schedule below a target; with `beam`, where most may be left, and nothing is proved."""
+        left = max(0.0, self.deadline() - time.process_time())
+        outcome = self.made.run(
+            target, int(min(most_tries, TRIES_PER_SECOND * left)), traced=True, beam=BEAM if beam else None
+        )
+        proof = self.prices.replace(target=target, tries=outcome.tries) if outcome.proved else None
+        found = None if outcome.cost is None else schedule_of(self.instance, self.made.kinds, _jobs(outcome.starts))
+        return Attempt(proof, found)
+
+
+def _jobs(starts: Sequence[Array]) -> list[tuple[int, int]]:
+    return [(k, tick) for tick, new in enumerate(starts) for k in np.repeat(np.arange(len(new)), new).tolist()]
+
+
+def schedule_of(instance: Instance, kinds: Sequence[Kind], jobs: Iterable[tuple[int, int]]) -> Schedule:
+    """Return the batches of requests, given as (kind, start): at every tick, those that have started and not ended."""
+    work: dict[int, dict[str, int]] = defaultdict(dict)
+    ids = [iter(kind.ids) for kind in kinds]
+    for k, start in sorted(jobs):
+        id = next(ids[k])
+        for q in range(kinds[k].length):
+            work[start + q][id] = kinds[k].prompt if q == 0 else 1
+    first = instance.first_arrival
+    batches = tuple(Batch(start=first + tick, work=work[tick]) for tick in sorted(work))
+    return Schedule(instance_sha256=instance.sha256, batches=batches)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from bounds.ascent import Floats, ascend
 from bounds.slot_kernels import demand
 from bounds.slots import propose_prices
+from bounds.targets import TRIES_PER_SECOND, rising_targets
 from bounds.task import Proposal, Task, most_options
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
@@ -64,8 +64,6 @@ class SlotOptions:
 
 MOST_REQUESTS, MOST_OPTIONS = 32, 3_000_000
 """Requests, and options of their local graphs as a rough count has them, beyond which no search is begun."""
-TRIES_PER_SECOND = 10_000_000
-"""Tries that are made in a second; a search begins no more than the time allows."""
 FOLLOWED = 200
 """Joint states of a tick from which requests without first tokens to come are followed to their ends."""
 
@@ -90,6 +88,11 @@ class SlotSolver:
         check(instance, objective)
         self.instance, self.objective, self.deadline = instance, objective, deadline
         self.options = options or SlotOptions()
+        self.first_tries, self.more_tries, self.most_tries = (
+            self.options.first_tries,
+            self.options.more_tries,
+            MOST_TRIES,
+        )
         self.draw = np.random.default_rng(seed)
         try:
             self.local = local_graphs(instance, objective, strict)
@@ -193,7 +196,7 @@ class SlotSolver:
         return Vector(since, self._whole(search, best, since))
 
     def search(
-        self, target: int, most_states: int = MOST_STATES, most_tries: int = MOST_TRIES, *, beam: bool = False
+        self, target: int, most_tries: int = MOST_TRIES, most_states: int = MOST_STATES, *, beam: bool = False
     ) -> Attempt:
         """Look for a schedule below a target (in units of 1/lcm of the outputs, for normalized-latency).
 
@@ -293,7 +296,7 @@ def climb(
         solver = SlotSolver(instance, objective, deadline, options, strict=strict)
         try:
             with suppress(OutOfTime):
-                for found in _climb(solver, None if upper is None else int(upper * solver.unit), news):
+                for found in rising_targets(solver, None if upper is None else int(upper * solver.unit), news):
                     if isinstance(found, Schedule):
                         upper = objective_value(verify_schedule(instance, found), objective)
                     yield found
@@ -302,40 +305,6 @@ def climb(
             raise BadInput(str(error)) from None
         except InvalidSchedule:
             continue
-
-
-def _climb(solver: SlotSolver, best: int | None, news: Callable[[], Value | None]) -> Iterator[Proposal | Schedule]:
-    """Look below a target between what is `proved` and the `best` schedule; `failed` is one that takes more tries."""
-    proved, step, tries = solver.lowest(best), 1, solver.options.first_tries
-    failed: int | None = None
-    first = solver.search(proved, most_tries=tries)
-    if first.proof is not None:
-        yield Proposal(first.proof, Fraction(proved, solver.unit))
-    while best is None or proved < best:
-        known = news()
-        if known is not None and (best is None or known * solver.unit < best):
-            best, failed = int(known * solver.unit), None
-            continue
-        target = proved + step if failed is None else (proved + failed) // 2
-        target = target if best is None else min(target, best)
-        if target == proved:
-            tries, failed, step = tries * solver.options.more_tries, None, 1
-            if tries > MOST_TRIES:
-                return
-            continue
-        attempt = solver.search(target, most_tries=tries)
-        if not attempt.outcome.proved and attempt.outcome.cost is None:
-            attempt = solver.search(target, most_tries=tries, beam=True)
-        if attempt.proof is not None:
-            proved, step = target, 2 * step
-            yield Proposal(attempt.proof, Fraction(target, solver.unit))
-        elif attempt.outcome.cost is not None:
-            schedule = attempt.schedule()
-            value = objective_value(verify_schedule(solver.instance, schedule), solver.objective)
-            best, failed = int(value * solver.unit), None
-            yield schedule
-        else:
-            failed = target
 
 
 @dataclass(frozen=True)
@@ -362,8 +331,10 @@ class Attempt:
             tries=self.outcome.tries,
         )
 
-    def schedule(self) -> Schedule:
-        """Return the schedule at whose end the search arrived; the referee has still to judge it."""
+    def schedule(self) -> Schedule | None:
+        """Return the schedule at whose end the search arrived, if it did; the referee has still to judge it."""
+        if self.outcome.cost is None:
+            return None
         return _schedule(self.solver.instance, self.solver.local, self.made, self.outcome)
 
 

@@ -1004,7 +1004,64 @@ def configurations(instance, proof, objective):
         ticks = range(kind[1], max(kind[1], len(memory)) + 1)
         total += count * (min(start_cost(kind, t, scale, memory) for t in ticks) if y is None else y)
     inside = {kind: known for kind, known in kinds.items() if known[0] is not None}
-    return Fraction(total + cheapest_path(inside, scale, memory, M), scale)
+    if proof.target is None:
+        return Fraction(total + cheapest_path(inside, scale, memory, M)[0], scale)
+    search_starts(kinds, inside, scale, memory, M, proof.target)
+    return Fraction(proof.target)
+
+
+def search_starts(kinds, inside, scale, memory, M, target):
+    """Broken if all requests can start below the target, each once; `tries` is not believed, so not looked at.
+
+    A state: what is held from now on, and how many of each kind are left, with the least g, and what runs of those
+    inside. One is dropped if the bound of docs/start_time.md (The search) is not below the target.
+    """
+    layers, known = {}, [(kind, y, count) for kind, (y, count) in kinds.items()]
+    _, loads, place = cheapest_path(inside, scale, memory, M, layers)
+    number, longest = {load: e for e, load in enumerate(loads)}, max(len(kind[0]) for kind in kinds)
+    supply = [M * sum(memory[t:]) for t in range(len(memory) + 1)]
+    goal, tried = (target - 1) * scale, 0
+
+    @cache
+    def later(k, t):
+        kind, y, _ = known[k]
+        ticks = range(max(t, kind[1]), max(t, kind[1], len(memory)) + 1)
+        least = min(start_cost(kind, tick, scale, memory) for tick in ticks) - (y or 0)
+        return least if y is None else max(0, least)
+
+    def bound(t, g, running, left, held):
+        if not any(left):
+            return g
+        g += sum(n * later(k, t) for k, n in enumerate(left) if n)
+        g += sum(map(mul, memory[t:], held)) - supply[min(t, len(memory))]
+        return g + (layers[t][place[running]] if t in layers else 0)
+
+    every = sum(y * count for _, y, count in known if y is not None)
+    t, layer = 0, {((0,) * longest, tuple(count for _, _, count in known)): (every, ())}
+    while layer:
+        following = {}
+        for (held, left), (g, running) in layer.items():
+            sets = [(held, left, g, running, 0)]
+            for holds, rest, cost, now, first in sets:  # in each, one more starts, of the same kind or a later one
+                tried += 1
+                if tried > MOST_TRIED:
+                    raise NotChecked(f"more than {MOST_TRIED} starts are not tried")
+                if bound(t, cost, now, rest, holds) > goal:
+                    continue
+                if not any(rest):
+                    raise Broken(f"all requests can start below {target}")
+                after, to_come = (*holds[1:], 0), tuple(number[loads[e][1:]] for e in now if loads[e][1:])
+                if bound(t + 1, cost, to_come, rest, after) <= goal:
+                    following[after, rest] = min((cost, to_come), following.get((after, rest), (inf, ())))
+                for k in range(first, len(known)):
+                    kind, y, _ = known[k]
+                    more = now if y is None else tuple(sorted((*now, number[kind[0]]), reverse=True))
+                    taken = tuple(map(add, holds, kind[0] + (0,) * longest))
+                    if rest[k] and t >= kind[1] and max(taken) <= M and more in place:
+                        less = (*rest[:k], rest[k] - 1, *rest[k + 1 :])
+                        paid = scale * (t + len(kind[0]) - kind[1]) - (y or 0)
+                        sets.append((taken, less, cost + paid, more, k))
+        layer, t = following, t + 1
 
 
 def start_cost(kind, t, scale, memory):
@@ -1016,8 +1073,10 @@ def start_cost(kind, t, scale, memory):
 MOST_CONFIGURATIONS, MOST_STARTS = 3 * 10**6, 10**5  # about two minutes and 2 GB
 
 
-def cheapest_path(kinds, scale, memory, M):
+def cheapest_path(kinds, scale, memory, M, layers=None):
     """The cheapest path from the empty configuration to itself, less the prices of starts; from the last tick back.
+
+    Also the loads, and the places of configurations; `layers`, if given, gets what paths from them cost, by tick.
 
     Starts that cost no less than their price lower no path, so of each kind there is a last tick with starts. So that
     no more configurations are looked at than those that starts up to then can make, the last of them come last.
@@ -1044,7 +1103,7 @@ def cheapest_path(kinds, scale, memory, M):
             starts[e].append((i, place[running[:k] + running[k + 1 :]]))
     least = [0] * len(found)  # of what follows
     for t in reversed(range(ticks)):
-        size = bisect(ends, -t)
+        size = bisect(ends, -t) if layers is None else len(found)
         least = list(map(least.__getitem__, later[:size]))
         for kind, (_, count) in kinds.items():
             if cost := costs[kind].get(t):
@@ -1052,7 +1111,9 @@ def cheapest_path(kinds, scale, memory, M):
                 for more, fewer in pairs[: bisect(pairs, (size,))] * count:  # in each round one more starts, or none
                     if least[more] + cost < least[fewer]:
                         least[fewer] = least[more] + cost  # `more` is as in the round before: it comes later
-    return least[0]
+        if layers is not None:
+            layers[t] = least
+    return least[0], loads, place
 
 
 def network(kinds, M):
@@ -1577,7 +1638,8 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
                       "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
                       "fee": (part, 0), "fees": ([[number]], [])}, FLOW),
     "configurations": (configurations, {"scale": (integer(1), 1), "memory": [number],
-                                        "starts": [optional(integer(-inf))]}, FLOW),
+                                        "starts": [optional(integer(-inf))], "target": (optional(integer(1)), None),
+                                        "tries": (integer(0, 10**9), 0)}, FLOW),
     **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "target": (optional(number), None)},
                                                ("makespan", "busy-time", "max-flow-time", "total-flow-time"))),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from solvers.ways import CLAUSES, COUNTS, EVENTS, IMPROVE, LADDER, SLOTS, SOLVERS, START_TIME, WAYS, Way
+from solvers.ways import CLAUSES, CONFIGURATIONS, COUNTS, EVENTS, IMPROVE, LADDER, SLOTS, SOLVERS, START_TIME, WAYS, Way
 
 MANY = 12
 """Requests beyond which the search over batch boundaries rarely proves anything."""
+
+FEW = 40
+"""Requests up to which configurations of all that run from start to end may be few."""
 
 HEAD_START = 1.5
 """Seconds after which what finds schedules begins beside what proves, if that has not proved its answer by then."""
 
 WHY = {
-    START_TIME: "every request runs from start to end, so that its start says all",
+    CONFIGURATIONS: "every request runs from start to end, so that its start says all",
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
     COUNTS: "requests are alike, and their counts say all",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
@@ -102,8 +105,9 @@ def _race(instance: Instance, objective: str) -> Choice:
     many = len(instance.requests) > MANY
     provers = [way for way in WHY if not (many and way is EVENTS) and way.declines(instance, objective) is None]
     why = WHY[provers[0]]
-    if START_TIME in provers:  # other searches see less there, and its HiGHS cannot rest
-        provers = [LADDER, START_TIME]
+    if CONFIGURATIONS in provers:  # other searches see less there; where requests are many, all do
+        first = [CONFIGURATIONS, LADDER] if len(instance.requests) <= FEW else [LADDER, CONFIGURATIONS]
+        provers = [*first, START_TIME]
     head_start = HEAD_START if len(provers) > 1 else 0.0
     turns = " and ".join(way.what for way in provers)
     after = f"after {head_start} s " if head_start else ""

@@ -111,7 +111,7 @@ def solve(
                 task,
                 formulation=way.formulation,
                 solver=way.solver.name,
-                rests=way.rests,
+                rests=way.rests or time_limit is None,
                 plans=way.plans,
                 beside=tuple(other.formulation for other in lane),
             )

@@ -1,4 +1,4 @@
-"""The exact searches, whose proofs a checker runs again: over slots where batches last a tick, or batch boundaries.
+"""The exact searches, whose proofs a checker runs again: over slots, batch boundaries, or starts of requests.
 
 `run` carries out one of them in a worker process; `exact` all that take an instance, in this process.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import kvcore
-from bounds import events, slot_search
+from bounds import configurations, events, slot_search
 from bounds.task import Proposal
 from heuristics import best_schedule
 from kvcore.certificates import Alone, certify
@@ -27,8 +27,11 @@ from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
 CLIMBS: dict[str, Callable[..., Iterator[Proposal | Schedule]]] = {
     "slots": slot_search.climb,
     "events": events.climb,
+    "configurations": configurations.climb,
 }
-"""The searches by their names, in the order in which `exact` tries them."""
+"""The searches by their names, in the order in which `exact` tries them where requests are `FEW`."""
+FEW = 8
+"""Where more requests run from start to end, the search over what can run together comes first."""
 
 
 def run(task: Task, send: Send) -> Done:
@@ -72,7 +75,8 @@ def exact(
     value = objective_value(verify_schedule(instance, schedule), objective)
     proved_by, certificate = "alone", certify(instance, objective, Alone())
     failed: list[str] = []
-    for name, climb in CLIMBS.items():
+    many = len(instance.requests) > FEW
+    for name, climb in sorted(CLIMBS.items(), key=lambda each: many and each[0] != "configurations"):
         if value == certificate.value or time.process_time() > deadline:
             break
         try:
@@ -99,6 +103,7 @@ def exact(
 @cache
 def compile_searches() -> None:
     """Run the searches on a tiny instance, so that what they need is compiled."""
-    tiny = Instance(machine=Machine(memory=4), requests=(Request(id="A", prompt=1, segments=(Segment(decode=2),)),))
+    rigid = Machine(memory=4, chunked=False, evict=False, pause=False)
+    tiny = Instance(machine=rigid, requests=(Request(id="A", prompt=1, segments=(Segment(decode=2),)),))
     for climb in CLIMBS.values():
         list(climb(tiny, "total-flow-time"))

@@ -77,7 +77,7 @@ class Way:
     plans: bool = False
     """Whether it plans its time, and so is told its share of it."""
     rests: bool = True
-    """Whether it may be stopped for a while; not where HiGHS looks at the clock."""
+    """Whether it may be stopped for a while under a time limit; not where HiGHS looks at the clock."""
     endless: bool = False
     """Whether it ends by its limit alone, so that it needs one."""
     exact: bool = False
@@ -101,7 +101,7 @@ class Way:
 
 def _not_rigid(instance: Instance, objective: str) -> str | None:
     reason = why_not_rigid(instance, objective)
-    return reason and f"start-time needs requests that run from start to end: {reason}; try --formulation events"
+    return reason and f"starts of requests that run from start to end: {reason}; try --formulation events"
 
 
 def _not_in_slots(instance: Instance, objective: str) -> str | None:
@@ -151,8 +151,12 @@ EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundar
 COUNTS = Way("counts", Solver("counts", "claims optima, by a search over counts of like requests; no floating point"),
              "solvers.counts.solve:run", "the search looks at every number of batches",
              exact=True, what="the search over counts", declines=_not_for_counts)
+CONFIGURATIONS = Way("configurations",
+                     Solver("configurations", "optimal, by a search over starts that the checker runs again"),
+                     "solvers.exact:run", HORIZON,
+                     exact=True, what="the search over what can run together", declines=_not_rigid)
 START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
-                 what="the network of start times", plans=True, rests=False,
+                 what="the program of start times", plans=True, rests=False,
                  horizon="some optimal schedule ends within the ticks looked at (docs/start_time.md, Horizon)",
                  declines=_not_rigid)
 MODELS = [Way(of, by, "solvers.milp:run")
@@ -168,7 +172,7 @@ IMPROVE = Way("improve", Solver("improve", "nothing: policies with other paramet
 LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
              "solvers.ladder:run", HORIZON, plans=True, endless=True, exact=True, what="the ladder of bounds")
 
-EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, START_TIME, CP_SAT, CLAUSES)
+EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, CONFIGURATIONS, START_TIME, CP_SAT, CLAUSES)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what

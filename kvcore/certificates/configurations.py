@@ -9,6 +9,8 @@ more than M blocks are taken,
 A request outside the network pays at least what its cheapest start costs. Those in the network start along a path from
 one configuration to the next, and pay at least what the cheapest path costs, on which a request may run any number of
 times. From some tick on no start costs less than its price, so a path that goes on costs no less: there is no horizon.
+With a target, a search looks at all schedules of which this does not show that they cost as much
+(`configuration_search.py`).
 `docs/start_time.md` says when a schedule is nothing but starts.
 """
 
@@ -22,9 +24,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from kvcore.certificates.budget import CALL, Budget
+from kvcore.certificates.configuration_search import MOST_TRIES, ConfigurationSearch, searched
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.running import Running
-from kvcore.instance import Instance
+from kvcore.instance import LIMIT, Instance
 from kvcore.rigid import MAX_TICKS, Kind, kinds_of, memory_of, why_not_rigid
 
 Array = npt.NDArray[np.int64]
@@ -42,34 +45,56 @@ class Configurations(Proof):
     """Prices in units of 1 / `scale`: of a block of memory at each tick, and of the start of each request.
 
     `memory[t]` belongs to tick t after the first arrival. `starts` has an entry for each request of the instance: its
-    price, or None if it stays out of the network. Requests that are alike have the same.
+    price, or None if it stays out of the network. Requests that are alike have the same. With `target`, a search of so
+    many `tries` finds no schedule below it.
     """
 
     kind: Literal["configurations"] = "configurations"
     scale: Annotated[int, Field(ge=1, le=10**6)] = 1
     memory: Annotated[tuple[Annotated[int, Field(ge=0, le=10**15)], ...], Field(max_length=MAX_TICKS)]
     starts: Annotated[tuple[Price | None, ...], Field(min_length=1, max_length=MAX_TICKS)]
+    target: Annotated[int, Field(ge=1, le=LIMIT)] | None = None
+    tries: Annotated[int, Field(ge=0, le=MOST_TRIES)] = 0
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> int:
-        """Return the least cost under the prices, less what all memory costs, rounded up."""
-        reason = why_not_rigid(instance, objective)
-        if reason is not None:
-            raise InvalidCertificate(f"configurations are for requests that run from start to end: {reason}")
-        kinds = kinds_of(instance, objective)
-        prices = self._by_kind(instance, kinds)
-        memory = memory_of(instance, kinds)
-        self._check_size(kinds, memory)
+        """Return the target, or the least cost under the prices, less what all memory costs, rounded up."""
+        kinds, prices, memory = self._read(instance, objective)
+        if self.target is not None:
+            return searched(self.target, self.tries, self.search(instance, objective, budget), budget)
         inside = [(kind, price) for kind, price in zip(kinds, prices, strict=True) if price is not None]
         outside = [kind for kind, price in zip(kinds, prices, strict=True) if price is None]
         bound = sum(kind.count * price for kind, price in inside) - memory * sum(self.memory)
         self._spend(outside, len(self.memory) + 1, budget)
         of_memory = np.array(self.memory, np.int64)
         bound += sum(kind.count * self._least(kind, of_memory) for kind in outside)
-        return -(-(bound + self._network(inside, of_memory, memory, budget)) // self.scale)
+        if inside:
+            running, costs = self._network(inside, of_memory, memory, budget)
+            bound += running.cheapest(costs)
+        return -(-bound // self.scale)
+
+    def search(self, instance: Instance, objective: str, budget: Budget) -> ConfigurationSearch:
+        """Return the search for schedules below a target."""
+        kinds, prices, memory = self._read(instance, objective)
+        inside = [(kind, price) for kind, price in zip(kinds, prices, strict=True) if price is not None]
+        of_memory = np.array(self.memory, np.int64)
+        running, costs = self._network(inside, of_memory, memory, budget)
+        return ConfigurationSearch(kinds, prices, self.scale, memory, of_memory, running, costs)
+
+    def _read(self, instance: Instance, objective: str) -> tuple[tuple[Kind, ...], list[int | None], int]:
+        """Return the kinds, the prices of their starts, and the memory."""
+        reason = why_not_rigid(instance, objective)
+        if reason is not None:
+            raise InvalidCertificate(f"configurations are for requests that run from start to end: {reason}")
+        kinds = kinds_of(instance, objective)
+        prices, memory = self._by_kind(instance, kinds), memory_of(instance, kinds)
+        self._check_size(kinds, memory)
+        return kinds, prices, memory
 
     @property
     def why(self) -> str:
         """The argument in words."""
+        if self.target is not None:
+            return f"a search over starts finds nothing below in {self.tries} tries; prices say what a start is worth"
         inside = sum(price is not None for price in self.starts)
         return f"{inside} requests run only in what fits together; the other {len(self.starts) - inside} pay for memory"
 
@@ -107,20 +132,19 @@ class Configurations(Proof):
         """Count what the costs of starts in so many ticks take."""
         budget.spend(f"starts at {ticks} ticks", sum(10 * CALL + 2 * ticks * (5 + kind.length) for kind in kinds))
 
-    def _network(self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int, budget: Budget) -> int:
-        """Return what the cheapest path costs, up to the tick from which on no start can lower it."""
-        if not inside:
-            return 0
+    def _network(
+        self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int, budget: Budget
+    ) -> tuple[Running, Array]:
+        """Return the network, and what starts cost beyond their prices [ticks, kinds] as long as one may cost less."""
         worth = [max(0, -(-price // (self.scale * kind.rate)) - kind.span) for kind, price in inside]
-        ticks = max(kind.release + w for (kind, _), w in zip(inside, worth, strict=True))
+        ticks = max((kind.release + w for (kind, _), w in zip(inside, worth, strict=True)), default=0)
         if ticks > 2 * MAX_TICKS or ticks * len(inside) > MOST:
             raise InvalidCertificate(f"its prices pay for starts as late as tick {ticks}, too many to look at")
         self._spend([kind for kind, _ in inside], ticks, budget)
         costs = np.ones((ticks, len(inside)), np.int64)
         for k, ((kind, price), w) in enumerate(zip(inside, worth, strict=True)):
             costs[kind.release : kind.release + w, k] = self._costs(kind, of_memory, w) - price
-        running = Running([kind for kind, _ in inside], memory, most_configurations(ticks), budget)
-        return running.cheapest(costs)
+        return Running([kind for kind, _ in inside], memory, most_configurations(ticks), budget), costs
 
 
 def most_configurations(ticks: int) -> int:

@@ -139,14 +139,15 @@ class Running:
         self.size = np.searchsorted(self.begins, bases, "right") - 1
         self.empty = 0
 
-    def cheapest(self, price: Array) -> int:
+    def cheapest(self, price: Array, kept: Array | None = None) -> int:
         """Return the least sum of prices, [ticks, kinds], of what starts from the empty base on; then all is free.
 
+        That from each base on at each tick is `kept` [ticks + 1, bases], where it is given.
         Raises TooMany if there are too many sets of starts to look at in all these ticks, or what `spend` does.
         """
         self.spend(len(price))
         value = np.zeros(len(self.later), np.int64)
-        for now in price[::-1]:
+        for tick, now in reversed(list(enumerate(price))):
             cost = self.starts @ np.minimum(now, 0)
             useful = np.flatnonzero((self.starts @ (now >= 0) == 0) & (cost < 0))
             before, value = value, value[self.later]
@@ -154,6 +155,8 @@ class Running:
                 rows = slice(self.begin[s], self.begin[s + 1])
                 base = self.base[rows]
                 value[base] = np.minimum(value[base], before[self.next[rows]] + cost[s])
+            if kept is not None:
+                kept[tick] = value
         return int(value[self.empty])
 
     def spend(self, ticks: int) -> None:

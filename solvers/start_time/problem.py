@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from bounds.configurations import schedule_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.rigid import kinds_of, memory_of, why_not_rigid
-from kvcore.schedule import Batch, Schedule
+from kvcore.schedule import Schedule
 
 Array = npt.NDArray[np.int64]
 Jobs = list[tuple[int, int]]
@@ -65,12 +65,4 @@ class RigidProblem:
 
     def schedule(self, jobs: Jobs) -> Schedule:
         """Return the batches: at every tick, those that have started and not ended."""
-        work: dict[int, dict[str, int]] = defaultdict(dict)
-        ids = [iter(kind.ids) for kind in self.kinds]
-        for k, start in sorted(jobs):
-            id = next(ids[k])
-            for q in range(self.kinds[k].length):
-                work[start + q][id] = self.kinds[k].prompt if q == 0 else 1
-        first = self.instance.first_arrival
-        batches = tuple(Batch(start=first + tick, work=work[tick]) for tick in sorted(work))
-        return Schedule(instance_sha256=self.instance.sha256, batches=batches)
+        return schedule_of(self.instance, self.kinds, jobs)

@@ -3,20 +3,19 @@
 import numpy as np
 import pytest
 
-import solvers
 from bounds.bundle import Bundle, Evaluation, maximise
 from bounds.configurations import CheapestPaths, Stage, WindowPricing, proofs, propose_configurations
 from bounds.task import Task
-from kvcore.certificates import certify, verify_certificate
+from kvcore.certificates import certify
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
 from kvcore.errors import BadInput
 from kvcore.rigid import OBJECTIVES, kinds_of, memory_of
-from tests.solvers.test_start_time import RIGID, Alone, rigid
 from tests.support.build import instance as make
 from tests.support.build import request
 from tests.support.clock import Clock
 from tests.support.exhaustive import exhaustive_optimum
+from tests.support.rigid import RIGID, rigid
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
@@ -102,38 +101,6 @@ def test_instances_that_are_not_rigid_or_too_long_are_refused():
         next(propose_configurations(Task(chunked, FLOW, NEVER)))
     with pytest.raises(BadInput, match="too many, or take too long"):
         next(propose_configurations(Task(builtin_instance("hindsight:n=1000,M=50,seed=0"), FLOW, NEVER)))
-
-
-def test_the_start_time_solver_hands_over_its_certificate(monkeypatch):
-    monkeypatch.setattr("solvers.start_time.solve.FAR_OFF", 0.0)  # the schedule is good, and little is open
-    monkeypatch.setattr(Alone, "_close", lambda *_: "stopped early")  # branch and bound comes after the certificate
-    instance = builtin_instance("hindsight:n=14,M=16,seed=1")
-    sent = []
-    task = solvers.task.Task(instance, FLOW, "start-time", "highs", None, None, None, 1e6, 2000, 1, 0)
-    solver = Alone(task, sent.append, most_configurations=0)
-    solver.run()
-    bounds = [message for message in sent if isinstance(message, solvers.task.Bound)]
-    values = [verify_certificate(instance, bound.certificate) for bound in bounds if bound.certificate]
-    assert values == sorted(set(values))
-    assert values[-1] in [bound.value for bound in bounds if not bound.certificate]
-    assert solver.bound >= values[-1] > 0.85 * solver.value
-
-
-@pytest.mark.slow
-def test_a_network_that_proves_an_optimum_comes_with_a_certificate():
-    instance = builtin_instance("hindsight:n=7,M=10,seed=1")
-    result = solvers.solve(instance, formulation="start-time", certify_limit=0)
-    assert (result.status, result.bound_kind) == ("claimed", "search")
-    assert 0.9 * result.value < verify_certificate(instance, result.certificate) <= result.value
-
-
-@pytest.mark.slow
-def test_the_benchmark_where_memory_is_tight_is_within_a_tenth():
-    instance = builtin_instance("hindsight-benchmark:seed=19")
-    result = solvers.solve(instance, formulation="start-time", time_limit=1e6, gap=0.1)
-    assert result.bound_kind == "certificate"
-    assert verify_certificate(instance, result.certificate) == result.bound
-    assert result.gap <= 0.1
 
 
 def test_it_stops_at_the_deadline(monkeypatch):

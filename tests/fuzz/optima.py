@@ -64,7 +64,7 @@ def check(case: Case, seen: Counter[str]) -> None:
     by_every_tick(case, value, seen)
     by_improving(case, value, seen)
     if why_not_rigid(case.instance, case.objective) is None:
-        by_start_times(case, value, seen)
+        by_configurations(case, value, seen)
     if case.seed % EVERY == 0 and len(schedule.batches) <= (8 if aimed else 6):
         by_models(case, value, len(schedule.batches), seen, draw)
     count_case(case, seen)
@@ -140,10 +140,10 @@ def by_task(
     return proved
 
 
-def by_start_times(case: Case, value: Value, seen: Counter[str]) -> None:
-    """Start times, with every schedule and bound on the way."""
-    by_task(case, value, "start-time", "highs", seconds=15.0)
-    seen["method start-time"] += 1
+def by_configurations(case: Case, value: Value, seen: Counter[str]) -> None:
+    """The search over starts, with every schedule and bound on the way."""
+    by_task(case, value, "configurations", "configurations", seconds=15.0)
+    seen["method configurations"] += 1
 
 
 def by_models(case: Case, value: Value, batches: int, seen: Counter[str], draw: Random) -> None:
@@ -180,7 +180,7 @@ def check_cp_sat(case: Case, seen: Counter[str]) -> None:
     count_case(case, seen)
 
 
-METHODS = ("slots", "events", "counts", "exact", "exhaustive, every tick", "neighbourhoods", "start-time",
+METHODS = ("slots", "events", "counts", "exact", "exhaustive, every tick", "neighbourhoods", "configurations",
            "batch-bigm", "batch-bigm:plain")  # fmt: skip
 REACH = (
     NEEDED

@@ -1,4 +1,4 @@
-"""Certificates of configurations: never above the optimum, equal to the solver's network, and refused where wrong."""
+"""Certificates of configurations: never above the optimum, and refused where wrong."""
 
 import random
 
@@ -16,20 +16,16 @@ from kvcore.certificates import (
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
 from kvcore.rigid import OBJECTIVES, kinds_of, memory_of
-from solvers.start_time.multipliers import Multipliers
-from solvers.start_time.network import ConfigurationNetwork
-from solvers.start_time.prices import SCALE, StartColumns
-from solvers.start_time.problem import RigidProblem
-from tests.solvers.test_start_time import RIGID, rigid, running_sets
 from tests.support.build import instance as make
 from tests.support.build import request
 from tests.support.exhaustive import exhaustive_optimum
+from tests.support.rigid import RIGID, rigid, running_sets
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
 
 
-def random_proof(instance, objective, draw):
+def random_proof(instance, objective, draw, memory=True):
     """Return random prices in quarters: requests in or out of the network, memory dear at some ticks."""
     price = {
         kind.ids[0]: draw.choice((None, draw.randint(-4, 60) * kind.rate)) for kind in kinds_of(instance, objective)
@@ -37,7 +33,7 @@ def random_proof(instance, objective, draw):
     first = {id: kind.ids[0] for kind in kinds_of(instance, objective) for id in kind.ids}
     return Configurations(
         scale=4,
-        memory=tuple(draw.choice((0, 0, 1, 3)) for _ in range(draw.randint(0, 12))),
+        memory=tuple(draw.choice((0, 0, 1, 3)) for _ in range(draw.randint(0, 12) * memory)),
         starts=tuple(price[first[r.id]] for r in instance.requests),
     )
 
@@ -56,31 +52,16 @@ def test_no_prices_prove_more_than_the_optimum(online):
     assert close > 30
 
 
-def test_it_equals_the_solvers_network():
-    draw = np.random.default_rng(3)
-    for seed in range(20):
-        objective = OBJECTIVES[seed % 3]
-        instance = rigid(seed, requests=(2, 4), budgets=False)
-        problem = RigidProblem(instance, objective)
-        columns = StartColumns(problem, 40)
-        network = ConfigurationNetwork(problem, 40, 100_000)
-        multipliers = Multipliers(columns, columns.possible)
-        for _ in range(5):
-            assign = draw.integers(-SCALE, 30 * SCALE, len(problem.kinds))
-            expected = multipliers.price(network, assign).bound
-            of = {id: int(y) for kind, y in zip(problem.kinds, assign, strict=True) for id in kind.ids}
-            proof = Configurations(scale=SCALE, memory=(), starts=tuple(of[r.id] for r in instance.requests))
-            assert proof.value(instance, objective) == -(-expected // SCALE)
-
-
 def test_the_configurations_are_those_that_can_run_at_once():
     for seed in range(40):
-        problem = RigidProblem(rigid(seed, requests=(2, 4), budgets=False), FLOW)
-        running = Running(problem.kinds, problem.memory, 10_000, Budget())
-        expected = sum(1 for _ in running_sets(problem))
+        instance = rigid(seed, requests=(2, 4), budgets=False)
+        kinds = kinds_of(instance, FLOW)
+        memory = memory_of(instance, kinds)
+        running = Running(kinds, memory, 10_000, Budget())
+        expected = sum(1 for _ in running_sets(kinds, memory))
         assert len(running.base) + len(running.later) == expected
         with pytest.raises(TooMany):
-            Running(problem.kinds, problem.memory, expected - 1, Budget())
+            Running(kinds, memory, expected - 1, Budget())
 
 
 def test_a_bound_solved_by_hand():
@@ -164,10 +145,12 @@ def test_an_instance_made_to_take_long_is_refused(price):
 
 @pytest.mark.parametrize("lacking", [{"work": 10**6}, {"memory": 3000}])
 def test_a_network_ends_with_its_budget(lacking):
-    problem = RigidProblem(rigid(1, requests=(4, 4), budgets=False), FLOW)
-    assert len(Running(problem.kinds, problem.memory, 10_000, Budget()).base)
+    instance = rigid(1, requests=(4, 4), budgets=False)
+    kinds = kinds_of(instance, FLOW)
+    memory = memory_of(instance, kinds)
+    assert len(Running(kinds, memory, 10_000, Budget()).base)
     with pytest.raises(InvalidCertificate, match=r"what can run together would take too (long|much memory) to check"):
-        Running(problem.kinds, problem.memory, 10_000, Budget(**lacking)).cheapest(np.zeros((99, len(problem.kinds))))
+        Running(kinds, memory, 10_000, Budget(**lacking)).cheapest(np.zeros((99, len(kinds))))
 
 
 def test_requests_in_and_out_of_the_network_share_the_memory():

@@ -43,13 +43,14 @@ from kvcore.certificates import (
 )
 from kvcore.errors import BadInput
 from kvcore.files import parse
+from tests.bounds.test_configuration_search import priced
 from tests.kvcore.test_configurations import random_proof as random_configurations
-from tests.solvers.test_start_time import rigid
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.policy_instances import crowded_instance
 from tests.support.random_proofs import PRICEABLE, random_prices, random_speed, random_tree
 from tests.support.random_schedules import mutate, random_instance, random_schedule
+from tests.support.rigid import rigid
 from tests.support.tiny_instances import PROFILES, tiny_instance
 
 FILE = Path(__file__).parents[2] / "library" / "check.py"
@@ -522,6 +523,31 @@ def test_configurations_are_of_whole_files():
         Certificate(instance_sha256=twice.sha256, objective="total-flow-time", bound=WORTHLESS, proof=proof).to_json()
     )
     assert same_certificate(twice, loaded(twice), file, "configurations") == "refused"
+
+
+def test_a_search_for_starts_is_made_again():
+    """Both prove the same targets: the optimum, where no budget binds, and none above it."""
+    draw, proved = random.Random(3), 0
+    for seed in range(60):
+        instance = rigid(seed, online=seed % 2 == 1, budgets=seed % 3 == 0)
+        target = exhaustive_optimum(instance, "total-flow-time", max_states=300_000)[0] + draw.choice((-1, 0, 0, 1))
+        proof = priced(instance, "total-flow-time", draw, max(1, int(target)))
+        try:
+            expected = proof.value(instance, "total-flow-time")
+        except InvalidCertificate:
+            with pytest.raises(check.Broken, match="all requests can start below"):
+                check.prove(loaded(instance), read(proof), "total-flow-time")
+            continue
+        assert check.prove(loaded(instance), read(proof), "total-flow-time") == expected == target
+        proved += 1
+    assert 25 < proved < 55
+
+
+def test_a_search_for_starts_ends_at_its_limit(monkeypatch):
+    monkeypatch.setattr(check, "MOST_TRIED", 3)
+    instance = rigid(3)
+    with pytest.raises(check.NotChecked, match="more than 3 starts are not tried"):
+        check.prove(loaded(instance), read(priced(instance, "total-flow-time", random.Random(1), 9)), "total-flow-time")
 
 
 @pytest.mark.parametrize(

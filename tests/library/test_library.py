@@ -347,7 +347,7 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
     without(small, "schedule")
     without(small, "certificate")
     database = tmp_path / "tried.sqlite"
-    tried = fill(small, database, ways=["policies", "start-time on highs"], seconds=500)
+    tried = fill(small, database, ways=["policies", "configurations on configurations"], seconds=500)
     assert (tried.run, [(one.what, one.now) for one in tried.improved]) == (2, [("schedule", 29)])
     assert small.record("mars-figure1").objectives[FLOW].schedule.how == "policies: random"
     (proved,) = fill(small, database, ways=["events"], seconds=500).improved
@@ -357,7 +357,7 @@ def test_fill_keeps_what_is_better_and_tries_nothing_twice(small: Library, tmp_p
     assert [line.split(",")[:6] for line in lines[1:]] == [
         ["mars-figure1", FLOW, "events", "0", "", "29"],
         ["mars-figure1", FLOW, "policies", "0", "29", ""],
-        ["mars-figure1", FLOW, "start-time on highs", "0", "", ""],
+        ["mars-figure1", FLOW, "configurations on configurations", "0", "", ""],
     ]
     without(small, "certificate")
     assert fill(small, database, ways=["events"], seconds=500).run == 0

@@ -76,7 +76,7 @@ def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
 
 def test_a_false_certificate_of_a_worker_is_refused():
     run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
-    asked = task(MARS, "start-time", solver="highs")
+    asked = task(MARS, "slots", solver="slots")
     run.horizons[asked.label] = Horizon(0, True, "of a worker")
     false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
     run.receive(asked, Bound(29, "certificate", false))

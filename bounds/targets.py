@@ -1,0 +1,85 @@
+"""Searches with rising targets: each leaves a proof that no schedule is below its target, or a schedule that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Protocol
+
+from bounds.task import Proposal
+from kvcore.certificates.proof import Proof
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value
+from kvcore.referee import verify_schedule
+from kvcore.schedule import Schedule
+
+TRIES_PER_SECOND = 10_000_000
+"""Tries that are made in a second; a search begins no more than the time allows."""
+
+
+class Attempt(Protocol):
+    """A search that was made."""
+
+    @property
+    def proof(self) -> Proof | None:
+        """The proof that nothing is below the target, if that is so."""
+
+    def schedule(self) -> Schedule | None:
+        """Return the schedule that it found below the target, if it did; the referee has still to judge it."""
+
+
+class Solver(Protocol):
+    """Makes such searches for an instance and an objective, whose values are multiples of 1 / `unit`."""
+
+    instance: Instance
+    objective: str
+    unit: int
+    first_tries: int
+    """Tries of the first searches."""
+    more_tries: int
+    """How many times more the next ones get."""
+    most_tries: int
+
+    def lowest(self, upper: int | None = None) -> int:
+        """Return what is proved without a search; `upper` is a target above which nothing need be proved."""
+
+    def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
+        """Look below a target; with `beam`, only at a few states of each tick: nothing is proved then."""
+
+
+def rising_targets(solver: Solver, best: int | None, news: Callable[[], Value | None]) -> Iterator[Proposal | Schedule]:
+    """Look below targets between what is proved and the `best` schedule, until these meet or tries are over.
+
+    `news` says the value of a schedule that others found meanwhile. Raises InvalidSchedule where the referee refuses
+    what a search found.
+    """
+    proved, step, tries = solver.lowest(best), 1, solver.first_tries
+    failed: int | None = None  # a target that takes more tries
+    first = solver.search(proved, tries)
+    if first.proof is not None:
+        yield Proposal(first.proof, Fraction(proved, solver.unit))
+    while best is None or proved < best:
+        known = news()
+        if known is not None and (best is None or known * solver.unit < best):
+            best, failed = int(known * solver.unit), None
+            continue
+        target = proved + step if failed is None else (proved + failed) // 2
+        target = target if best is None else min(target, best)
+        if target == proved:
+            tries, failed, step = tries * solver.more_tries, None, 1
+            if tries > solver.most_tries:
+                return
+            continue
+        attempt = solver.search(target, tries)
+        schedule = attempt.schedule()
+        if attempt.proof is None and schedule is None:
+            schedule = solver.search(target, tries, beam=True).schedule()
+        if attempt.proof is not None:
+            proved, step = target, 2 * step
+            yield Proposal(attempt.proof, Fraction(target, solver.unit))
+        elif schedule is not None:
+            value = objective_value(verify_schedule(solver.instance, schedule), solver.objective)
+            best, failed = int(value * solver.unit), None
+            yield schedule
+        else:
+            failed = target

@@ -1,0 +1,260 @@
+"""The search behind `configurations` with a target: schedules whose bound under the prices is below it, tick by tick.
+
+A state is a tick, what the requests that run will hold from then on (`held`), how many of each kind have started, and
+the base of the network (`running.py`) that those inside it are in. Let g be what the starts so far cost, those inside
+less their prices y, and all y. What goes through the state costs at least g, and
+
+* the cheapest path from the base, on which requests inside start at c(i, t) + what they pay for memory - y(i);
+* for each request that is left its cheapest start from now on, with memory, less y(i) inside (0, if that is below 0:
+  else the path has no start of such a kind);
+* what is held pays for memory, less what all memory costs, both from now on.
+
+For these are the prices' bound on what is left, with the memory that is left. Where nothing is left to start, it is g.
+Of states that differ in g and the base alone the least g is kept. Nothing is below the target if no state is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvcore.certificates.budget import Budget
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.running import Running
+from kvcore.rigid import MAX_TICKS, Kind
+
+Array = npt.NDArray[np.int64]
+
+MOST_TRIES = 1_000_000_000
+"""Starts tried in states, at most."""
+MOST_LAYER = 4_000_000
+"""States of a tick, at most."""
+MOST_HELD = 2**31
+"""Bytes of what the states of a tick hold, at most."""
+TRY_WORK = 500
+"""What a try takes."""
+AT_ONCE = 1 << 16
+"""Tries that are made at once."""
+LARGEST = 1 << 61
+"""No sum of costs may reach this."""
+
+
+class States(NamedTuple):
+    """States of a tick: base, code of what has started, g, and blocks that are held now and later [states, ticks].
+
+    Also the state of the tick before that each comes from, and the last kind outside that has started in it (-1: none).
+    """
+
+    base: Array
+    code: Array
+    g: Array
+    held: npt.NDArray[np.int32]
+    parent: Array
+    last: Array
+
+    def take(self, rows: Any) -> States:
+        """Return some of them."""
+        return States(*(column[rows] for column in self))
+
+
+@dataclass
+class Outcome:
+    """How a search ended: `proved` that nothing is below the target; or with a schedule that is; or at a limit."""
+
+    proved: bool
+    tries: int
+    cost: int | None = None
+    starts: list[Array] = field(default_factory=list)
+    """Of each tick, how many of each kind start there, where a schedule was found."""
+
+
+class ConfigurationSearch:
+    """Searches for starts of all requests below a target, under prices of starts and of memory.
+
+    `prices` are those of `kinds` in units of 1 / `scale`, None for those that are not in the network `running`; `costs`
+    [ticks, kinds inside] is what starts cost with memory, less their prices, until none is below 0 any more.
+    """
+
+    def __init__(
+        self, kinds: Sequence[Kind], prices: Sequence[int | None], scale: int, memory: int, of_memory: Array,
+        running: Running, costs: Array,
+    ) -> None:  # fmt: skip
+        """Raise InvalidCertificate where 64 bits might not hold the sums, or the values take too much memory."""
+        self.kinds, self.scale, self.memory, self.running, self.ticks = kinds, scale, memory, running, len(costs)
+        self.inside = np.array([price is not None for price in prices])
+        self.prices = np.array([price or 0 for price in prices], np.int64)
+        self.counts = np.array([kind.count for kind in kinds])
+        self.rates, self.releases, self.spans = (
+            np.array([getattr(kind, of) for kind in kinds]) for of in ("rate", "release", "span")
+        )
+        self.longest = max(kind.length for kind in kinds)
+        self.of_memory = np.concatenate([of_memory, np.zeros(self.longest, np.int64)])
+        latest = max(kind.cost(3 * MAX_TICKS) for kind in kinds) * scale + int(abs(self.prices).max())
+        latest += memory * int(of_memory.max(initial=0)) * self.longest
+        supply = 2 * memory * sum(of_memory.tolist())
+        if int(self.counts.sum()) * latest + supply >= LARGEST or math.prod((self.counts + 1).tolist()) >= LARGEST:
+            raise InvalidCertificate("its prices are too large, or its requests too many, to search")
+        bases, rows = len(running.later), len(running.base)
+        what = 8 * bases * (self.ticks + 1) + 40 * rows + 4 * len(running.starts) * self.longest
+        running.budget.spend("the values of what can run together", len(kinds) * len(self.of_memory) * 10**3, what)
+        self.values = np.zeros((self.ticks + 1, bases), np.int64)
+        running.cheapest(costs, self.values)
+        order = np.argsort(running.base, kind="stable")
+        self.sets = np.repeat(np.arange(len(running.starts)), np.diff(running.begin))[order]
+        self.next, self.first = running.next[order], np.searchsorted(running.base[order], np.arange(bases + 1))
+        self.radix = np.concatenate(([1], np.cumprod(self.counts + 1)))
+        self.loads = np.array([kind.load + (0,) * (self.longest - kind.length) for kind in kinds], np.int32)
+        self.starts = np.zeros((len(running.starts), len(kinds)), np.int64)
+        self.starts[:, self.inside] = running.starts
+        self.later = self._later()
+
+    def _later(self) -> Array:
+        """Return what a request of each kind pays at the least that starts at a tick or later, [ticks, kinds]."""
+        ticks = len(self.of_memory) + int(self.releases.max()) + 1
+        price = np.concatenate([self.of_memory, np.zeros(ticks, np.int64)])
+        paid = [np.correlate(price, kind.profile, "valid")[:ticks] for kind in self.kinds]
+        costs = np.array([self._costs(tick) for tick in range(ticks)]) + np.array(paid).T
+        costs[np.arange(ticks)[:, None] < self.releases] = LARGEST
+        least: Array = np.minimum.accumulate(costs[::-1])[::-1]
+        return np.where(self.inside, np.maximum(least, 0), least)
+
+    def _costs(self, tick: int) -> Array:
+        """Return what starts cost less their prices, without memory."""
+        costs: Array = self.scale * self.rates * (tick - self.releases + self.spans) - self.prices
+        return costs
+
+    def _bounds(self, tick: int, states: States, path_from: int) -> Array:
+        """Return what a schedule through each state costs at the least, if requests inside start from a tick on."""
+        left, costs = self._left(states), self._costs(tick)
+        later = self.later[tick] if tick < len(self.later) else np.where(self.inside, np.maximum(costs, 0), costs)
+        rest = self.values[min(path_from, self.ticks), states.base] + left @ later
+        price = self.of_memory[tick : tick + self.longest]
+        rest += states.held[:, : len(price)] @ price - self.memory * int(self.of_memory[tick:].sum())
+        bounds: Array = states.g + np.where(left.any(axis=1), rest, 0)
+        return bounds
+
+    def _left(self, states: States) -> Array:
+        """Return how many of each kind have not started."""
+        left: Array = self.counts - states.code[:, None] // self.radix[:-1] % (self.counts + 1)
+        return left
+
+    @property
+    def start(self) -> States:
+        """Nothing has started."""
+        one, base = np.zeros(1, np.int64), int(self.counts @ self.prices)
+        held = np.zeros((1, self.longest), np.int32)
+        return States(one + self.running.empty, one, one + base, held, one, one - 1)
+
+    @property
+    def least(self) -> int:
+        """What the prices prove alone."""
+        return -(-int(self._bounds(0, self.start, 0)[0]) // self.scale)
+
+    def run(self, target: int, most_tries: int, *, traced: bool = False, beam: int | None = None) -> Outcome:
+        """Search until no state is left that may cost less than `target`, one has all requests behind it, or a limit.
+
+        With `beam`, only so many states of a tick are followed, those with the least bounds; then nothing is proved.
+        """
+        goal, whole = (target - 1) * self.scale, int(self.counts @ self.radix[:-1])
+        states, tries, behind = self.start, 1, list[States]()
+        states = states.take(self._bounds(0, states, 0) <= goal)
+        for tick in range(2 * MAX_TICKS):
+            if not len(states.g):
+                return Outcome(beam is None, tries)
+            done = np.flatnonzero(states.code == whole)
+            if len(done):
+                end = int(done[states.g[done].argmin()])
+                starts = self._path([*behind, states], end) if traced else []
+                return Outcome(False, tries, int(states.g[end]) // self.scale, starts)
+            if beam is not None and len(states.g) > beam:
+                states = states.take(np.argsort(self._bounds(tick, states, tick), kind="stable")[:beam])
+            if traced:
+                behind.append(states)
+            step = self._step(tick, states, goal, most_tries - tries)
+            tries += step[1]
+            if step[0] is None:
+                break
+            states = step[0]
+        return Outcome(False, tries)
+
+    def _step(self, tick: int, states: States, goal: int, most: int) -> tuple[States | None, int]:
+        """Return the states of the next tick (None: that takes too many tries, or too much memory), and the tries."""
+        made, tries, number = list[States](), 0, 0
+        options = np.cumsum(self.first[states.base + 1] - self.first[states.base] + 1)
+        cuts = np.searchsorted(options, np.arange(AT_ONCE, options[-1], AT_ONCE))
+        for part in np.split(np.arange(len(options)), cuts):
+            looked = self._inside(tick, states, part)
+            while len(looked.g):
+                tries += len(looked.g)
+                looked = looked.take(self._bounds(tick, looked, tick + 1) <= goal)
+                after = looked._replace(held=np.pad(looked.held[:, 1:], ((0, 0), (0, 1))))
+                made.append(after.take(self._bounds(tick + 1, after, tick + 1) <= goal))
+                number += len(made[-1].g)
+                if tries > most or number > MOST_LAYER or 8 * number * self.longest > MOST_HELD:
+                    return None, tries
+                looked = self._outside(tick, looked)
+        return self._merged(_joined(made)), tries
+
+    def _inside(self, tick: int, states: States, part: Array) -> States:
+        """Return the states in which none, or a set of requests inside, has started, with the bases a tick later."""
+        options = (self.first[states.base + 1] - self.first[states.base])[part]
+        few = np.repeat(part, options)
+        row = np.arange(len(few)) - np.repeat(np.cumsum(options) - options, options) + self.first[states.base[few]]
+        chosen = self.sets[row]
+        held = states.held[few] + self.starts[chosen] @ self.loads
+        fits = (self.starts[chosen] <= self._left(states.take(few))).all(axis=1) & (held <= self.memory).all(axis=1)
+        fits &= ~(self.starts[chosen][:, tick < self.releases] > 0).any(axis=1)
+        few, row, chosen, held = few[fits], row[fits], chosen[fits], held[fits]
+        code = states.code[few] + self.starts[chosen] @ self.radix[:-1]
+        g = states.g[few] + self.starts[chosen] @ self._costs(tick)
+        started = States(self.next[row], code, g, held.astype(np.int32), few, np.full(len(few), -1))
+        rest = states.take(part)
+        return _joined(
+            [rest._replace(base=self.running.later[rest.base], parent=part, last=rest.last * 0 - 1), started]
+        )
+
+    def _outside(self, tick: int, states: States) -> States:
+        """Return the states in which one more request outside has started, of the kind of the last one or a later."""
+        made, left = [states.take(slice(0))], self._left(states)
+        for k in np.flatnonzero(~self.inside & (self.releases <= tick)).tolist():
+            held = states.held + self.loads[k]
+            few = np.flatnonzero((states.last <= k) & (left[:, k] > 0) & (held <= self.memory).all(axis=1))
+            code, g = states.code[few] + self.radix[k], states.g[few] + self._costs(tick)[k]
+            made.append(States(states.base[few], code, g, held[few], states.parent[few], np.full(len(few), k)))
+        return _joined(made)
+
+    def _merged(self, states: States) -> States:
+        """Return of those that differ in g and the base alone the one with the least g."""
+        states = states.take(np.argsort(states.g, kind="stable"))
+        key = np.ascontiguousarray(np.column_stack([states.code, states.held]))
+        _, first = np.unique(key.view(np.dtype((np.void, key.itemsize * key.shape[1]))).ravel(), return_index=True)
+        return states.take(first)
+
+    def _path(self, layers: list[States], end: int) -> list[Array]:
+        """Return how many of each kind start at each tick on the way to a state of the last layer."""
+        codes = []
+        for layer in reversed(layers):
+            codes.append(layer.code[end : end + 1])
+            end = int(layer.parent[end])
+        counts = np.concatenate(codes[::-1])[:, None] // self.radix[:-1] % (self.counts + 1)
+        return list(np.diff(counts, axis=0))
+
+
+def _joined(states: Sequence[States]) -> States:
+    return States(*(np.concatenate(column) for column in zip(*states, strict=True)))
+
+
+def searched(target: int, tries: int, search: ConfigurationSearch, budget: Budget) -> int:
+    """Return the target if nothing is found below it (InvalidCertificate: something is, or it takes more tries)."""
+    budget.spend(f"a search of {tries} tries", TRY_WORK * tries, 2 * MOST_HELD)
+    outcome = search.run(target, tries)
+    if outcome.cost is not None:
+        raise InvalidCertificate(f"its search finds starts at {outcome.cost}, below {target}")
+    if not outcome.proved:
+        raise InvalidCertificate(f"its search does not end within {tries} tries")
+    return target
