@@ -29,8 +29,6 @@ class Method:
     propose: Callable[[Task], Iterator[Proposal]]
     slows: bool = False
     """Whether its bound rises as long as there is time, ever more slowly: it gets `MORE` times as much as others."""
-    covers: str = ""
-    """A method that drops more, in the same way: where this one applies, that one is left out."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +56,12 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("alone", "all that requests share", lambda task: iter([Proposal(Alone())])),
-        Method("unlimited-memory", "memory; that a token's batches come one after another where time is shared",
-               _later("shares", "propose_unlimited_memory")),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
                _later("shares", "propose_shares")),
         Method("events", "nothing, but schedules are looked at only as far as the time allows",
                _later("events", "propose_events")),
         Method("prices", "that paths of requests are whole, and breaks within segments",
                _later("slots", "propose_prices")),
-        Method("windows", "the same as prices, but that ends of large requests are apart",
-               _later("slots", "propose_windows"), covers="prices"),
         Method("slots", "nothing: all batches of one tick are searched, as far as prices do not exclude them",
                _later("slot_search", "propose_slots"), slows=True),
         Method("configurations", "that each request runs once, and how small ones pack",
@@ -77,6 +71,9 @@ METHODS: dict[str, Method] = {
     )
 }  # fmt: skip
 """Every method: those that end by themselves, the cheapest first, then those that can use all time that is left."""
+
+GONE = {"exhaustive": "events", "windows": "prices", "unlimited-memory": "shares"}
+"""Methods that once were, and what their names stand for now."""
 
 TIME_LIMIT = 60.0
 """Seconds, unless told otherwise."""
@@ -106,7 +103,7 @@ def climb(
     """
     check_objective(objective)
     instance.cost.check_linear()
-    method = {"exhaustive": "events"}.get(method, method)  # its name until version 0.1
+    method = GONE.get(method, method)
     if method not in ("auto", *METHODS):
         raise BadInput(f"no bound is called {method!r}; there are auto, {', '.join(METHODS)}")
     chosen = [each for each in METHODS.values() if each.name not in without] if method == "auto" else [METHODS[method]]
@@ -114,10 +111,6 @@ def climb(
         chosen.remove(METHODS["speed"])
     end = time.process_time() + time_limit
     turns = [_Turn(each, Task(instance, objective, end, upper, end), found) for each in chosen]
-    for covering in [turn.method for turn in turns if turn.proposals is not None]:
-        for turn in turns:
-            if turn.method.name == covering.covers:
-                turn.decline(f"{covering.name} drops less, and applies")
     known: list[Value] = []
     for k, turn in enumerate(turns):
         share = turn.share / max(1, sum(later.share for later in turns[k:]))
@@ -157,16 +150,12 @@ class _Turn:
         try:
             self.proposals = method.propose(task)
         except (BadInput, InvalidCertificate) as reason:
-            self.decline(str(reason))
+            self.rung = replace(self.rung, why_not=str(reason))
 
     @property
     def share(self) -> int:
         """Its share of the time: 0 if it does not apply."""
         return 0 if self.proposals is None else MORE if self.method.slows else 1
-
-    def decline(self, why_not: str) -> None:
-        """Do nothing when its turn comes."""
-        self.proposals, self.rung = None, replace(self.rung, why_not=why_not)
 
     def take(self, seconds: float, known: Value) -> bool:
         """Prove what can be proved in so much time, as others have proved `known`; say whether it was interrupted."""

@@ -51,6 +51,8 @@ def climb(
         stopped = "interrupted"
     proved = [rung for rung in rungs if rung.bound is not None]
     best = max(proved, key=lambda rung: rung.bound or 0, default=bounds.Rung(method, 0.0))
+    gone = bounds.GONE.get(method)
+    chosen = {} if gone is None else {"chosen": f"{method} is no method any more; {gone} stands for it"}
     return Result(
         instance,
         objective,
@@ -63,7 +65,7 @@ def climb(
         seconds=sum(rung.seconds for rung in rungs),
         stopped=stopped,
         certificate=best.certificate,
-        extra={"ladder": [_rung(rung, objective) for rung in rungs]},
+        extra={"ladder": [_rung(rung, objective) for rung in rungs], **chosen},
     )
 
 

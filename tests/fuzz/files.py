@@ -61,7 +61,7 @@ def make(draw: Random) -> Iterator[Case]:
         except AssertionError:  # it takes more batches than are drawn
             return
     else:
-        method = draw.choice(["alone", "unlimited-memory", "shares", "auto"])
+        method = draw.choice(["alone", "shares", "auto"])
         with counted_time():
             text = bounds.bound(instance, name, method=method, time_limit=10.0).certificate.to_json()
     yield Case(instance, name, 0, text=f"{kind}\n{text}")
