@@ -89,15 +89,15 @@ def climb(
     time_limit: float = TIME_LIMIT,
     upper: Value | None = None,
     without: Collection[str] = (),
-    found: Callable[[Certificate], None] = lambda certificate: None,
+    found: Callable[[str, Certificate], None] = lambda method, certificate: None,
 ) -> Iterator[Rung]:
     """Yield what each method proves, one after another (`method`: only that one), until `upper` is proved optimal.
 
     `time_limit` is in seconds of the processor, divided among the methods that apply: what one leaves, those after it
     get. A method whose first proof does not fit into what is left is declined; `alone` never is. One ends early if at
     what it gained a second its time would not bring it beyond what the others proved. Those in `without` are left out.
-    `found` is called with each certificate as it comes. On KeyboardInterrupt comes what the running method had, and
-    then the exception.
+    `found` is called with the name of the method and each certificate as it comes. On KeyboardInterrupt comes what the
+    running method had, and then the exception.
 
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
@@ -143,7 +143,7 @@ def bound(
 class _Turn:
     """What a method does when it is its turn: `proposals` (None: it does not apply), and the `rung` that it reaches."""
 
-    def __init__(self, method: Method, task: Task, found: Callable[[Certificate], None]) -> None:
+    def __init__(self, method: Method, task: Task, found: Callable[[str, Certificate], None]) -> None:
         self.method, self.task, self.found = method, task, found
         self.proposals: Iterator[Proposal] | None = None
         self.rung = Rung(method.name, 0.0, why_not="it was interrupted before its first proof")
@@ -186,7 +186,7 @@ class _Turn:
         if self.rung.bound is None or certificate.value >= self.rung.bound:
             seconds = time.process_time() - began
             self.rung = Rung(self.method.name, seconds, certificate, certificate.value)
-            self.found(certificate)
+            self.found(self.method.name, certificate)
 
     def _most(self, before: Rung) -> float:
         """Return what it would prove by its deadline if the bound rose as fast as since the rung before."""

@@ -14,7 +14,7 @@ from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import MissingTool
 from kvcore.instance import Instance
 from kvcore.rigid import why_not_rigid
-from solvers.task import label
+from solvers.task import Task, label
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ class Way:
     proves: bool = True
     """Whether it proves bounds; all but one of those that do find schedules, too."""
     plans: bool = False
-    """Whether it plans its time, and so is told its share of it."""
+    """Whether it plans its time, and so is told its share of it, in seconds of the processor."""
     rests: bool = True
-    """Whether it may be stopped for a while; not where HiGHS looks at the clock."""
+    """Whether it may be stopped for a while; not where HiGHS, whose clock would go on, looks at it."""
     endless: bool = False
     """Whether it ends by its limit alone, so that it needs one."""
     exact: bool = False
@@ -173,6 +173,12 @@ WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
 either of them alone stands for."""
+
+
+def way_of(task: Task) -> Way:
+    """Return the way of a task."""
+    return WAYS[task.formulation, task.solver]
+
 
 SOLVERS = {way.solver.name: way.solver for way in WAYS.values()}
 """Every solver, by its name."""

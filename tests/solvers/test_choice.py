@@ -157,7 +157,7 @@ class Stepped:
 
 def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
     steps = Stepped(monkeypatch)
-    lane = [task(each, time_limit=60.0, plans=each == "bound") for each in ("slots", "events", "bound")]
+    lane = [task(each, time_limit=60.0) for each in ("slots", "events", "bound")]
     ends = race([lane], lambda task, message: None, lambda: None)
     assert ends == [Done("time limit", "")] * 3
     assert [event for event in steps.log if event[1] != "rests"] == [
@@ -172,7 +172,7 @@ def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
 
 def test_what_is_left_in_a_lane_goes_on_without_turns(monkeypatch):
     steps = Stepped(monkeypatch, ends=("slots", "events"))
-    lane = [task(each, time_limit=60.0, plans=each == "bound") for each in ("slots", "events", "bound")]
+    lane = [task(each, time_limit=60.0) for each in ("slots", "events", "bound")]
     race([lane, [task("improve", time_limit=60.0)]], lambda task, message: None, lambda: None, head_start=1.5)
     assert steps.log == [
         (0.0, "starts", "slots"), (0.5, "starts", "events"), (1.0, "starts", "bound"), (1.5, "starts", "improve")

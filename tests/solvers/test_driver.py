@@ -21,7 +21,7 @@ from solvers import driver, pool, source
 from solvers.exact import exact
 from solvers.process import Process
 from solvers.task import Bound, Done, Failed, Found, Task
-from solvers.ways import SOLVERS, Solver
+from solvers.ways import SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
 
@@ -72,10 +72,35 @@ def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
     assert result.certified_bound == verify_certificate(instance, result.certificate) == result.value
     assert 0 < result.extra["certifying_seconds"] < result.seconds
     assert [rung["method"] for rung in result.extra["ladder"]][-1] == proved_by
+    assert result.formulation == formulation
+
+
+def test_what_a_claim_is_certified_with_ends_by_ctrl_c_and_the_claim_is_kept(monkeypatch):
+    monkeypatch.setattr(driver, "LADDER", WAYS["improve", "improve"])  # which never ends by itself
+
+    def interrupt(value, bound, seconds, seen=[]):  # noqa: B006
+        seen.append(value == bound)
+        if sum(seen) > 3:
+            raise KeyboardInterrupt
+
+    result = solvers.solve(MARS, formulation="batch-bigm", warm_start="serial", progress=interrupt)
+    assert (result.stopped, result.status, result.value) == ("interrupted", "claimed", 29)
+    assert result.extra["certifying_seconds"] > 0
+
+
+def test_the_log_says_when_what_was_found_and_proved():
+    log = solvers.solve(MARS).to_json()["log"]
+    assert log[0] == {"seconds": log[0]["seconds"], "bound": 22, "by": "alone"}
+    values, proved = ([entry[key] for entry in log if key in entry] for key in ("value", "bound"))
+    assert values == sorted(set(values), reverse=True)
+    assert proved == sorted(set(proved))
+    assert values[-1] == proved[-1] == 29
+    assert [entry["seconds"] for entry in log] == sorted(entry["seconds"] for entry in log)
+    assert {tuple(entry) for entry in log} == {("seconds", "value", "by"), ("seconds", "bound", "by")}
 
 
 def test_a_false_certificate_of_a_worker_is_refused():
-    run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
+    run = driver._Solve(task(MARS), 0.0)
     asked = task(MARS, "start-time", solver="highs")
     run.horizons[asked.label] = Horizon(0, True, "of a worker")
     false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
@@ -152,8 +177,7 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
 
 
 def test_a_bound_below_alone_is_not_taken():
-    run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
-    run.tasks = [task(MARS)]
+    run = driver._Solve(task(MARS), 0.0)
     run.bound_alone()
     alone = run.bound
     run.receive(task(MARS, "cp-sat", solver="cp-sat"), Bound(-6))
@@ -284,7 +308,7 @@ def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
 
 
 def test_a_schedule_that_the_referee_refuses_is_never_held():
-    run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
+    run = driver._Solve(task(MARS), 0.0)
     asked = task(MARS, "counts")
     good = solvers.solve(MARS).schedule
     bad = good.model_copy(update={"batches": good.batches[:-1]})
@@ -293,7 +317,6 @@ def test_a_schedule_that_the_referee_refuses_is_never_held():
     assert "R11" in run.rejected[0]
     run.receive(asked, Found(good, 1))
     run.receive(asked, Bound(run.value))
-    run.tasks = [asked]
     result = run.result([Done("proved", "0")], "")
     assert result.claimed == 1 != result.value
     assert not result.verified
