@@ -56,6 +56,9 @@ def solve(
     schedule: ScheduleOption = None,
     certificate: CertificateOption = None,
     plot: PlotOption = None,
+    curves: Annotated[
+        str | None, typer.Option(metavar="OUT.svg", help="draw value and bound against time (svg, png or pdf)")
+    ] = None,
     trace: TraceOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -63,7 +66,7 @@ def solve(
     import solvers
     from solvers.target import target_of
 
-    check_writable(schedule, certificate, plot, trace, json)
+    check_writable(schedule, certificate, plot, curves, trace, json)
     loaded = load_instance(instance)
     target = None if better_than is None else target_of(better_than, loaded, objective, handling)
     certify_limit = None if certificate is None else time_limit or CERTIFY
@@ -82,6 +85,10 @@ def solve(
         from kvbound.plots import compare_schedules
 
         compare_schedules([(_title(result), result.trace)], path=plot)
+    if curves is not None:
+        from kvbound.plots import plot_log
+
+        plot_log(result.to_json(), curves, units_of(loaded))
     if trace is not None and result.trace is not None:
         write_trace_events(trace, [(f"{loaded.name}, {_title(result)}", result.trace)])
     emit(json, result.to_json(), lambda console: show(result, console))
