@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
 
+import kvcore
 from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import MissingTool
@@ -33,6 +34,8 @@ class Solver:
 
     def version(self) -> str:
         """Return the version that is installed (MissingTool if it is not there)."""
+        if self.package == "kvbound":  # it runs, so it is there; from a checkout it may not be installed
+            return kvcore.__version__
         try:
             return metadata.version(self.package)
         except metadata.PackageNotFoundError:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -299,6 +300,17 @@ def test_a_solver_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
         SOLVERS["highs"].load("broken_solver")
     with pytest.raises(MissingTool, match="highs is not installed; install it with: pip install highspy"):
         Solver("highs", "", "no-such-package", "pip install highspy").load("broken_solver")
+
+
+def test_a_checkout_that_is_not_installed_solves_with_its_own_version(monkeypatch):
+    def nowhere(package):
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr("solvers.ways.metadata.version", nowhere)
+    result = solvers.solve(MARS, formulation="events")
+    assert (result.status, result.solver.version) == ("optimal", kvcore.__version__)
+    with pytest.raises(MissingTool, match="highs is not installed"):
+        SOLVERS["highs"].version()
 
 
 def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
