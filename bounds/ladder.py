@@ -127,19 +127,6 @@ def climb(
             return
 
 
-def bound(
-    instance: Instance,
-    objective: str = "total-flow-time",
-    *,
-    method: str = "auto",
-    time_limit: float = TIME_LIMIT,
-    upper: Value | None = None,
-) -> Rung:
-    """Return the best that the methods prove together."""
-    rungs = climb(instance, objective, method=method, time_limit=time_limit, upper=upper)
-    return max((rung for rung in rungs if rung.bound is not None), key=lambda rung: rung.bound or 0)
-
-
 class _Turn:
     """What a method does when it is its turn: `proposals` (None: it does not apply), and the `rung` that it reaches."""
 

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 import bounds
+import kvbound as kv
 from bounds import kernels
 from bounds.prices import Oracle, SlotPricing, machine_prices
 from kvcore import Cost, Machine, objective_value, verify_schedule
@@ -71,7 +72,7 @@ def test_no_prices_prove_more_than_the_optimum(profile):
         draw = random.Random(seed)
         for _ in range(40):
             assert random_prices(draw, instance).value(instance, objective) <= optimum, instance.name
-        found = bounds.bound(instance, objective, time_limit=NEVER).bound
+        found = kv.bound(instance, objective, time_limit=NEVER).bound
         assert found <= optimum
         met += found == optimum
     assert met >= 1
@@ -225,7 +226,7 @@ def test_where_prices_prove_nothing(instance, objective, message):
     with pytest.raises(InvalidCertificate, match=message):
         Prices(scale=1, slots=30).value(instance, objective)
     with pytest.raises(bounds.ladder.BadInput, match=message):
-        bounds.bound(instance, objective, method="prices")
+        kv.bound(instance, objective, method="prices")
 
 
 def test_what_would_take_too_long_is_refused():
@@ -246,7 +247,7 @@ def test_every_call_of_numpy_counts_however_small_its_arrays(count, decode, slot
 def test_tables_of_evictions_that_would_not_fit_are_not_made(monkeypatch):
     monkeypatch.setattr("bounds.slots.MOST_CELLS", 100)
     with pytest.raises(bounds.ladder.BadInput, match="at most 100 tokens times slots, not"):
-        bounds.bound(MARS.replace(machine=MARS.machine.replace(evict=True)), method="prices")
+        kv.bound(MARS.replace(machine=MARS.machine.replace(evict=True)), method="prices")
 
 
 def test_prices_that_would_be_declined_are_not_proposed(monkeypatch):
@@ -254,7 +255,7 @@ def test_prices_that_would_be_declined_are_not_proposed(monkeypatch):
     monkeypatch.setattr("bounds.slots.Oracle", lambda *_: began.append(1))
     monkeypatch.setattr("kvcore.certificates.budget.Budget.__init__.__defaults__", (1000, 2**32))
     with pytest.raises(bounds.ladder.BadInput, match="prices of 23 slots would take too long to check"):
-        bounds.bound(MARS, "total-flow-time", method="prices")
+        kv.bound(MARS, "total-flow-time", method="prices")
     assert not began
 
 
@@ -265,8 +266,8 @@ def test_prices_of_what_has_no_limit_are_refused():
 
 
 def test_the_worked_example_is_proved_with_free_calls():
-    assert bounds.bound(MARS.with_free_calls()).bound == 27
-    assert certify(MARS, "total-flow-time", bounds.bound(MARS, method="prices").certificate.proof).bound == "29"
+    assert kv.bound(MARS.with_free_calls()).bound == 27
+    assert certify(MARS, "total-flow-time", kv.bound(MARS, method="prices").certificate.proof).bound == "29"
 
 
 def test_legs_are_named_as_the_kernels_read_them():
@@ -278,10 +279,10 @@ def test_legs_are_named_as_the_kernels_read_them():
 
 def test_a_linear_program_that_fails_keeps_the_prices_known(monkeypatch):
     instance = tiny_instance(1, **PROFILES["calls-fixed"] | PRICEABLE)
-    before = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER).bound
+    before = kv.bound(instance, "total-flow-time", method="prices", time_limit=NEVER).bound
     tried = []
     monkeypatch.setattr("bounds.generate.Master.solve", lambda *_: tried.append(1))
-    found = bounds.bound(instance, "total-flow-time", method="prices", time_limit=NEVER)
+    found = kv.bound(instance, "total-flow-time", method="prices", time_limit=NEVER)
     assert tried
     assert found.certificate is not None
     assert found.bound <= before
