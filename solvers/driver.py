@@ -108,20 +108,20 @@ def solve(
     task = Task(instance, objective, first.formulation, first.solver.name, None, None, None, limit, memory_limit,
                 threads, seed, constraints=packed)  # fmt: skip
     run = _Solve(task, started, gap, target, progress)
-    ends: list[Done | Failed] = [Done("interrupted", "")]
+    ends: list[Done | Failed] = [Done("interrupted")]
     try:
         run.bound_alone()
         for name, schedule in (known or {}).items():
             run.hold_policy(verify_schedule(instance, schedule), name)
         run.run_policies(warm_start, limit)
-        ends = [Done("time limit", "")]
+        ends = [Done("time limit")]
         if run.guess is not None:
             lanes = [[run.task_of(way, lane, endless=time_limit is None) for way in lane] for lane in choice.lanes]
             ends = run.race(lanes, run.decided, choice.head_start)
         if run.policies is not None and not (choice.named and _declined(ends)):
             run.wait_for(run.policies)
     except KeyboardInterrupt:
-        ends = [Done("interrupted", "")]
+        ends = [Done("interrupted")]
     finally:
         run.stop_policies()
     result = run.result(ends, choice.why, named=choice.named)
@@ -283,7 +283,7 @@ class _Solve:
         limit = min(seconds, NO_TIME_LIMIT)
         task = replace(self.task_of(LADDER), upper_bound=self.value, time_limit=limit, constraints=b"")
         ends = self.race([[task]], lambda: None)
-        self.interrupted = Done("interrupted", "") in ends
+        self.interrupted = Done("interrupted") in ends
         self.notes += [end.message for end in ends if isinstance(end, Failed)]
         self.certifying = {"certifying_seconds": round(self.seconds - began, 3), "ladder": self.ladder}
 

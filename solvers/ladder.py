@@ -20,7 +20,7 @@ def run(task: Task, send: Send) -> Done:
     )  # fmt: skip
     for rung in rungs:
         send(Tried(_rung(rung, task.objective)))
-    return Done("time limit", kvcore.__version__)
+    return Done("time limit")
 
 
 def climb(

@@ -50,7 +50,7 @@ class SolveWorker:
         """Kill the process."""
         self.process.kill()
         if self.done is None:
-            self.done = Done(stop, "")
+            self.done = Done(stop)
 
 
 class Lane:
@@ -158,7 +158,7 @@ def race(
             worker.process.kill()
     while not inbox.empty():
         _receive(inbox, on_message)
-    return [worker.done for worker in workers() if worker.done is not None] or [Done("interrupted", "")]
+    return [worker.done for worker in workers() if worker.done is not None] or [Done("interrupted")]
 
 
 def _start(task: Task, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
@@ -195,7 +195,7 @@ def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Calla
 def _unexpected(worker: SolveWorker) -> Done | Failed:
     code, how = worker.process.death()
     if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
-        return Done("time limit", "")
+        return Done("time limit")
     return Failed(f"{worker.task.label}: {how}")
 
 

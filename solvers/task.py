@@ -98,7 +98,6 @@ class Done:
     """The solve ended by itself. `infeasible` means that the model has no solution at all."""
 
     stop: Stop
-    version: str
     infeasible: bool = False
 
 

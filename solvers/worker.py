@@ -34,7 +34,7 @@ def main() -> None:
     except ImportError as error:
         send(Failed(str(way.solver.missing(error)), "missing tool"))
     except MemoryError:
-        send(Done("memory limit", ""))
+        send(Done("memory limit"))
     sys.stderr.flush()
     os._exit(0)  # solver libraries may hang or complain while they are unloaded
 

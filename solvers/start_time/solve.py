@@ -11,7 +11,6 @@ import numpy as np
 from kvcore.certificates import Certificate, Configurations, InvalidCertificate, Proof, certify
 from kvcore.errors import BadInput
 from kvcore.result import BoundKind
-from solvers.highs import version
 from solvers.start_time.lists import by_area, list_schedule
 from solvers.start_time.multipliers import Multipliers, PricedNetwork
 from solvers.start_time.network import FAR, ConfigurationNetwork
@@ -53,7 +52,7 @@ SHARE = {"lists": 0.04, "program": 0.12, "climb": 0.3, "prices": 0.8, "first pri
 
 def run(task: Task, send: Send) -> Done:
     """Carry out a task in a worker process; schedules and bounds are sent as they come."""
-    return Done(StartTimeSolver(task, send).run(), version())
+    return Done(StartTimeSolver(task, send).run())
 
 
 class StartTimeSolver:

@@ -72,7 +72,7 @@ def test_the_driver_does_not_pass_it_on(schedule, monkeypatch):
     monkeypatch.setattr(Alone, "prove", lambda *_: 31)
     run.receive(task, Bound(31, "certificate", certify(MARS, FLOW, Alone()), "alone"))
     with pytest.raises(Contradiction, match="alone certifies that none is below 31"):
-        run.result([Done("time limit", "")], "")
+        run.result([Done("time limit")], "")
 
 
 def test_the_ladder_does_not_pass_it_on(schedule, monkeypatch):

@@ -126,7 +126,7 @@ def test_gurobi_solves_what_its_licence_allows_and_says_what_it_does_not():
 
 def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypatch):
     monkeypatch.setattr(driver, "POLICIES", 0.0)
-    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     result = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6)
     assert result.value == objective_value(trace_policy(BIG, get_policy("serial")), "total-flow-time")
     assert result.extra["failed"] == ["mars-order did not end in its part of the time limit: serial stands in for it"]
@@ -140,7 +140,7 @@ def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypa
 def test_whatever_solves_is_never_worse_than_any_policy_that_the_machine_suits(monkeypatch, objective):
     """The shipped AugServe was better than the best found: only five policies were tried."""
     instance = builtin_instance("worst-vllm-total-flow-time")
-    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     values = []
     for policy in POLICIES.values():
         with suppress(PolicyError, Unsuited):
@@ -151,7 +151,7 @@ def test_whatever_solves_is_never_worse_than_any_policy_that_the_machine_suits(m
     assert "failed" not in result.extra
 
 
-@pytest.mark.parametrize("ends", [[Done("memory limit", "")], [Failed("too large", "bad input")]])
+@pytest.mark.parametrize("ends", [[Done("memory limit")], [Failed("too large", "bad input")]])
 def test_policies_that_have_not_run_go_on_beside_the_workers_and_after_them(monkeypatch, ends):
     monkeypatch.setattr(driver, "POLICIES", 0.0)
     monkeypatch.setattr(driver, "race", lambda *_, **__: ends)
@@ -195,7 +195,7 @@ def test_ctrl_c_while_a_worker_starts_comes_when_it_can_be_ended(monkeypatch, nu
     monkeypatch.setattr(pool, "Process", Slow)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("interrupted", "")]
+        assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("interrupted")]
         assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -225,7 +225,7 @@ def test_time_limit_keeps_schedule_and_bound(monkeypatch):
 
 
 def test_value_and_bound_are_there_before_any_worker(monkeypatch):
-    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     result = solvers.solve(BIG, formulation="batch-bigm")
     assert result.stopped == "time limit"
     assert (result.bound, result.bound_kind, result.formulation) == (result.certificate.value, "certificate", "alone")
@@ -262,7 +262,7 @@ def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
     def start(task, inbox, ends):
         began.append((task.time_limit, ends))
         now[0] += 50.0
-        return pool.SolveWorker(task, mock.Mock(), ends, Done("time limit", ""))
+        return pool.SolveWorker(task, mock.Mock(), ends, Done("time limit"))
 
     monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(pool, "_start", start)
@@ -286,7 +286,7 @@ def test_a_worker_that_the_kernel_ends_for_its_time_is_out_of_time(monkeypatch, 
     script.write_text("#!/bin/sh\nkill -XCPU $$\n")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
-    assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("time limit", "")]
+    assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("time limit")]
 
 
 def test_a_solver_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
@@ -325,7 +325,7 @@ def test_a_schedule_that_the_referee_refuses_is_never_held():
     assert "R11" in run.rejected[0]
     run.receive(asked, Found(good, 1))
     run.receive(asked, Bound(run.value))
-    result = run.result([Done("proved", "0")], "")
+    result = run.result([Done("proved")], "")
     assert result.claimed == 1 != result.value
     assert not result.verified
     assert result.status == "feasible"
