@@ -337,13 +337,13 @@ class _Solve:
         value = objective_value(trace, self.objective)
         self.guess = value if self.guess is None else min(value, self.guess)
         if not self.task.constraints:
-            self.hold(trace, policy)
+            self.hold(trace, policy, expand=_is_short(trace.schedule))
 
-    def hold(self, trace: Trace, by: str, claimed: Value | None = None) -> None:
-        """Keep a schedule, which the referee has executed, if it is the best so far."""
+    def hold(self, trace: Trace, by: str, claimed: Value | None = None, *, expand: bool = False) -> None:
+        """Keep a schedule, which the referee has executed, if it is the best; `expand`: its batches written out."""
         value = objective_value(trace, self.objective)
         if self.value is None or value < self.value:
-            self.schedule = trace.expanded() if _is_short(trace.schedule) else trace.schedule
+            self.schedule = trace.expanded() if expand else trace.schedule
             self.claimed, self.value, self.found_by = claimed, value, by
             self._note("value", value, by)
 
