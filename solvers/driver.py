@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -13,7 +12,7 @@ from threading import Thread
 from typing import Any
 
 import kvcore
-from heuristics import BY_COST, PolicyError, Unsuited, get_policy, run_policy, trace_policy
+from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, run_policy, trace_policy
 from heuristics import predictions as believed
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify, recompute
 from kvcore.coarsen import fine_bound
@@ -185,28 +184,33 @@ def _is_short(schedule: Schedule) -> bool:
 class _Policies(Thread):
     """Runs copies of all policies that the machine suits, the fastest first, beside all else and until `end`.
 
-    The limit of the first is of processor time: on a busy machine, too, there is a schedule.
+    The limit of the first is of processor time: on a busy machine, too, there is a schedule. In place of all it runs
+    `serial` and the one that is `named`.
     """
 
-    def __init__(self, instance: Instance, objective: str, limit: float, end: float) -> None:
+    def __init__(self, instance: Instance, objective: str, limit: float, end: float, named: Policy | None) -> None:
         super().__init__(daemon=True)
         self.instance, self.objective, self.limit, self.end = instance, objective, limit, end
-        self.suited = [copy(policy) for policy in BY_COST if policy.why_not(instance.machine) is None]
-        self.left = len(self.suited)
+        suited = [policy for policy in BY_COST if policy.why_not(instance.machine) is None]
+        self.chosen = [copy(policy) for policy in (suited if named is None else [get_policy("serial"), named])]
+        self.left = len(self.chosen)
+        self.error: BadInput | None = None
         self.best: tuple[Value, Trace, str] | None = None
 
     def run(self) -> None:
         """Run one after another; what does not end in time is left."""
-        for policy in self.suited:
+        for policy in self.chosen:
+            self.error = None
             began = time.monotonic()
             try:
                 trace = trace_policy(self.instance, policy, go_on=lambda: self._in_time(began))  # noqa: B023
                 value = objective_value(trace, self.objective)
                 if self.best is None or value < self.best[0]:
                     self.best = value, trace, policy.name
-            except (PolicyError, Unsuited):
-                if not self._in_time(began):
+            except (PolicyError, Unsuited) as error:
+                if isinstance(error, PolicyError) and not self._in_time(began):
                     return
+                self.error = error
             self.left -= 1
 
     def _in_time(self, began: float) -> bool:
@@ -301,36 +305,27 @@ class _Solve:
 
     def run_policies(self, warm_start: str, limit: float) -> None:
         """Find a schedule to start from; policies that have not ended in their part go on beside the workers."""
-        share = self.started + POLICIES * limit
-        if warm_start not in ("best", "none"):
-            self._run_named(warm_start, limit, share)
-            return
         if warm_start == "none" and self.guess is not None:
             return
-        policies = _Policies(self.instance, self.objective, limit, self.started + limit)
+        named = None if warm_start in ("best", "none") else get_policy(warm_start)
+        share = self.started + POLICIES * limit
+        end, wait = (self.started + limit, min(share, self.started + LONGEST_WAIT)) if named is None else (share, share)
+        policies = _Policies(self.instance, self.objective, limit, end, named)
         policies.start()
         self.policies = policies if warm_start == "best" else None
         try:
-            self.wait_for(policies, min(share, self.started + LONGEST_WAIT))
+            self.wait_for(policies, wait)
         finally:
             if self.policies is None:
                 policies.stop()
-        if self.policies is None and policies.best is not None:
+        if policies.best is not None and warm_start == "none":
             self.guess = policies.best[0]
-        self._take()
-
-    def _run_named(self, name: str, limit: float, share: float) -> None:
-        """Run `serial`, and then the policy of this name."""
-        named, most = get_policy(name), time.thread_time() + limit / (1 + REFEREE)
-        with suppress(Unsuited, PolicyError):  # what the named one says counts
-            trace = trace_policy(self.instance, get_policy("serial"), go_on=lambda: time.thread_time() < most)
-            self.hold_policy(trace, "serial")
-        try:
-            self.hold_policy(trace_policy(self.instance, named, go_on=lambda: time.monotonic() < share), named.name)
-        except PolicyError:
-            if time.monotonic() < share:
-                raise
+        elif policies.best is not None:
+            self.hold_policy(*policies.best[1:])
+        if named is not None and policies.left:
             self.notes.append(f"{named.name} did not end in its part of the time limit: serial stands in for it")
+        elif named is not None and policies.error is not None:
+            raise policies.error
 
     def hold_policy(self, trace: Trace, policy: str) -> None:
         """Hold the schedule of a policy, which knows nothing of constraints that a user adds."""
