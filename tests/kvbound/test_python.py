@@ -116,6 +116,9 @@ def test_tables(things: dict[str, Any]) -> None:
     assert kv.to_dataframe(things["simulated"])["value"].tolist() == [35]
     assert kv.to_dataframe(things["bounded"])["bound"].tolist() == [22]
     assert list(kv.to_dataframe(things["compared"])["label"][:2]) == ["fcfs", "sjf"]
+    solved = kv.solve(FIGURE_1, formulation="events")
+    assert "log" not in kv.to_dataframe(solved)
+    assert list(kv.to_dataframe(solved, "log")) == ["seconds", "bound", "by", "value"]
     cells = kv.to_dataframe(things["sweep"])
     assert cells["value"].dtype == "Int64"  # not a float, although one is missing
     assert cells["value"][0] == 1
