@@ -109,7 +109,7 @@ def after_call(route, k, rate, dropped, kept, fee, beyond, c):
 
 @njit(cache=True)
 def walk_with_evictions(route, chunked, rows, use, path):
-    """Return the cost of the cheapest path and its last slot; what it takes is added to `use` [4, slots].
+    """Return the cost of the cheapest path; what it takes is added to `use` [4, slots].
 
     `path` [k, 3] is filled with (the first slot of each segment, if it had no break, ..).
     """
@@ -140,7 +140,8 @@ def walk_with_evictions(route, chunked, rows, use, path):
                 for c in range(slots + 1):
                     then[c] = after_call(route, k, rate, dropped[i], kept[i], fee[k], beyond, c)[0]
     total = late(dropped[0], make(route, 0, 0, False), after_last(route, 0, slots), rate, arrival)
-    return total, follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path)
+    follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path)
+    return total
 
 
 @njit(cache=True)
@@ -151,7 +152,7 @@ def after_last(route, k, slots):
 
 @njit(cache=True)
 def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path):
-    """Add to `use` what the cheapest path takes; return its last slot (or a later one, if that is after the last)."""
+    """Add to `use` what the cheapest path takes."""
     legs, rate, slots = route.legs, route.rate, rows.shape[1]
     c = route.arrival
     for k in range(len(legs)):
@@ -181,7 +182,6 @@ def follow_evicted(route, chunked, rows, first, kept, dropped, fee, use, path):
                 take(token, route, chunked, rows, f, use)
             r = f + 1
         c, path[k, 0] = r, r - legs[k, DECODE]
-    return c - 1
 
 
 @njit(cache=True)

@@ -31,7 +31,7 @@ class Route(NamedTuple):
 
 
 class PriceArrays(NamedTuple):
-    """Prices of device, host, tokens and requests [4, slots], and the tolls of ends [slots].
+    """Prices of device, host, tokens and requests [4, slots].
 
     `sums` and `moments` [slots + 1] add up the device's price, and that times the slot, over the slots before each.
     """
@@ -39,7 +39,6 @@ class PriceArrays(NamedTuple):
     rows: Any
     sums: Any
     moments: Any
-    toll: Any
 
 
 class LeastCosts(NamedTuple):
@@ -64,16 +63,15 @@ def fill_least(price, earliest, least):
 
 
 @njit(cache=True)
-def after(c, k, route, table, toll):
+def after(c, k, route, table):
     """Return the cost of what follows segment k that ends before slot c, and the start of the next one."""
     legs, starts, _, _, release, rate = route
     best, held, lows, stride = table
-    slots = len(toll)
+    slots = held.shape[2] - 1
     if not legs[k, LOW] < c <= legs[k, HIGH] + 1:
         return FAR, 0
     if k == len(legs) - 1:
-        fee = toll[c - 1] if 0 < c <= slots else 0.0
-        return rate * (c - release) + fee, 0
+        return rate * (c - release), 0
     least, chosen = FAR, 0
     for s in range(legs[k + 1, COUNT]):
         first = c + legs[k, PAUSE] + starts[k + 1, s, SLOTS] - 1
@@ -97,7 +95,7 @@ def walk(route, prices, stride, path):
     Segments from the slot after the last one on have their first token at their earliest.
     """
     legs, starts, part, block, arrival, rate = route
-    sums, moments, toll = prices.sums, prices.moments, prices.toll
+    sums, moments = prices.sums, prices.moments
     device, host, tokens, requests = prices.rows[0], prices.rows[1], prices.rows[2], prices.rows[3]
     slots, K = len(device), len(legs)
     width = slots // stride + 2
@@ -130,13 +128,13 @@ def walk(route, prices, stride, path):
             low = min(slots, legs[k, EARLIEST] + count - 1)
             lows[k, s] = low
             points = (slots - 1 - low) // stride + 1 if low < slots else 0
-            beyond, _ = after(slots + decode, k, route, table, toll)
+            beyond, _ = after(slots + decode, k, route, table)
             best[k, s, points] = beyond + held[k, s, max(slots - count + 1, 0)]
             where[k, s, points] = slots
             for i in range(points - 1, -1, -1):
                 f = low + i * stride
                 end = min(f + decode, slots)
-                cost, _ = after(f + decode, k, route, table, toll)
+                cost, _ = after(f + decode, k, route, table)
                 if cost >= FAR:
                     best[k, s, i], where[k, s, i] = best[k, s, i + 1], where[k, s, i + 1]
                     continue
@@ -169,13 +167,13 @@ def walk(route, prices, stride, path):
         path[k, 0], path[k, 1], path[k, 2] = f, s, min(c, slots)
         c = f + legs[k, DECODE]
         if k < K - 1:
-            _, s = after(c, k, route, table, toll)
+            _, s = after(c, k, route, table)
     return best[0, 0, (max(arrival + starts[0, 0, SLOTS] - 1 - lows[0, 0], 0) + stride - 1) // stride]
 
 
 @njit(cache=True)
 def add_use(route, path, prices, use):
-    """Add what a path takes to `use` [4, slots], the rows of `prices`; return its last slot."""
+    """Add what a path takes to `use` [4, slots], the rows of `prices`."""
     legs, starts, part, block, _, _ = route
     device, host = use[0], use[1]
     slots = len(device)
@@ -196,7 +194,6 @@ def add_use(route, path, prices, use):
             device[f + j] += -(-(context + j) // block)
         charge(use[2], prices[2], legs[k, EARLIEST], f, legs[k, DECODE], need)
         charge(use[3], prices[3], legs[k, EARLIEST], f, legs[k, DECODE], count)
-    return path[len(legs) - 1, 0] + legs[len(legs) - 1, DECODE] - 1
 
 
 @njit(cache=True)

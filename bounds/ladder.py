@@ -29,8 +29,6 @@ class Method:
     propose: Callable[[Task], Iterator[Proposal]]
     slows: bool = False
     """Whether its bound rises as long as there is time, ever more slowly: it gets `MORE` times as much as others."""
-    covers: str = ""
-    """A method that drops more, in the same way: where this one applies, that one is left out."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +56,12 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("alone", "all that requests share", lambda task: iter([Proposal(Alone())])),
-        Method("unlimited-memory", "memory; that a token's batches come one after another where time is shared",
-               _later("shares", "propose_unlimited_memory")),
         Method("shares", "that a batch holds whole requests: each has a share of the time of its batches",
                _later("shares", "propose_shares")),
         Method("events", "nothing, but schedules are looked at only as far as the time allows",
                _later("events", "propose_events")),
         Method("prices", "that paths of requests are whole, and breaks within segments",
                _later("slots", "propose_prices")),
-        Method("windows", "the same as prices, but that ends of large requests are apart",
-               _later("slots", "propose_windows"), covers="prices"),
         Method("slots", "nothing: all batches of one tick are searched, as far as prices do not exclude them",
                _later("slot_search", "propose_slots"), slows=True),
         Method("configurations", "that each request runs once, and how small ones pack",
@@ -77,6 +71,9 @@ METHODS: dict[str, Method] = {
     )
 }  # fmt: skip
 """Every method: those that end by themselves, the cheapest first, then those that can use all time that is left."""
+
+GONE = {"exhaustive": "events", "windows": "prices", "unlimited-memory": "shares"}
+"""Methods that once were, and what their names stand for now."""
 
 TIME_LIMIT = 60.0
 """Seconds, unless told otherwise."""
@@ -92,21 +89,21 @@ def climb(
     time_limit: float = TIME_LIMIT,
     upper: Value | None = None,
     without: Collection[str] = (),
-    found: Callable[[Certificate], None] = lambda certificate: None,
+    found: Callable[[str, Certificate], None] = lambda method, certificate: None,
 ) -> Iterator[Rung]:
     """Yield what each method proves, one after another (`method`: only that one), until `upper` is proved optimal.
 
     `time_limit` is in seconds of the processor, divided among the methods that apply: what one leaves, those after it
     get. A method whose first proof does not fit into what is left is declined; `alone` never is. One ends early if at
     what it gained a second its time would not bring it beyond what the others proved. Those in `without` are left out.
-    `found` is called with each certificate as it comes. On KeyboardInterrupt comes what the running method had, and
-    then the exception.
+    `found` is called with the name of the method and each certificate as it comes. On KeyboardInterrupt comes what the
+    running method had, and then the exception.
 
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
     check_objective(objective)
     instance.cost.check_linear()
-    method = {"exhaustive": "events"}.get(method, method)  # its name until version 0.1
+    method = GONE.get(method, method)
     if method not in ("auto", *METHODS):
         raise BadInput(f"no bound is called {method!r}; there are auto, {', '.join(METHODS)}")
     chosen = [each for each in METHODS.values() if each.name not in without] if method == "auto" else [METHODS[method]]
@@ -114,10 +111,6 @@ def climb(
         chosen.remove(METHODS["speed"])
     end = time.process_time() + time_limit
     turns = [_Turn(each, Task(instance, objective, end, upper, end), found) for each in chosen]
-    for covering in [turn.method for turn in turns if turn.proposals is not None]:
-        for turn in turns:
-            if turn.method.name == covering.covers:
-                turn.decline(f"{covering.name} drops less, and applies")
     known: list[Value] = []
     for k, turn in enumerate(turns):
         share = turn.share / max(1, sum(later.share for later in turns[k:]))
@@ -134,39 +127,22 @@ def climb(
             return
 
 
-def bound(
-    instance: Instance,
-    objective: str = "total-flow-time",
-    *,
-    method: str = "auto",
-    time_limit: float = TIME_LIMIT,
-    upper: Value | None = None,
-) -> Rung:
-    """Return the best that the methods prove together."""
-    rungs = climb(instance, objective, method=method, time_limit=time_limit, upper=upper)
-    return max((rung for rung in rungs if rung.bound is not None), key=lambda rung: rung.bound or 0)
-
-
 class _Turn:
     """What a method does when it is its turn: `proposals` (None: it does not apply), and the `rung` that it reaches."""
 
-    def __init__(self, method: Method, task: Task, found: Callable[[Certificate], None]) -> None:
+    def __init__(self, method: Method, task: Task, found: Callable[[str, Certificate], None]) -> None:
         self.method, self.task, self.found = method, task, found
         self.proposals: Iterator[Proposal] | None = None
         self.rung = Rung(method.name, 0.0, why_not="it was interrupted before its first proof")
         try:
             self.proposals = method.propose(task)
         except (BadInput, InvalidCertificate) as reason:
-            self.decline(str(reason))
+            self.rung = replace(self.rung, why_not=str(reason))
 
     @property
     def share(self) -> int:
         """Its share of the time: 0 if it does not apply."""
         return 0 if self.proposals is None else MORE if self.method.slows else 1
-
-    def decline(self, why_not: str) -> None:
-        """Do nothing when its turn comes."""
-        self.proposals, self.rung = None, replace(self.rung, why_not=why_not)
 
     def take(self, seconds: float, known: Value) -> bool:
         """Prove what can be proved in so much time, as others have proved `known`; say whether it was interrupted."""
@@ -197,7 +173,7 @@ class _Turn:
         if self.rung.bound is None or certificate.value >= self.rung.bound:
             seconds = time.process_time() - began
             self.rung = Rung(self.method.name, seconds, certificate, certificate.value)
-            self.found(certificate)
+            self.found(self.method.name, certificate)
 
     def _most(self, before: Rung) -> float:
         """Return what it would prove by its deadline if the bound rose as fast as since the rung before."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bounds import kernels
 from bounds.eviction_kernels import walk_with_evictions
-from kvcore.certificates import Prices, Windows
+from kvcore.certificates import Prices
 from kvcore.certificates.paths import ANY_LATER, Course
 from kvcore.certificates.prices import FLOWS, kinds, why_not
 from kvcore.errors import BadInput
@@ -24,8 +24,6 @@ from kvcore.metrics import weight
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Sides = list[tuple[int, int] | None]
-"""How far the window of each family reaches to both sides of an end (None: no end of the request counts)."""
 DEVICE, HOST = 0, 1
 ROWS = ("device", "host", "tokens", "requests")
 
@@ -49,12 +47,10 @@ class PricedKind:
 class SlotPricing:
     """What requests share: limits of the rows, and for each kind of request its segments.
 
-    The rows are those of `ROWS`, then one for each family of windows. With `apart` each request is a kind of its own.
+    The rows are those of `ROWS`. With `apart` each request is a kind of its own.
     """
 
-    def __init__(
-        self, instance: Instance, objective: str, windows: tuple[Windows, ...] = (), *, apart: bool = False
-    ) -> None:
+    def __init__(self, instance: Instance, objective: str, *, apart: bool = False) -> None:
         """Raises BadInput, with the reason, where such prices prove nothing."""
         reason = why_not(instance, objective)
         if reason is not None:
@@ -63,10 +59,10 @@ class SlotPricing:
         self.origin = instance.first_arrival
         alike = [(request, 1) for request in instance.requests] if apart else kinds(instance).items()
         self.kinds = [self._kind(request, count) for request, count in alike]
-        machine, self.windows = self.machine, windows
+        machine = self.machine
         self.part = (machine.prefill_limit if machine.chunked else None) or 0
         limits = (machine.block_limit, machine.host_memory, machine.batch_tokens, machine.batch_requests)
-        self.limits = np.array([float(limit or 0) for limit in limits] + [float(w.most) for w in windows])
+        self.limits = np.array([float(limit or 0) for limit in limits])
 
     def _kind(self, request: Request, count: int) -> PricedKind:
         course = Course(self.machine, request)
@@ -116,7 +112,6 @@ class Oracle:
     def __init__(self, pricing: SlotPricing, slots: int, piece: int, stride: int) -> None:
         self.pricing, self.slots, self.piece, self.stride = pricing, slots, piece, stride
         self.pieces = -(-slots // piece)
-        self.sides = [[w.sides(pricing.machine, kind.request) for w in pricing.windows] for kind in pricing.kinds]
         self.room = pricing.limits[:, None] * np.minimum(piece, slots - piece * np.arange(self.pieces))
         self.best = PricePoint(np.zeros(self.room.shape), -np.inf, [])
         self.legs = [kind.legs for kind in pricing.kinds]
@@ -125,11 +120,9 @@ class Oracle:
 
     def evaluate(self, prices: Floats) -> PricePoint:
         """Return the bound at these prices (roughly, if the stride is above 1), and the paths."""
-        by_slot = self.spread(prices)
-        sums = np.concatenate([[0.0], np.cumsum(by_slot[DEVICE])])
-        moments = np.concatenate([[0.0], np.cumsum(by_slot[DEVICE] * np.arange(self.slots))])
-        toll_sums = np.pad(np.cumsum(by_slot[len(ROWS) :], axis=1), ((0, 0), (1, 0)))
-        rows = by_slot[: len(ROWS)]
+        rows = self.spread(prices)
+        sums = np.concatenate([[0.0], np.cumsum(rows[DEVICE])])
+        moments = np.concatenate([[0.0], np.cumsum(rows[DEVICE] * np.arange(self.slots))])
         if self.pricing.machine.host_memory == 0:
             rows[HOST] = rows[DEVICE]  # nothing can be there: no cheaper than the device
         paid, paths = 0.0, []
@@ -138,8 +131,7 @@ class Oracle:
                 paid += kind.count * self.alone[k].cost
                 paths.append(self.alone[k])
                 continue
-            toll = self._toll(self.sides[k], toll_sums)
-            total, use, ends = self._path(k, kernels.PriceArrays(rows, sums, moments, toll))
+            total, use, ends = self._path(k, kernels.PriceArrays(rows, sums, moments))
             paid += kind.count * total
             paths.append(RequestPath(k, total - float((use * prices).sum()), use, ends))
         point = PricePoint(prices, paid - float((prices * self.room).sum()), paths)
@@ -157,23 +149,13 @@ class Oracle:
         use = np.zeros((len(self.pricing.limits), self.slots))
         route = kernels.Route(legs, kind.starts, pricing.part, pricing.machine.block, kind.arrival, kind.rate)
         if pricing.machine.evict:
-            total, end = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use[: len(ROWS)], path)
+            total = walk_with_evictions(route, pricing.machine.chunked, prices.rows, use, path)
         else:
             total = kernels.walk(route, prices, self.stride, path)
-            end = kernels.add_use(route, path, prices.rows, use[: len(ROWS)])
+            kernels.add_use(route, path, prices.rows, use)
         use[self.pricing.limits == 0] = 0
-        for row, reach in zip(use[len(ROWS) :], self.sides[k], strict=True):
-            if reach is not None and end < self.slots:
-                row[max(0, end - reach[0]) : max(0, end + reach[1])] = 1
         by_piece = use if self.piece == 1 else np.add.reduceat(use, np.arange(0, self.slots, self.piece), axis=1)
         return total, by_piece, path[:, 0] + legs[:, kernels.DECODE] - 1
-
-    def _toll(self, sides: Sides, sums: Floats) -> Floats:
-        toll, end = np.zeros(self.slots), np.arange(self.slots)
-        for line, reach in zip(sums, sides, strict=True):
-            if reach is not None:
-                toll += line[np.clip(end + reach[1], 0, self.slots)] - line[np.clip(end - reach[0], 0, self.slots)]
-        return toll
 
     def excess(self, point: PricePoint) -> Floats:
         """Return what the paths take beyond the limits, [rows, pieces]; rows without a limit never do."""
@@ -242,12 +224,10 @@ def proof_of(pricing: SlotPricing, prices: Floats) -> Prices:
     largest = max((k.request.peak + slots + k.least) * len(k.legs) for k in pricing.kinds)
     rate = max(k.rate * (slots + k.least + k.request.arrival + k.request.peak) for k in pricing.kinds)
     scale = 2 ** int(np.clip(np.log2(SIZE / (8 * largest * total + rate + 1)), 0, 30))
-    device, host, tokens, requests = (_whole(row * scale) for row in prices[: len(ROWS)])
+    device, host, tokens, requests = (_whole(row * scale) for row in prices)
     if pricing.machine.host_memory == 0:
         host = device
-    lines = zip(pricing.windows, prices[len(ROWS) :], strict=True)
-    windows = tuple(family.replace(price=_whole(row * scale)) for family, row in lines)
-    return Prices(scale=scale, slots=slots, device=device, host=host, tokens=tokens, requests=requests, windows=windows)
+    return Prices(scale=scale, slots=slots, device=device, host=host, tokens=tokens, requests=requests)
 
 
 def _whole(row: Floats) -> tuple[int, ...]:

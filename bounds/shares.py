@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import combinations
 
 from bounds.task import Proposal, Task
@@ -23,29 +23,26 @@ MOST_WINDOWS = 40
 """Ticks between which windows of time are sought."""
 
 
-def propose_shares(task: Task, memory: bool = True) -> Iterator[Proposal]:
+def propose_shares(task: Task) -> Iterator[Proposal]:
     """Yield the best so far of: a line of the cost and a resource, mixtures of two, and requests taken alone.
 
-    Without `memory` nothing is shared by memory, which gives a bound for a device that never fills up. No proof is
-    begun that would not be evaluated by the deadline, but for the first.
+    All of it comes again with nothing shared by memory, as from there the steps lead elsewhere. No proof is begun that
+    would not be evaluated by the deadline, but for the first.
     """
     instance, objective = task.instance, task.objective
     search = _SharesSearch(instance, objective, task)
-    yield from search.try_all(corners(instance, memory))
-    yield from search.try_all(_mixtures(search.tried))
-    if objective in SUMS:
-        yield from search.take_alone()
-    if objective == "late-requests" and search.has_time():
-        yield from search.try_all([search.best.replace(windows=windows(instance, search.best))])
-
-
-def propose_unlimited_memory(task: Task) -> Iterator[Proposal]:
-    """Yield proofs that share nothing by memory: bounds for a device that never fills up."""
-    return propose_shares(task, memory=False)
+    for memory in (True,) if instance.machine.block_limit is None else (True, False):
+        tried = yield from search.try_all(corners(instance, memory))
+        tried += yield from search.try_all(_mixtures(tried))
+        best = max(tried, key=lambda pair: pair[0], default=(0, None))[1]
+        if best is not None and objective in SUMS:
+            yield from search.take_alone(best)
+        if best is not None and objective == "late-requests" and search.has_time():
+            yield from search.try_all([best.replace(windows=windows(instance, best))])
 
 
 def corners(instance: Instance, memory: bool = True) -> Iterator[Shares]:
-    """Yield a proof for each line of the cost and each resource that is limited."""
+    """Yield a proof for each line of the cost and each resource that is limited; `memory` says whether memory is."""
     machine, count = instance.machine, len(lines(instance.cost))
     held = machine.block_limit if memory else None
     prefills = held if machine.prefill_limit is None else machine.prefill_limit
@@ -93,7 +90,7 @@ class _SharesSearch:
 
     def __init__(self, instance: Instance, objective: str, task: Task) -> None:
         self.instance, self.objective, self.task = instance, objective, task
-        self.tried: list[tuple[Value, Shares]] = []
+        self.known: dict[Shares, Value] = {}
         self.seconds = 0.0
         """What the longest evaluation took."""
 
@@ -101,30 +98,32 @@ class _SharesSearch:
         """Whether there is time for one more evaluation."""
         return time.process_time() + self.seconds <= self.task.deadline
 
-    @property
-    def best(self) -> Shares:
-        """The first of the proofs with the largest bound."""
-        return max(self.tried, key=lambda pair: pair[0])[1]
-
-    def try_all(self, proofs: Iterable[Shares]) -> Iterator[Proposal]:
-        """Evaluate proofs while there is time; yield those that are better than all before."""
+    def try_all(self, proofs: Iterable[Shares]) -> Generator[Proposal, None, list[tuple[Value, Shares]]]:
+        """Evaluate proofs while there is time; yield those that are better than all before, return all with values."""
+        tried = []
         for proof in proofs:
-            if not self.tried:
-                proof.spend(self.instance, count := Budget())
-                self.task.begin(count)
-            elif not self.has_time():
-                return
-            began = time.process_time()
-            value = proof.value(self.instance, self.objective)
-            self.seconds = max(self.seconds, time.process_time() - began)
-            if all(value > known for known, _ in self.tried):
-                yield Proposal(proof, value)
-            self.tried.append((value, proof))
+            if proof not in self.known:
+                if not self.known:
+                    proof.spend(self.instance, count := Budget())
+                    self.task.begin(count)
+                elif not self.has_time():
+                    break
+                before = max(self.known.values(), default=None)
+                value = self.known[proof] = self._evaluate(proof)
+                if before is None or value > before:
+                    yield Proposal(proof, value)
+            tried.append((self.known[proof], proof))
+        return tried
 
-    def take_alone(self) -> Iterator[Proposal]:
+    def _evaluate(self, proof: Shares) -> Value:
+        began = time.process_time()
+        value = proof.value(self.instance, self.objective)
+        self.seconds = max(self.seconds, time.process_time() - began)
+        return value
+
+    def take_alone(self, proof: Shares) -> Iterator[Proposal]:
         """Let requests count alone for which that is more, step by step (a Frank-Wolfe method)."""
         weights = [weight(request, self.objective) for request in self.instance.requests]
-        proof = self.best
         for k in range(ROUNDS):
             if time.process_time() + 2 * self.seconds > self.task.deadline:  # the flows take as long as the proof
                 return

@@ -1,4 +1,4 @@
-"""The methods that price slots of time: `prices`, and `windows` for machines that hold hardly two large requests."""
+"""The method that prices slots of time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 
 from bounds.ascent import ascend
 from bounds.generate import generate
-from bounds.prices import DEVICE, Floats, Oracle, PricePoint, SlotPricing, first_prices, proof_of
+from bounds.prices import DEVICE, Floats, Oracle, SlotPricing, first_prices, proof_of
 from bounds.task import Proposal, Task
 from bounds.tree import propose_tree
-from kvcore.certificates import Windows
 from kvcore.certificates.budget import Budget
-from kvcore.certificates.prices import kinds, spend, why_not
+from kvcore.certificates.prices import kinds, spend
 from kvcore.errors import BadInput
-from kvcore.instance import Instance
 
 PIECES = 320
 """Prices change at most so often where requests make calls, unless there are `FEW_SLOTS`."""
@@ -34,52 +32,18 @@ MOST_SLOTS = 400_000
 
 
 def propose_prices(task: Task) -> Iterator[Proposal]:
-    """Return prices of the limits of each slot."""
-    return _propose(task, ())
+    """Return prices of the limits of each slot (BadInput, at once, where they prove nothing)."""
+    return _proposals(task, SlotPricing(task.instance, task.objective))
 
 
-def propose_windows(task: Task) -> Iterator[Proposal]:
-    """Return prices of the limits, and of the windows around the ends of large requests.
-
-    Raises BadInput where no two requests are too large for each other.
-    """
-    windows = large_ends(task.instance)
-    if windows is None:
-        raise BadInput(
-            "windows of ends need requests whose last tokens take more than half of the memory, and never leave it "
-            "(no `evict`)"
-        )
-    return _propose(task, (windows,))
-
-
-def large_ends(instance: Instance) -> Windows | None:
-    """Return the windows for requests above half of the memory, shifted so that no prompt shortens them."""
-    limit = instance.machine.block_limit
-    if limit is None or instance.machine.evict or why_not(instance, "total-flow-time") is not None:
-        return None
-    before = max(instance.machine.blocks(request.peak) - request.segments[-1].decode for request in instance.requests)
-    shift = limit // 2
-    windows = Windows(most=1, shift=shift, reach=max(1, shift - before), price=())
-    large = [r for r in instance.requests if windows.sides(instance.machine, r) is not None]
-    return windows if len(large) > 1 else None
-
-
-def _propose(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
-    reason = why_not(task.instance, task.objective)
-    if reason is not None:
-        raise BadInput(f"prices of slots {reason}")
-    return _proposals(task, windows)
-
-
-def _proposals(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
-    pricing = SlotPricing(task.instance, task.objective, windows)
+def _proposals(task: Task, pricing: SlotPricing) -> Iterator[Proposal]:
     first, slots = first_prices(pricing, MOST_SLOTS)
     if slots > MOST_SLOTS:
         raise BadInput(f"prices of slots take at most {MOST_SLOTS} slots, and {slots} are needed; coarsen first")
     cells = slots * max(request.output for request in task.instance.requests)
     if task.instance.machine.evict and cells > MOST_CELLS:
         raise BadInput(f"prices of slots take at most {MOST_CELLS} tokens times slots, not {cells}; coarsen first")
-    spend(count := Budget(), task.instance.machine, kinds(task.instance), slots, len(windows))
+    spend(count := Budget(), task.instance.machine, kinds(task.instance), slots)
     task.begin(count)
     calls = any(request.calls for request in task.instance.requests)
     piece = max(1, slots // PIECES) if calls and slots > FEW_SLOTS else 1
@@ -91,16 +55,16 @@ def _proposals(task: Task, windows: tuple[Windows, ...]) -> Iterator[Proposal]:
         if calls:
             generate(oracle, begin, task.deadline)
         else:
-            _ascend(oracle, begin[0] if windows else oracle.best, task)
+            _ascend(oracle, task)
     finally:  # on KeyboardInterrupt too
         yield Proposal(proof_of(pricing, oracle.spread(oracle.best.prices)))
     if calls and piece == 1 and oracle.best.prices.any():
         yield from propose_tree(task, oracle)
 
 
-def _ascend(oracle: Oracle, begin: PricePoint, task: Task) -> None:
+def _ascend(oracle: Oracle, task: Task) -> None:
     """Look for better prices; a row is measured in its limit, so that all rows move alike."""
-    scale = np.where(oracle.pricing.limits > 0, oracle.pricing.limits, 1.0)[:, None]
+    begin, scale = oracle.best, np.where(oracle.pricing.limits > 0, oracle.pricing.limits, 1.0)[:, None]
 
     def evaluate(scaled: Floats) -> tuple[float, Floats]:
         point = oracle.evaluate(scaled / scale)

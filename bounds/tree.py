@@ -51,7 +51,7 @@ class TreeNode:
 def propose_tree(task: Task, oracle: Oracle) -> Iterator[Proposal]:
     """Yield a tree that begins with the best prices of the oracle, which are some, one for each slot."""
     before, priced = oracle.pricing, np.flatnonzero(oracle.best.prices.any(axis=0))
-    pricing = SlotPricing(before.instance, before.objective, before.windows, apart=True)
+    pricing = SlotPricing(before.instance, before.objective, apart=True)
     slots = min(oracle.slots, int(priced[-1]) * 3 // 2 + SPARE)
     search = TreeSearch(task, Oracle(pricing, slots, 1, 1), oracle.best.prices[:, :slots])
     try:
@@ -72,7 +72,7 @@ class TreeSearch:
         self.root = self._node(oracle.legs, prices)
         self.open = [self.root]
         pricing = oracle.pricing
-        spend(count := Budget(), pricing.machine, kinds(pricing.instance), oracle.slots, len(pricing.windows))
+        spend(count := Budget(), pricing.machine, kinds(pricing.instance), oracle.slots)
         self.check = (MOST_WORK - count.work) / MOST_WORK
         """What part of the work that a checker may do each leaf takes."""
 

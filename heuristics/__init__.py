@@ -9,7 +9,7 @@ from heuristics.engine.ranked import Ranked
 from heuristics.engine.run import PolicyError, Unsuited, run_policy, trace_policy
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
-from heuristics.registry import BY_COST, POLICIES, STARTERS, best_schedule, better_traces, get_policy
+from heuristics.registry import BY_COST, POLICIES, STARTERS, best_schedule, get_policy
 
 __all__ = [
     "BY_COST",
@@ -25,7 +25,6 @@ __all__ = [
     "Unsuited",
     "View",
     "best_schedule",
-    "better_traces",
     "get_policy",
     "predictions",
     "run_policy",

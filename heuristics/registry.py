@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from heuristics.engine.policy import Policy
@@ -60,7 +60,7 @@ from heuristics.policies.vllm_vidur import VllmVidur
 from heuristics.policies.wait import Wait
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import Value, check_objective, objective_value
+from kvcore.metrics import check_objective, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
@@ -137,34 +137,18 @@ def best_schedule(
     ends with a PolicyError, is passed over; if all do, the last error is raised. BadInput for an unknown name or
     objective, or if `policies` is empty.
     """
-    *_, (name, best) = better_traces(instance, objective, policies)
-    trace = verify_schedule(instance, best.expanded())
-    return name, trace.schedule, trace
-
-
-def better_traces(
-    instance: Instance, objective: str, policies: Iterable[str | Policy] | None = None
-) -> Iterator[tuple[str, Trace]]:
-    """Run policies as `best_schedule` does, the last first, and yield each that is at least as good as all before.
-
-    The last of the `STARTERS` is `serial`, the fastest.
-    """
     check_objective(objective)
     chosen = [get_policy(p) if isinstance(p, str) else p for p in (STARTERS if policies is None else policies)]
     if not chosen:
         raise BadInput("no policy was given; name at least one")
-    best: Value | None = None
-    failure: BadInput | None = None
-    for policy in reversed(chosen):
+    found, failures = list[tuple[str, Trace]](), list[BadInput]()
+    for policy in chosen:
         try:
-            trace = trace_policy(instance, policy)
+            found.append((policy.name, trace_policy(instance, policy)))
         except (PolicyError, Unsuited) as error:
-            failure = failure or error
-            continue
-        value = objective_value(trace, objective)
-        if best is None or value <= best:
-            best = value
-            yield policy.name, trace
-    if best is None:
-        assert failure is not None  # for mypy: of at least one policy, all have failed
-        raise failure
+            failures.append(error)
+    if not found:
+        raise failures[-1]
+    name, best = min(found, key=lambda pair: objective_value(pair[1], objective))
+    trace = verify_schedule(instance, best.expanded())
+    return name, trace.schedule, trace

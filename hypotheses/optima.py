@@ -16,13 +16,13 @@ from kvcore.referee import InvalidSchedule
 from kvcore.result import Horizon, Result
 from solvers import solve
 from solvers.exact import exact
-from solvers.ladder import with_certificate
 from solvers.source import code_version
 
 SOLVE_SECONDS, PATHS_SECONDS = 30.0, 120.0
 """What one optimum may take at the most: by exhaustive search, and then by CP-SAT on the arc flow."""
 CERTIFY_SECONDS = 5.0
 """What the certificate of one optimum may take."""
+PROVED = ("optimal", "claimed")
 REMEMBERED = "an earlier run"
 
 _FOUND: dict[tuple[str, str], Result] = {}
@@ -47,33 +47,21 @@ def optimum(instance: Instance, objective: str, deadline: float) -> Result | Non
     return _FOUND[place]
 
 
-def _searched(instance: Instance, objective: str, seconds: float) -> Result:
-    return exact(instance, objective, time_limit=seconds)
-
-
-def _by_paths(instance: Instance, objective: str, seconds: float) -> Result | None:
-    try:
-        result = solve(
-            instance, objective, formulation="arc-flow", solver="cp-sat", time_limit=seconds, certify_limit=0
-        )
-    except (BadInput, MissingTool):
-        return None
-    if result.stopped == "interrupted":
-        raise KeyboardInterrupt
-    return result
-
-
 def _solved(instance: Instance, objective: str, deadline: float) -> Result | None:
-    for way, most in ((_searched, SOLVE_SECONDS), (_by_paths, PATHS_SECONDS)):
-        seconds = min(most, deadline - time.monotonic())
-        found = way(instance, objective, seconds) if seconds > 0 else None
-        if found is not None and found.status in ("optimal", "claimed"):
-            break
-    else:
+    """Return an optimum of the exact searches, or where these take too long of CP-SAT (None: of neither)."""
+    if (seconds := deadline - time.monotonic()) <= 0:
         return None
-    found = with_certificate(found, min(CERTIFY_SECONDS, deadline - time.monotonic()))
+    found = exact(instance, objective, time_limit=min(SOLVE_SECONDS, seconds))
+    if found.status not in PROVED and (seconds := deadline - time.monotonic()) > 0:
+        with suppress(BadInput, MissingTool):
+            found = solve(
+                instance, objective, ways=["arc-flow"], known={"exact": found.schedule} if found.schedule else {},
+                time_limit=min(PATHS_SECONDS, seconds), certify_limit=CERTIFY_SECONDS,
+            )  # fmt: skip
     if found.stopped == "interrupted":
         raise KeyboardInterrupt
+    if found.status not in PROVED:
+        return None
     for kind, thing in (("schedule", found.schedule), ("certificate", found.certificate)):
         if thing is not None and (file := _file(instance, objective, kind)) is not None:
             write_text(file, thing.to_json())

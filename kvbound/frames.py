@@ -14,16 +14,17 @@ from kvcore.trace import RequestTrace, Trace
 from sweeps import Sweep
 
 Rows = Iterable[dict[str, Any]]
-NESTED = ("handling", "completion", "ladder")
-"""Keys of a row that have an entry for each call, request or method: tables of their own."""
+NESTED = ("handling", "completion", "ladder", "log")
+"""Keys of a row that have an entry for each call, request, method or event: tables of their own."""
 
 
 def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | None = None) -> Any:
     """Return a pandas DataFrame; integers stay exact, and so do fractions, in text.
 
     Of a Trace `requests` (the default) or `batches`, in ticks and tokens; of a Result its `row`, its `ladder` of bounds
-    (the default where there is no schedule), `requests` or `batches`; of a Comparison its `rows` or `ladder`; of a
-    Sweep its `cells` or `summary`. Rows in dictionaries, as of `heuristics.load.load_rows`, are taken as they are.
+    (the default where there is no schedule), the `log` of a solve, `requests` or `batches`; of a Comparison its `rows`
+    or `ladder`; of a Sweep its `cells` or `summary`. Rows in dictionaries, as of `heuristics.load.load_rows`, are taken
+    as they are.
 
     Raises:
         BadInput: there is no such view, or nothing that makes a table.
@@ -83,6 +84,7 @@ VIEWS: dict[type, dict[str, Callable[[Any], Rows]]] = {
     Result: {
         "row": lambda result: [result.to_json()],
         "ladder": lambda result: result.extra.get("ladder", []),
+        "log": lambda result: result.extra.get("log", []),
         "requests": lambda result: _requests(_held(result)),
         "batches": lambda result: _batches(_held(result)),
     },

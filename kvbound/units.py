@@ -47,9 +47,11 @@ class Units(NamedTuple):
 
     def value(self, value: int | str | Fraction | None, objective: str) -> str | None:
         """Write a value of an objective, as rows and results hold it, without its unit (None: there is none)."""
-        if value is None:
-            return None
-        return number(Fraction(value) * (1 if objective == "late-requests" else self.tick))
+        return None if value is None else number(self.size(value, objective))
+
+    def size(self, value: int | str | Fraction, objective: str) -> Fraction:
+        """Return a value of an objective in its unit."""
+        return Fraction(value) * (1 if objective == "late-requests" else self.tick)
 
     def named(self, value: int | str | Fraction, objective: str) -> str:
         """Write a value of an objective with its unit."""

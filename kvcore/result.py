@@ -169,12 +169,12 @@ class Result:
             "objective": self.objective,
             "tick_seconds": str(self.instance.tick_seconds),
             "status": self.status,
-            "value": _number(self.value, self.objective),
+            "value": number(self.value, self.objective),
             "mean": mean,
-            "bound": _number(self.bound, self.objective),
+            "bound": number(self.bound, self.objective),
             "gap": self.gap,
             "bound_kind": self.bound_kind,
-            "certified_bound": _number(self.certified_bound, self.objective),
+            "certified_bound": number(self.certified_bound, self.objective),
             "found_by": self.found_by,
             "proved_by": self.proved_by,
             "horizon": None if self.horizon is None else self.horizon.to_json(),
@@ -190,7 +190,8 @@ class Result:
         }
 
 
-def _number(value: Value | None, objective: str) -> int | str | None:
+def number(value: Value | None, objective: str) -> int | str | None:
+    """Return a value as JSON has it: a whole number, or a fraction in text."""
     if value is None:
         return None
     return str(Fraction(value)) if objective == "normalized-latency" else int(value)

@@ -12,17 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bounds import METHODS
-from heuristics import BY_COST, PolicyError, Unsuited, trace_policy
 from kvcore.errors import BadInput, MissingTool
 from kvcore.files import read_text, write_text
-from kvcore.instance import Instance
-from kvcore.metrics import Value, objective_value
+from kvcore.metrics import Value
 from kvcore.result import Result
-from kvcore.schedule import Schedule
 from library.library import OURS, TRIED, Improved, Library, origin
 from library.record import Best
 from solvers import solve
-from solvers.improve import improve
 from solvers.ladder import climb
 from solvers.source import code_version
 from solvers.ways import WAYS as SOLVING
@@ -31,8 +27,9 @@ from sweeps.export import as_csv
 from sweeps.store import Store
 
 EXACT = tuple(f"{of} on {solver}" for of, solver in SOLVING if of not in ("improve", "bound"))
-WAYS = ("policies", "improve", "auto", "bound", *METHODS, *EXACT)
-"""Every policy, then with changes and repair, what `solve` chooses, the ladder of bounds; then each of the others."""
+BOUNDING = {"bound": "auto", **{name: name for name in METHODS}}
+WAYS = ("improve", "auto", *BOUNDING, *EXACT)
+"""Policies with changes and repair, what `solve` chooses, the ladder of bounds; then each of the others."""
 
 COLUMNS = (
     "name", "objective", "run", "seed", "value", "bound", "proved", "seconds", "error", "version", "finished",
@@ -137,7 +134,7 @@ def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
         store.add(cell, cell.failure(str(error), "declined"))
         return []
     improved = []
-    for offer, by in ((result.schedule, result.policy), (result.certificate, result.formulation)):
+    for offer, by in ((result.schedule, result.found_by), (result.certificate, result.formulation)):
         if offer is not None:
             how = cell.run if by in (None, cell.run) else f"{cell.run}: {by}"
             found = origin(OURS, how, time.monotonic() - began)
@@ -151,38 +148,14 @@ def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:
 def _result(library: Library, cell: Cell) -> Result:
     """Run a way on an instance, from what the library knows of it."""
     record, instance, objective = library.record(cell.name), cell.instance, cell.objective
+    limit, seed = cell.options["seconds"], cell.options["seed"]
     assert instance is not None  # for mypy: the library has made it
-    seconds, seed, value = cell.options["seconds"], cell.options["seed"], record.objectives[objective].value
-    if cell.run == "policies":
-        return _policies(instance, objective, seconds)
-    if cell.run == "improve":
-        start = library.schedule(record, objective)
-        return improve(instance, objective, start=start, seconds=seconds, seed=seed)
-    if cell.run in ("bound", *METHODS):
+    if cell.run in BOUNDING:
+        value = record.objectives[objective].value
         upper: Value | None = None if value is None else Fraction(value)
-        method = "auto" if cell.run == "bound" else cell.run
-        return climb(instance, objective, method=method, time_limit=seconds, upper=upper)
-    formulation, _, solver = cell.run.partition(" on ")
+        return climb(instance, objective, method=BOUNDING[cell.run], time_limit=limit, upper=upper)
     schedule = library.schedule(record, objective)
     known = {} if schedule is None else {"library": schedule}
+    formulation, _, solver = cell.run.partition(" on ")
     way = partial(solve, formulation=formulation, solver=solver or "auto", known=known)
-    return way(instance, objective, time_limit=seconds, seed=seed)
-
-
-def _policies(instance: Instance, objective: str, seconds: float) -> Result:
-    """Run every policy, the cheapest decisions first, for so many seconds together."""
-    began = time.monotonic()
-    best: tuple[Value, str, Schedule] | None = None
-    for policy in BY_COST:
-        try:
-            trace = trace_policy(instance, policy, go_on=lambda: time.monotonic() - began < seconds)
-        except (PolicyError, Unsuited):
-            continue
-        value = objective_value(trace, objective)
-        if best is None or value < best[0]:
-            best = value, policy.name, trace.schedule
-    passed = time.monotonic() - began
-    claimed, name, schedule = best or (None, None, None)
-    return Result(
-        instance, objective, schedule, claimed, formulation="policies", policy=name, found_by=name, seconds=passed
-    )
+    return way(instance, objective, time_limit=limit, seed=seed)

@@ -94,5 +94,12 @@ def profile(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: line["median"])
 
 
+def failed(rows: Sequence[dict[str, Any]], lines: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Return the policies that have no line in the profile, and why: the first error."""
+    told = {line["policy"] for line in lines}
+    missing = (row for row in reversed(rows) if row["policy"] not in told)
+    return {row["policy"]: row["error"] or "no best above 0 is known" for row in missing}
+
+
 WITHIN = ("1.01", "1.1", "1.5")
 """Times the best known, for the table of a profile."""

@@ -63,7 +63,7 @@ class _Run:
                 self.send(Bound(limit))
             limit = 2 * limit if self.value is None else self.value
             if time.monotonic() > self.ends:
-                return Done("time limit", done.version)
+                return Done("time limit")
         names = ", ".join(map(name_of, self.functions))
         raise BadInput(f"no schedule of {self.task.objective} {limit // 2} or less obeys the constraints: {names}")
 

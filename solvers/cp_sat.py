@@ -7,7 +7,6 @@ from typing import Any
 
 from kvcore.referee import verify_schedule
 from solvers.task import Bound, Done, Found, Send, Size, Stop, Task
-from solvers.ways import SOLVERS
 
 
 def run(task: Task, send: Send) -> Done:
@@ -40,10 +39,9 @@ def run(task: Task, send: Send) -> Done:
 
     solver.best_bound_callback = on_bound
     status: Any = solver.solve(program.model, Reporter())
-    version = SOLVERS["cp-sat"].version()
     if status == cp_model.INFEASIBLE:
-        return Done("proved", version, infeasible=True)
+        return Done("proved", infeasible=True)
     if status == cp_model.OPTIMAL:
         send(Bound(program.objective_value(round(solver.objective_value))))
     stops: dict[Any, Stop] = {cp_model.OPTIMAL: "proved"}
-    return Done(stops.get(status, "time limit"), version)
+    return Done(stops.get(status, "time limit"))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from threading import Thread
 from typing import Any
 
 import kvcore
-from heuristics import BY_COST, PolicyError, Unsuited, get_policy, run_policy, trace_policy
+from heuristics import BY_COST, Policy, PolicyError, Unsuited, get_policy, run_policy, trace_policy
 from heuristics import predictions as believed
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify, recompute
 from kvcore.coarsen import fine_bound
@@ -22,17 +21,15 @@ from kvcore.errors import BadInput, MissingTool
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
-from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo
+from kvcore.result import DECLINED, BoundKind, Horizon, Result, SolverInfo, number
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.choice import choose
-from solvers.ladder import CERTIFY, with_certificate
 from solvers.packing import name_of, pack, unpack
 from solvers.pool import race
-from solvers.task import GRACE, Bound, Done, Failed, Found, Message, Progress, Size, Stop, Task
-from solvers.ways import SOLVERS, WAYS
+from solvers.task import GRACE, NO_TIME_LIMIT, Bound, Done, Failed, Found, Message, Progress, Size, Stop, Task, Tried
+from solvers.ways import LADDER, SOLVERS, WAYS, Way
 
-NO_TIME_LIMIT = 10.0**9
 MEMORY_LIMIT = 8000
 """MiB that one worker process may use unless told otherwise."""
 
@@ -44,6 +41,8 @@ ENDLESS = 60.0
 """Seconds after which `improve` and `bound`, which end by the clock alone, stop where there is no time limit."""
 REFEREE = 1.0
 """Of the time that a policy took, what the referee may take to execute its schedule again."""
+CERTIFY = 10.0
+"""The fewest seconds that a certificate of a claim gets where there is no time limit."""
 WRITTEN_OUT = 50_000
 """Batches up to which the schedule to start from is written out; longer ones are held as the policy gave them."""
 
@@ -72,7 +71,8 @@ def solve(
 
     Where only the word of a search or a solver meets it, the ladder of `bounds` looks for a certificate for
     `certify_limit` seconds: None is what is left of the time limit, or, without one, as long as the claim took and at
-    least `solvers.ladder.CERTIFY`. A claim that no certificate reaches stays `claimed`.
+    least `solvers.driver.CERTIFY`. A claim that no certificate reaches stays `claimed`. A `certify_limit` that is
+    given is spent wherever the best bound is a word.
 
     `ways` are names of the table of ways (`solvers.ways`), or a formulation and a solver name one of them.
     `handling="free"` frees every call. `time_limit` is in seconds, `memory_limit` in MiB for each worker process.
@@ -102,59 +102,36 @@ def solve(
         formulation = "batch-bigm"
     choice = choose(instance, objective, formulation, solver, ways)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
-    run = _Solve(instance, objective, started, gap, target, progress)
-    packed = pack(constraints) if constraints else b""
-    task = Task(instance, objective, "", "", None, None, None, limit, memory_limit, threads, seed, constraints=packed)
-    lanes = [
-        [
-            replace(
-                task,
-                formulation=way.formulation,
-                solver=way.solver.name,
-                rests=way.rests or time_limit is None,
-                plans=way.plans,
-                beside=tuple(other.formulation for other in lane),
-            )
-            for way in lane
-        ]
-        for lane in choice.lanes
-    ]
-    run.tasks = [task for lane in lanes for task in lane]
-    ends: list[Done | Failed] = [Done("interrupted", "")]
+    first, packed = choice.lanes[0][0], pack(constraints) if constraints else b""
+    task = Task(instance, objective, first.formulation, first.solver.name, None, None, None, limit, memory_limit,
+                threads, seed, constraints=packed)  # fmt: skip
+    run = _Solve(task, started, gap, target, progress)
+    ends: list[Done | Failed] = [Done("interrupted")]
     try:
         run.bound_alone()
         for name, schedule in (known or {}).items():
-            run._hold(verify_schedule(instance, schedule), name)
-        upper_bound, start = run.run_policies(warm_start, limit)
-        remaining = max(0.1, limit - (time.monotonic() - started))
-        begun = [
-            [
-                replace(task, upper_bound=upper_bound, start=start, time_limit=min(remaining, endless))
-                for task in lane
-                for endless in [
-                    ENDLESS if time_limit is None and WAYS[task.formulation, task.solver].endless else remaining
-                ]
-            ]
-            for lane in lanes
-        ]
-        ends = [Done("time limit", "")]
-        if upper_bound is not None:
-            ends = race(
-                begun, run.receive, run.decided, tick=run.report, best_known=lambda: run.value,
-                head_start=choice.head_start,
-            )  # fmt: skip
+            run.hold_policy(verify_schedule(instance, schedule), name)
+        run.run_policies(warm_start, limit)
+        ends = [Done("time limit")]
+        if run.guess is not None:
+            lanes = [[run.task_of(way, lane, endless=time_limit is None) for way in lane] for lane in choice.lanes]
+            ends = run.race(lanes, run.decided, choice.head_start)
         if run.policies is not None and not (choice.named and _declined(ends)):
             run.wait_for(run.policies)
     except KeyboardInterrupt:
-        ends = [Done("interrupted", "")]
+        ends = [Done("interrupted")]
     finally:
         run.stop_policies()
     result = run.result(ends, choice.why, named=choice.named)
-    if result.status != "claimed" or result.stopped == "interrupted":
-        return result
     if certify_limit is None:
-        certify_limit = max(CERTIFY, result.seconds) if time_limit is None else limit - result.seconds
-    return with_certificate(result, certify_limit, progress) if certify_limit > 0 else result
+        wanted, left = result.status == "claimed", limit - result.seconds
+        certify_limit = max(CERTIFY, result.seconds) if time_limit is None else left
+    else:
+        wanted = result.status != "optimal" and (result.bound_kind != "certificate" or result.proved_by == "alone")
+    if not wanted or certify_limit <= 0 or result.stopped == "interrupted":
+        return result
+    run.certify(certify_limit)
+    return run.result(ends, choice.why, named=choice.named)
 
 
 def simulate_policy(
@@ -206,28 +183,33 @@ def _is_short(schedule: Schedule) -> bool:
 class _Policies(Thread):
     """Runs copies of all policies that the machine suits, the fastest first, beside all else and until `end`.
 
-    The limit of the first is of processor time: on a busy machine, too, there is a schedule.
+    The limit of the first is of processor time: on a busy machine, too, there is a schedule. In place of all it runs
+    `serial` and the one that is `named`.
     """
 
-    def __init__(self, instance: Instance, objective: str, limit: float, end: float) -> None:
+    def __init__(self, instance: Instance, objective: str, limit: float, end: float, named: Policy | None) -> None:
         super().__init__(daemon=True)
         self.instance, self.objective, self.limit, self.end = instance, objective, limit, end
-        self.suited = [copy(policy) for policy in BY_COST if policy.why_not(instance.machine) is None]
-        self.left = len(self.suited)
+        suited = [policy for policy in BY_COST if policy.why_not(instance.machine) is None]
+        self.chosen = [copy(policy) for policy in (suited if named is None else [get_policy("serial"), named])]
+        self.left = len(self.chosen)
+        self.error: BadInput | None = None
         self.best: tuple[Value, Trace, str] | None = None
 
     def run(self) -> None:
         """Run one after another; what does not end in time is left."""
-        for policy in self.suited:
+        for policy in self.chosen:
+            self.error = None
             began = time.monotonic()
             try:
                 trace = trace_policy(self.instance, policy, go_on=lambda: self._in_time(began))  # noqa: B023
                 value = objective_value(trace, self.objective)
                 if self.best is None or value < self.best[0]:
                     self.best = value, trace, policy.name
-            except (PolicyError, Unsuited):
-                if not self._in_time(began):
+            except (PolicyError, Unsuited) as error:
+                if isinstance(error, PolicyError) and not self._in_time(began):
                     return
+                self.error = error
             self.left -= 1
 
     def _in_time(self, began: float) -> bool:
@@ -242,89 +224,129 @@ class _Policies(Thread):
         self.join(GRACE)
 
 
+@dataclass
 class _Solve:
-    """What is known while the workers run: the best schedule, the best bound, and where each comes from."""
+    """What is known while the workers run: the best schedule, the best bound, and where each comes from.
 
-    def __init__(
-        self,
-        instance: Instance,
-        objective: str,
-        started: float,
-        gap: float | None,
-        target: Value | None,
-        progress: Progress | None,
-    ) -> None:
-        self.instance, self.objective = instance, objective
-        self.started, self.gap, self.target, self.progress = started, gap, target, progress
-        self.tasks: list[Task] = []
+    `task` is what all tasks have in common, with the first of the ways.
+    """
+
+    task: Task
+    started: float
+    gap: float | None = None
+    target: Value | None = None
+    progress: Progress | None = None
+    schedule: Schedule | None = None
+    claimed: Value | None = None
+    value: Value | None = None
+    found_by: str | None = None
+    guess: Value | None = None
+    """The best value of the schedules that were there before the workers; it bounds the horizon."""
+    policies: _Policies | None = None
+    bound: Value | None = None
+    bounded_by: Task | None = None
+    kind: BoundKind | None = None
+    certificate: Certificate | None = None
+    certified_by: str | None = None
+    claimant: Task | None = None
+    """What claimed the value, where a certificate was looked for after that."""
+    certifying: dict[str, Any] = field(default_factory=dict)
+    """What that came to, for the result."""
+    interrupted: bool = False
+    log: list[dict[str, Any]] = field(default_factory=list)
+    ladder: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
+    sizes: dict[str, Size] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.instance, self.objective = self.task.instance, self.task.objective
         self.horizons = {way.label: Horizon(0, True, way.horizon) for way in WAYS.values() if way.horizon}
-        self.schedule: Schedule | None = None
-        self.claimed: Value | None = None
-        self.value: Value | None = None
-        self.found_by: str | None = None
-        self.bound: Value | None = None
-        self.bounded_by: Task | None = None
-        self.kind: BoundKind | None = None
-        self.certificate: Certificate | None = None
-        self.certified_by: str | None = None
-        self.notes: list[str] = []
-        self.rejected: list[str] = []
-        self.policies: _Policies | None = None
-        self.guess: Value | None = None  # the best value of the policies that were held
-        self.sizes: dict[str, Size] = {}
+
+    def task_of(self, way: Way, beside: Sequence[Way] = (), *, endless: bool = False) -> Task:
+        """Return the task of a way, from what is known on; without a time limit what is endless gets one."""
+        left = max(0.1, self.task.time_limit - self.seconds)
+        return replace(
+            self.task, formulation=way.formulation, solver=way.solver.name, upper_bound=self.guess, start=self._start(),
+            time_limit=min(left, ENDLESS) if endless and way.endless else left,
+            beside=tuple(other.formulation for other in beside),
+        )  # fmt: skip
+
+    def race(
+        self, lanes: Sequence[Sequence[Task]], finished: Callable[[], Stop | None], head_start: float = 0.0
+    ) -> list[Done | Failed]:
+        """Run tasks in worker processes, and take in what they report."""
+        return race(
+            lanes, self.receive, finished, tick=self.report, best_known=lambda: self.value, head_start=head_start
+        )
+
+    def certify(self, seconds: float) -> None:
+        """Let the ladder of bounds go on, until a certificate meets the value that is claimed, or time is up."""
+        began, self.claimant, self.ladder = self.seconds, self.bounded_by, []
+        limit = min(seconds, NO_TIME_LIMIT)
+        task = replace(self.task_of(LADDER), upper_bound=self.value, time_limit=limit, constraints=b"")
+        ends = self.race([[task]], lambda: None)
+        self.interrupted = Done("interrupted") in ends
+        self.notes += [end.message for end in ends if isinstance(end, Failed)]
+        self.certifying = {"certifying_seconds": round(self.seconds - began, 3), "ladder": self.ladder}
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
 
     def bound_alone(self) -> None:
         """Prove what takes no time: that no request is faster than alone."""
         self.certificate, self.certified_by = certify(self.instance, self.objective, Alone()), "alone"
-        task = replace(self.tasks[0], formulation="alone", solver="bounds")
+        task = replace(self.task, formulation="alone", solver="bounds")
         self.horizons[task.label] = Horizon(0, True, self.certificate.horizon)
-        self.tighten(self.certificate.value, task, "certificate")
+        self.tighten(self.certificate.value, task, "certificate", "alone")
 
-    def run_policies(self, warm_start: str, limit: float) -> tuple[Value | None, Schedule | None]:
-        """Return the value of a schedule that bounds the horizon, and the schedule to start from (None: there is none).
-
-        Those that have not ended in their part of the time go on beside the workers.
-        """
+    def run_policies(self, warm_start: str, limit: float) -> None:
+        """Find a schedule to start from; policies that have not ended in their part go on beside the workers."""
+        if warm_start == "none" and self.guess is not None:
+            return
+        named = None if warm_start in ("best", "none") else get_policy(warm_start)
         share = self.started + POLICIES * limit
-        if warm_start not in ("best", "none"):
-            self._run_named(warm_start, limit, share)
-            return self.guess, self._start()
-        policies = _Policies(self.instance, self.objective, limit, self.started + limit)
+        end, wait = (self.started + limit, min(share, self.started + LONGEST_WAIT)) if named is None else (share, share)
+        policies = _Policies(self.instance, self.objective, limit, end, named)
         policies.start()
         self.policies = policies if warm_start == "best" else None
         try:
-            self.wait_for(policies, min(share, self.started + LONGEST_WAIT))
+            self.wait_for(policies, wait)
         finally:
             if self.policies is None:
                 policies.stop()
-        return None if policies.best is None else policies.best[0], self._start()
-
-    def _run_named(self, name: str, limit: float, share: float) -> None:
-        """Run `serial`, and then the policy of this name."""
-        named, most = get_policy(name), time.thread_time() + limit / (1 + REFEREE)
-        with suppress(Unsuited, PolicyError):  # what the named one says counts
-            trace = trace_policy(self.instance, get_policy("serial"), go_on=lambda: time.thread_time() < most)
-            self._hold(trace, "serial")
-        try:
-            self._hold(trace_policy(self.instance, named, go_on=lambda: time.monotonic() < share), named.name)
-        except PolicyError:
-            if time.monotonic() < share:
-                raise
+        if policies.best is not None and warm_start == "none":
+            self.guess = policies.best[0]
+        elif policies.best is not None:
+            self.hold_policy(*policies.best[1:])
+        if named is not None and policies.left:
             self.notes.append(f"{named.name} did not end in its part of the time limit: serial stands in for it")
+        elif named is not None and policies.error is not None:
+            raise policies.error
 
-    def _hold(self, trace: Trace, policy: str) -> None:
-        """Keep the schedule of a policy, which the referee has executed, if it is the best so far."""
+    def hold_policy(self, trace: Trace, policy: str) -> None:
+        """Hold the schedule of a policy, which knows nothing of constraints that a user adds."""
         value = objective_value(trace, self.objective)
         self.guess = value if self.guess is None else min(value, self.guess)
-        if self.tasks[0].constraints:
-            return  # a policy knows nothing of them
+        if not self.task.constraints:
+            self.hold(trace, policy, expand=_is_short(trace.schedule))
+
+    def hold(self, trace: Trace, by: str, claimed: Value | None = None, *, expand: bool = False) -> None:
+        """Keep a schedule, which the referee has executed, if it is the best; `expand`: its batches written out."""
+        value = objective_value(trace, self.objective)
         if self.value is None or value < self.value:
-            self.schedule = trace.expanded() if _is_short(trace.schedule) else trace.schedule
-            self.claimed, self.value, self.found_by = None, value, policy
+            self.schedule = trace.expanded() if expand else trace.schedule
+            self.claimed, self.value, self.found_by = claimed, value, by
+            self._note("value", value, by)
+
+    def _note(self, what: str, value: Value, by: str) -> None:
+        self.log.append({"seconds": round(self.seconds, 3), what: number(value, self.objective), "by": by})
 
     def _take(self) -> None:
         if self.policies is not None and self.policies.best is not None:
-            self._hold(*self.policies.best[1:])
+            self.hold_policy(*self.policies.best[1:])
 
     def _start(self) -> Schedule | None:
         return self.schedule if self.schedule is not None and _is_short(self.schedule) else None
@@ -351,13 +373,15 @@ class _Solve:
             if message.claimed is not None and self.value is not None and message.claimed >= self.value:
                 return
             try:
-                self.accept(message.schedule, message.claimed, task)
+                self.hold(verify_schedule(self.instance, message.schedule), task.label, message.claimed)
             except InvalidSchedule as broken:
                 self.rejected.append(f"{task.label}: {broken}")
         elif isinstance(message, Bound):
             self.take_bound(task, message)
         elif isinstance(message, Size):
             self.sizes[task.formulation] = message
+        elif isinstance(message, Tried):
+            self.ladder.append(message.row)
 
     def take_bound(self, task: Task, message: Bound) -> None:
         """Take in a bound; the checker recomputes the certificate that comes with it, if one does."""
@@ -368,20 +392,17 @@ class _Solve:
                 self.rejected.append(f"{task.label}: {broken}")
                 return
             if self.certificate is None or message.certificate.value > self.certificate.value:
-                self.certificate, self.certified_by = message.certificate, task.label
-        self.tighten(message.value, task, message.kind)
+                self.certificate, self.certified_by = message.certificate, message.by or task.label
+        self.tighten(message.value, task, message.kind, message.by)
 
-    def accept(self, schedule: Schedule, claimed: Value | None, task: Task) -> None:
-        """Let the referee execute a schedule and keep it if it is the best so far."""
-        value = objective_value(verify_schedule(self.instance, schedule), self.objective)
-        if self.value is None or value < self.value:
-            self.schedule, self.claimed, self.value, self.found_by = schedule, claimed, value, task.label
-
-    def tighten(self, bound: Value, task: Task, kind: BoundKind | None = None) -> None:
+    def tighten(self, bound: Value, task: Task, kind: BoundKind | None = None, by: str = "") -> None:
         """Keep a bound if it is the best; one with a proved horizon beats any without, any other beats `alone`."""
         new = (self._proves(task), bound)
         old = None if self.bound is None else (self._bound_is_proved(), self.bound)
-        if old is None or new > old or (new == old and (kind == "certificate" or self._is_alone())):
+        is_better = old is None or new > old
+        if is_better:
+            self._note("bound", bound, by or task.label)
+        if is_better or (new == old and (kind == "certificate" or self._is_alone())):
             self.bound, self.bounded_by = bound, task
             self.kind = kind or ("search" if WAYS[task.formulation, task.solver].exact else "solver")
 
@@ -393,15 +414,9 @@ class _Solve:
             return None
         if self.bound >= self.value:
             return "proved"
-        if self.answer() != "unknown":
-            return "stopped early"
-        if (
-            self.gap is not None
-            and self.bound > 0
-            and Fraction(self.value - self.bound) <= Fraction(self.gap) * self.bound
-        ):
-            return "stopped early"
-        return None
+        room = None if self.gap is None or self.bound <= 0 else Fraction(self.gap) * self.bound
+        is_close = room is not None and self.value - self.bound <= room
+        return "stopped early" if is_close or self.answer() != "unknown" else None
 
     def answer(self) -> str:
         """Return whether a schedule of at most `target` exists: yes, no or unknown."""
@@ -427,7 +442,7 @@ class _Solve:
         """Take in what policies have found, and show progress to the caller."""
         self._take()
         if self.progress is not None:
-            self.progress(self.value, self.bound, time.monotonic() - self.started)
+            self.progress(self.value, self.bound, self.seconds)
 
     def result(self, ends: list[Done | Failed], why: str, *, named: bool = True) -> Result:
         """Make the result; if no worker could even start on it, raise what the first one said.
@@ -441,9 +456,9 @@ class _Solve:
         failed = DECLINED if _declined(ends) else "solver failure"
         ended = next((end.stop for end in ends if isinstance(end, Done)), failed)
         stopped: str = "proved" if is_proved else self.decided() or ended
-        task = self.bounded_by or self.tasks[0]
+        task = self.claimant or self.bounded_by or self.task
         certified = self.certificate is not None and self.certificate.value == self.bound
-        by_word = None if self.bounded_by is None else task.label
+        by_word = None if self.bounded_by is None else self.bounded_by.label
         version = SOLVERS[task.solver].version() if task.solver in SOLVERS else kvcore.__version__
         return Result(
             self.instance,
@@ -455,11 +470,11 @@ class _Solve:
             certificate=self.certificate,
             found_by=self.found_by,
             proved_by=self.certified_by if certified else by_word,
-            horizon=self._horizon(task),
+            horizon=self._horizon(self.bounded_by or self.task),
             formulation=task.formulation,
             solver=SolverInfo(task.solver, version, task.threads, task.seed),
-            seconds=time.monotonic() - self.started,
-            stopped=stopped,
+            seconds=self.seconds,
+            stopped="interrupted" if self.interrupted else stopped,
             extra=self._extra(failures, why),
         )
 
@@ -472,7 +487,7 @@ class _Solve:
         return horizon
 
     def _extra(self, failures: list[Failed], why: str) -> dict[str, Any]:
-        extra: dict[str, Any] = {"chosen": why}
+        extra: dict[str, Any] = {"chosen": why, "log": self.log, **self.certifying}
         if self.target is not None:
             extra["better_than"] = {"target": str(self.target), "answer": self.answer()}
         if self.sizes:
@@ -480,8 +495,8 @@ class _Solve:
                 name: {"rows": size.rows, "columns": size.columns, "nonzeros": size.nonzeros}
                 for name, size in self.sizes.items()
             }
-        if self.tasks[0].constraints:
-            extra["constraints"] = [name_of(constraint) for constraint in unpack(self.tasks[0].constraints)]
+        if self.task.constraints:
+            extra["constraints"] = [name_of(constraint) for constraint in unpack(self.task.constraints)]
         elif self.instance.coarsening is not None and isinstance(self.bound, int) and self._bound_is_proved():
             extra["fine_bound"] = fine_bound(self.instance, self.objective, self.bound)
         if self.rejected:

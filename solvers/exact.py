@@ -50,7 +50,7 @@ def run(task: Task, send: Send) -> Done:
     known = [value for value in (best, NEWS.value) if value is not None]
     is_proved = bound is not None and bool(known) and bound >= min(known)
     over: Stop = "time limit" if time.process_time() > deadline else "memory limit"
-    return Done("proved" if is_proved else over, kvcore.__version__)
+    return Done("proved" if is_proved else over)
 
 
 def exact(

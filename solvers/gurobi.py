@@ -17,11 +17,6 @@ SIZE_LIMIT = 2000
 _MODEL_TOO_LARGE = 10010
 
 
-def version() -> str:
-    """Return the version of Gurobi (MissingTool if gurobipy is not installed)."""
-    return ".".join(str(part) for part in SOLVERS["gurobi"].load("gurobipy").gurobi.version())
-
-
 def licence() -> str:
     """Say in words what the licence found here allows (MissingTool if there is none that is valid)."""
     gurobipy = SOLVERS["gurobi"].load("gurobipy")
@@ -76,12 +71,12 @@ def minimise(
             ) from None
         raise
     if model.Status in (GRB.INFEASIBLE, GRB.INF_OR_UNBD):
-        return Done("proved", version(), infeasible=True)
+        return Done("proved", infeasible=True)
     on_bound(model.ObjBound)
     if model.SolCount:
         on_solution(np.array(x.X))
     stops: dict[int, Stop] = {GRB.OPTIMAL: "proved", GRB.TIME_LIMIT: "time limit"}
-    return Done(stops.get(model.Status, "solver failure"), version())
+    return Done(stops.get(model.Status, "solver failure"))
 
 
 def _environment(gurobipy: Any) -> Any:

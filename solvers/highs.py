@@ -13,11 +13,6 @@ from solvers.task import Done, Stop, Task
 from solvers.ways import SOLVERS
 
 
-def version() -> str:
-    """Return the version of HiGHS (MissingTool if highspy is not installed)."""
-    return SOLVERS["highs"].version()
-
-
 def minimise(
     matrix: MatrixModel, task: Task, on_solution: Callable[[Array], None], on_bound: Callable[[float], None]
 ) -> Done:
@@ -41,12 +36,12 @@ def minimise(
     info = highs.getInfo()
     statuses = highspy.HighsModelStatus
     if status == statuses.kInfeasible:
-        return Done("proved", highs.version(), infeasible=True)
+        return Done("proved", infeasible=True)
     on_bound(info.mip_dual_bound if matrix.integer.any() else info.objective_function_value)
     if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
         on_solution(np.array(highs.getSolution().col_value))
     stops: dict[Any, Stop] = {statuses.kOptimal: "proved", statuses.kTimeLimit: "time limit"}
-    return Done(stops.get(status, "solver failure"), highs.version())
+    return Done(stops.get(status, "solver failure"))
 
 
 def _now_and_then(report: Callable[[Any], None]) -> Callable[[Any], None]:

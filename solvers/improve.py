@@ -124,7 +124,7 @@ def run(task: Task, send: Send) -> Done:
         task.instance, task.objective, start=task.start, seconds=task.time_limit, seed=task.seed,
         found=lambda schedule: send(Found(schedule, None)),
     )  # fmt: skip
-    return Done("time limit", kvcore.__version__)
+    return Done("time limit")
 
 
 class _OverError(Exception):

@@ -16,6 +16,7 @@ from queue import Empty, Queue
 from kvcore.metrics import Value
 from solvers.process import Process, undisturbed
 from solvers.task import GRACE, Done, Failed, Message, Stop, Task
+from solvers.ways import way_of
 
 FIRST_TURN = 3.0
 """Seconds of the first turn of the first task of a lane; the others share half as much, and each turn of a task is
@@ -49,7 +50,7 @@ class SolveWorker:
         """Kill the process."""
         self.process.kill()
         if self.done is None:
-            self.done = Done(stop, "")
+            self.done = Done(stop)
 
 
 class Lane:
@@ -75,7 +76,8 @@ class Lane:
         last = self.running
         self.queue = deque(each for each in self.queue if self._has_time(each, now))
         if last is not None and last.done is None:
-            if now < self.until or not self.queue or not (RESTS and last.task.rests):
+            rests = RESTS and (way_of(last.task).rests or not last.task.is_limited)
+            if now < self.until or not self.queue or not rests:
                 return
             last.process.rest()
             self.queue.append(last)
@@ -87,7 +89,7 @@ class Lane:
             each.process.go_on()
         else:
             left = max(0.1, each.time_limit - now)
-            share = left * weight / (weight + sum(map(self._weight, self.queue))) if each.plans else left
+            share = left * weight / (weight + sum(map(self._weight, self.queue))) if way_of(each).plans else left
             each = start(replace(each, time_limit=share), now + left + GRACE * (self.others == 0))
             self.workers.append(each)
         self.until = now + min(FIRST_TURN, FIRST_SHARE * self.first.time_limit) * weight * 2**each.turns
@@ -157,7 +159,7 @@ def race(
             worker.process.kill()
     while not inbox.empty():
         _receive(inbox, on_message)
-    return [worker.done for worker in workers() if worker.done is not None] or [Done("interrupted", "")]
+    return [worker.done for worker in workers() if worker.done is not None] or [Done("interrupted")]
 
 
 def _start(task: Task, inbox: Queue[tuple[SolveWorker, Message | None]], ends: float) -> SolveWorker:
@@ -194,7 +196,7 @@ def _receive(inbox: Queue[tuple[SolveWorker, Message | None]], on_message: Calla
 def _unexpected(worker: SolveWorker) -> Done | Failed:
     code, how = worker.process.death()
     if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
-        return Done("time limit", "")
+        return Done("time limit")
     return Failed(f"{worker.task.label}: {how}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from kvcore.certificates import Certificate
 from kvcore.instance import Instance
@@ -16,6 +16,7 @@ Stop = Literal["proved", "time limit", "memory limit", "interrupted", "stopped e
 """Why a solve ended; "stopped early": a `--gap` or `--better-than` was decided."""
 
 
+NO_TIME_LIMIT = 10.0**9
 GRACE = 2.0
 """Seconds that a worker gets beyond its time limit to end by itself."""
 
@@ -47,10 +48,6 @@ class Task:
     seed: int
     beside: tuple[str, ...] = ()
     """Formulations that run in the same solve."""
-    rests: bool = True
-    """Whether it may be stopped for a while: not where a clock of its own would go on."""
-    plans: bool = False
-    """Whether it plans its time: its limit is then its share of it, in seconds of the processor."""
     constraints: bytes = b""
     """Functions that add rows to the model, as `solvers.constrained` packs them; empty: none."""
 
@@ -58,6 +55,11 @@ class Task:
     def label(self) -> str:
         """Name it for people."""
         return label(self.formulation, self.solver)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a time limit, of which a lane gives a part at least."""
+        return self.time_limit < NO_TIME_LIMIT / 100
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,15 @@ class Bound:
     """What says so; None: what is usual for the formulation."""
     certificate: Certificate | None = None
     """What proves this very value to anyone, if there is such a thing."""
+    by: str = ""
+    """The method of bounding, where the task has several."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A method of bounding has ended: its row of the ladder in the result."""
+
+    row: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,6 @@ class Done:
     """The solve ended by itself. `infeasible` means that the model has no solution at all."""
 
     stop: Stop
-    version: str
     infeasible: bool = False
 
 
@@ -116,5 +126,5 @@ NEWS = News()
 Progress = Callable[[Value | None, Value | None, float], None]
 """Called several times a second with the best value, the best bound, and the seconds since the start."""
 
-Message = Horizon | Found | Bound | Size | Done | Failed
+Message = Horizon | Found | Bound | Tried | Size | Done | Failed
 Send = Callable[[Message], None]

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
 
+import kvcore
 from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.certificate import HORIZON
 from kvcore.errors import MissingTool
 from kvcore.instance import Instance
 from kvcore.rigid import why_not_rigid
-from solvers.task import label
+from solvers.task import Task, label
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Solver:
 
     def version(self) -> str:
         """Return the version that is installed (MissingTool if it is not there)."""
+        if self.package == "kvbound":  # it runs, so it is there; from a checkout it may not be installed
+            return kvcore.__version__
         try:
             return metadata.version(self.package)
         except metadata.PackageNotFoundError:
@@ -75,7 +78,7 @@ class Way:
     proves: bool = True
     """Whether it proves bounds; all but one of those that do find schedules, too."""
     plans: bool = False
-    """Whether it plans its time, and so is told its share of it."""
+    """Whether it plans its time, and so is told its share of it, in seconds of the processor."""
     rests: bool = True
     """Whether it may be stopped for a while under a time limit; not where HiGHS looks at the clock."""
     endless: bool = False
@@ -177,6 +180,12 @@ WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what
 either of them alone stands for."""
+
+
+def way_of(task: Task) -> Way:
+    """Return the way of a task."""
+    return WAYS[task.formulation, task.solver]
+
 
 SOLVERS = {way.solver.name: way.solver for way in WAYS.values()}
 """Every solver, by its name."""

@@ -13,7 +13,7 @@ from functools import partial
 from kvcore.errors import BadInput, MissingTool
 from solvers.process import listen, to_parent
 from solvers.task import GRACE, NEWS, Done, Failed, Send, Task
-from solvers.ways import WAYS
+from solvers.ways import way_of
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     send = to_parent()
     task: Task = pickle.load(sys.stdin.buffer)
     listen(partial(setattr, NEWS, "value"))
-    way = WAYS[task.formulation, task.solver]
+    way = way_of(task)
     if task.constraints:
         way = replace(way, run="solvers.constrained:run")
     try:
@@ -34,7 +34,7 @@ def main() -> None:
     except ImportError as error:
         send(Failed(str(way.solver.missing(error)), "missing tool"))
     except MemoryError:
-        send(Done("memory limit", ""))
+        send(Done("memory limit"))
     sys.stderr.flush()
     os._exit(0)  # solver libraries may hang or complain while they are unloaded
 
@@ -50,7 +50,7 @@ def _limit_cpu(task: Task) -> None:
 
 def _with_horizon(task: Task, send: Send) -> Task:
     """Return the task with the number of batches to look at, where it needs one; it is reported."""
-    if task.batches is not None or task.upper_bound is None or WAYS[task.formulation, task.solver].horizon:
+    if task.batches is not None or task.upper_bound is None or way_of(task).horizon:
         return task
     if task.constraints:  # a policy's schedule says nothing of them
         return task

@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 
 import bounds
+import kvbound as kv
 from bounds import events, slot_search
 from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
@@ -41,7 +42,7 @@ def ladder() -> None:
     for name in ("mars-figure1", "infercept-sample:k=3,evict=1"):
         list(bounds.climb(builtin_instance(name), FLOW, time_limit=1, without=SEARCHES))
     with suppress(BadInput):  # on a slow machine there may be no time for it: the tests compile it then
-        bounds.bound(PLAIN, method="speed", time_limit=4)
+        kv.bound(PLAIN, method="speed", time_limit=4)
 
 
 def paths() -> None:

@@ -13,7 +13,7 @@ from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.result import Result
 from solvers.exact import exact
-from solvers.ladder import with_certificate
+from solvers.ladder import climb
 
 SECONDS = 5.0
 """What one exact search may take."""
@@ -50,7 +50,16 @@ class Claim:
         """Return it with a certificate of its optimum, if the ladder of bounds finds one in the time."""
         if self.known is None or not self.decided:
             return self
-        return replace(self, known=with_certificate(self.known, seconds))
+        if self.proved:
+            return self
+        found = climb(self.instance, self.objective, time_limit=seconds, upper=self.best)
+        if found.bound is None or found.bound < self.bound:
+            return self
+        known = replace(
+            self.known, bound=found.bound, bound_kind="certificate", certificate=found.certificate,
+            proved_by=found.proved_by,
+        )  # fmt: skip
+        return replace(self, known=known)
 
     @property
     def at_least(self) -> Fraction:

@@ -59,6 +59,8 @@ def _show(result: Result, console: Console) -> None:
     ]
     console.print(f"{result.instance.name}, {result.objective}: no schedule is below", style="bold", soft_wrap=True)
     console.print(table(("method", *value_columns(units, objective, "bound"), "took, s", "why"), cells, right=(1, 2)))
+    if "chosen" in result.extra:
+        console.print(f"note: {result.extra['chosen']}")
     if result.bound is not None:
         console.print(
             f"the best, {in_words(result, result.bound)}, is by {result.formulation}; "

@@ -36,7 +36,7 @@ from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Schedule
 from library import Library
 from library.fill import WAYS, fill
-from library.policies import COLUMNS, policy_rows, profile, schedule_rows
+from library.policies import COLUMNS, failed, policy_rows, profile, schedule_rows
 from library.table import write_table
 from sweeps.export import as_csv
 from workloads.builtin import load_instance
@@ -222,6 +222,8 @@ def run(
 
     def people(console: Console) -> None:
         console.print(_profile_table(lines))
+        for policy, error in failed(rows, lines).items():
+            console.print(f"{policy} has no ratio on any instance: {error}", soft_wrap=True)
         if better:
             console.print(f"{better} values are better than the best known: submit their schedules")
 

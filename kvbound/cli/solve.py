@@ -56,27 +56,27 @@ def solve(
     schedule: ScheduleOption = None,
     certificate: CertificateOption = None,
     plot: PlotOption = None,
+    curves: Annotated[
+        str | None, typer.Option(metavar="OUT.svg", help="draw value and bound against time (svg, png or pdf)")
+    ] = None,
     trace: TraceOption = None,
     json: JsonOption = None,
 ) -> int:
     """Find the best schedule there is, and prove it."""
     import solvers
-    from solvers.ladder import with_certificate
     from solvers.target import target_of
 
-    check_writable(schedule, certificate, plot, trace, json)
+    check_writable(schedule, certificate, plot, curves, trace, json)
     loaded = load_instance(instance)
     target = None if better_than is None else target_of(better_than, loaded, objective, handling)
+    certify_limit = None if certificate is None else time_limit or CERTIFY
     write = partial(units_of(loaded).named, objective=objective)
     with SolveProgress(f"solving {loaded.name}", write) as progress:
         result = solvers.solve(
             loaded, objective, ways=ways.split(","), formulation=formulation, solver=solver, handling=handling,
-            time_limit=time_limit, certify_limit=None if certificate is None else 0, gap=gap, target=target,
+            time_limit=time_limit, certify_limit=certify_limit, gap=gap, target=target,
             warm_start=warm_start, threads=threads, seed=seed, memory_limit=memory_limit, progress=progress,
         )  # fmt: skip
-    if certificate is not None and result.stopped != "interrupted":
-        with SolveProgress(f"bounding {loaded.name}", write) as progress:
-            result = with_certificate(result, CERTIFY if time_limit is None else time_limit, progress)
     if certificate is not None and result.certificate is not None:
         write_text(certificate, result.certificate.to_json())
     if schedule is not None and result.schedule is not None:
@@ -85,6 +85,10 @@ def solve(
         from kvbound.plots import compare_schedules
 
         compare_schedules([(_title(result), result.trace)], path=plot)
+    if curves is not None:
+        from kvbound.plots import plot_log
+
+        plot_log(result.to_json(), curves, units_of(loaded))
     if trace is not None and result.trace is not None:
         write_trace_events(trace, [(f"{loaded.name}, {_title(result)}", result.trace)])
     emit(json, result.to_json(), lambda console: show(result, console))

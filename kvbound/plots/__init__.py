@@ -10,6 +10,7 @@ from kvbound.plots.gantt import gantt
 from kvbound.plots.kernels import plot_kernels
 from kvbound.plots.ladder import ladder
 from kvbound.plots.load import plot_load
+from kvbound.plots.log import plot_log
 from kvbound.plots.measured import plot_calibration, plot_record, plot_replay
 from kvbound.plots.memory import memory
 from kvbound.plots.profile import plot_profile
@@ -23,6 +24,7 @@ __all__ = [
     "plot_calibration",
     "plot_kernels",
     "plot_load",
+    "plot_log",
     "plot_profile",
     "plot_record",
     "plot_replay",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from heuristics import best_schedule
-from kvcore import __version__
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import objective_value
@@ -74,4 +73,4 @@ def run(task: Task, send: Send) -> Done:
     except MemoryError:
         stopped = "memory limit"
     send(Bound(search.bound()))
-    return Done("proved" if search.bound() >= search.best else stopped, __version__)
+    return Done("proved" if search.bound() >= search.best else stopped)

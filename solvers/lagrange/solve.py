@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from heuristics import best_schedule
-from kvcore import __version__
 from kvcore.certificates import Alone
 from kvcore.errors import BadInput
 from kvcore.metrics import objective_value
@@ -38,9 +36,9 @@ MOST_ARCS = 300_000
 
 def run(task: Task, send: Send) -> Done:
     """Carry out a task in a worker process; schedules and bounds are sent as they come."""
-    from ortools import __version__ as version  # not before: it may not be there
+    import ortools  # noqa: F401 - it may not be there, and then nothing is begun
 
-    return replace(PricesAndClauses(task, send).run(), version=version)
+    return Done(PricesAndClauses(task, send).run())
 
 
 class PricesAndClauses:
@@ -57,16 +55,16 @@ class PricesAndClauses:
         self.schedule = task.start or best_schedule(task.instance, task.objective)[1]
         self._hold(self.schedule)
 
-    def run(self) -> Done:
+    def run(self) -> Stop:
         """Run until the bound meets the best schedule, or time is up."""
         self._solve()
         if self.network.is_late and not self.is_done():  # the budgets that were left out bind
             try:
                 self.network = PathNetwork(self.task.instance, self.task.objective, exact=True)
             except BadInput:  # too many options; what is proved stays
-                return Done("memory limit", __version__)
+                return "memory limit"
             self._solve()
-        return Done(self._why(), __version__)
+        return self._why()
 
     def _solve(self) -> None:
         before = time.monotonic()

@@ -8,7 +8,6 @@ import time
 import numpy as np
 
 from kvcore.result import BoundKind
-from solvers.highs import version
 from solvers.start_time.lists import by_area
 from solvers.start_time.prices import SCALE, StartColumns
 from solvers.start_time.problem import Jobs, RigidProblem
@@ -26,7 +25,7 @@ SHARE = {"lists": 0.04, "program": 0.12}
 
 def run(task: Task, send: Send) -> Done:
     """Carry out a task in a worker process; schedules and bounds are sent as they come."""
-    return Done(StartTimeSolver(task, send).run(), version())
+    return Done(StartTimeSolver(task, send).run())
 
 
 class StartTimeSolver:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from bounds import bound
 from bounds.shares import corners, propose_shares
 from bounds.task import Task
 from costmodels import get_cost
@@ -23,6 +22,7 @@ from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, most_prefil
 from kvcore.certificates.steps import Steps, lines
 from kvcore.cost import TokensAbove
 from kvcore.metrics import objective_value
+from solvers.ladder import climb as bound
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.optima import optima

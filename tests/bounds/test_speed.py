@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-import bounds
+import kvbound as kv
 import kvcore.certificates.speed as checker
 from bounds.speed import Ascent, _division, _Needs, propose_speed
 from bounds.task import Task
@@ -250,7 +250,7 @@ def test_requests_one_after_another_are_exact():
     """At a price of 1 until 30, who ends by then pays 30, and the other waits: 60 + 60 - 30."""
     proof = Speed(functions=(UNIT, 0), slot=30, scale=8, price=(8,))
     assert proof.value(SERIAL, FLOW) == pytest.approx(90, abs=1e-3)
-    assert bounds.bound(SERIAL, FLOW, method="speed").bound == 90 == exhaustive_optimum(SERIAL, FLOW)[0]
+    assert kv.bound(SERIAL, FLOW, method="speed").bound == 90 == exhaustive_optimum(SERIAL, FLOW)[0]
 
 
 def test_the_last_of_two_waits():
@@ -259,7 +259,7 @@ def test_the_last_of_two_waits():
     assert proof.value(SERIAL, LONGEST) == 60 == exhaustive_optimum(SERIAL, LONGEST)[0]
     with pytest.raises(InvalidCertificate, match="all requests may end within 60 ticks"):
         proof.replace(slot=60, within=60).value(SERIAL, LONGEST)
-    rung = bounds.bound(SERIAL, LONGEST, method="speed")
+    rung = kv.bound(SERIAL, LONGEST, method="speed")
     assert 55 < verify_certificate(SERIAL, rung.certificate) == rung.bound <= 60
 
 
@@ -311,7 +311,7 @@ def test_memory_without_a_limit_shares_nothing():
     free = SERIAL.replace(machine=Machine(memory=None))
     with pytest.raises(InvalidCertificate, match="without a limit on blocks cannot be shared by blocks"):
         Speed(functions=(UNIT, 0), memory=UNIT, slot=1, scale=1, price=()).value(free, FLOW)
-    rung = bounds.bound(free, FLOW, method="speed")
+    rung = kv.bound(free, FLOW, method="speed")
     assert rung.certificate.proof.memory == 0
     assert verify_certificate(free, rung.certificate) == rung.bound > 0
 
@@ -323,7 +323,7 @@ def test_one_huge_price_proves_little_and_nothing_false():
 
 def test_other_objectives_are_declined():
     with pytest.raises(BadInput, match=r"prices of work prove total-flow-time, .*, not makespan"):
-        bounds.bound(SERIAL, "makespan", method="speed")
+        kv.bound(SERIAL, "makespan", method="speed")
 
 
 @pytest.mark.slow
@@ -332,7 +332,7 @@ def test_crowds_are_bounded_better_than_by_shares():
     cost = Cost((CostFunction(busy=40, tokens=8),))
     crowd = alike(60, 3, 9, None, cost)
     late = crowd.replace(requests=tuple(r.replace(arrival=30 * i) for i, r in enumerate(crowd.requests)))
-    speed, shares = (bounds.bound(late, FLOW, method=method, time_limit=NEVER).bound for method in ("speed", "shares"))
+    speed, shares = (kv.bound(late, FLOW, method=method, time_limit=NEVER).bound for method in ("speed", "shares"))
     assert speed > 1.1 * shares
 
 
@@ -356,7 +356,7 @@ def test_first_tokens_have_slots_short_enough_to_wait_in():
     """Pairs of prompts of 30 ticks, a pair every 100: 30 and 60 ticks."""
     pairs = alike(40, 3, 1, 3, Cost((CostFunction(tokens=10),)))
     pairs = pairs.replace(requests=tuple(r.replace(arrival=i // 2 * 100) for i, r in enumerate(pairs.requests)))
-    rung = bounds.bound(pairs, "total-ttft", method="speed", time_limit=NEVER)
+    rung = kv.bound(pairs, "total-ttft", method="speed", time_limit=NEVER)
     assert 0.97 * 20 * 90 < rung.bound <= 20 * 90
 
 
@@ -364,13 +364,13 @@ def test_waits_of_short_bursts_are_seen_in_a_long_time():
     """A burst of four every 100,000 ticks, each with a prefill of 1,000: 1, 2, 3 and 4 times as long, then a decode."""
     bursts = alike(20, 100, 1, 999, Cost((CostFunction(tokens=10),)))
     bursts = bursts.replace(requests=tuple(r.replace(arrival=i // 4 * 10**5) for i, r in enumerate(bursts.requests)))
-    rung = bounds.bound(bursts, FLOW, method="speed", time_limit=NEVER)
+    rung = kv.bound(bursts, FLOW, method="speed", time_limit=NEVER)
     assert 0.95 * 5 * 10_000 < rung.bound <= 5 * 10_000
 
 
 def test_first_prices_too_high_are_no_reason_for_a_line_without_work():
     pair = alike(2, 4, 6, 999, Cost((CostFunction(busy=100, any_prefill=40, tokens=20),)))
-    rung = bounds.bound(pair, FLOW, method="speed", time_limit=NEVER)
+    rung = kv.bound(pair, FLOW, method="speed", time_limit=NEVER)
     assert rung.bound > 1.05 * Alone().value(pair, FLOW)
 
 
@@ -395,5 +395,5 @@ def test_light_load_pays_for_speed():
     swaps = CostFunction(swap_out_tokens=1)
     crowd = alike(24, 1, 8, 99, Cost((CostFunction(busy=100, tokens=1), swaps)))
     late = crowd.replace(requests=tuple(r.replace(arrival=100 * i) for i, r in enumerate(crowd.requests)))
-    rung = bounds.bound(late, FLOW, method="speed", time_limit=NEVER)
+    rung = kv.bound(late, FLOW, method="speed", time_limit=NEVER)
     assert rung.bound > 1.01 * Alone().value(late, FLOW)

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-import bounds
+import kvbound as kv
 from kvbound.cli import main
 from kvcore import BadInput, Instance, Schedule
 from kvcore.certificates import Certificate
@@ -61,9 +61,9 @@ def make(draw: Random) -> Iterator[Case]:
         except AssertionError:  # it takes more batches than are drawn
             return
     else:
-        method = draw.choice(["alone", "unlimited-memory", "shares", "auto"])
+        method = draw.choice(["alone", "shares", "auto"])
         with counted_time():
-            text = bounds.bound(instance, name, method=method, time_limit=10.0).certificate.to_json()
+            text = kv.bound(instance, name, method=method, time_limit=10.0).certificate.to_json()
     yield Case(instance, name, 0, text=f"{kind}\n{text}")
     for _ in range(MUTANTS):
         data = structured(draw, text) if kind != "study" and draw.random() < 0.4 else text.encode()

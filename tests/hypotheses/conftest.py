@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from solvers.exact import exact
-from solvers.ladder import with_certificate
+from solvers.ladder import climb
 
 
 @pytest.fixture(autouse=True)
@@ -20,4 +20,5 @@ def no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda: 0.0, process_time=lambda: 0.0))
     for module in ("hypotheses.optima", "hypotheses.search.ratio"):
         monkeypatch.setattr(f"{module}.exact", unlimited)
-        monkeypatch.setattr(f"{module}.with_certificate", lambda result, _: with_certificate(result, math.inf))
+    forever = {"time_limit": math.inf}
+    monkeypatch.setattr("hypotheses.search.ratio.climb", lambda *of, **told: climb(*of, **told | forever))

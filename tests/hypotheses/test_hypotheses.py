@@ -297,7 +297,6 @@ def uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("hypotheses.optima._FOUND", {})
     monkeypatch.setattr("hypotheses.optima.exact", word)
-    monkeypatch.setattr("hypotheses.optima.with_certificate", lambda result, _: result)
 
 
 @pytest.mark.usefixtures("uncertified")

@@ -312,8 +312,19 @@ def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
         assert [row["policy"] for row in json.loads(out)["rows"]] == ["fcfs"]
 
 
+def test_solve_draws_the_schedule_and_how_it_came(kvbound, tmp_path):
+    schedule, curves = tmp_path / "schedule.svg", tmp_path / "curves.svg"
+    assert kvbound("solve", "mars-figure1", "--plot", schedule, "--curves", curves)[0] == 0
+    assert "R1" in schedule.read_text()
+    assert all(word in curves.read_text() for word in ("value", "bound", "seconds", "total-flow-time"))
+
+
 def test_sigterm_while_a_certificate_is_looked_for_keeps_the_schedule(kvbound, monkeypatch, tmp_path):
-    monkeypatch.setattr("bounds.climb", lambda *_, **__: iter(lambda: signal.raise_signal(signal.SIGTERM), 0))
+    def report(run):
+        if run.claimant is not None:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("solvers.driver._Solve.report", report)
     files = ["--certificate", tmp_path / "c.json", "--schedule", tmp_path / "s.json"]
     assert kvbound("solve", "mars-figure1", "--formulation", "batch-bigm", *files)[0] == 130
     assert (tmp_path / "s.json").exists()

@@ -21,7 +21,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
-from kvbound.plots import compare_schedules, gantt, ladder, memory, render, save
+from kvbound.plots import compare_schedules, gantt, ladder, memory, plot_log, render, save
 from kvbound.plots.gantt import LOOKS
 from kvbound.timeline import timeline
 from kvcore import BadInput, CostFunction, Trace, verify_schedule
@@ -394,6 +394,22 @@ def test_a_large_trace_is_quick_and_small() -> None:
     assert len(image) < 5_000_000
     assert sum(map(len, timeline(trace).values())) > 10_000
     assert b"data:image/png" in image
+
+
+# --- the log of a solve ----------------------------------------------------------------------------------------------
+
+
+def test_value_and_bound_are_steps_against_time_that_go_on_to_the_end(tmp_path) -> None:
+    log = [{"seconds": 0.5, "bound": 20, "by": "alone"}, {"seconds": 1.0, "value": 40, "by": "fcfs"},
+           {"seconds": 2.0, "value": 30, "by": "slots"}]  # fmt: skip
+    figure = plot_log(row(None, 30, 20, seconds=4.0, log=log), tmp_path / "log.svg")
+    value, bound = figure.axes[0].get_lines()
+    assert (value.get_label(), value.get_xydata().tolist()) == ("value", [[1, 40], [2, 30], [4, 30]])
+    assert (bound.get_label(), bound.get_xydata().tolist()) == ("bound", [[0.5, 20], [4, 20]])
+    assert figure.axes[0].get_ylabel() == "total-flow-time (ticks)"
+    assert "total-flow-time" in (tmp_path / "log.svg").read_text()
+    with pytest.raises(BadInput, match="has no log of values and bounds"):
+        plot_log(row("fcfs", 35))
 
 
 # --- ladder ----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def things() -> dict[str, Any]:
         "refuted": kv.check("no-two", hypothesis), "hypothesis": hypothesis, "certificate": certified.certificate,
         "searched": kv.search(kv.SearchSpace(requests=1, calls=0), "fcfs", steps=1), "schedule": fcfs.schedule,
         "ran": compared.policies[0], "report": compared.report(), "policy": kv.get_policy("fcfs"),
-        "rung": bounds.bound(FIGURE_1, method="alone"), "horizon": certified.horizon, "batch": fcfs.schedule.batches[0],
+        "rung": next(bounds.climb(FIGURE_1)), "horizon": certified.horizon, "batch": fcfs.schedule.batches[0],
         "request": FIGURE_1.requests[0], "carried out": fcfs.trace.requests[0], "waste": fcfs.trace.waste,
         "sweep": kv_sweep(),
     }  # fmt: skip
@@ -116,6 +116,9 @@ def test_tables(things: dict[str, Any]) -> None:
     assert kv.to_dataframe(things["simulated"])["value"].tolist() == [35]
     assert kv.to_dataframe(things["bounded"])["bound"].tolist() == [22]
     assert list(kv.to_dataframe(things["compared"])["label"][:2]) == ["fcfs", "sjf"]
+    solved = kv.solve(FIGURE_1, formulation="events")
+    assert "log" not in kv.to_dataframe(solved)
+    assert list(kv.to_dataframe(solved, "log")) == ["seconds", "bound", "by", "value"]
     cells = kv.to_dataframe(things["sweep"])
     assert cells["value"].dtype == "Int64"  # not a float, although one is missing
     assert cells["value"][0] == 1

@@ -7,14 +7,15 @@ import pytest
 
 import kvbound as kv
 from heuristics import get_policy
-from hypotheses.search.ratio import Optima, judge
+from hypotheses.search.ratio import Claim, Optima, judge
 from kvcore.certificates import Alone, InvalidCertificate, certify, recompute, verify_certificate
 from kvcore.contradiction import Contradiction
 from kvcore.files import read_instance, read_schedule
 from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result
+from solvers.driver import _Solve
 from solvers.exact import exact
-from solvers.ladder import with_certificate
+from solvers.task import Bound, Done, Task
 from tests.support.commands import kvbound
 from workloads.builtin import builtin_instance
 
@@ -64,10 +65,22 @@ def test_a_certificate_above_a_value_is_written_whatever_the_horizon(schedule, m
         verify_certificate(MARS, kv.read_certificate(written()["bound"]))
 
 
+def test_the_driver_does_not_pass_it_on(schedule, monkeypatch):
+    task = Task(MARS, FLOW, "bound", "bound", None, None, None, 60.0, 1000, 1, 0)
+    run = _Solve(task, 0.0)
+    run.hold(verify_schedule(MARS, schedule), "fcfs")
+    monkeypatch.setattr(Alone, "prove", lambda *_: 31)
+    run.receive(task, Bound(31, "certificate", certify(MARS, FLOW, Alone()), "alone"))
+    with pytest.raises(Contradiction, match="alone certifies that none is below 31"):
+        run.result([Done("time limit")], "")
+
+
 def test_the_ladder_does_not_pass_it_on(schedule, monkeypatch):
+    value = Result(MARS, FLOW, schedule).value
+    claimed = Result(MARS, FLOW, schedule, bound=value, bound_kind="search", horizon=ALL, proved_by="search")
     monkeypatch.setattr(Alone, "prove", lambda *_: 31)
     with pytest.raises(Contradiction, match="certifies that none is below 31"):
-        with_certificate(Result(MARS, FLOW, schedule), 1)
+        Claim(MARS, "fcfs", FLOW, value, value, value, claimed).certified(1)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import bounds
+import kvbound as kv
 from bounds.events import joint_states
 from kvcore import OBJECTIVES, BadInput, CostFunction, Machine, objective_value, verify_schedule
 from kvcore.certificates import Alone, Certificate, Coarse, Events, InvalidCertificate, Parts, verify_certificate
@@ -120,16 +121,16 @@ def test_what_false_reductions_missed(name, objective, optimum):
 
 def test_mars_figure_1_is_certified_to_be_optimal():
     assert {rung.method: rung.bound for rung in bounds.climb(MARS)}["events"] == 29
-    rung = bounds.bound(MARS)
-    assert (rung.method, rung.bound) == ("events", 29)
+    rung = kv.bound(MARS)
+    assert (rung.formulation, rung.bound) == ("events", 29)
     assert verify_certificate(MARS, rung.certificate) == 29
     with pytest.raises(InvalidCertificate, match="claims 30, but proves 29 only"):
         verify_certificate(MARS, rung.certificate.replace(bound="30"))
-    assert bounds.bound(MARS.with_free_calls(), method="exhaustive").bound == 27
+    assert kv.bound(MARS.with_free_calls(), method="exhaustive").bound == 27
 
 
 def test_a_certificate_of_the_kind_that_was_is_read_and_checked():
-    text = bounds.bound(MARS, method="events").certificate.to_json().replace('"events"', '"exhaustive"')
+    text = kv.bound(MARS, method="events").certificate.to_json().replace('"events"', '"exhaustive"')
     assert verify_certificate(MARS, parse(Certificate, text, "old.json")) == 29
 
 
@@ -141,7 +142,7 @@ def test_fewer_states_prove_less():
 
 
 def test_no_more_is_looked_at_than_an_upper_bound_asks_for():
-    proof = bounds.bound(MARS, method="events", upper=5).certificate.proof
+    proof = kv.bound(MARS, method="events", upper=5).certificate.proof
     assert (proof.states, proof.target) == (1, 5)
 
 
@@ -174,9 +175,9 @@ def test_an_slo_without_end_is_refused():
 
 def test_no_search_is_begun_without_hope():
     with pytest.raises(BadInput, match=r"is not begun: requests have 1e\+\d+ joint states"):
-        bounds.bound(instance(*[request(f"R{i}", 1 + i, 9) for i in range(12)]), method="events")
+        kv.bound(instance(*[request(f"R{i}", 1 + i, 9) for i in range(12)]), method="events")
     with pytest.raises(BadInput, match="at most 32 requests"):
-        bounds.bound(instance(*[request(f"R{i}", 1, 1) for i in range(33)]), "makespan", method="events")
+        kv.bound(instance(*[request(f"R{i}", 1, 1) for i in range(33)]), "makespan", method="events")
     assert joint_states(instance(*[request(f"R{i}", 1, 9) for i in range(2)])) == 55
     assert joint_states(instance(request("A", 1, 9), request("B", 2, 4))) == 50
 

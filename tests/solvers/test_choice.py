@@ -150,7 +150,7 @@ class Stepped:
         self.limits[task.solver] = task.time_limit
         process = mock.Mock(memory_mib=lambda: 0, rest=note("rests"), go_on=note("goes on"))
         note("starts")()
-        return SolveWorker(task, process, ends, Done("memory limit", "") if task.solver in self.ends else None)
+        return SolveWorker(task, process, ends, Done("memory limit") if task.solver in self.ends else None)
 
     def receive(self, inbox, on_message):
         self.now += 0.5
@@ -158,9 +158,9 @@ class Stepped:
 
 def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
     steps = Stepped(monkeypatch)
-    lane = [task(each, time_limit=60.0, plans=each == "bound") for each in ("slots", "events", "bound")]
+    lane = [task(each, time_limit=60.0) for each in ("slots", "events", "bound")]
     ends = race([lane], lambda task, message: None, lambda: None)
-    assert ends == [Done("time limit", "")] * 3
+    assert ends == [Done("time limit")] * 3
     assert [event for event in steps.log if event[1] != "rests"] == [
         (0.0, "starts", "slots"), (3.0, "starts", "events"), (4.0, "starts", "bound"),
         (5.0, "goes on", "slots"), (11.0, "goes on", "events"), (12.5, "goes on", "bound"),
@@ -173,7 +173,7 @@ def test_ways_of_a_lane_take_turns_and_the_first_has_two_thirds(monkeypatch):
 
 def test_what_is_left_in_a_lane_goes_on_without_turns(monkeypatch):
     steps = Stepped(monkeypatch, ends=("slots", "events"))
-    lane = [task(each, time_limit=60.0, plans=each == "bound") for each in ("slots", "events", "bound")]
+    lane = [task(each, time_limit=60.0) for each in ("slots", "events", "bound")]
     race([lane, [task("improve", time_limit=60.0)]], lambda task, message: None, lambda: None, head_start=1.5)
     assert steps.log == [
         (0.0, "starts", "slots"), (0.5, "starts", "events"), (1.0, "starts", "bound"), (1.5, "starts", "improve")

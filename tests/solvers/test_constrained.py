@@ -14,6 +14,7 @@ from solvers.driver import _Solve
 from solvers.exact import exact
 from solvers.packing import pack, unpack
 from solvers.task import Task
+from solvers.ways import MODELS
 
 ONE = kv.Segment(decode=2)
 A = kv.Request(id="A", prompt=1, segments=(ONE,))
@@ -123,13 +124,12 @@ def test_constraints_are_of_batch_bigm() -> None:
 
 def test_a_policy_is_not_believed() -> None:
     """Its schedule, better than the constrained optimum, is not taken; the bound `alone` holds with any rows."""
-    run = _Solve(PAIR, "total-flow-time", 0.0, None, None, None)
-    run.tasks = [Task(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)]
-    run.tasks = [replace(run.tasks[0], constraints=pack([waits]))]
+    task = Task(PAIR, "total-flow-time", "batch-bigm", "highs", None, None, None, 1, 1000, 1, 0)
+    run = _Solve(replace(task, constraints=pack([waits])), 0.0)
     run.bound_alone()
-    upper_bound, start = run.run_policies("best", 1.0)
-    assert (run.value, run.schedule, start) == (None, None, None)
-    assert upper_bound >= run.bound > 0
+    run.run_policies("best", 1.0)
+    assert (run.value, run.schedule, run.task_of(MODELS[0]).start) == (None, None, None)
+    assert run.guess >= run.bound > 0
 
 
 def test_a_module_that_is_not_there() -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -13,7 +14,7 @@ import pytest
 
 import kvcore
 import solvers
-from heuristics import BY_COST, POLICIES, PolicyError, Unsuited, better_traces, get_policy, trace_policy
+from heuristics import BY_COST, POLICIES, PolicyError, Unsuited, best_schedule, get_policy, trace_policy
 from kvcore import OBJECTIVES, BadInput, MissingTool, objective_value
 from kvcore.certificates import Alone, certify, verify_certificate
 from kvcore.result import Horizon, Result
@@ -21,7 +22,7 @@ from solvers import driver, pool, source
 from solvers.exact import exact
 from solvers.process import Process
 from solvers.task import Bound, Done, Failed, Found, Task
-from solvers.ways import SOLVERS, Solver
+from solvers.ways import SOLVERS, WAYS, Solver
 from tests.support.clock import Clock
 from workloads.builtin import builtin_instance
 
@@ -72,11 +73,36 @@ def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
     assert result.certified_bound == verify_certificate(instance, result.certificate) == result.value
     assert 0 < result.extra["certifying_seconds"] < result.seconds
     assert [rung["method"] for rung in result.extra["ladder"]][-1] == proved_by
+    assert result.formulation == formulation
+
+
+def test_what_a_claim_is_certified_with_ends_by_ctrl_c_and_the_claim_is_kept(monkeypatch):
+    monkeypatch.setattr(driver, "LADDER", WAYS["improve", "improve"])  # which never ends by itself
+
+    def interrupt(value, bound, seconds, seen=[]):  # noqa: B006
+        seen.append(value == bound)
+        if sum(seen) > 3:
+            raise KeyboardInterrupt
+
+    result = solvers.solve(MARS, formulation="batch-bigm", warm_start="serial", progress=interrupt)
+    assert (result.stopped, result.status, result.value) == ("interrupted", "claimed", 29)
+    assert result.extra["certifying_seconds"] > 0
+
+
+def test_the_log_says_when_what_was_found_and_proved():
+    log = solvers.solve(MARS).to_json()["log"]
+    assert log[0] == {"seconds": log[0]["seconds"], "bound": 22, "by": "alone"}
+    values, proved = ([entry[key] for entry in log if key in entry] for key in ("value", "bound"))
+    assert values == sorted(set(values), reverse=True)
+    assert proved == sorted(set(proved))
+    assert values[-1] == proved[-1] == 29
+    assert [entry["seconds"] for entry in log] == sorted(entry["seconds"] for entry in log)
+    assert {tuple(entry) for entry in log} == {("seconds", "value", "by"), ("seconds", "bound", "by")}
 
 
 def test_a_false_certificate_of_a_worker_is_refused():
-    run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
-    asked = task(MARS, "slots", solver="slots")
+    run = driver._Solve(task(MARS), 0.0)
+    asked = task(MARS, "start-time", solver="highs")
     run.horizons[asked.label] = Horizon(0, True, "of a worker")
     false = certify(MARS, "total-flow-time", Alone()).replace(bound="29")
     run.receive(asked, Bound(29, "certificate", false))
@@ -100,7 +126,7 @@ def test_gurobi_solves_what_its_licence_allows_and_says_what_it_does_not():
 
 def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypatch):
     monkeypatch.setattr(driver, "POLICIES", 0.0)
-    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     result = solvers.solve(BIG, warm_start="mars-order", time_limit=1e6)
     assert result.value == objective_value(trace_policy(BIG, get_policy("serial")), "total-flow-time")
     assert result.extra["failed"] == ["mars-order did not end in its part of the time limit: serial stands in for it"]
@@ -114,7 +140,7 @@ def test_a_named_policy_that_does_not_end_in_time_is_replaced_by_serial(monkeypa
 def test_whatever_solves_is_never_worse_than_any_policy_that_the_machine_suits(monkeypatch, objective):
     """The shipped AugServe was better than the best found: only five policies were tried."""
     instance = builtin_instance("worst-vllm-total-flow-time")
-    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     values = []
     for policy in POLICIES.values():
         with suppress(PolicyError, Unsuited):
@@ -125,17 +151,13 @@ def test_whatever_solves_is_never_worse_than_any_policy_that_the_machine_suits(m
     assert "failed" not in result.extra
 
 
-@pytest.mark.parametrize("ends", [[Done("memory limit", "")], [Failed("too large", "bad input")]])
+@pytest.mark.parametrize("ends", [[Done("memory limit")], [Failed("too large", "bad input")]])
 def test_policies_that_have_not_run_go_on_beside_the_workers_and_after_them(monkeypatch, ends):
     monkeypatch.setattr(driver, "POLICIES", 0.0)
     monkeypatch.setattr(driver, "race", lambda *_, **__: ends)
     result = solvers.solve(BIG, time_limit=1e6)
-    assert result.value == min(
-        objective_value(trace, "total-flow-time")
-        for _, trace in better_traces(
-            BIG, "total-flow-time", [policy for policy in BY_COST if not policy.why_not(BIG.machine)]
-        )
-    )
+    suited = [policy for policy in BY_COST if not policy.why_not(BIG.machine)]
+    assert result.value == objective_value(best_schedule(BIG, "total-flow-time", suited)[2], "total-flow-time")
 
 
 def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(monkeypatch):
@@ -152,8 +174,7 @@ def test_policies_end_with_the_time_limit_and_the_result_says_how_many_are_left(
 
 
 def test_a_bound_below_alone_is_not_taken():
-    run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
-    run.tasks = [task(MARS)]
+    run = driver._Solve(task(MARS), 0.0)
     run.bound_alone()
     alone = run.bound
     run.receive(task(MARS, "cp-sat", solver="cp-sat"), Bound(-6))
@@ -174,7 +195,7 @@ def test_ctrl_c_while_a_worker_starts_comes_when_it_can_be_ended(monkeypatch, nu
     monkeypatch.setattr(pool, "Process", Slow)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("interrupted", "")]
+        assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("interrupted")]
         assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -204,7 +225,7 @@ def test_time_limit_keeps_schedule_and_bound(monkeypatch):
 
 
 def test_value_and_bound_are_there_before_any_worker(monkeypatch):
-    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit", "")])
+    monkeypatch.setattr(driver, "race", lambda *_, **__: [Done("time limit")])
     result = solvers.solve(BIG, formulation="batch-bigm")
     assert result.stopped == "time limit"
     assert (result.bound, result.bound_kind, result.formulation) == (result.certificate.value, "certificate", "alone")
@@ -241,7 +262,7 @@ def test_a_worker_that_starts_late_has_the_time_that_is_left(monkeypatch):
     def start(task, inbox, ends):
         began.append((task.time_limit, ends))
         now[0] += 50.0
-        return pool.SolveWorker(task, mock.Mock(), ends, Done("time limit", ""))
+        return pool.SolveWorker(task, mock.Mock(), ends, Done("time limit"))
 
     monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(pool, "_start", start)
@@ -265,7 +286,7 @@ def test_a_worker_that_the_kernel_ends_for_its_time_is_out_of_time(monkeypatch, 
     script.write_text("#!/bin/sh\nkill -XCPU $$\n")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
-    assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("time limit", "")]
+    assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("time limit")]
 
 
 def test_a_solver_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
@@ -277,6 +298,17 @@ def test_a_solver_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
         Solver("highs", "", "no-such-package", "pip install highspy").load("broken_solver")
 
 
+def test_a_checkout_that_is_not_installed_solves_with_its_own_version(monkeypatch):
+    def nowhere(package):
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr("solvers.ways.metadata.version", nowhere)
+    result = solvers.solve(MARS, formulation="events")
+    assert (result.status, result.solver.version) == ("optimal", kvcore.__version__)
+    with pytest.raises(MissingTool, match="highs is not installed"):
+        SOLVERS["highs"].version()
+
+
 def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
     result = solvers.solve(BIG, memory_limit=100)
     assert result.stopped == "memory limit"
@@ -284,7 +316,7 @@ def test_memory_limit_ends_the_worker_and_keeps_what_it_found():
 
 
 def test_a_schedule_that_the_referee_refuses_is_never_held():
-    run = driver._Solve(MARS, "total-flow-time", 0.0, None, None, None)
+    run = driver._Solve(task(MARS), 0.0)
     asked = task(MARS, "counts")
     good = solvers.solve(MARS).schedule
     bad = good.model_copy(update={"batches": good.batches[:-1]})
@@ -293,8 +325,7 @@ def test_a_schedule_that_the_referee_refuses_is_never_held():
     assert "R11" in run.rejected[0]
     run.receive(asked, Found(good, 1))
     run.receive(asked, Bound(run.value))
-    run.tasks = [asked]
-    result = run.result([Done("proved", "0")], "")
+    result = run.result([Done("proved")], "")
     assert result.claimed == 1 != result.value
     assert not result.verified
     assert result.status == "feasible"
