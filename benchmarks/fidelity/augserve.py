@@ -8,8 +8,7 @@ from benchmarks.fidelity.claim import Claim
 from benchmarks.mixture import ITERATION_13B, Felt, feel, mixture, opt_13b
 from costmodels import get_cost
 from heuristics import Policy
-from heuristics.policies.augserve import AugServe
-from heuristics.policies.augserve_batching import AugServeBatching
+from heuristics.policies.augserve import AugServe, AugServeBatching
 from kvcore.instance import Instance
 from workloads.generators import generate
 

@@ -113,10 +113,15 @@ class Unified(Policy):
 
     def at_call(self, job: Job, plan: Plan) -> None:
         """Handle a call that has just started and that the instance leaves free."""
-        if self.handling == "discard":
+        handling = self.handling_of(job)
+        if handling == "discard":
             self.discard(job, plan)
-        elif self.handling == "swap":
+        elif handling == "swap":
             self.swap(job, plan)
+
+    def handling_of(self, job: Job) -> Handling:
+        """Return how such a call is handled."""
+        return self.handling
 
     def at_return(self, job: Job, now: int) -> None:
         """Queue a request whose call has returned, by where its KV is."""

@@ -12,7 +12,7 @@ from heuristics.engine.min_waste import HandlingWaste, least_waste
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
-from heuristics.policies.next_call import NO_CALL, NextCall, next_call
+from heuristics.policies.mars import NO_CALL, NextCall, next_call
 from kvcore.instance import Handling
 
 
@@ -174,14 +174,10 @@ class AugServe(Unified):
                 self.kept[job.index] = job.device
                 self.kept_tokens += job.device
 
-    def at_call(self, job: Job, plan: Plan) -> None:
-        """Handle a free call as wastes least, its context being known now."""
+    def handling_of(self, job: Job) -> Handling:
+        """Return what wastes least, its context being known now."""
         k = job.segment - 1
-        handling = self.least_waste(job, NextCall(job.device, job.demand.durations[k], job.demand.returns[k], "free"))
-        if handling == "discard":
-            self.discard(job, plan)
-        elif handling == "swap":
-            self.swap(job, plan)
+        return self.least_waste(job, NextCall(job.device, job.demand.durations[k], job.demand.returns[k], "free"))
 
     def at_return(self, job: Job, now: int) -> None:
         """Value a request anew, and queue it by where its KV is."""
@@ -213,3 +209,31 @@ class AugServe(Unified):
         else:
             self.last[job.index] = self.now
             super().evict(job, plan)
+
+
+class AugServeAsPrinted(AugServe):
+    """AugServe with (6) and (26) as they are printed.
+
+    By (26) the smallest value plus `alpha` times the ticks waited goes first: what waits falls back behind those that
+    come later, the opposite of what the paper says of it. By (6) a swap wastes N tokens for its time, so that nearly
+    all calls swap, more than the link carries.
+
+    Guarantee: nothing is known. Running time: as `AugServe`. Source: AugServe (arXiv 2512.04013), Algorithm 1.
+    """
+
+    name = "augserve-as-printed"
+    rule = "as augserve, but waiting adds to the value, and a swap is taken to waste N tokens for its time"
+    as_printed = True
+
+
+class AugServeBatching(AugServe):
+    """First come, first served with AugServe's token limit and handling: its ablation without two-stage scheduling.
+
+    Guarantee: nothing is known. Running time: as `AugServe`.
+    Source: AugServe (arXiv 2512.04013), Section 5.4, "w/ MaxBatch".
+    """
+
+    name = "augserve-batching"
+    rule = "order of arrival, kept through calls; calls and token limit as in augserve"
+    source = "AugServe (arXiv 2512.04013), Section 5.4: w/ MaxBatch"
+    ranked = False

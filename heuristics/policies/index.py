@@ -16,7 +16,7 @@ from heuristics.engine.view import View
 from heuristics.policies.mc_sf import least_waste_handling
 from kvcore.cost import Cost, OwnCost
 from kvcore.errors import BadInput
-from kvcore.instance import LIMIT, Instance
+from kvcore.instance import LIMIT, Handling, Instance
 
 Array = Any
 """A numpy array of floats: the index only ranks."""
@@ -205,13 +205,9 @@ class Index(Unified):
             total += self.marginal.left(step, np.array([demand.decode[k + 1]]))[:, 0]
         return total
 
-    def at_call(self, job: Job, plan: Plan) -> None:
-        """Handle a call as wastes least, by what is predicted."""
-        handling = least_waste_handling(job.demand, job.segment - 1)
-        if handling == "swap":
-            self.swap(job, plan)
-        elif handling == "discard":
-            self.discard(job, plan)
+    def handling_of(self, job: Job) -> Handling:
+        """Return the handling that wastes least, by what is predicted."""
+        return least_waste_handling(job.demand, job.segment - 1)
 
     # --- the batch -----------------------------------------------------------------------------------------------
 

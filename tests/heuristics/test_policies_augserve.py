@@ -7,9 +7,7 @@ from fractions import Fraction
 import pytest
 
 from heuristics import Job, Plan, View, run_policy, trace_policy
-from heuristics.policies.augserve import AugServe
-from heuristics.policies.augserve_as_printed import AugServeAsPrinted
-from heuristics.policies.augserve_batching import AugServeBatching
+from heuristics.policies.augserve import AugServe, AugServeAsPrinted, AugServeBatching
 from kvcore import Cost, CostFunction, Instance, Machine, Request
 from kvcore.metrics import completions, handlings
 from tests.heuristics.test_compression import serving

@@ -11,12 +11,8 @@ import pytest
 
 from costmodels import GPT_J_6B, get_cost
 from heuristics import Job, Plan, Unsuited, View, get_policy, run_policy, trace_policy
-from heuristics.policies.lamps import Lamps
-from heuristics.policies.mars import Mars
-from heuristics.policies.mars_as_released import MarsAsReleased
-from heuristics.policies.mars_fcfs import MarsFcfs
-from heuristics.policies.score_queue import ITERATION, ScoreQueue, ScoreTerms
-from heuristics.policies.starvation import StarvationTimers
+from heuristics.policies.mars import Lamps, Mars, MarsFcfs, StarvationTimers
+from heuristics.policies.mars_as_released import ITERATION, MarsAsReleased, ScoreQueue, ScoreTerms
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.instance import LIMIT
 from kvcore.metrics import completions, flow_time, handlings, ttft
