@@ -9,25 +9,19 @@ from heuristics.engine.policy import Policy
 from heuristics.engine.ranked import Ranked
 from heuristics.engine.run import PolicyError, Unsuited, trace_policy
 from heuristics.engine.user_policy import load_policy
-from heuristics.policies.augserve import AugServe, AugServeAsPrinted, AugServeBatching
+from heuristics.policies.augserve import ABLATIONS as AUGSERVE
+from heuristics.policies.augserve import AugServe
 from heuristics.policies.deadline import Deadline
 from heuristics.policies.figure_1 import Fcfs, MarsOrder, Sjf, SjfApi
 from heuristics.policies.first_tokens import FirstTokens
 from heuristics.policies.index import Index
 from heuristics.policies.infercept import Infercept, InferceptElapsed, InferceptProfiled
 from heuristics.policies.infercept_as_released import InferceptAsReleased
-from heuristics.policies.infercept_steps import (
-    BudgetedSwap,
-    ByDuration,
-    ByType,
-    ChunkedDiscard,
-    ImprovedDiscard,
-    Preserve,
-    Swap,
-)
+from heuristics.policies.infercept_steps import STEPS, ByDuration, ByType, ImprovedDiscard, Preserve, Swap
 from heuristics.policies.infermax import Infermax, InfermaxHistogram, eviction_free, table_1
 from heuristics.policies.listed import RandomOrder
-from heuristics.policies.mars import Lamps, Mars, MarsFcfs
+from heuristics.policies.mars import ABLATIONS as MARS
+from heuristics.policies.mars import Mars
 from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.mc_sf import McSf, MemoryArea
 from heuristics.policies.rank import RANKINGS, RankAsReleased, Ranking, Srpt
@@ -67,12 +61,12 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     ),
     "InferCept": (
         ImprovedDiscard(), Preserve(), Swap(),
-        ChunkedDiscard(), BudgetedSwap(), ByType(),
+        *STEPS, ByType(),
         Infercept(), InferceptProfiled(), InferceptElapsed(), InferceptAsReleased(),
         ByDuration("infercept-hs", discard_from=None), ByDuration("infercept-hd", swap_from=None), ByDuration(),
     ),
-    "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
-    "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
+    "MARS and LAMPS": (Mars(), *MARS, MarsAsReleased()),
+    "AugServe": (AugServe(), *AUGSERVE),
     "references": (
         Srpt(), Index(), Deadline(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(), RandomOrder(),
     ),

@@ -8,7 +8,7 @@ from benchmarks.fidelity.claim import Claim
 from benchmarks.mixture import ITERATION_13B, Felt, feel, mixture, opt_13b
 from costmodels import get_cost
 from heuristics import Policy
-from heuristics.policies.augserve import AugServe, AugServeBatching
+from heuristics.policies.augserve import AugServe
 from kvcore.instance import Instance
 from workloads.generators import generate
 
@@ -131,8 +131,8 @@ def ablation() -> list[Claim]:
     instance = instance.replace(machine=instance.machine.replace(batch_tokens=768))
     one = Fraction(1)
     parts: dict[str, Policy] = {
-        "fixed": AugServeBatching(target_max=384, beta_low=one, beta_high=one),
-        "dynamic": AugServeBatching(target_max=384),
+        "fixed": AugServe(target_max=384, beta_low=one, beta_high=one, ranked=False),
+        "dynamic": AugServe(target_max=384, ranked=False),
         "both": AugServe(target_max=384),
     }
     felt = {name: feel(instance, policy, MINUTES) for name, policy in parts.items()}

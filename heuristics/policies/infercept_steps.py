@@ -66,34 +66,19 @@ class Swap(ImprovedDiscard):
             super().fill_waiting(plan)
 
 
-class ChunkedDiscard(InferceptBase):
-    """ImprovedDiscard, with prompts and refills in chunks beside the decodes.
-
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
-    Source: InferCept, Sections 4.2 and 5.2: ImprovedDiscard and recomputation chunking.
-    """
-
-    name = "infercept-chunked-discard"
-    rule = "decodes, then chunks up to 384 tokens, by original arrival; calls discard"
-    source = "InferCept (arXiv 2402.01869), Section 5.2"
-    swaps = False
-
-
-class BudgetedSwap(InferceptBase):
-    """Chunks, and calls swap out what a batch hides; one that finds the limit used up is dropped.
-
-    Where the limit ends within a request, its rest stays until the next batch: KV is a prefix, and to drop the front
-    would lose what is on the host.
-
-    Guarantee: nothing is known. Running time: O(r + p log p) for a batch with r running requests and p in calls that
-    hold KV, O(log n) for what happens.
-    Source: InferCept, Sections 4.1 and 5.2: budgeted swapping, discarding beyond.
-    """
-
-    name = "infercept-swap"
-    rule = "as infercept-chunked-discard; calls swap within what a batch hides, and discard beyond"
-    source = "InferCept (arXiv 2402.01869), Section 5.2"
-
+STEPS = (
+    InferceptBase(swaps=False).called(
+        "infercept-chunked-discard",
+        "decodes, then chunks up to 384 tokens, by original arrival; calls discard",
+        "InferCept (arXiv 2402.01869), Section 5.2",
+    ),
+    InferceptBase().called(
+        "infercept-swap",
+        "as infercept-chunked-discard; calls swap within what a batch hides, and discard beyond",
+        "InferCept (arXiv 2402.01869), Section 5.2",
+    ),
+)
+"""From improved-discard on: recomputation in chunks, and then swaps within the budget."""
 
 LONG = ("chat", "image", "tts")
 """The types of calls that people or large models answer (Section 2.2); a type is the id up to the first dash."""
@@ -137,6 +122,7 @@ class ByDuration(InferceptBase):
 
     def __init__(self, name: str = "infercept-hb", swap_from: int | None = 4, discard_from: int | None = 7) -> None:
         """Take the seconds from which a call swaps, and from which it discards (None: never)."""
+        super().__init__()
         self.name = name
         self.swap_from, self.discard_from = swap_from, discard_from
         parts = (("discard", discard_from), ("swap", swap_from))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from heuristics.engine.job import Job
 from heuristics.engine.min_waste import call_waste, least_waste
@@ -30,9 +30,14 @@ class Mars(Unified):
     all others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed anew in
     every k-th batch only; the score of one that waits does not change.
 
+    `lamps` is MARS as its earlier paper has it: it refreshes the scores at intervals (ten batches on ToolBench), and
+    only requests that have run before can be starving. `mars-fcfs` is MARS without its scheduling (not `ranked`): calls
+    are handled as predicted, a request keeps its place of arrival through its calls, and the last comer is evicted.
+
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for one in which
-    memory lacks, O(log n) for what happens.
-    Source: MARS (arXiv 2410.18248), Section 3 and Algorithm 1.
+    memory lacks (without `ranked` O(r)), O(log n) for what happens.
+    Source: MARS (arXiv 2410.18248), Section 3 and Algorithm 1, breakdown of components in Section 4 ("MARS w/o
+    scheduling", Figure 6); LAMPS (arXiv 2410.18248v2), Sections 4.3, 4.4 and 5.
     """
 
     name = "mars"
@@ -43,14 +48,12 @@ class Mars(Unified):
     source = "MARS (arXiv 2410.18248), Section 3, Algorithm 1"
     needs = ("evict", "pause", "chunked")
     knows = "predictions"
-    ranked: ClassVar[bool] = True
-    """Whether the queue is in order of the score, or of the arrival."""
-    new_may_starve: ClassVar[bool] = True
-    """Whether requests that never ran can be starving."""
 
-    def __init__(self, refresh: int = 1, threshold: int = 100) -> None:
-        self.refresh = refresh
-        self.threshold = threshold
+    def __init__(
+        self, refresh: int = 1, threshold: int = 100, *, ranked: bool = True, new_may_starve: bool = True
+    ) -> None:
+        self.refresh, self.threshold = refresh, threshold
+        self.ranked, self.new_may_starve = ranked, new_may_starve
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
@@ -159,38 +162,18 @@ def chosen(job: Job, call: NextCall) -> tuple[Handling, int]:
     return handling, getattr(waste, handling)
 
 
-class MarsFcfs(Mars):
-    """MARS without its scheduling: calls are handled as predicted, and requests served in order of arrival.
-
-    A request keeps its place through its calls; the last comer is evicted.
-
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
-    Source: MARS (arXiv 2410.18248), Section 4, breakdown of components ("MARS w/o scheduling", Figure 6).
-    """
-
-    name = "mars-fcfs"
-    rule = "order of arrival, kept through calls; calls as predicted to waste least when their segment begins"
-    source = "MARS (arXiv 2410.18248), Section 4 and Figure 6: MARS w/o scheduling"
-    ranked = False
-
-
-class Lamps(Mars):
-    """MARS as its earlier paper has it: scores refreshed every ten batches, and no starvation before the first run.
-
-    LAMPS caches the scores and refreshes them at intervals (ten on ToolBench), and its starvation prevention works
-    only for requests that were scheduled once. All else is as in `Mars`.
-
-    Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) where memory lacks.
-    Source: LAMPS (arXiv 2410.18248v2), Sections 4.3, 4.4 and 5.
-    """
-
-    name = "lamps"
-    rule = "as mars; scores refreshed every 10 batches, and only requests that have run before can be starving"
-    source = "LAMPS (arXiv 2410.18248, earlier version), Sections 4.3 to 5"
-    new_may_starve = False
-
-    def __init__(self, refresh: int = 10, threshold: int = 100) -> None:
-        super().__init__(refresh, threshold)
+ABLATIONS = (
+    Mars(ranked=False).called(
+        "mars-fcfs",
+        "order of arrival, kept through calls; calls as predicted to waste least when their segment begins",
+        "MARS (arXiv 2410.18248), Section 4 and Figure 6: MARS w/o scheduling",
+    ),
+    Mars(refresh=10, new_may_starve=False).called(
+        "lamps",
+        "as mars; scores refreshed every 10 batches, and only requests that have run before can be starving",
+        "LAMPS (arXiv 2410.18248, earlier version), Sections 4.3 to 5",
+    ),
+)
 
 
 class NextCall(NamedTuple):
