@@ -49,7 +49,7 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
 
         return TorchBackend(device)
     if backend == "sdpa":
-        from gpu_validation.cpu import CpuBackend
+        from gpu_validation.backend import CpuBackend
 
         return CpuBackend()
     if backend == "flashinfer":

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gpu_validation.backend import Layout, TorchBackend
 from gpu_validation.kernels.backend import TritonBackend
-from gpu_validation.library_peers import WORKSPACE, planned
+from gpu_validation.peers import WORKSPACE, planned
 
 
 class FlashInferBackend(TritonBackend):

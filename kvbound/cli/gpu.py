@@ -35,7 +35,7 @@ def get_backend(device: str, backend: str | None) -> tuple[Backend, str]:
     if device == "cpu":
         import torch
 
-        from gpu_validation.cpu import keep_pages
+        from gpu_validation.backend import keep_pages
 
         torch.set_num_threads(1)
         keep_pages()

@@ -95,8 +95,7 @@ def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Attention
 
 def choose_peers(names: str) -> list[Peer]:
     """Return the peers named, or raise BadInput."""
-    from gpu_validation.library_peers import CuDNN, FlashInfer, Varlen
-    from gpu_validation.peers import Dense
+    from gpu_validation.peers import CuDNN, Dense, FlashInfer, Varlen
 
     known: dict[str, Peer] = {
         "sdpa": Dense(), "varlen": Varlen(), "flashinfer": FlashInfer("fa2"), "flashinfer-fa3": FlashInfer("fa3"),

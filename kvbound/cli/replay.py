@@ -13,7 +13,7 @@ from rich.console import Console
 from costmodels import get_cost
 from costmodels.files import read_cost
 from costmodels.models import Model, get_model
-from costmodels.recost import with_cost
+from costmodels.retime import with_cost
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
 from kvbound.cli.calibrate import capacity_of, choose_points
 from kvbound.cli.common import (

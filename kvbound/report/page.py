@@ -13,7 +13,7 @@ from kvbound.explanation import Explained
 from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
 from kvbound.plots.gantt import LOOKS
 from kvbound.report import chart
-from kvbound.report.bars import Bar, bars_of
+from kvbound.report.chart import Bar, bars_of
 from kvbound.report.ladder import inline_ladder
 from kvbound.report.markup import asset, html_table, node, page
 from kvbound.report.proofs import proof

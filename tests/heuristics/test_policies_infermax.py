@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from heuristics import Plan, Ranked, Unsuited, get_policy, run_policy, trace_policy
-from heuristics.engine.ranked import Waiting
-from heuristics.engine.ranked_rule import RankedRule
+from heuristics.engine.ranked import RankedRule, Waiting
 from heuristics.policies.figure_1 import Fcfs, MarsOrder, Sjf, SjfApi
 from heuristics.policies.listed import RandomOrder
 from heuristics.policies.rank import RankAsReleased
