@@ -62,10 +62,9 @@ def calibrate(
     shape = get_model(model or ("small" if device == "cpu" else "llama-3.2-1b"))
     opened, name = get_backend(device, backend)
     numbers = get_dtype(dtype, opened.device)
-    from gpu_validation.bandwidth import bandwidths, peaks
+    from gpu_validation.bandwidth import bandwidths, floor_of, peaks, swap_rows
     from gpu_validation.calibration import fitted, measure
     from gpu_validation.engine import Engine
-    from gpu_validation.floors import floor_of, swap_rows
     from gpu_validation.measure import facts, watched
 
     engine = Engine(shape, opened, dtype=numbers, seed=seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +12,12 @@ from xml.etree.ElementTree import Element
 
 import kvcore
 from kvbound.explanation import Explained
+from kvbound.plots import ladder, render
 from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
 from kvbound.plots.gantt import LOOKS
+from kvbound.plots.style import BLACK, GREY, LIGHT, WHITE
 from kvbound.report import chart
 from kvbound.report.chart import Bar, bars_of
-from kvbound.report.ladder import inline_ladder
 from kvbound.report.markup import asset, html_table, node, page
 from kvbound.report.proofs import proof
 from kvbound.tables import CAUSES, OVER, Cells, differences, explained_cells, times_cells, work_cells
@@ -183,3 +186,34 @@ def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]], units: Units) -> 
 
 def _section(heading: str, *children: Element) -> Element:
     return node("section", None, node("h2", None, heading), *children)
+
+
+COLOURS = {BLACK: "var(--ink)", GREY: "var(--muted)", LIGHT: "var(--line)", WHITE: "var(--page)"}
+
+
+def inline_ladder(rows: Sequence[Mapping[str, Any]], units: Units) -> Element:
+    """Return the ladder of these rows as an SVG element; `kvbound.plots.ladder` says what the rows are."""
+    drawn = render(ladder(rows, units=units).figure.figure).decode()
+    for colour, ours in COLOURS.items():
+        drawn = re.sub(colour, ours, drawn, flags=re.IGNORECASE)
+    svg = ElementTree.fromstring(drawn)
+    for element in svg.iter():
+        element.tag = _local(element.tag)
+        element.attrib = {_local(name): _apart(_local(name), value) for name, value in element.attrib.items()}
+    for data in svg.findall("metadata"):
+        svg.remove(data)
+    svg.attrib = {"viewBox": svg.attrib["viewBox"], "class": "ladder", "role": "img", "aria-label": "values and bounds"}
+    svg.tail = "\n"
+    return svg
+
+
+def _local(name: str) -> str:
+    """Drop the namespace, which HTML does not have."""
+    return name.rpartition("}")[2]
+
+
+def _apart(name: str, value: str) -> str:
+    """Keep what is named within the picture, and the uses of these names, apart from the rest of the page."""
+    if name == "id":
+        return f"ladder-{value}"
+    return re.sub(r"(^|url\()#", r"\1#ladder-", value)

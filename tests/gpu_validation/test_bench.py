@@ -18,7 +18,7 @@ from gpu_validation.attention_case import TOLERANCE, AttentionCase, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
-from gpu_validation.flashinfer_backend import FlashInferBackend
+from gpu_validation.kernels.backend import FlashInferBackend
 from gpu_validation.peers import CuDNN, Dense, FlashInfer, Ours, Run, Unsupported, Varlen
 from kvbound.cli.kernels import summary
 from tests.support.commands import kvbound
@@ -397,7 +397,7 @@ def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch: pytest.MonkeyP
 
     fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=wrapper)
     monkeypatch.setattr(peers, "_library", lambda name, device: fake)
-    monkeypatch.setattr("gpu_validation.flashinfer_backend.WORKSPACE", 1)
+    monkeypatch.setattr("gpu_validation.kernels.backend.WORKSPACE", 1)
     backend, data = FlashInferBackend("cpu"), CaseData.make(MIXED, CPU, torch.float32, layers=2)
     backend.prepare(TINY.heads, TINY.kv_heads, TINY.head_width, torch.float32)
     layout = backend.layout(data.starts, data.case.lengths, data.tables)
