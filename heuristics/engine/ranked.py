@@ -82,9 +82,6 @@ class Ranked(RankedRule):
         self._longest = 0  # none of _waiting and _idle has more tokens to process
         self._idle: dict[int, Holding] = {}  # holders that were blocked when last asked, and their device blocks
         self._stopped: dict[int, int] = {}  # of _idle those that would decode, with the tokens that they hold
-        self._endings: dict[int, tuple[int, int]] = {}  # tokens at the end of the segment, and claim in blocks
-        self._test: Admission | None = None  # that of the batch before, if nothing else has happened since
-        self._batch = 0
 
     def decide(self, view: View, plan: Plan) -> None:
         """Take the ready requests in order of their key."""
@@ -112,14 +109,10 @@ class Ranked(RankedRule):
     # --- what has happened ---------------------------------------------------------------------------------------
 
     def _observe(self, view: View) -> None:
-        if view.ended or view.called or view.returned or view.batch != self._batch + 1:
-            self._test = None
-        self._batch = view.batch
         for job in view.ended:
             del self._holders[job.index]
         for job in view.called:
             del self._holders[job.index]
-            self._endings.pop(job.index, None)
             self._calling[job.index] = job
         if view.ended or any(job.handling != "preserve" for job in view.called):
             self._settled = False
@@ -153,11 +146,8 @@ class Ranked(RankedRule):
 
     def _ending(self, job: Job, plan: Plan) -> tuple[int, int]:
         """Return the tokens that the request holds at the end of its segment, and its claim in blocks."""
-        ending = self._endings.get(job.index)
-        if ending is None:
-            demand, segment = plan.true_demands[job.index], job.segment
-            ending = self._endings[job.index] = demand.end[segment], demand.release_blocks[segment]
-        return ending
+        demand, segment = plan.true_demands[job.index], job.segment
+        return demand.end[segment], demand.release_blocks[segment]
 
     def _resting(self) -> list[Job]:
         """Return those in calls that hold KV, or room on the host."""
@@ -187,20 +177,17 @@ class Ranked(RankedRule):
         back = any(job.host for job in others)
         more = len(going) + sum(job.missing for job in others)
         skip = self._settled and not back and self._whole(plan, more)
-        if self._test is None:
-            resting = self._resting()
-            block = plan.machine.block
-            holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
-            for job, tokens in held.items():
-                holdings[job.index] = -(-tokens // block) if tokens else job.blocks, self._ending(job, plan)[1]
-            self._test = plan.test_among([*resting, *self._holders.values()], holdings)
-        plan.test_with(self._test)
+        resting, block = self._resting(), plan.machine.block
+        holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
+        for job, tokens in held.items():
+            holdings[job.index] = -(-tokens // block) if tokens else job.blocks, self._ending(job, plan)[1]
+        test = plan.test_among([*resting, *self._holders.values()], holdings)
         if not skip:
             asked += [self._candidate(self._holders[i]) for i in self._idle]
             self._idle, self._longest = {}, self._waiting.longest
         self._settled = plan.hybrid
         decoding = {job.index: tokens for job, tokens in held.items() if tokens} | self._stopped if plan.hybrid else {}
-        taken = self._take_in_order(sorted(asked), decoding, self._test, plan, wait=skip)
+        taken = self._take_in_order(sorted(asked), decoding, test, plan, wait=skip)
         positions = {candidate.position for candidate in taken}
         for candidate in asked:
             i, job = candidate.position, candidate.job
