@@ -23,6 +23,7 @@ from kvbound.cli.common import (
     ObjectiveOption,
     PlotOption,
     emit,
+    option,
     percent,
     table,
 )  # fmt: skip
@@ -57,24 +58,18 @@ def replay(
     ],
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
-    cost: Annotated[str | None, typer.Option(metavar="COST", help="predict by this cost, not the instance's")] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="(default: of the cost file, or 1B; CPU: small)")
-    ] = None,
+    cost: Annotated[str | None, option("COST", "predict by this cost, not the instance's")] = None,
+    model: Annotated[str | None, option("NAME", "(default: of the cost file, or 1B; CPU: small)")] = None,
     device: DeviceOption = "cuda",
     backend: BackendOption = None,
     dtype: DtypeOption = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="predict by batches timed in turn with the schedules")
     ] = False,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, max=1000, metavar="N", help="measured rounds (default: 7, CPU: 5)")
-    ] = None,
-    warm_up: Annotated[
-        int | None, typer.Option(min=0, max=1000, metavar="N", help="rounds before them (default: 3, CPU: 1)")
-    ] = None,
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds to find `optimum` in")] = 60.0,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the weights and the prompts")] = 0,
+    repeats: Annotated[int | None, option("N", "measured rounds (default: 7, CPU: 5)", min=1, max=1000)] = None,
+    warm_up: Annotated[int | None, option("N", "rounds before them (default: 3, CPU: 1)", min=0, max=1000)] = None,
+    time_limit: Annotated[float, option("S", "seconds to find `optimum` in", min=0.1)] = 60.0,
+    seed: Annotated[int, option("N", "of the weights and the prompts", min=0)] = 0,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
