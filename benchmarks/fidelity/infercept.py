@@ -8,7 +8,7 @@ from functools import cache
 from statistics import median
 
 from benchmarks.data import MIXTURE, released
-from benchmarks.fidelity.claim import Claim
+from benchmarks.fidelity import Claim
 from benchmarks.mixture import mixture
 from costmodels import GPT_J_6B
 from heuristics import get_policy, trace_policy

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.data import CONVERSATIONS, released
-from benchmarks.fidelity.claim import Claim
+from benchmarks.fidelity import Claim
 from costmodels import INFERMAX_70B, infermax_7b, infermax_70b
 from heuristics import get_policy, trace_policy
 from kvcore import Instance, Machine, Request, Segment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.fidelity.claim import Claim
+from benchmarks.fidelity import Claim
 from benchmarks.mixture import feel, mixture
 from heuristics.policies.mars import Mars
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from statistics import mean, median
 
 from benchmarks.data import CONVERSATIONS, released
-from benchmarks.fidelity.claim import Claim
+from benchmarks.fidelity import Claim
 from costmodels import INFERMAX_7B, infermax_7b
 from heuristics import get_policy, trace_policy
 from kvcore.instance import Instance

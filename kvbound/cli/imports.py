@@ -34,7 +34,7 @@ from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
 from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
 from workloads.importers.azure import COLUMNS as AZURE
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
-from workloads.importers.layout import KEYS, TraceLayout
+from workloads.importers.selection import KEYS, TraceLayout
 
 app = typer.Typer(
     help="Turn a public trace into an instance file, or a profile into a cost file.",
