@@ -1,8 +1,8 @@
 """Reading the log of what a scheduler did, iteration by iteration: ours as CSV or JSON lines, Vidur's, vLLM's.
 
 A preset makes ours of what an engine writes. Where that does not say which request processed how many tokens in which
-iteration, it cannot become a schedule, and the error says so; nothing is made up. Evictions that a log does not name show in work that
-starts again from its whole context (`find_restarts`).
+iteration, it cannot become a schedule, and the error says so; nothing is made up. Evictions that a log does not name
+show in work that starts again from its whole context (`find_restarts`).
 """
 
 from __future__ import annotations
