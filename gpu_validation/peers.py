@@ -80,7 +80,7 @@ class Dense(Peer):
                 query, keys[layer], values[layer], attn_mask=mask, is_causal=c > 1 and not m, scale=data.scale,
                 enable_gqa=True,
             )  # fmt: skip
-            return _rows(out)
+            return out.transpose(1, 2).flatten(0, 1)  # [rows, H, D], a view
 
         return run
 
@@ -91,11 +91,6 @@ def batched(data: CaseData) -> Tensor:
         raise Unsupported("takes only batches of requests that are alike")
     c, _ = data.case.work[0]
     return data.query.view(-1, c, *data.query.shape[1:]).transpose(1, 2)
-
-
-def _rows(out: Tensor) -> Tensor:
-    """Return [requests, H, c, D] as [rows, H, D], a view."""
-    return out.transpose(1, 2).flatten(0, 1)
 
 
 def one_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Whether more memory, or chunks, can make a policy or an optimal controller worse, and what one token less can cost."""
+"""Whether more memory or chunks can make a policy or an optimal controller worse, and what one token less can cost."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,10 +107,9 @@ def replay(
     engine = Engine(shape, opened, dtype=get_dtype(dtype, opened.device), seed=seed)
     with LiveLine("replaying") as line:
         rounds = (repeats or ROUNDS[device][0], ROUNDS[device][1] if warm_up is None else warm_up)
-        counted(engine, line, len(traces) * sum(rounds))
         timings = timed_beside(engine, loaded.machine.block, seed) if calibrate else None
         with watched(opened.device) as clocks:
-            replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, *rounds, timings)
+            replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, *rounds, timings, line.part)
     payload = {
         "instance": loaded.name, "model": shape.name, "backend": kernels,
         "dtype": str(engine.dtype).removeprefix("torch."), **where, **clocks,
@@ -167,17 +165,6 @@ def timed_beside(engine: Engine, block: int, seed: int) -> Timings:
 
     quick = engine.device.type == "cuda"
     return Timings(engine, choose_points(engine, capacity_of(engine, None, block), quick, block), 1, seed, block)
-
-
-def counted(engine: Engine, line: LiveLine, total: int) -> None:
-    """Let the engine say in the line how many of all runs it has begun."""
-    run, begun = engine.run, count()
-
-    def shown(plan: Any) -> Any:
-        line.part(next(begun), total)
-        return run(plan)
-
-    vars(engine)["run"] = shown
 
 
 def refuse(name: str, broken: InvalidSchedule, json: str | None) -> int:
