@@ -1,4 +1,4 @@
-"""The report: one HTML file with the schedules, the values and bounds, and what was proved."""
+"""The report: one HTML file with the schedules, the values and bounds, and what was proved of optima, and how."""
 
 from __future__ import annotations
 
@@ -19,8 +19,17 @@ from kvbound.plots.style import BLACK, GREY, LIGHT, WHITE
 from kvbound.report import chart
 from kvbound.report.chart import Bar, bars_of
 from kvbound.report.markup import asset, html_table, node, page
-from kvbound.report.proofs import proof
-from kvbound.tables import CAUSES, OVER, Cells, differences, explained_cells, times_cells, work_cells
+from kvbound.tables import (
+    CAUSES,
+    OVER,
+    Cells,
+    differences,
+    explained_cells,
+    in_words,
+    times_cells,
+    value_columns,
+    work_cells,
+)
 from kvbound.units import Units, units_of
 from kvbound.words import facts_in_words, request_cells
 from kvcore.instance import Instance
@@ -28,6 +37,66 @@ from kvcore.metrics import OBJECTIVES, makespan
 from kvcore.result import Result
 from kvcore.stream import sizes_of
 from kvcore.trace import Trace
+
+STATUS = {
+    "optimal": "optimal: the referee executed the schedule, and a certificate shows that no schedule is better",
+    "claimed": "claimed: the referee executed the schedule; that no schedule is better rests on a word",
+    "feasible": "not proved optimal: the best schedule found, and a lower bound or none",
+    "bound-only": "a lower bound; no schedule was looked for",
+    "infeasible": "proved: there is no schedule",
+    "unknown": "nothing is known",
+}
+KINDS = {
+    "certificate": "a certificate that the checker recomputed, exactly and without a solver",
+    "solver": "the word of the solver",
+    "search": "the word of a search in exact integers",
+}
+
+
+def proof(handling: str, optimum: Result) -> Element:
+    """Return what is known of the optimum with that handling of calls."""
+    facts: list[Element] = []
+    for term, text in _facts(optimum):
+        facts += [node("dt", None, term), node("dd", None, text)]
+    return node("section", None, node("h3", None, handling), node("dl", None, *facts), _ladder(optimum))
+
+
+def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
+    yield "status", STATUS[optimum.status]
+    yield (
+        "best schedule",
+        ("none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"),
+    )
+    yield "lower bound", "none" if optimum.bound is None else in_words(optimum, optimum.bound)
+    if "constraints" in optimum.extra:
+        yield "only of schedules that obey", ", ".join(optimum.extra["constraints"])
+    if optimum.bound_kind is not None:
+        yield "the bound rests on", f"{KINDS[optimum.bound_kind]} ({optimum.proved_by})"
+    if optimum.horizon is not None:
+        yield "why it holds for all schedules", optimum.horizon.why + ("" if optimum.horizon.sufficient else " (open)")
+    if optimum.certificate is not None:
+        certificate = optimum.certificate
+        yield (
+            "certificate",
+            f"{certificate.proof.kind}: at least {in_words(optimum, certificate.value)}; {certificate.why}",
+        )
+    if optimum.found_by is not None:
+        yield "found by", optimum.found_by
+    if optimum.solver is not None:
+        yield "solved by", f"{optimum.formulation}, {optimum.solver.name} {optimum.solver.version}"
+    yield "instance", optimum.instance.sha256
+
+
+def _ladder(optimum: Result) -> Element | None:
+    """Return the bounds by all methods; without the seconds, so that a report is the same each time."""
+    rungs = optimum.extra.get("ladder")
+    if not rungs:
+        return None
+    units, objective = units_of(optimum.instance), optimum.objective
+    rows = [(rung["method"], units.value(rung["bound"], objective), rung["why"]) for rung in rungs]
+    columns = ("method", *value_columns(units, objective, "bound"), "why")
+    return html_table(Cells(columns, rows, (1,)), "Lower bounds by method")
+
 
 LISTED = 200
 """The most requests in the table of the instance."""
