@@ -1,36 +1,9 @@
-"""MARS's Figure 1: whether it is optimal with its handlings or others, and whether its words give its order."""
+"""Whether memory over time, as the words say it, gives the order of MARS's Figure 1."""
 
 from __future__ import annotations
 
-from operator import eq
-
 from hypotheses import Case, Fails, Hypothesis, listed
-from hypotheses.predicates import Make, compared, optimal, run
-from kvcore.instance import Instance, Request
-
-
-def claim(statement: str, optimum: Make, why: str) -> Hypothesis:
-    return Hypothesis(
-        statement=statement,
-        source="MARS (arXiv 2410.18248), Figure 1; LAMPS, Figure 3",
-        states="refuted",
-        family=listed("mars-figure1"),
-        predicate=compared(run("mars-order"), eq, optimum, why),
-    )
-
-
-HYPOTHESES = {
-    "mars-figure1-free": claim(
-        "On MARS's Figure 1, no choice of handlings and order has a smaller total flow time than the figure's.",
-        optimal("optimum-free", Instance.with_free_calls),
-        "MARS's schedule has {}, the optimum with free handling {}",
-    ),
-    "mars-figure1-order": claim(
-        "On MARS's Figure 1, handled as in the figure, the order R3, R2, R1 has the least total flow time.",
-        optimal(),
-        "the order R3, R2, R1 has {}, the optimum is {}",
-    ),
-}
+from kvcore.instance import Request
 
 
 def area(request: Request) -> int:
@@ -60,7 +33,7 @@ def ranked(case: Case) -> Fails | None:
     return Fails(f"token-ticks held are {listing}, which gives {', '.join(order)}", () if shown is None else (shown,))
 
 
-HYPOTHESES["mars-rank"] = Hypothesis(
+HYPOTHESIS = Hypothesis(
     statement="On MARS's Figure 1, ranking requests by the memory that each holds over time (alone, its own KV, "
     "refills included) gives the order R3, R2, R1.",
     source="MARS (arXiv 2410.18248), Section 3 and Figure 1",
