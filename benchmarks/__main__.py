@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import bounds, hour, improving, library, referee, simulate
+from benchmarks import bounds, improving, library, referee, simulate
 from benchmarks.record import save
 from benchmarks.slices import slices
 from benchmarks.solving import exact, identical, rows, start_time
@@ -15,7 +15,7 @@ from kvbound.cli.common import people_console, table
 BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "referee": referee.run,
     "bounds": bounds.run,
-    "hour": hour.run,
+    "hour": simulate.hour,
     "library": library.run,
     "simulate": simulate.run,
     "improving": improving.run,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodels.models import get_model
-from costmodels.recost import with_cost
+from costmodels.retime import with_cost
 from gpu_validation.calibration import SIZES, Timings, fitted, grid
 from gpu_validation.engine import Engine
 from gpu_validation.measure import cpu_name

@@ -24,3 +24,9 @@ def trace_file(name: str) -> Path:
     if not path.exists():
         raise SystemExit(f"{path} is not there; set KVBOUND_DATA (docs/data.md says how to get the traces)")
     return path
+
+
+def released(name: str) -> Path | None:
+    """Return the path of a file of the traces if KVBOUND_DATA names their folder and it is there."""
+    path = Path(os.environ.get("KVBOUND_DATA", "")) / name
+    return path if path.is_file() else None

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from random import Random
 from statistics import mean, median, quantiles
 from typing import Any
 
+from benchmarks.data import MIXTURE, released
 from costmodels import DEVICES, GPT_J_6B, MODELS, VICUNA_13B, get_cost
 from costmodels.machines import kv_capacity
 from heuristics import Policy, get_policy, predictions, trace_policy
-from kvcore.instance import Instance
+from kvcore.instance import Instance, Machine
 from kvcore.metrics import flow_time, normalized, ttft
 from workloads.arrivals import arrivals
 from workloads.generators import generate
 from workloads.importers import read_infercept
 
-MIXTURE = Path("infercept") / "merged_exp_uniform_lengths.csv"
-COST = "infercept-6b"
 ITERATION = Fraction(2778, 100_000)
 """Seconds of a batch of 384 tokens: 10 ms and 0.0463 ms a token."""
 OPT_13B = VICUNA_13B.replace(memory=kv_capacity(MODELS["opt-13b"], DEVICES["h100"].memory, 64))
@@ -45,38 +42,27 @@ class Felt:
 
 
 @cache
-def mixture(rate: int, minutes: int, seed: int = 1) -> Instance:
-    """Return requests of the InferCept mixture at a rate, on GPT-J-6B and an A100.
-
-    They are the published ones where KVBOUND_DATA has them, and otherwise drawn after InferCept's Table 1.
-    """
-    model, window = get_cost(COST), Fraction(minutes)
-    data = os.environ.get("KVBOUND_DATA")
-    if data is None:
-        return generate("infercept", rate=Fraction(rate), minutes=window, seed=seed, cost=model.make(), tick=model.tick)
-    return read_infercept(
-        Path(data) / MIXTURE, rate=Fraction(rate), minutes=window, seed=seed, tick=model.tick, cost=model.make(),
-        machine=GPT_J_6B,
-    )  # fmt: skip
+def mixture(rate: Fraction | int, minutes: int, seed: int = 1, cost: str = "infercept-6b") -> Instance:
+    """Return requests of the InferCept mixture at a rate, on GPT-J-6B and an A100."""
+    return _drawn(cost, GPT_J_6B, Fraction(rate), Fraction(minutes), seed)
 
 
 @cache
 def opt_13b(rate: int, count: int, cv: Fraction | None = None, seed: int = 1) -> Instance:
     """Return so many requests of the mixture, on OPT-13B and 80 GiB, arriving at a rate; with `cv`, with Gamma gaps."""
-    model, window = get_cost("infercept-13b"), Fraction(count, 50 * rate)
-    options: dict[str, Any] = {"rate": Fraction(rate), "minutes": window, "seed": seed}
-    options |= {"tick": model.tick, "cost": model.make()}
-    data = os.environ.get("KVBOUND_DATA")
-    drawn = (
-        generate("infercept", machine=OPT_13B, **options)
-        if data is None
-        else read_infercept(Path(data) / MIXTURE, machine=OPT_13B, **options)
-    )
-    times = arrivals(Random(seed), model.tick, rate=Fraction(rate), cv=cv)
-    requests = [
-        request.replace(arrival=time) for request, time in zip(drawn.requests[:count], times, strict=False)
-    ]  # the times have no end
+    drawn = _drawn("infercept-13b", OPT_13B, Fraction(rate), Fraction(count, 50 * rate), seed)
+    times = arrivals(Random(seed), drawn.tick_seconds, rate=Fraction(rate), cv=cv)  # which have no end
+    requests = [request.replace(arrival=time) for request, time in zip(drawn.requests[:count], times, strict=False)]
     return drawn.replace(requests=tuple(requests))
+
+
+def _drawn(cost: str, machine: Machine, rate: Fraction, minutes: Fraction, seed: int) -> Instance:
+    """Draw from the published requests where KVBOUND_DATA has them, and otherwise after InferCept's Table 1."""
+    model, path = get_cost(cost), released(MIXTURE)
+    given: dict[str, Any] = {"rate": rate, "minutes": minutes, "seed": seed, "tick": model.tick, "cost": model.make()}
+    if path is None:
+        return generate("infercept", machine=machine, **given)
+    return read_infercept(path, machine=machine, **given)
 
 
 def feel(

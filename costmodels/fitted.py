@@ -27,8 +27,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.least_squares import columns, fit_function, longest_of
-from costmodels.observations import Floats, errors, split, table_of
+from costmodels.least_squares import Floats, columns, errors, fit_function, longest_of, split, table_of
 from costmodels.rounding import Function, Rounded, longest, rounded
 from costmodels.transfers import IN, OUT, Transfers, fit_transfers, joined
 from kvcore.cost import Features

@@ -11,12 +11,13 @@ A tick is 100 ns, at which every constant is a whole number over a divisor of 7 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import lcm
 
 from costmodels.models import MODELS
-from kvcore.cost import Cost, CostFunction
+from costmodels.rounding import Function, rounded
+from kvcore.cost import Cost
 
-TICKS_PER_MILLISECOND = 10_000
+TICK = Fraction(1, 10_000)
+"""Milliseconds."""
 TRANSFER_6B = Fraction("0.04")
 """Milliseconds a token, out or in."""
 KV_6B, KV_13B = MODELS["gpt-j-6b"].kv_bytes(), MODELS["vicuna-13b"].kv_bytes()
@@ -37,11 +38,5 @@ def _cost(fixed: Fraction, token: Fraction, transfer: Fraction, overlapped: bool
     """Return the cost of these milliseconds: of a batch, of a token of it, and of a token moved."""
     work = {"busy": fixed, "tokens": token}
     moves = {"swap_out_tokens": transfer, "swap_in_tokens": transfer}
-    return Cost((_function(work), _function(moves)) if overlapped else (_function(work | moves),))
-
-
-def _function(milliseconds: dict[str, Fraction]) -> CostFunction:
-    ticks = {feature: value * TICKS_PER_MILLISECOND for feature, value in milliseconds.items()}
-    divisor = lcm(*(value.denominator for value in ticks.values()))
-    whole = {feature: int(value * divisor) for feature, value in ticks.items()}
-    return CostFunction.model_validate({"divisor": divisor, **whole})
+    functions = (Function(work), Function(moves)) if overlapped else (Function(work | moves),)
+    return rounded(functions, TICK).cost

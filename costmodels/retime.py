@@ -1,4 +1,4 @@
-"""A schedule on the clock of measured batch times: the same batches in the same order, each begun when it can be."""
+"""A schedule on the clock of measured batch times, and an instance at another cost, its ticks counted anew."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from kvcore.cost import Cost
+from kvcore.files import valid
+from kvcore.instance import Instance, Request, Slo
 from kvcore.trace import BatchTrace, RequestTrace, Run, Trace
 
 NANOSECOND = Fraction(1, 10**9)
@@ -60,3 +63,24 @@ def _request(planned: RequestTrace, batches: Sequence[BatchTrace], ticks: Callab
         first_token=batches[next(step.batch for step in planned.steps if step.generated)].end,
         completion=batches[planned.steps[-1].batch].end,
     )
+
+
+def with_cost(instance: Instance, cost: Cost, tick: Fraction) -> Instance:
+    """Return the instance with this cost, whose ticks last `tick` seconds.
+
+    Arrivals and calls keep their seconds, to the nearest tick. BadInput where one is too long for so short a tick.
+    """
+    scale = instance.tick_seconds / tick
+    with valid(f"{instance.name} at a tick of {tick} s"):
+        requests = tuple(_rescaled(request, scale) for request in instance.requests)
+        return instance.replace(cost=cost, tick_seconds=tick, requests=requests, coarsening=None)
+
+
+def _rescaled(request: Request, scale: Fraction) -> Request:
+    """Return a request in the new ticks; objectives are rounded down, so that they are not made easier."""
+    slo = request.slo
+    if slo is not None:
+        ticks = {name: value * scale for name, value in slo if value is not None}
+        slo = Slo(**ticks | {name: int(ticks[name]) for name in ("ttft", "latency") if name in ticks})
+    request = request.with_calls(lambda call: call.replace(duration=round(call.duration * scale)))
+    return request.replace(arrival=round(request.arrival * scale), slo=slo)

@@ -14,8 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.least_squares import columns, fit_function
-from costmodels.observations import Floats, table_of
+from costmodels.least_squares import Floats, columns, fit_function, table_of
 from costmodels.rounding import Function
 from kvcore.cost_file import Observation
 from kvcore.errors import BadInput

@@ -27,9 +27,9 @@ from gpu_validation.attention_case import AttentionCase, CaseData
 from gpu_validation.devices import open_backend
 from gpu_validation.kernels.variants import VARIANTS
 from gpu_validation.measure import facts
-from gpu_validation.movers import movers
 from gpu_validation.peers import Ours
 from gpu_validation.scenarios import workload
+from gpu_validation.swap import movers
 from gpu_validation.truth import check_all
 from kvcore.files import write_text
 

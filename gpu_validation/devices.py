@@ -49,7 +49,7 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
 
         return TorchBackend(device)
     if backend == "sdpa":
-        from gpu_validation.cpu import CpuBackend
+        from gpu_validation.backend import CpuBackend
 
         return CpuBackend()
     if backend == "flashinfer":
@@ -58,7 +58,7 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise BadInput("the Triton kernels run on a CPU only in the interpreter: set TRITON_INTERPRET=1, or use torch")
     if backend == "flashinfer":
-        from gpu_validation.flashinfer_backend import FlashInferBackend
+        from gpu_validation.kernels.backend import FlashInferBackend
 
         return FlashInferBackend(device)
     from gpu_validation.kernels.backend import TritonBackend

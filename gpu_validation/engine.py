@@ -27,9 +27,8 @@ from gpu_validation.devices import check_device_memory, check_host_memory
 from gpu_validation.graphs import BatchGraph, Stages
 from gpu_validation.measure import DeviceClock, Mark, cuda
 from gpu_validation.model import Decoder, Inputs, parameters
-from gpu_validation.movers import movers
 from gpu_validation.plan import BatchPlan, EnginePlan, synthetic_plan
-from gpu_validation.swap import Swapper
+from gpu_validation.swap import Swapper, movers
 from kvcore.errors import BadInput
 
 PARTS = 4

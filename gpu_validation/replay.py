@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from itertools import combinations
+from itertools import combinations, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,19 +92,21 @@ class Replayed:
 
 def execute(
     engine: Engine, traces: Mapping[str, Trace], cost: Cost, tick: Fraction, repeats: int, warm_up: int,
-    timings: Timings | None = None,
+    timings: Timings | None = None, told: Callable[[int, int], None] = lambda k, n: None,
 ) -> tuple[list[Replayed], dict[str, ReplayResult]]:  # fmt: skip
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
     The prediction is by the cost, at a tick of so many seconds; with `timings`, points of a grid that are timed in turn
     with the schedules, by the fit to these: what slows the machine down meanwhile slows both. Ctrl-C ends it with the
-    rounds that are whole.
+    rounds that are whole. `told` hears how many runs are behind, of how many.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())
     runs: dict[str, ReplayResult] = {}
+    behind = count()
 
     def run(name: str) -> Sequence[float]:
+        told(next(behind), len(plans) * (repeats + warm_up))
         runs[name] = engine.run(plans[name])
         return runs[name].batch_seconds
 

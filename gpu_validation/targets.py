@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpu_validation.attention_bench import LARGE
-from gpu_validation.floors import LINK
+from gpu_validation.bandwidth import LINK
 
 NOT_YET = "not yet measured"
 

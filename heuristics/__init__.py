@@ -1,4 +1,4 @@
-"""Policies, one a file, and the one engine that runs them."""
+"""Policies, a file for each paper or engine, and the one engine that runs them."""
 
 from heuristics.engine.job import Job, NotKnown
 from heuristics.engine.min_waste import with_min_waste_handlings

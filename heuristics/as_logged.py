@@ -19,8 +19,7 @@ from kvcore.referee import Execution, InvalidSchedule
 from kvcore.schedule import Batch, Schedule
 from kvcore.state import RequestState
 from kvcore.trace import Trace
-from workloads.importers.restarts import Restarts, find_restarts
-from workloads.importers.run_log import MOVES, LoggedBatch, RunLog, read_log
+from workloads.importers.run_log import MOVES, LoggedBatch, Restarts, RunLog, find_restarts, read_log
 
 TOLERATED = {
     "early": "batches that start before the cost model says that the one before ends (R1)",

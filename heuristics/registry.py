@@ -9,54 +9,31 @@ from heuristics.engine.policy import Policy
 from heuristics.engine.ranked import Ranked
 from heuristics.engine.run import PolicyError, Unsuited, trace_policy
 from heuristics.engine.user_policy import load_policy
+from heuristics.policies.augserve import ABLATIONS as AUGSERVE
 from heuristics.policies.augserve import AugServe
-from heuristics.policies.augserve_as_printed import AugServeAsPrinted
-from heuristics.policies.augserve_batching import AugServeBatching
 from heuristics.policies.deadline import Deadline
-from heuristics.policies.eviction_free import eviction_free
-from heuristics.policies.fcfs import Fcfs
+from heuristics.policies.figure_1 import Fcfs, MarsOrder, Sjf, SjfApi
 from heuristics.policies.first_tokens import FirstTokens
-from heuristics.policies.improved_discard import ImprovedDiscard
 from heuristics.policies.index import Index
-from heuristics.policies.infercept import Infercept
+from heuristics.policies.infercept import Infercept, InferceptElapsed, InferceptProfiled
 from heuristics.policies.infercept_as_released import InferceptAsReleased
-from heuristics.policies.infercept_by_duration import ByDuration
-from heuristics.policies.infercept_chunked_discard import ChunkedDiscard
-from heuristics.policies.infercept_elapsed import InferceptElapsed
-from heuristics.policies.infercept_heuristic import ByType
-from heuristics.policies.infercept_profiled import InferceptProfiled
-from heuristics.policies.infercept_swap import BudgetedSwap
-from heuristics.policies.infermax import Infermax
-from heuristics.policies.infermax_histogram import InfermaxHistogram
-from heuristics.policies.lamps import Lamps
+from heuristics.policies.infercept_steps import STEPS, ByDuration, ByType, ImprovedDiscard, Preserve, Swap
+from heuristics.policies.infermax import Infermax, InfermaxHistogram, eviction_free, table_1
+from heuristics.policies.listed import RandomOrder
+from heuristics.policies.mars import ABLATIONS as MARS
 from heuristics.policies.mars import Mars
 from heuristics.policies.mars_as_released import MarsAsReleased
-from heuristics.policies.mars_fcfs import MarsFcfs
-from heuristics.policies.mars_order import MarsOrder
-from heuristics.policies.mc_sf import McSf
-from heuristics.policies.memory_area import MemoryArea
-from heuristics.policies.preserve import Preserve
-from heuristics.policies.random_order import RandomOrder
-from heuristics.policies.rank_as_released import RankAsReleased
-from heuristics.policies.rank_i import RankI
-from heuristics.policies.rank_o import RankO
-from heuristics.policies.rank_org import RankOrg
-from heuristics.policies.sarathi import Sarathi
-from heuristics.policies.sarathi_serve import SarathiServe
+from heuristics.policies.mc_sf import McSf, MemoryArea
+from heuristics.policies.rank import RANKINGS, RankAsReleased, Ranking, Srpt
+from heuristics.policies.sarathi import Sarathi, SarathiServe
 from heuristics.policies.serial import Serial
 from heuristics.policies.sglang import SGLang
-from heuristics.policies.sjf import Sjf
-from heuristics.policies.sjf_api import SjfApi
 from heuristics.policies.slai import Slai
 from heuristics.policies.sorted_f import SortedF
-from heuristics.policies.srpt import Srpt
 from heuristics.policies.staggered import Staggered
-from heuristics.policies.swap import Swap
-from heuristics.policies.table_1 import table_1
 from heuristics.policies.trtllm import TensorRtLlm
-from heuristics.policies.vllm import Vllm
+from heuristics.policies.vllm import Vllm, VllmVidur
 from heuristics.policies.vllm_v1 import VllmV1
-from heuristics.policies.vllm_vidur import VllmVidur
 from heuristics.policies.wait import Wait
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -79,17 +56,17 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
         ),
     ),
     "INFERMAX": (
-        Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *table_1(), *eviction_free(), RankOrg(), RankI(), RankO(),
-        *(RankAsReleased(ranking) for ranking in (RankOrg(), RankI(), RankO())), Infermax(), InfermaxHistogram(),
+        Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *table_1(), *eviction_free(), *map(Ranking, RANKINGS),
+        *(RankAsReleased(Ranking(row)) for row in RANKINGS), Infermax(), InfermaxHistogram(),
     ),
     "InferCept": (
         ImprovedDiscard(), Preserve(), Swap(),
-        ChunkedDiscard(), BudgetedSwap(), ByType(),
+        *STEPS, ByType(),
         Infercept(), InferceptProfiled(), InferceptElapsed(), InferceptAsReleased(),
         ByDuration("infercept-hs", discard_from=None), ByDuration("infercept-hd", swap_from=None), ByDuration(),
     ),
-    "MARS and LAMPS": (Mars(), MarsFcfs(), Lamps(), MarsAsReleased()),
-    "AugServe": (AugServe(), AugServeAsPrinted(), AugServeBatching()),
+    "MARS and LAMPS": (Mars(), *MARS, MarsAsReleased()),
+    "AugServe": (AugServe(), *AUGSERVE),
     "references": (
         Srpt(), Index(), Deadline(), FirstTokens(), McSf(), Staggered(), SortedF(), Slai(), MemoryArea(), RandomOrder(),
     ),

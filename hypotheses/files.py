@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hypotheses.case import Held
-from hypotheses.hypothesis import Hypothesis
+from hypotheses.families import Hypothesis
 from hypotheses.verdict import Verdict
 from kvcore.errors import BadInput, in_one_line
 from kvcore.files import write_text

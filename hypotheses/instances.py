@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from hypotheses.families import possible
 from kvcore.cost import Cost, CostFunction
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
+from kvcore.referee import Execution
 from kvcore.schedule import Batch, Schedule
 
 THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=False)
@@ -218,3 +219,27 @@ def with_shorter_output(instance: Instance, i: int) -> Instance | None:
         return None
     changed = request.replace(segments=(*first, last.replace(decode=last.decode - 1)))
     return instance.replace(requests=(*instance.requests[:i], changed, *instance.requests[i + 1 :]))
+
+
+QUADRATIC = Cost((CostFunction(prefill_pairs=1),))
+"""As many ticks as pairs in the prefills: the square of the tokens from empty KV; else one tick."""
+
+
+def paused(
+    context: int, duration: int, others: Iterable[tuple[int, ...]], memory: int, machine: Machine, cost: Cost
+) -> Instance:
+    """Return R1, which calls with `context` tokens of KV and generates one token after it, and others as in `plain`."""
+    instance = plain([(context, 2), *others], memory, machine, cost)
+    first, *rest = instance.requests
+    segments = (Segment(decode=1, call=Call(duration=duration, returns=0, handling="free")), Segment(decode=1))
+    name = f"paused-{context}-{duration}-{instance.name}"[:200]
+    return instance.replace(name=name, requests=(first.replace(segments=segments), *rest))
+
+
+def placed(instance: Instance, batches: Iterable[Batch]) -> Schedule:
+    """Return the batches, each at its own start or where the one before it ends, if that is later."""
+    execution, done = Execution(instance), []
+    for batch in batches:
+        done.append(batch.model_copy(update={"start": max(batch.start, execution.end)}))
+        execution.execute(done[-1])
+    return Schedule(instance_sha256=instance.sha256, batches=tuple(done))

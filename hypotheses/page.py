@@ -27,7 +27,9 @@ def page(rows: list[dict[str, Any]]) -> str:
     summary = ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items()))
     lines = [HEAD, f"{len(rows)} hypotheses: {summary}.", ""]
     lines += ["| hypothesis | claim | verdict |", "|---|---|---|"]
-    lines += [f"| [{r['hypothesis']}](#{r['hypothesis']}) | {_cell(r['statement'])} | {r['verdict']} |" for r in rows]
+    for name, row in ((row["hypothesis"], row) for row in rows):
+        statement = row["statement"].replace("|", "\\|")
+        lines.append(f"| [{name}](#{name}) | {statement} | {row['verdict']} |")
     for row in rows:
         lines += ["", *_section(row)]
     return "\n".join(lines) + "\n"
@@ -60,10 +62,6 @@ def _counts(row: dict[str, Any]) -> str:
     largest = f"; the largest number is {int(numerator) / int(denominator or 1):.4g}" if numerator else ""
     mean = f", the mean {row['mean']}" if row.get("mean") else ""
     return f"{text}{largest}{mean}."
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def kept(row: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from heuristics import Policy
 from hypotheses.case import FLOW_TIME, Case, Fails, Held, Undecided, ratio
-from hypotheses.hypothesis import Predicate
+from hypotheses.families import Predicate
 from kvcore.instance import Instance
 
 Change = Callable[[Instance], Instance]

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from heuristics import get_policy, predictions, run_policy, with_min_waste_handlings
 from heuristics.policies.listed import Listed
 from hypotheses.case import Case, Fails, Held, Undecided, ratio
-from hypotheses.hypothesis import Predicate
+from hypotheses.families import Predicate
 from hypotheses.instances import with_machine
 from hypotheses.predicates import Make
 from kvcore.instance import Handling, Instance, Request

@@ -12,7 +12,7 @@ from typing import Any
 
 import kvcore
 from hypotheses.case import Case, Fails, Undecided, claims
-from hypotheses.hypothesis import Hypothesis
+from hypotheses.families import Hypothesis
 from kvcore.instance import Instance
 from kvcore.shown import brief
 

@@ -14,7 +14,7 @@ from kvbound.comparison import Comparison, ladder_of, verdict
 from kvbound.plots import compare_schedules, ladder, render
 from kvbound.plots.frame import DRAWABLE
 from kvbound.report.markup import html_table, node
-from kvbound.report.proofs import proof
+from kvbound.report.page import proof
 from kvbound.tables import Cells
 from kvbound.words import facts_in_words, request_cells
 from kvcore.errors import BadInput

@@ -296,7 +296,9 @@ class _Life:
             self.spent["batch under way"] += end - self.now
             self.now = end
         self._wait(k, j, 0)
-        self._gaps(j, start)
+        if self.now < start:
+            self._idle(j, np.array([self.now]), np.array([start]))
+            self.now = start
 
     def _wait(self, first: int, last: int, dropped: int) -> None:
         """Count the batches from `first` up to `last`, and the gaps before each: it is ready and does not work."""
@@ -309,19 +311,10 @@ class _Life:
         if not room.machine.hybrid:
             lacks |= room.other[phase][batches]
         none = need > room.blocks[batches] + room.machine.blocks(self.device - dropped)
-        ticks = room.ends[batches] - room.starts[batches]
-        memory, budgets = int(ticks[none].sum()), int(ticks[lacks & ~none].sum())
-        self.spent["memory"] += memory
-        self.spent["budgets"] += budgets
-        self.spent["nothing"] += int(ticks.sum()) - memory - budgets
+        self._count(room.ends[batches] - room.starts[batches], none, lacks)
         befores = np.concatenate(([self.now], room.ends[first : last - 1]))
         self._idle(first, befores, room.starts[batches])
         self.now = int(room.ends[last - 1])
-
-    def _gaps(self, j: int, start: int) -> None:
-        if self.now < start:
-            self._idle(j, np.array([self.now]), np.array([start]))
-            self.now = start
 
     def _idle(self, first: int, starts: Ints, ends: Ints) -> None:
         """Count gaps before batches from `first` on."""
@@ -329,11 +322,15 @@ class _Life:
         machine = self.room.machine
         none = need > self.room.between[first : first + len(starts)] + machine.blocks(self.device)
         limit = machine.batch_tokens if phase == "decode" else machine.prefill_limit
-        ticks = ends - starts
-        memory = int(ticks[none].sum())
-        self.spent["memory"] += memory
-        self.spent["nothing" if limit is None or tokens <= limit else "budgets"] += int(ticks.sum()) - memory
+        self._count(ends - starts, none, np.full(len(starts), limit is not None and tokens > limit))
         self.ready += [(int(a), int(b)) for a, b in zip(starts, ends, strict=True) if a < b]
+
+    def _count(self, ticks: Ints, none: NDArray[np.bool_], lacks: NDArray[np.bool_]) -> None:
+        """Count times of waiting: for memory where `none` is left, for budgets where they lack, or else for nothing."""
+        memory, budgets = int(ticks[none].sum()), int(ticks[lacks & ~none].sum())
+        self.spent["memory"] += memory
+        self.spent["budgets"] += budgets
+        self.spent["nothing"] += int(ticks.sum()) - memory - budgets
 
     def _need(self) -> tuple[int, int, str]:
         """Return the blocks with which it could work, the tokens of its work, and the phase."""

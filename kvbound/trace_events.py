@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import groupby
 from typing import Any
 
 import kvcore
@@ -76,33 +75,23 @@ def _batches(trace: Trace, each: bool) -> Iterator[Event]:
 
 
 def _work(trace: Trace, request: RequestTrace, tid: int, each: bool) -> Iterator[Event]:
-    if each:
-        for step in request.steps:
-            yield _step(trace, tid, step, step, step.tokens, step.recomputed)
-        return
-    joined = _joined(trace, request.steps)
-    for _, group in groupby(joined, key=lambda pair: pair[0]):
-        steps = [step for _, step in group]
-        yield _step(trace, tid, steps[0], steps[-1], sum(s.tokens for s in steps), sum(s.recomputed for s in steps))
-
-
-def _joined(trace: Trace, steps: Sequence[Step]) -> Iterator[tuple[int, Step]]:
-    """Yield each step with a number that it shares with the one before if both decode and no tick is between them."""
-    number, before = 0, None
-    for step in steps:
-        decodes = before is not None and before.phase == step.phase == "decode"
-        if not (decodes and before is not None and trace.batches[before.batch].end == trace.batches[step.batch].start):
-            number += 1
-        yield number, step
-        before = step
-
-
-def _step(trace: Trace, tid: int, first: Step, last: Step, tokens: int, recomputed: int) -> Event:
-    name = "recompute" if first.recomputed else first.phase
-    args = {"batch": first.batch, "tokens": tokens, "resident": first.resident, "recomputed": recomputed}
-    if first != last:
-        args["last_batch"] = last.batch
-    return _complete(tid, name, "work", trace.batches[first.batch].start, trace.batches[last.batch].end, args)
+    """Yield the steps, those that decode without a tick between them as one unless it is `each`."""
+    batches, joined = trace.batches, list[list[Step]]()
+    for step in request.steps:
+        before = joined[-1][-1] if joined else step
+        on = before.phase == step.phase == "decode" and batches[before.batch].end == batches[step.batch].start
+        if on and not each:
+            joined[-1].append(step)
+        else:
+            joined.append([step])
+    for steps in joined:
+        first, last = steps[0], steps[-1]
+        args = {"batch": first.batch, "tokens": sum(step.tokens for step in steps), "resident": first.resident,
+                "recomputed": sum(step.recomputed for step in steps)}  # fmt: skip
+        if first != last:
+            args["last_batch"] = last.batch
+        name = "recompute" if first.recomputed else first.phase
+        yield _complete(tid, name, "work", batches[first.batch].start, batches[last.batch].end, args)
 
 
 def _calls(request: RequestTrace, tid: int) -> Iterator[Event]:

@@ -50,19 +50,12 @@ def wasted_cells(trace: Trace) -> Cells:
     end = float(makespan(trace) * trace.instance.tick_seconds)
     shares = found["waste_share"] or {}
     spent, all_spent = found["request_seconds"], sum(found["request_seconds"].values())
+    redone, idle = percent(found["recomputed_share"]), percent(found["idle_seconds"] / end)
     rows: list[tuple[object, ...]] = [
         ("evictions", f"{found['evictions']:,}", None),
-        (
-            f"{kv} recomputed",
-            f"{found['tokens_recomputed']:,}",
-            f"{percent(found['recomputed_share'])} of those processed",
-        ),
+        (f"{kv} recomputed", f"{found['tokens_recomputed']:,}", f"{redone} of those processed"),
         (f"{kv} swapped out, in", f"{found['tokens_swapped_out']:,}, {found['tokens_swapped_in']:,}", None),
-        (
-            "time without a batch",
-            f"{found['idle_seconds']:.4g} s",
-            f"{percent(found['idle_seconds'] / end)} of {end:.6g} s",
-        ),
+        ("time without a batch", f"{found['idle_seconds']:.4g} s", f"{idle} of {end:.6g} s"),
     ]
     if "budget_unused" in found:
         unused = f"{percent(found['budget_unused'])} of the budget of all {found['batches']:,} left"

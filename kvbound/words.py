@@ -19,14 +19,16 @@ LONGEST = 100
 def facts_in_words(instance: Instance, sizes: Sizes) -> list[str]:
     """Return the lines that say what an instance is; its first requests may be all that is at hand."""
     machine, units = instance.machine, units_of(instance)
+    tick = "" if units.time == "ticks" else f"; a tick is {_time(Fraction(1), units)}"
+    switches = ", ".join(name if getattr(machine, name) else f"no {name}" for name in SWITCHES)
     lines = [
         f"{sizes.requests:,} requests with {sizes.calls:,} calls; {sizes.prompt_tokens:,} prompt, "
         f"{sizes.decode_tokens:,} decode and {sizes.returned_tokens:,} returned {units.kv}; "
-        f"{units.spelled(sizes.call_ticks)} in calls{_tick(units)}",
+        f"{units.spelled(sizes.call_ticks)} in calls{tick}",
         f"KV memory {_limit(machine.memory)} {units.kv}{f', given out by {machine.block}' * (machine.block > 1)}; "
         f"host {_limit(machine.host_memory)}; "
         f"largest peak {sizes.largest_peak:,}, all peaks together {sizes.sum_of_peaks:,}",
-        f"a batch takes {_budgets(machine, units)}; {_switches(machine)}",
+        f"a batch takes {_budgets(machine, units)}; {switches}",
         f"a batch lasts {_cost(instance.cost, units)}",
     ]
     grid = instance.coarsening
@@ -77,18 +79,10 @@ def _budgets(machine: Machine, units: Units) -> str:
     return ", ".join(f"{limit:,} {what}" for limit, what in limits if limit is not None) or "any number of requests"
 
 
-def _tick(units: Units) -> str:
-    return "" if units.time == "ticks" else f"; a tick is {_time(Fraction(1), units)}"
-
-
 def _time(ticks: Fraction, units: Units) -> str:
     """Write a short time in a unit that suits it alone."""
     short = time_units(ticks, units.tick_seconds)
     return f"{float(ticks * short.tick):.4g} {short.time}"
-
-
-def _switches(machine: Machine) -> str:
-    return ", ".join(name if getattr(machine, name) else f"no {name}" for name in SWITCHES)
 
 
 def _cost(cost: Cost, units: Units) -> str:

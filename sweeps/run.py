@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +14,10 @@ from kvcore.contradiction import Contradiction
 from sweeps.cell import Cell, CellRow
 from sweeps.cluster import dask, run_on_cluster
 from sweeps.grid import cells_of
-from sweeps.local import run_locally
 from sweeps.store import Store
 from sweeps.study import read_study
 from sweeps.summary import SummaryRow, summarise
+from sweeps.worker import CellWorker
 
 Watch = Callable[[int, int], AbstractContextManager[Callable[[], Any]]]
 """Makes what is shown of a sweep from the cells that are done and all cells; what it gives is called for each more."""
@@ -85,3 +87,29 @@ def _carry_out(todo: Sequence[Cell], store: Store, jobs: int, cluster: str | Non
                 raise Contradiction(row["error"])
             store.add(cell, row)
             advance()
+
+
+def run_locally(cells: Sequence[Cell], jobs: int) -> Generator[tuple[Cell, CellRow]]:
+    """Carry out cells in `jobs` processes and yield each with its row as it ends.
+
+    Closing the iterator (or an exception where it is used) ends the processes; what they were at has no row.
+    """
+    mine, workers = threading.local(), list[CellWorker]()
+
+    def start() -> None:
+        mine.worker = CellWorker()
+        workers.append(mine.worker)
+
+    def run(cell: Cell) -> CellRow:
+        row: CellRow = mine.worker.run(cell)
+        return row
+
+    with ThreadPoolExecutor(min(jobs, len(cells)), initializer=start) as pool:
+        futures = {pool.submit(run, cell): cell for cell in cells}
+        try:
+            for future in as_completed(list(futures)):
+                yield futures.pop(future), future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.close()

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks import fidelity
-from benchmarks.fidelity.claim import Claim
+from benchmarks.fidelity import Claim
 from benchmarks.record import machine
 from kvcore.files import write_text
 
@@ -36,7 +36,7 @@ why not, and a tiny instance that shows it: [policies.md](policies.md#papers-and
 def papers() -> list[str]:
     """Return the papers that have claims: the modules of this folder with a function `claims`."""
     names = sorted(module.name for module in pkgutil.iter_modules(fidelity.__path__))
-    return [name for name in names if name not in ("__main__", "claim")]
+    return [name for name in names if name != "__main__"]
 
 
 def measure(names: Iterable[str]) -> list[Claim]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
-from benchmarks.fidelity.claim import Claim
-from benchmarks.mixture import ITERATION_13B, Felt, feel, mixture, opt_13b
+from benchmarks.fidelity import Claim
+from benchmarks.mixture import ITERATION_13B, feel, mixture, opt_13b
 from costmodels import get_cost
 from heuristics import Policy
 from heuristics.policies.augserve import AugServe
-from heuristics.policies.augserve_batching import AugServeBatching
 from kvcore.instance import Instance
 from workloads.generators import generate
 
@@ -41,6 +41,11 @@ def claims() -> list[Claim]:
     return [*by_rate(), *by_burstiness(), *short_memory(), first_token(), *ablation()]
 
 
+def claim(where: str, what: str, theirs: str, ours: str, holds: bool, setting: str, why: str = "") -> Claim:
+    """Return a claim of the paper."""
+    return Claim(f"{PAPER}, {where}", what, theirs, ours, holds, setting, why)
+
+
 def by_rate() -> list[Claim]:
     """Measure at the paper's rates, and at one where memory is short."""
     theirs = {2: "19.5, 28.3 -> 54.3 %", 3: "13.8, 19.1 -> 51.3 %", 4: "9.7, 14.2 -> 45.8 %", 8: "the highest"}
@@ -50,80 +55,66 @@ def by_rate() -> list[Claim]:
     ]
 
 
+TABLE_6 = {
+    (2, 1): "0.22, 0.28 -> 0.87", (2, 2): "0.05, 0.08 -> 0.47",
+    (3, 1): "0.15, 0.20 -> 1.16", (3, 2): "0.04, 0.06 -> 0.35",
+}  # fmt: skip
+"""Goodput by rate and CV."""
+
+
 def by_burstiness() -> list[Claim]:
     """Measure goodput over 30 minutes, with Gamma gaps."""
-    theirs = {
-        (2, 1): "0.22, 0.28 -> 0.87",
-        (2, 2): "0.05, 0.08 -> 0.47",
-        (3, 1): "0.15, 0.20 -> 1.16",
-        (3, 2): "0.04, 0.06 -> 0.35",
-    }
     return [
-        compared(
-            opt_13b(rate, 1800 * rate, Fraction(cv)), f"Table 6, rate {rate}, CV {cv}", "goodput a second", figures
-        )
-        for (rate, cv), figures in theirs.items()
+        compared(opt_13b(rate, 1800 * rate, Fraction(cv)), f"Table 6, rate {rate}, CV {cv}", "goodput a second", theirs)
+        for (rate, cv), theirs in TABLE_6.items()
     ]
 
 
 def compared(instance: Instance, where: str, what: str, theirs: str) -> Claim:
     """Compare with the schedulers that the paper compares with."""
-
-    def figure(felt: Felt) -> float:
-        return 100 * felt.share if "share" in what else felt.goodput
-
     felt = {name: feel(instance, name, 30, iteration=ITERATION_13B) for name in (*BASELINES, "augserve")}
-    ours = felt.pop("augserve")
-    rows = ", ".join(f"{name} {figure(other):.2f}" for name, other in felt.items())
-    holds = ours.share > LEAST * max(felt[name].share for name in BASELINES[:2])
-    paper = felt["infercept"].share
-    return Claim(
-        paper=f"{PAPER}, {where}",
-        claim=f"{what}, vllm, infercept -> AugServe",
-        theirs=theirs,
-        ours=f"{rows} -> {figure(ours):.2f}",
-        holds=holds,
-        setting="The released mixture, drawn anew, on OPT-13B and 80 GiB (62,976 tokens) with InferCept's profile of "
+    figures = {name: 100 * each.share if "share" in what else each.goodput for name, each in felt.items()}
+    ours, paper = felt["augserve"].share, felt["infercept"].share
+    holds = ours > LEAST * max(felt[name].share for name in BASELINES[:2])
+    return claim(
+        where, f"{what}, vllm, infercept -> AugServe", theirs, rising(figures), holds,
+        "The released mixture, drawn anew, on OPT-13B and 80 GiB (62,976 tokens) with InferCept's profile of "
         "a 13B model; in time: first token within 1 s, latency (calls too) within 10 batches of 384 tokens a token",
-        why=NOT_SHORT if not holds or abs(ours.share - paper) < 0.01 else BURSTS if ours.share < paper else "",
-    )
+        NOT_SHORT if not holds or abs(ours - paper) < 0.01 else BURSTS if ours < paper else "",
+    )  # fmt: skip
+
+
+def rising(figures: Mapping[str, float]) -> str:
+    """Write the figures of the baselines, and that of AugServe."""
+    return ", ".join(f"{name} {figures[name]:.2f}" for name in BASELINES) + f" -> {figures['augserve']:.2f}"
 
 
 def short_memory() -> list[Claim]:
     """Measure Table 6's rates where memory is short: requests of longer contexts on a smaller device."""
     model, rows = get_cost("infercept-6b"), []
-    for rate, cv in ((2, 1), (2, 2), (3, 1), (3, 2)):
+    for rate, cv in TABLE_6:
         instance = generate(
             "infercept", rate=Fraction(rate), cv=Fraction(cv), minutes=Fraction(MINUTES), seed=1, cost=model.make(),
             tick=model.tick,
         )  # fmt: skip
         figures = {name: feel(instance, name, MINUTES).goodput for name in (*BASELINES, "augserve")}
-        ours = figures.pop("augserve")
-        rows.append(
-            Claim(
-                paper=f"{PAPER}, Table 6, rate {rate}, CV {cv}, memory short",
-                claim="goodput a second, vllm, infercept -> AugServe",
-                theirs="rises",
-                ours=", ".join(f"{name} {other:.2f}" for name, other in figures.items()) + f" -> {ours:.2f}",
-                holds=ours > LEAST * max(figures[name] for name in BASELINES[:2]),
-                setting=f"drawn after InferCept's Table 1, {MINUTES} minutes, GPT-J-6B on 40 GiB, seed 1",
-                why=BURSTS if ours < figures["infercept"] else "",
-            )
-        )
+        rows.append(claim(
+            f"Table 6, rate {rate}, CV {cv}, memory short", "goodput a second, vllm, infercept -> AugServe", "rises",
+            rising(figures), figures["augserve"] > LEAST * max(figures[name] for name in BASELINES[:2]),
+            f"drawn after InferCept's Table 1, {MINUTES} minutes, GPT-J-6B on 40 GiB, seed 1",
+            BURSTS if figures["augserve"] < figures["infercept"] else "",
+        ))  # fmt: skip
     return rows
 
 
 def first_token() -> Claim:
     instance = mixture(5, MINUTES)
-    ours, vllm = (feel(instance, name, MINUTES) for name in ("augserve", "vllm"))
-    return Claim(
-        paper=f"{PAPER}, Section 5.2.2",
-        claim="mean TTFT at 5 requests a second is far below vLLM's",
-        theirs="90.5 % lower",
-        ours=f"{vllm.ttft:.2f} -> {ours.ttft:.2f} s",
-        holds=ours.ttft < vllm.ttft,
-        setting=f"InferCept mixture, {MINUTES} minutes, GPT-J-6B on 40 GiB, seed 1",
-    )
+    ours, vllm = (feel(instance, name, MINUTES).ttft for name in ("augserve", "vllm"))
+    return claim(
+        "Section 5.2.2", "mean TTFT at 5 requests a second is far below vLLM's", "90.5 % lower",
+        f"{vllm:.2f} -> {ours:.2f} s", ours < vllm,
+        f"InferCept mixture, {MINUTES} minutes, GPT-J-6B on 40 GiB, seed 1",
+    )  # fmt: skip
 
 
 def ablation() -> list[Claim]:
@@ -132,25 +123,20 @@ def ablation() -> list[Claim]:
     instance = instance.replace(machine=instance.machine.replace(batch_tokens=768))
     one = Fraction(1)
     parts: dict[str, Policy] = {
-        "fixed": AugServeBatching(target_max=384, beta_low=one, beta_high=one),
-        "dynamic": AugServeBatching(target_max=384),
+        "fixed": AugServe(target_max=384, beta_low=one, beta_high=one, ranked=False),
+        "dynamic": AugServe(target_max=384, ranked=False),
         "both": AugServe(target_max=384),
     }
     felt = {name: feel(instance, policy, MINUTES) for name, policy in parts.items()}
-    setting = f"InferCept mixture, {BUSY} a second for {MINUTES} minutes, 384 tokens a batch, or 192 to 768"
     steps = (("fixed", "dynamic", "the dynamic token limit", "0.28 -> 0.35"), ("dynamic", "both", "the ranking", ""))
+    rows = [(felt[before], felt[after], what, theirs) for before, after, what, theirs in steps]
     return [
-        Claim(
-            paper=f"{PAPER}, Figure 10",
-            claim=f"{what} raises goodput",
-            theirs=theirs or "rises further",
-            ours=f"{felt[before].goodput:.2f} -> {felt[after].goodput:.2f} a second, TTFT {felt[before].ttft:.1f} -> "
-            f"{felt[after].ttft:.1f} s",
-            holds=felt[after].goodput > felt[before].goodput,
-            setting=setting,
-            why="The limit follows the free memory, and memory, not the budget, is what lacks here."
-            if felt[after].goodput < 1.1 * felt[before].goodput
-            else "",
+        claim(
+            "Figure 10", f"{what} raises goodput", theirs or "rises further",
+            f"{a.goodput:.2f} -> {b.goodput:.2f} a second, TTFT {a.ttft:.1f} -> {b.ttft:.1f} s", b.goodput > a.goodput,
+            f"InferCept mixture, {BUSY} a second for {MINUTES} minutes, 384 tokens a batch, or 192 to 768",
+            "The limit follows the free memory, and memory, not the budget, is what lacks here."
+            if b.goodput < 1.1 * a.goodput else "",
         )
-        for before, after, what, theirs in steps
-    ]
+        for a, b, what, theirs in rows
+    ]  # fmt: skip

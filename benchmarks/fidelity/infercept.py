@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from statistics import median
 
-from benchmarks.fidelity.claim import Claim
-from costmodels import GPT_J_6B, get_cost
+from benchmarks.data import MIXTURE, released
+from benchmarks.fidelity import Claim
+from benchmarks.mixture import mixture
+from costmodels import GPT_J_6B
 from heuristics import get_policy, trace_policy
-from kvcore import Instance, measures
+from kvcore import measures
 from kvcore.trace import Trace
-from workloads.generators import generate
-from workloads.importers import read_infercept
 
 PAPER = "InferCept"
 SYNC = {"swap": "infercept-6b-sync"}
@@ -114,12 +112,9 @@ def steps() -> list[Claim]:
 WHY = {
     ("improved-discard", False): "no request waits long at this rate (0.04 s on average after a call, 7.0 s at 3 a "
     "second), so the place in the queue hardly matters",
-    (
-        "infercept",
-        False,
-    ): "within 10 minutes at 2 a second it moves 1,082 of the 1,374 calls of less than 0.1 s, of which "
-    "the heuristic preserves 1,373, and discards 789 calls, not 239, where its limits take no more: 299,000 tokens are "
-    "recomputed, not 72,000",
+    ("infercept", False): "within 10 minutes at 2 a second it moves 1,082 of the 1,374 calls of less than 0.1 s, of "
+    "which the heuristic preserves 1,373, and discards 789 calls, not 239, where its limits take no more: 299,000 "
+    "tokens are recomputed, not 72,000",
 }
 """Why a step does not lower the latency."""
 
@@ -159,7 +154,7 @@ def elapsed() -> Claim:
 def claim(where: str, what: str, theirs: str, ours: str, holds: bool, rate: Fraction | None, why: str = "") -> Claim:
     """Return a claim on the mixture at a rate (None: ten minutes at each of several)."""
     speed = f"{float(rate):g} requests a second for {minutes(rate)} minutes" if rate else "10 minutes at each rate"
-    setting = f"{'the released' if data() else 'a generated'} mixture, {speed}, seed 0, GPT-J-6B on an A100"
+    setting = f"{'the released' if released(MIXTURE) else 'a generated'} mixture, {speed}, seed 0, GPT-J-6B on an A100"
     return Claim(f"{PAPER}, {where}", what, theirs, ours, holds, setting, why)
 
 
@@ -168,15 +163,11 @@ def minutes(rate: Fraction) -> int:
     return 30 if rate == MODERATE else 10
 
 
-def run(name: str, rate: Fraction, length: int | None = None) -> PolicyMeasures:
-    """Run a policy on the mixture, for so many minutes."""
-    return _run(name, rate, length or minutes(rate))
-
-
 @cache
-def _run(name: str, rate: Fraction, length: int) -> PolicyMeasures:
-    """Run it once; the trace is not kept."""
-    trace = trace_policy(workload(rate, length, SYNC.get(name, "infercept-6b")), get_policy(name))
+def run(name: str, rate: Fraction, length: int | None = None) -> PolicyMeasures:
+    """Run a policy on the mixture, for so many minutes; the trace is not kept."""
+    length = length or minutes(rate)
+    trace = trace_policy(mixture(rate, length, 0, SYNC.get(name, "infercept-6b")), get_policy(name))
     report = measures(trace)
     tick = trace.instance.tick_seconds
     latencies = [Fraction(row["normalized_latency_without_calls"]) for row in report["requests"].values()]
@@ -204,20 +195,3 @@ def recomputing(trace: Trace) -> float:
         first += len(batches.ends)
     spans = (span for request in trace.requests for span in request.spans)
     return sum(span.recomputed * ticks[span.batch] for span in spans if span.recomputed)
-
-
-def data() -> Path | None:
-    """Return the released mixture, if it is there."""
-    path = Path(os.environ.get("KVBOUND_DATA", "")) / "infercept" / "merged_exp_uniform_lengths.csv"
-    return path if path.is_file() else None
-
-
-def workload(rate: Fraction, length: int, cost: str) -> Instance:
-    """Return the mixture at a rate, of the released requests or generated ones."""
-    model, path = get_cost(cost), data()
-    if path is None:
-        return generate("infercept", rate=rate, minutes=Fraction(length), machine=GPT_J_6B, cost=model.make(),
-                        tick=model.tick)  # fmt: skip
-    return read_infercept(
-        path, rate=rate, minutes=Fraction(length), tick=model.tick, cost=model.make(), machine=GPT_J_6B
-    )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
-from pathlib import Path
 from statistics import mean, median
 
-from benchmarks.fidelity.claim import Claim
+from benchmarks.data import CONVERSATIONS, released
+from benchmarks.fidelity import Claim
 from costmodels import INFERMAX_7B, infermax_7b
 from heuristics import get_policy, trace_policy
 from kvcore.instance import Instance
@@ -21,8 +20,8 @@ SECOND = Fraction(1, 10**9)
 
 def claims() -> list[Claim]:
     """Measure what SLAI reports; only where KVBOUND_DATA has the Azure conversations."""
-    path = Path(os.environ.get("KVBOUND_DATA", "")) / "azure2023" / "AzureLLMInferenceTrace_conv.csv"
-    if not path.is_file():
+    path = released(CONVERSATIONS)
+    if path is None:
         return []
     read = read_azure(path, cost=infermax_7b(), machine=INFERMAX_7B, tick=SECOND)
     instance = read.replace(requests=read.requests[:COUNT])

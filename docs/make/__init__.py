@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.make.api import api_page
-from docs.make.lists import names_page, options_page
-from docs.make.measured import measured_page
+from docs.make.lists import measured_page, names_page, options_page, rules_page
 from docs.make.pictures import PICTURES
 from docs.make.reference import reference_page
-from docs.make.rules import rules_page
 from docs.make.schemas import schemas_page
 
 FOLDER = Path(__file__).parents[1]

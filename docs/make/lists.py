@@ -1,8 +1,12 @@
-"""docs/names.md and docs/options.md from the code: every name that a command takes, every option and its default."""
+"""The pages made of what the code has: names, options, rules of policies, and measurements."""
 
 from __future__ import annotations
 
+import inspect
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -10,6 +14,9 @@ import typer
 from bounds.ladder import METHODS
 from costmodels import COSTS, DEVICES, MODELS
 from heuristics import POLICIES
+from heuristics.engine import admission, min_waste
+from heuristics.engine.policy import Policy
+from heuristics.registry import NAMED
 from kvbound.cli.app import app
 from kvcore.instance import Machine
 from solvers.ways import SOLVERS
@@ -101,3 +108,69 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a table; its cells are Markdown."""
     yield from (f"| {' | '.join(head)} |", "|---" * len(head) + "|")
     yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+RULES = """# The rules of all policies
+
+Written by `python -m docs.make` from the code. [policies.md](policies.md) has the proofs, and says how the papers are
+read; [names.md](names.md#policies) has a line on each.
+
+## The admission test
+"""
+
+
+def rules_page() -> str:
+    """Return docs/rules.md: what several policies share, then each policy."""
+    classes = {type(policy): None for policy in POLICIES.values()}
+    shared = {base: None for one in classes for base in one.__mro__[1:] if issubclass(base, Policy)}
+    names = {one: [name for name, policy in POLICIES.items() if type(policy) is one] for one in classes}
+    lines = [RULES, text_of(admission), "## The min-waste rule\n", text_of(min_waste)]
+    lines += [line for base in shared if base is not Policy and base not in classes for line in described(base, [])]
+    lines += [line for one, known in names.items() for line in described(one, known)]
+    lines += [line for name, one in NAMED.items() if one not in names for line in described(one, [f"{name}:.."])]
+    return "\n".join(lines)
+
+
+def described(one: type, names: list[str]) -> Iterator[str]:
+    """Yield a heading with the names of a class, or its own, and its docstring with a link to its file."""
+    file = f"{one.__module__.replace('.', '/')}.py"
+    yield f"## {', '.join(names) or one.__name__}\n"
+    yield f"[{file}](../{file})" + (
+        f", on top of `{one.__mro__[1].__name__}`.\n" if one.__mro__[1] is not Policy else "\n"
+    )
+    yield text_of(one)
+
+
+def text_of(documented: Any) -> str:
+    """Return a docstring, its first sentence as a paragraph."""
+    return f"{inspect.getdoc(documented)}\n"
+
+
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
+"""A file for each section, in the order of their names: `title`, `date`, `command`, `about`, and `tables`, each with
+`columns`, `rows` and, if there is something to say, `notes`."""
+MEASURED = """# Measurements
+
+Written by `python -m docs.make` from `benchmarks/records`; the pages that explain the numbers link here. Machine: two
+cores of an AMD EPYC, Python 3.11, HiGHS 1.15.1, OR-Tools 9.15, Gurobi 13.0.3, one thread a solve. Other work ran at the
+same time unless said otherwise, so seconds give the order of magnitude only. Values are the referee's; a bound is
+proved, and one that is called certified was recomputed by the checker. A gap is (value - bound) / bound. `KVBOUND_DATA`
+must name the folder of the traces where real requests are used ([data.md](data.md)). Nothing was measured on a GPU yet.
+Other tables: [the papers' claims](fidelity.md), [worst ratios](worst.md), [verdicts on hypotheses](verdicts.md).
+"""
+
+
+def measured_page() -> str:
+    """Return docs/measured.md."""
+    records = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.toml"))]
+    return "\n".join([MEASURED, *(line for record in records for line in lines(record))])
+
+
+def lines(record: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a section. ValueError for a record without date or command."""
+    if not isinstance(record.get("date"), date) or not record.get("command"):
+        raise ValueError(f"{record['title']}: a measurement has a date and the command that makes it")
+    yield from (f"## {record['title']}", "", f"`{record['command']}`, {record['date']}. {record['about']}")
+    for part in record["tables"]:
+        yield from (*table(part["columns"], part["rows"]), "")
+        yield from [part["notes"]] if "notes" in part else []

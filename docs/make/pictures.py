@@ -11,7 +11,7 @@ from typing import Any
 
 import solvers
 from docs.make.house import draw_house
-from docs.make.measured import RECORDS
+from docs.make.lists import RECORDS
 from heuristics import get_policy, run_policy
 from kvbound.plots import compare_schedules, ladder, plot_profile, plot_record, render
 from kvcore import Instance, Trace, verify_schedule

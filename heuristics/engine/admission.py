@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heuristics.engine.banker import Banker, Blocks, Flags, Holding
+from heuristics.engine.banker import Banker, Blocks, Flags, Holding, NonPreemptiveBanker, RunningRequest
 from heuristics.engine.demand import Demand
 from heuristics.engine.job import Job
-from heuristics.engine.nonpreemptive import NonPreemptiveBanker, RunningRequest
 from kvcore.instance import Machine
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from heuristics.engine.demand import Demand
-from heuristics.engine.estimate import Effort
+from heuristics.engine.demand import Demand, Effort
 from kvcore.instance import Handling, Slo
 from kvcore.referee import Execution
 from kvcore.state import CALLING, RequestState

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from heuristics.engine.estimate import SoloEstimate
+from heuristics.engine.demand import SoloEstimate
 from kvcore.errors import BadInput
 from kvcore.instance import Handling, Instance, Request
 

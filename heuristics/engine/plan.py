@@ -225,10 +225,6 @@ class Plan:
         self._admission = Admission(self.machine, self.true_demands, holders, self.free_blocks, self._taken, holdings)
         return self._admission
 
-    def test_with(self, test: Admission) -> None:
-        """Go on with the test of the batch before: what it knows of has been done, and nothing else has happened."""
-        self._admission = test
-
     # --- moves ---------------------------------------------------------------------------------------------------
 
     def drop(self, job: Job, tokens: int | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from heuristics.engine.job import Knows
 from heuristics.engine.plan import Plan
@@ -28,6 +28,8 @@ class Policy(ABC):
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
     """What handles calls that the instance leaves free: the min-waste rule or preserve, both fixed beforehand, or
     the policy itself, by the moves it makes from the start of a call to the next work."""
+    needs: tuple[str, ...] = ()
+    """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
 
     def __repr__(self) -> str:
         """Return its name, and the rule in a line."""
@@ -38,7 +40,14 @@ class Policy(ABC):
 
     def why_not(self, machine: Machine) -> str | None:
         """Say why it cannot run on a machine (None: it can)."""
-        return None
+        enough = machine.memory is None
+        missing = [name for name in self.needs if not getattr(machine, name) and not (enough and name == "evict")]
+        return f"it needs a machine with {' and '.join(missing)}" if missing else None
+
+    def called(self, name: str, rule: str, source: str | None = None) -> Self:
+        """Return it, whose switches make it another policy, with a name, a rule and perhaps a source of its own."""
+        self.name, self.rule, self.source = name, rule, source or self.source
+        return self
 
     @abstractmethod
     def decide(self, view: View, plan: Plan) -> None:

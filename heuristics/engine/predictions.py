@@ -45,17 +45,10 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
         raise BadInput(f"predictions are {KINDS}, not {text!r}")
     limits = ("memory", "host_memory", "batch_tokens", "prefill_tokens")
     unlimited = instance.machine.replace(**dict.fromkeys(limits))
-    limit, block = instance.machine.block_limit, instance.machine.block
+    blocks = instance.machine.block_limit
+    memory = LIMIT if blocks is None else blocks * instance.machine.block
     with valid(f"predictions {text} of {instance.name}"):
-        requests = tuple(
-            _cut(
-                request.replace(
-                    segments=tuple(_limited(request, guess(request, segment)) for segment in request.segments)
-                ),
-                LIMIT if limit is None else limit * block,
-            )
-            for request in instance.requests
-        )
+        requests = tuple(_cut(_guessed(request, guess), memory) for request in instance.requests)
         return instance.replace(requests=requests, machine=unlimited)
 
 
@@ -109,8 +102,11 @@ def by_type(requests: Iterable[Request]) -> Guess:
     return guess
 
 
-def _limited(request: Request, segment: Segment) -> Segment:
-    return segment.replace(decode=min(segment.decode, request.max_new or LIMIT))
+def _guessed(request: Request, guess: Guess) -> Request:
+    """Return the request as it is guessed, no segment above its limit."""
+    segments = (guess(request, segment) for segment in request.segments)
+    limit = request.max_new or LIMIT
+    return request.replace(segments=tuple(each.replace(decode=min(each.decode, limit)) for each in segments))
 
 
 def _cut(request: Request, memory: int) -> Request:

@@ -1,8 +1,10 @@
-"""Figure 1's rule on long traces: the decisions of `RankedRule`, without asking every request in every batch."""
+"""Figure 1's rule of MARS: as it is stated, and as it is carried out on long traces."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_left
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +13,38 @@ from heuristics.engine.admission import Admission
 from heuristics.engine.banker import Blocks, Holding
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.ranked_rule import RankedRule
+from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
+
+
+class RankedRule(Policy):
+    """At every batch boundary, the ready requests are taken in order of a key, as far as they are admitted.
+
+    Sort: the smallest key goes first; at equal keys the request that worked in the batch before, and then the earlier
+    arrival. A running request that comes late in this order may be preempted, and keeps its memory.
+
+    Fill: a request is admitted if the budgets leave it a token, if its segment fits beside what all others hold, and
+    if all can still finish after that without any eviction (`Plan.admits`). One that is not admitted is skipped,
+    and the next one is asked (`Plan.fill`). Where the machine does not pause, those that must work on come first.
+
+    `heuristics.Ranked` decides the same without asking every request.
+
+    Guarantee: it never deadlocks and never evicts, whatever the key.
+    Running time: O(n log n + h log h) for a batch, with n requests present and h holding KV.
+    Source: MARS (arXiv 2410.18248), Figure 1; the admission test is ours (docs/policies.md).
+    """
+
+    knows = "predictions"  # the admission test needs the sizes, whatever the key needs
+
+    @abstractmethod
+    def key(self, job: Job) -> Any:
+        """Return the key of a ready request; the smallest goes first."""
+
+    def decide(self, view: View, plan: Plan) -> None:
+        """Sort, and fill the batch."""
+        running_first = sorted(view.ready, key=attrgetter("worked"), reverse=True)
+        plan.fill(sorted(running_first, key=self.key))  # stable: at equal keys in the order before
 
 
 class Candidate(NamedTuple):
@@ -51,9 +82,6 @@ class Ranked(RankedRule):
         self._longest = 0  # none of _waiting and _idle has more tokens to process
         self._idle: dict[int, Holding] = {}  # holders that were blocked when last asked, and their device blocks
         self._stopped: dict[int, int] = {}  # of _idle those that would decode, with the tokens that they hold
-        self._endings: dict[int, tuple[int, int]] = {}  # tokens at the end of the segment, and claim in blocks
-        self._test: Admission | None = None  # that of the batch before, if nothing else has happened since
-        self._batch = 0
 
     def decide(self, view: View, plan: Plan) -> None:
         """Take the ready requests in order of their key."""
@@ -81,14 +109,10 @@ class Ranked(RankedRule):
     # --- what has happened ---------------------------------------------------------------------------------------
 
     def _observe(self, view: View) -> None:
-        if view.ended or view.called or view.returned or view.batch != self._batch + 1:
-            self._test = None
-        self._batch = view.batch
         for job in view.ended:
             del self._holders[job.index]
         for job in view.called:
             del self._holders[job.index]
-            self._endings.pop(job.index, None)
             self._calling[job.index] = job
         if view.ended or any(job.handling != "preserve" for job in view.called):
             self._settled = False
@@ -122,11 +146,8 @@ class Ranked(RankedRule):
 
     def _ending(self, job: Job, plan: Plan) -> tuple[int, int]:
         """Return the tokens that the request holds at the end of its segment, and its claim in blocks."""
-        ending = self._endings.get(job.index)
-        if ending is None:
-            demand, segment = plan.true_demands[job.index], job.segment
-            ending = self._endings[job.index] = demand.end[segment], demand.release_blocks[segment]
-        return ending
+        demand, segment = plan.true_demands[job.index], job.segment
+        return demand.end[segment], demand.release_blocks[segment]
 
     def _resting(self) -> list[Job]:
         """Return those in calls that hold KV, or room on the host."""
@@ -156,20 +177,17 @@ class Ranked(RankedRule):
         back = any(job.host for job in others)
         more = len(going) + sum(job.missing for job in others)
         skip = self._settled and not back and self._whole(plan, more)
-        if self._test is None:
-            resting = self._resting()
-            block = plan.machine.block
-            holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
-            for job, tokens in held.items():
-                holdings[job.index] = -(-tokens // block) if tokens else job.blocks, self._ending(job, plan)[1]
-            self._test = plan.test_among([*resting, *self._holders.values()], holdings)
-        plan.test_with(self._test)
+        resting, block = self._resting(), plan.machine.block
+        holdings = self._idle | {job.index: self._holding(job, plan) for job in resting}
+        for job, tokens in held.items():
+            holdings[job.index] = -(-tokens // block) if tokens else job.blocks, self._ending(job, plan)[1]
+        test = plan.test_among([*resting, *self._holders.values()], holdings)
         if not skip:
             asked += [self._candidate(self._holders[i]) for i in self._idle]
             self._idle, self._longest = {}, self._waiting.longest
         self._settled = plan.hybrid
         decoding = {job.index: tokens for job, tokens in held.items() if tokens} | self._stopped if plan.hybrid else {}
-        taken = self._take_in_order(sorted(asked), decoding, self._test, plan, wait=skip)
+        taken = self._take_in_order(sorted(asked), decoding, test, plan, wait=skip)
         positions = {candidate.position for candidate in taken}
         for candidate in asked:
             i, job = candidate.position, candidate.job

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from heuristics.engine.demand import Demand
-from heuristics.engine.estimate import SoloEstimate
+from heuristics.engine.demand import Demand, SoloEstimate
 from heuristics.engine.job import Job
 from heuristics.engine.min_waste import believed_requests, fix_free_calls, with_min_waste_handlings
 from heuristics.engine.plan import Plan

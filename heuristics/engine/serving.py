@@ -9,7 +9,7 @@ from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import Policy
 from heuristics.engine.view import View
-from kvcore.instance import LIMIT, Machine
+from kvcore.instance import LIMIT
 
 LONGEST_OUTPUT = 4096
 """Tokens that a request is taken to generate at most where it gives no `max_new`; SGLang's clip."""
@@ -34,7 +34,6 @@ class ServingEngine(Policy):
     whole_blocks: ClassVar[bool] = True
     """Whether only complete blocks are found again."""
     needs: tuple[str, ...] = ("chunked", "pause", "evict")
-    """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
@@ -48,12 +47,6 @@ class ServingEngine(Policy):
         self.held: dict[int, Job] = {}  # in a call that preserves by order
         self._batch = 0
         self._gone: list[tuple[Job, int]] = []  # to be dropped in the batch being decided, should it take place
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine."""
-        enough = machine.memory is None
-        missing = [name for name in self.needs if not getattr(machine, name) and not (enough and name == "evict")]
-        return f"it needs a machine with {' and '.join(missing)}" if missing else None
 
     # --- the queues ----------------------------------------------------------------------------------------------
 

@@ -54,8 +54,7 @@ class Unified(Policy):
     """Whether the running requests are asked in order of arrival, whatever their phase."""
     spare_block: bool = False
     """Whether a decode needs a free block even where its last block has room, unless it runs alone."""
-    needs: ClassVar[tuple[str, ...]] = ("evict", "pause")
-    """The switches of the machine without which it cannot run (`evict` only where memory has a limit)."""
+    needs: tuple[str, ...] = ("evict", "pause")
     swapped_wait: bool = False
     """Whether requests on the host queue with those that wait without KV."""
     handling: Handling = "discard"
@@ -74,12 +73,6 @@ class Unified(Policy):
         self._batch = self.now = 0
         self._discarding: list[Job] = []  # dropped in the batch being decided, should it take place
         self._evicted: set[int] = set()
-
-    def why_not(self, machine: Machine) -> str | None:
-        """Say why it cannot run on a machine: it evicts where memory lacks, and lets running requests wait."""
-        enough = machine.memory is None
-        missing = [name for name in self.needs if not getattr(machine, name) and not (enough and name == "evict")]
-        return f"it needs a machine with {' and '.join(missing)}" if missing else None
 
     # --- what a policy decides -----------------------------------------------------------------------------------
 
@@ -113,10 +106,15 @@ class Unified(Policy):
 
     def at_call(self, job: Job, plan: Plan) -> None:
         """Handle a call that has just started and that the instance leaves free."""
-        if self.handling == "discard":
+        handling = self.handling_of(job)
+        if handling == "discard":
             self.discard(job, plan)
-        elif self.handling == "swap":
+        elif handling == "swap":
             self.swap(job, plan)
+
+    def handling_of(self, job: Job) -> Handling:
+        """Return how such a call is handled."""
+        return self.handling
 
     def at_return(self, job: Job, now: int) -> None:
         """Queue a request whose call has returned, by where its KV is."""

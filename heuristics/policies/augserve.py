@@ -5,14 +5,13 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar
 
 from heuristics.engine.job import Job
 from heuristics.engine.min_waste import HandlingWaste, least_waste
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
-from heuristics.policies.next_call import NO_CALL, NextCall, next_call
+from heuristics.policies.mars import NO_CALL, NextCall, next_call
 from kvcore.instance import Handling
 
 
@@ -38,6 +37,11 @@ class AugServe(Unified):
 
     Of the parameters, the paper gives gamma = 1; alpha (in tokens), beta_low and beta_high are ours.
 
+    `as_printed` reads (6) and (26) as they are printed. By (26) the smallest value plus `alpha` times the ticks waited
+    goes first: what waits falls back behind those that come later, the opposite of what the paper says of it. By (6) a
+    swap wastes N tokens for its time, so that nearly all calls swap, more than the link carries. Without `ranked` it is
+    first come, first served with AugServe's token limit and handling: its ablation without two-stage scheduling.
+
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(log n) for what happens.
     Source: AugServe (arXiv 2512.04013), Sections 4.3 and 4.4, Algorithm 1.
     """
@@ -47,10 +51,6 @@ class AugServe(Unified):
     source = "AugServe (arXiv 2512.04013), Sections 4.3 and 4.4, Algorithm 1"
     needs = ("evict", "pause", "chunked")
     knows = "predictions"
-    ranked: ClassVar[bool] = True
-    """Whether the queues are in order of the value, or of the arrival."""
-    as_printed: ClassVar[bool] = False
-    """Whether (6) and (26) are read as they are printed."""
 
     def __init__(
         self,
@@ -59,10 +59,14 @@ class AugServe(Unified):
         beta_high: Fraction = Fraction(2),
         target_max: int | None = None,
         gamma: Fraction = Fraction(1),
+        *,
+        ranked: bool = True,
+        as_printed: bool = False,
     ) -> None:
         self.alpha, self.gamma = alpha, gamma
         self.beta_low, self.beta_high = beta_low, beta_high
         self.target_max = target_max
+        self.ranked, self.as_printed = ranked, as_printed
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
@@ -174,14 +178,10 @@ class AugServe(Unified):
                 self.kept[job.index] = job.device
                 self.kept_tokens += job.device
 
-    def at_call(self, job: Job, plan: Plan) -> None:
-        """Handle a free call as wastes least, its context being known now."""
+    def handling_of(self, job: Job) -> Handling:
+        """Return what wastes least, its context being known now."""
         k = job.segment - 1
-        handling = self.least_waste(job, NextCall(job.device, job.demand.durations[k], job.demand.returns[k], "free"))
-        if handling == "discard":
-            self.discard(job, plan)
-        elif handling == "swap":
-            self.swap(job, plan)
+        return self.least_waste(job, NextCall(job.device, job.demand.durations[k], job.demand.returns[k], "free"))
 
     def at_return(self, job: Job, now: int) -> None:
         """Value a request anew, and queue it by where its KV is."""
@@ -213,3 +213,16 @@ class AugServe(Unified):
         else:
             self.last[job.index] = self.now
             super().evict(job, plan)
+
+
+ABLATIONS = (
+    AugServe(as_printed=True).called(
+        "augserve-as-printed",
+        "as augserve, but waiting adds to the value, and a swap is taken to waste N tokens for its time",
+    ),
+    AugServe(ranked=False).called(
+        "augserve-batching",
+        "order of arrival, kept through calls; calls and token limit as in augserve",
+        "AugServe (arXiv 2512.04013), Section 5.4: w/ MaxBatch",
+    ),
+)

@@ -10,7 +10,6 @@ from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
 from heuristics.policies.index import HEADROOM, Index, Step, settings
-from kvcore.errors import BadInput
 
 Array = Any
 
@@ -50,15 +49,8 @@ class Deadline(Index):
     @classmethod
     def named(cls, name: str) -> Deadline:
         """Return the policy of `deadline:flow=SECONDS,token=SECONDS` (either may be left out). BadInput: it is none."""
-        try:
-            numbers = settings(name, "flow", "token")
-            if not all(numbers.values()):
-                raise ValueError(name)
-            return cls(**numbers)
-        except ValueError:
-            raise BadInput(
-                f"the deadline rule is deadline:flow=SECONDS,token=SECONDS, with numbers above 0, not {name!r}"
-            ) from None
+        usage = "the deadline rule is deadline:flow=SECONDS,token=SECONDS"
+        return cls(**settings(name, usage, "flow", "token", zero=False))
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

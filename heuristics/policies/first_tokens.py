@@ -9,11 +9,9 @@ import numpy as np
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.run import Unsuited
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.index import Marginal, Step
-from kvcore.cost import OwnCost
 
 CHUNK = 512
 """Tokens that refills take of a batch, so that a first token that comes waits little."""
@@ -40,8 +38,6 @@ class FirstTokens(Unified):
     def start(self, view: View) -> None:
         """Begin with empty queues."""
         super().start(view)
-        if isinstance(view.cost, OwnCost):
-            raise Unsuited(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
         self.marginal = Marginal(view.cost)
         self._late: list[Job] = []  # one token before the end of a prefill, so that they count as decodes
 

@@ -16,7 +16,7 @@ from heuristics.engine.view import View
 from heuristics.policies.mc_sf import least_waste_handling
 from kvcore.cost import Cost, OwnCost
 from kvcore.errors import BadInput
-from kvcore.instance import LIMIT, Instance
+from kvcore.instance import LIMIT, Handling, Instance
 
 Array = Any
 """A numpy array of floats: the index only ranks."""
@@ -48,9 +48,11 @@ class Steps(NamedTuple):
 
 
 class Marginal:
-    """The linear parts of a cost, one row a function, in ticks."""
+    """The linear parts of a cost, one row a function, in ticks. Unsuited for a cost that has none."""
 
     def __init__(self, cost: Cost) -> None:
+        if isinstance(cost, OwnCost):
+            raise Unsuited(f"it needs what a request adds to a batch, and the cost is a function ({cost.name})")
         self.functions = cost.functions
 
         def column(name: str) -> Array:
@@ -86,16 +88,19 @@ class Marginal:
         return np.maximum(1.0, (fixed + hinged + np.cumsum(parts, axis=1)).max(axis=0))
 
 
-def settings(name: str, *keys: str) -> dict[str, float]:
-    """Return the numbers of `POLICY:key=number,..`. ValueError: a key is not of `keys` or there twice, or no number."""
-    pairs = [part.split("=", 1) for part in name.partition(":")[2].split(",")]
-    numbers = {key: float(text) for key, text in pairs}
-    if (
-        len(numbers) < len(pairs)
-        or not numbers.keys() <= set(keys)
-        or not all(0 <= each < inf for each in numbers.values())
-    ):
-        raise ValueError(name)
+def settings(name: str, usage: str, *keys: str, zero: bool = True) -> dict[str, float]:
+    """Return the numbers of `POLICY:key=number,..`; BadInput says how to write it.
+
+    A key is one of `keys`, and there once; a number is at least 0, or above 0.
+    """
+    try:
+        pairs = [part.split("=", 1) for part in name.partition(":")[2].split(",")]
+        numbers = {key: float(text) for key, text in pairs}
+    except ValueError:
+        numbers = {}
+    in_range = all((number >= 0 if zero else number > 0) and number < inf for number in numbers.values())
+    if not in_range or len(numbers) < len(name.split(",")) or not numbers.keys() <= set(keys):
+        raise BadInput(f"{usage}, with numbers {'of at least' if zero else 'above'} 0, not {name!r}")
     return numbers
 
 
@@ -142,19 +147,12 @@ class Index(Unified):
     @classmethod
     def named(cls, name: str) -> Index:
         """Return the policy of `index:r0=SECONDS,group=G` (either may be left out). BadInput: it is none."""
-        try:
-            numbers = settings(name, "r0", "group")
-        except ValueError:
-            raise BadInput(
-                f"the index rule is index:r0=SECONDS,group=G, with numbers of at least 0, not {name!r}"
-            ) from None
+        numbers = settings(name, "the index rule is index:r0=SECONDS,group=G", "r0", "group")
         return cls(numbers.get("r0"), numbers.get("group", GROUP))
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
         super().start(view)
-        if isinstance(view.cost, OwnCost):
-            raise Unsuited(f"it needs what a request adds to a batch, and the cost is a function ({view.cost.name})")
         self.marginal = Marginal(view.cost)
         self.tick = float(view.tick_seconds)
         self.began: int | None = None
@@ -205,13 +203,9 @@ class Index(Unified):
             total += self.marginal.left(step, np.array([demand.decode[k + 1]]))[:, 0]
         return total
 
-    def at_call(self, job: Job, plan: Plan) -> None:
-        """Handle a call as wastes least, by what is predicted."""
-        handling = least_waste_handling(job.demand, job.segment - 1)
-        if handling == "swap":
-            self.swap(job, plan)
-        elif handling == "discard":
-            self.discard(job, plan)
+    def handling_of(self, job: Job) -> Handling:
+        """Return the handling that wastes least, by what is predicted."""
+        return least_waste_handling(job.demand, job.segment - 1)
 
     # --- the batch -----------------------------------------------------------------------------------------------
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 
 from heuristics.engine.job import Job, Knows
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
-from heuristics.policies.infercept_base import InferceptBase, forward
+from heuristics.policies.infercept_base import InferceptBase, call_type, forward
+from kvcore.cost import Features
+from kvcore.instance import LIMIT
 
 
 class Infercept(InferceptBase):
@@ -70,3 +73,83 @@ class Infercept(InferceptBase):
         """Whether discarding wastes less (5)."""
         preserve, discard = self.wastes[job.index]
         return discard < preserve
+
+
+class InferceptElapsed(Infercept):
+    """InferCept where nothing is known of calls: one is expected to last as long as it has lasted.
+
+    Guarantee: nothing is known. Running time: as infercept. Source: InferCept, Section 4.4.
+    """
+
+    name = "infercept-elapsed"
+    rule = "as infercept, with the time that a call has lasted so far for its duration"
+    source = "InferCept (arXiv 2402.01869), Section 4.4"
+    knows: Knows = "online"
+
+    def expected(self, job: Job) -> int:
+        """Return the ticks since its call started."""
+        assert job.call_start is not None  # for mypy: it is in a call
+        return self.now - job.call_start
+
+    def steady(self, view: View, plan: Plan) -> int:
+        """Return for how many batches no call has lasted long enough to be dropped.
+
+        The waste of discarding grows as the others decode; that of now is too little, so that this is at most what it
+        could be.
+        """
+        most = super().steady(view, plan)
+        ticks = [self.first_drop(job) for job in self.holding.values() if not job.host]
+        return most if not ticks else min(most, batches_until(min(ticks), view, plan, self.decoding))
+
+    def first_drop(self, job: Job) -> int:
+        """Return the first tick at which its call would be dropped, were the waste of discarding that of now."""
+        assert job.call_start is not None  # for mypy: it is in a call
+        return job.call_start + self.wastes[job.index][1] // (2 * job.device) + 1
+
+
+def batches_until(tick: int, view: View, plan: Plan, decoding: list[Job]) -> int:
+    """Return how many batches of these decodes start before `tick`, the first of them at `view.now`."""
+    r = len(plan.work)
+    kv = sum(job.device for job in decoding) - r  # as the first batch read it
+    features = Features(busy=1, any_decode=1, tokens=r, generated=r, decode_requests=r, decode_kv=max(0, kv))
+    if tick >= LIMIT:
+        return LIMIT
+    start = view.now
+    for batches, ticks in zip(count(1), view.cost.durations(features), strict=False):
+        start += ticks
+        if start >= tick:
+            return batches
+    raise AssertionError("the durations have no end")
+
+
+class InferceptProfiled(InferceptElapsed):
+    """InferCept with the mean duration of the calls of the same type that have returned; until one has, the elapsed.
+
+    A call that returns in the middle of a batch is seen to last up to its end.
+
+    Guarantee: nothing is known. Running time: as infercept. Source: InferCept, Sections 2.2 and 4.4.
+    """
+
+    name = "infercept-profiled"
+    rule = "as infercept, with the mean of the calls of its type so far for a call's duration"
+    source = "InferCept (arXiv 2402.01869), Sections 2.2 and 4.4"
+
+    def start(self, view: View) -> None:
+        """Begin without a profile."""
+        super().start(view)
+        self.profile: dict[str, tuple[int, int]] = {}  # calls that have returned, and their ticks
+
+    def at_return(self, job: Job, now: int) -> None:
+        """Count its call."""
+        calls, ticks = self.profile.get(call_type(job), (0, 0))
+        self.profile[call_type(job)] = calls + 1, ticks + super().expected(job)
+        super().at_return(job, now)
+
+    def expected(self, job: Job) -> int:
+        """Return the mean of its type, rounded down."""
+        calls, ticks = self.profile.get(call_type(job), (0, 0))
+        return ticks // calls if calls else super().expected(job)
+
+    def first_drop(self, job: Job) -> int:
+        """Return the first tick at which its call would be dropped: never, where only events change the mean."""
+        return LIMIT if call_type(job) in self.profile else super().first_drop(job)

@@ -44,6 +44,7 @@ class InferceptAsReleased(InferceptBase):
 
     def __init__(self, slope: Fraction = Fraction("0.00462"), offset: Fraction = Fraction("108.99")) -> None:
         """Take the line of the profiled budgets: tokens swapped for nothing beside a batch of so many tokens."""
+        super().__init__()
         self.base_in = slope * 384 + offset
         self.base_out = 384 + self.base_in
 

@@ -28,13 +28,21 @@ class InferceptBase(Unified):
     a request is swapped out only if the limit takes it whole, and the first one always comes back.
 
     A subclass says what happens to requests in calls: `ranked`, which is swapped out first; `gives_up`, whose KV is
-    dropped if it is not.
+    dropped if it is not. Here it is the first that arrived, and all: `infercept-swap`, or, without `swaps`,
+    `infercept-chunked-discard`. Where the limit ends within a request, its rest stays until the next batch: KV is a
+    prefix, and to drop the front would lose what is on the host.
+
+    Guarantee: nothing is known. Running time: O(r + p log p) for a batch with r running requests and p in calls that
+    hold KV (without `swaps` O(r)), O(log n) for what happens.
+    Source: InferCept, Sections 4.1 (budgeted swapping), 4.2 (recomputation chunking) and 5.2.
     """
 
     batch_tokens = 384  # the saturation point S of InferCept's two models, where the machine gives no smaller
     needs = ("evict", "pause", "chunked")
-    swaps: bool = True
-    """Whether KV is swapped at all."""
+
+    def __init__(self, *, swaps: bool = True) -> None:
+        """Say whether KV is swapped at all."""
+        self.swaps = swaps
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""

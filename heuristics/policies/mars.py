@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import Any, ClassVar
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
 from heuristics.engine.job import Job
 from heuristics.engine.min_waste import call_waste, least_waste
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Entry, Unified
 from heuristics.engine.view import View
-from heuristics.policies.next_call import NO_CALL, NextCall, next_call
-from heuristics.policies.starvation import StarvationTimers
-from kvcore.instance import Handling
+from kvcore.instance import LIMIT, Handling
 
 Key = tuple[bool, int, int]
 
@@ -31,9 +30,14 @@ class Mars(Unified):
     all others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed anew in
     every k-th batch only; the score of one that waits does not change.
 
+    `lamps` is MARS as its earlier paper has it: it refreshes the scores at intervals (ten batches on ToolBench), and
+    only requests that have run before can be starving. `mars-fcfs` is MARS without its scheduling (not `ranked`): calls
+    are handled as predicted, a request keeps its place of arrival through its calls, and the last comer is evicted.
+
     Guarantee: nothing is known. Running time: O(r) for a batch with r running requests, O(r log r) for one in which
-    memory lacks, O(log n) for what happens.
-    Source: MARS (arXiv 2410.18248), Section 3 and Algorithm 1.
+    memory lacks (without `ranked` O(r)), O(log n) for what happens.
+    Source: MARS (arXiv 2410.18248), Section 3 and Algorithm 1, breakdown of components in Section 4 ("MARS w/o
+    scheduling", Figure 6); LAMPS (arXiv 2410.18248v2), Sections 4.3, 4.4 and 5.
     """
 
     name = "mars"
@@ -44,14 +48,12 @@ class Mars(Unified):
     source = "MARS (arXiv 2410.18248), Section 3, Algorithm 1"
     needs = ("evict", "pause", "chunked")
     knows = "predictions"
-    ranked: ClassVar[bool] = True
-    """Whether the queue is in order of the score, or of the arrival."""
-    new_may_starve: ClassVar[bool] = True
-    """Whether requests that never ran can be starving."""
 
-    def __init__(self, refresh: int = 1, threshold: int = 100) -> None:
-        self.refresh = refresh
-        self.threshold = threshold
+    def __init__(
+        self, refresh: int = 1, threshold: int = 100, *, ranked: bool = True, new_may_starve: bool = True
+    ) -> None:
+        self.refresh, self.threshold = refresh, threshold
+        self.ranked, self.new_may_starve = ranked, new_may_starve
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
@@ -92,13 +94,9 @@ class Mars(Unified):
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
-    def at_call(self, job: Job, plan: Plan) -> None:
-        """Handle a free call as was decided when its segment began."""
-        handling = self.handled[job.index][1]
-        if handling == "discard":
-            self.discard(job, plan)
-        elif handling == "swap":
-            self.swap(job, plan)
+    def handling_of(self, job: Job) -> Handling:
+        """Return what was decided when its segment began."""
+        return self.handled[job.index][1]
 
     def at_return(self, job: Job, now: int) -> None:
         """Let one that holds KV on the device go on; queue the others with all that wait."""
@@ -162,3 +160,78 @@ def chosen(job: Job, call: NextCall) -> tuple[Handling, int]:
         return call.handling, int(getattr(waste, call.handling))
     handling = least_waste(waste, swap=machine.host_memory is None or call.context <= machine.host_memory)
     return handling, getattr(waste, handling)
+
+
+ABLATIONS = (
+    Mars(ranked=False).called(
+        "mars-fcfs",
+        "order of arrival, kept through calls; calls as predicted to waste least when their segment begins",
+        "MARS (arXiv 2410.18248), Section 4 and Figure 6: MARS w/o scheduling",
+    ),
+    Mars(refresh=10, new_may_starve=False).called(
+        "lamps",
+        "as mars; scores refreshed every 10 batches, and only requests that have run before can be starving",
+        "LAMPS (arXiv 2410.18248, earlier version), Sections 4.3 to 5",
+    ),
+)
+
+
+class NextCall(NamedTuple):
+    """A call that is to come."""
+
+    context: int
+    """KV tokens that the request holds when it starts: what is known of it, and what it is believed to generate."""
+    duration: int
+    """Ticks."""
+    returns: int
+    """Tokens."""
+    handling: Handling
+    """What the instance asks for."""
+
+
+NO_CALL = NextCall(0, 0, 0, "preserve")
+"""In the last segment of a request."""
+
+
+def next_call(job: Job) -> NextCall:
+    """Return the call that ends the segment of a ready request."""
+    demand, k = job.demand, job.segment
+    if k >= len(demand.durations):
+        return NO_CALL
+    return NextCall(job.known + job.remaining - 1, demand.durations[k], demand.returns[k], demand.handlings[k])
+
+
+class StarvationTimers:
+    """Requests (by index) with the number of the batch from which each counts as starving; O(log n) an operation.
+
+    Batches are numbered, not counted as they are decided: those that are repeated unasked count as well.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[int, int] = {}
+        self._heap: list[tuple[int, int]] = []
+
+    def start(self, index: int, due: int) -> None:
+        """Let a request starve from batch `due` on; it replaces what was set before."""
+        self._due[index] = due
+        heappush(self._heap, (due, index))
+
+    def cancel(self, index: int) -> None:
+        """Forget a request."""
+        self._due.pop(index, None)
+
+    def expired(self, batch: int) -> list[int]:
+        """Take out, and return, those that starve from `batch` on."""
+        ended = []
+        while self.next_expiry() <= batch:
+            index = heappop(self._heap)[1]
+            del self._due[index]
+            ended.append(index)
+        return ended
+
+    def next_expiry(self) -> int:
+        """Return the next batch from which a request starves (LIMIT: none)."""
+        heap, due = self._heap, self._due
+        while heap and due.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else LIMIT

@@ -168,13 +168,9 @@ class McSf(Unified):
             self._endings.pop(job.index, None)
         super().observe(view, plan)
 
-    def at_call(self, job: Job, plan: Plan) -> None:
-        """Handle a call as wastes least, by what is predicted."""
-        handling = least_waste_handling(job.demand, job.segment - 1)
-        if handling == "swap":
-            self.swap(job, plan)
-        elif handling == "discard":
-            self.discard(job, plan)
+    def handling_of(self, job: Job) -> Handling:
+        """Return the handling that wastes least, by what is predicted."""
+        return least_waste_handling(job.demand, job.segment - 1)
 
     def _keeps(self, job: Job) -> list[int]:
         """Return the device blocks that it claims from the end of each segment on: 0 if it gives all back there."""
@@ -199,3 +195,28 @@ def least_waste_handling(demand: Demand, k: int) -> Handling:
     if demand.estimate.machine.memory is None:
         return "preserve"
     return least_waste(call_waste(demand.estimate, demand.end[k], demand.durations[k]))
+
+
+class MemoryArea(McSf):
+    """As `mc-sf`, in order of the memory that a request needs over the batches left.
+
+    Guarantee: nothing is known.
+    Running time: as mc-sf.
+    Source: Kong et al. (arXiv 2606.22327), smallest volume first; started as in MC-SF.
+    """
+
+    name = "memory-area"
+    rule = "least memory over the batches left first, started as in mc-sf; running ones go on"
+    source = "Kong et al. (arXiv 2606.22327): smallest volume first; started as in MC-SF"
+
+    def key(self, job: Job) -> Any:
+        """Return the KV held over the batches left, in tokens times batches, and the arrival."""
+        demand = job.demand
+        area = _area(job.known, job.remaining)
+        for k in range(job.segment + 1, len(demand.decode)):
+            area += _area(demand.end[k] - demand.decode[k] + 1, demand.decode[k])
+        return area, job.arrival
+
+
+def _area(known: int, outputs: int) -> int:
+    return known * outputs + outputs * (outputs - 1) // 2

@@ -1,4 +1,9 @@
-"""The search for a policy's worst instance of a family: every member of small sizes, then annealing, then shrinking."""
+"""The search for a policy's worst instance of a family: every member of small sizes, then annealing, then shrinking.
+
+The annealing is over whole numbers, by SciPy's dual annealing, which kvbound needs anyway. Its visits are heavy-tailed
+jumps of all coordinates at once, then of one after another, with restarts; its local search needs gradients and is left
+out. Coordinates are real there; each whole number has an interval of length one.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,31 @@ from hypotheses.search.ratio import Claim, Optima, judge
 from hypotheses.search.shrinking import shrink
 from hypotheses.search.space import SearchSpace
 from kvcore.instance import Instance
+
+Height = Callable[[Sequence[int]], float]
+
+
+def maximise(height: Height, axes: Sequence[range], calls: int, seed: int) -> None:
+    """Ask for the height at up to about `calls` points, ever higher ones; the caller keeps the best.
+
+    `axes` are the values of each coordinate, in steps of one. Those that have one value only are not searched.
+    """
+    from scipy.optimize import dual_annealing
+
+    free = [k for k, axis in enumerate(axes) if len(axis) > 1]
+    if not free:
+        height([axis.start for axis in axes])
+        return
+
+    def depth(point: Any) -> float:
+        numbers = [axis.start for axis in axes]
+        for k, x in zip(free, point, strict=True):
+            numbers[k] = min(int(x), axes[k].stop - 1)
+        return -height(numbers)
+
+    bounds = [(axes[k].start, axes[k].stop) for k in free]
+    dual_annealing(depth, bounds, maxiter=calls, maxfun=calls, seed=seed, no_local_search=True)
+
 
 ENUMERATED = 5_000
 """A family of more members (up to the order of requests) is not listed, but searched."""
@@ -122,8 +152,6 @@ class _RunningSearch:
 
     def anneal(self, family: SearchSpace, steps: int, seed: int) -> None:
         """Try members by simulated annealing."""
-        from hypotheses.search.anneal import maximise
-
         last = self.seen.looked + steps
 
         def height(numbers: Sequence[int]) -> float:

@@ -7,8 +7,7 @@ from itertools import product
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import Held
-from hypotheses.instances import PER_TOKEN, THEORY
-from hypotheses.pauses import QUADRATIC, paused, placed
+from hypotheses.instances import PER_TOKEN, QUADRATIC, THEORY, paused, placed
 from hypotheses.predicates import within
 from kvcore.instance import Instance
 from kvcore.schedule import Batch

@@ -1,14 +1,26 @@
-"""Whether a token of memory more can make a policy, or an optimal controller, worse, and what one less can cost."""
+"""Whether more memory or chunks can make a policy or an optimal controller worse, and what one token less can cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
+from operator import le
 
 from hypotheses import Family, Hypothesis, drawn, enumerated
-from hypotheses.instances import INFERMAX, drawn_plain, plain_family, with_memory
-from hypotheses.predicates import never_hurts, optimal, run, within
+from hypotheses.instances import (
+    FIXED,
+    INFERMAX,
+    LINEAR,
+    PER_TOKEN,
+    THEORY,
+    drawn_plain,
+    plain_family,
+    with_machine,
+    with_memory,
+)
+from hypotheses.predicates import compared, never_hurts, optimal, run, within
+from kvcore.instance import Instance
 
 
 def theory(
@@ -74,4 +86,52 @@ HYPOTHESES = {
         "optimal total TTFT", None, theory(("2 or 3", "1 to 3", "1 to 4"), (2, 3), (1, 2, 3), (1, 2, 3, 4))
     ),
     "one-token-less-vllm": less("total TTFT of vllm", "vllm", BUDGET_4),
+}
+
+
+MACHINE = THEORY.replace(batch_tokens=4, pause=True)
+
+
+def chunked(instance: Instance) -> Instance:
+    return with_machine(instance, chunked=True)
+
+
+no_better = compared(optimal("whole"), le, optimal("chunked", chunked), "{} becomes {} with chunks")
+
+
+HYPOTHESES |= {
+    "chunking-optimum": Hypothesis(
+        statement="Allowing chunked prefills never raises the optimal total flow time.",
+        source="what Sarathi-Serve takes for granted; every whole prefill is one chunk",
+        states="proved",
+        family=enumerated(
+            "2 requests at tick 0, prompts 1 to 4, outputs 1 or 2, batches of 4 ticks and one per token and token of "
+            "KV read",
+            lambda: plain_family((2,), range(1, 5), (1, 2), MACHINE, LINEAR),
+        ),
+        predicate=never_hurts(chunked, "chunks", ("whole", "chunked")),
+    ),
+    "chunking-with-fixed-cost": Hypothesis(
+        statement="Where a batch has a fixed cost too, chunked prefills do not lower the optimal total flow time "
+        "either.",
+        source="the same claim, where it should fail",
+        states="refuted",
+        family=enumerated(
+            "3 or 4 requests at tick 0, prompts 2 to 4, output 1, 4 tokens a batch, 3 ticks and one a token, all "
+            "memories",
+            lambda: plain_family((3, 4), (2, 3, 4), (1,), MACHINE, FIXED),
+        ),
+        predicate=no_better,
+    ),
+    "chunking-without-fixed-cost": Hypothesis(
+        statement="Where a batch costs one tick per token and nothing else, and pauses are allowed, chunked prefills "
+        "do not lower the optimal total flow time of requests that are all there at first.",
+        source="exchange of chunks, as for jobs on one machine",
+        states="proved",
+        family=enumerated(
+            "2 requests at tick 0, prompts 1 to 4, outputs 1 or 2, 4 tokens a batch, one tick a token, all memories",
+            lambda: plain_family((2,), range(1, 5), (1, 2), MACHINE, PER_TOKEN),
+        ),
+        predicate=no_better,
+    ),
 }

@@ -7,7 +7,7 @@ from functools import partial
 
 from heuristics import with_min_waste_handlings
 from hypotheses import Hypothesis
-from hypotheses.hypothesis import Predicate
+from hypotheses.families import Predicate
 from hypotheses.instances import with_machine
 from hypotheses.predicates import optimal, run, within
 from hypotheses.slices import LONG, SMALL, one_by_one, together

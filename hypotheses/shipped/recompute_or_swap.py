@@ -8,7 +8,7 @@ from itertools import product
 from costmodels import get_cost
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import Held
-from hypotheses.pauses import paused, placed
+from hypotheses.instances import paused, placed
 from kvcore.instance import Instance
 from kvcore.schedule import Batch
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
-from hypotheses.instances import plain
-from hypotheses.pauses import QUADRATIC
+from hypotheses.instances import QUADRATIC, plain
 from hypotheses.predicates import certain
 from kvcore.instance import Call, Handling, Instance, Machine, Segment
 

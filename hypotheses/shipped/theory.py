@@ -1,11 +1,12 @@
-"""What is believed of schedules in the theory model: of lists, of orders, of restarts."""
+"""What is believed of schedules in the theory model: lists, orders, restarts; MC-SF and Sorted-F beside the optimum."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import permutations
 from operator import eq, le
 
-from hypotheses import Case, Fails, Hypothesis, drawn, enumerated
+from hypotheses import Case, Fails, Family, Hypothesis, drawn, enumerated
 from hypotheses.case import Held
 from hypotheses.instances import (
     best_starts_in_order,
@@ -17,7 +18,8 @@ from hypotheses.instances import (
     with_machine,
     with_shorter_output,
 )
-from hypotheses.predicates import compared, optimal, run, within
+from hypotheses.predicates import average_ratio_within, compared, optimal, run, within
+from workloads.builtin import builtin_instance
 
 
 def best_list(case: Case) -> Held:
@@ -115,3 +117,51 @@ HYPOTHESES = {
         note="The largest ratio in the family is far from the guarantee; started as in MC-SF.",
     ),
 }  # fmt: skip
+
+
+def claim(name: str, arrivals: str, limit: str, states: str) -> Hypothesis:
+    return Hypothesis(
+        statement=f"On the theory family (8 requests, M = 12, {arrivals}, seeds 0 to 7), the ratio of MC-SF's total "
+        f"flow time to the optimum is {limit} on average, or less.",
+        source=f"Jaillet et al. (arXiv 2502.07115): {limit} on average, with 40 to 60 requests",
+        states=states,
+        family=Family(
+            f"{name} with seeds 0 to 7, as one case",
+            lambda: [tuple(builtin_instance(f"{name},seed={seed}") for seed in range(8))],
+            complete=True,
+        ),
+        predicate=average_ratio_within("mc-sf", Fraction(limit)),
+        note="Smaller instances than those of the paper, whose optima are open.",
+    )
+
+
+HYPOTHESES |= {
+    "mc-sf-average": claim("hindsight:n=8,M=12", "all at tick 0", "1.005", "refuted"),
+    "mc-sf-average-online": claim("hindsight:n=8,M=12,T=12", "arrivals at 0 to 12", "1.047", "proved"),
+}
+
+
+HYPOTHESES |= {
+    "sorted-f": Hypothesis(
+        statement="Sorted-F is within 48 times the optimal total flow time.",
+        source="Wang et al. (arXiv 2508.06133): 48, with all requests there at first",
+        states="proved",
+        family=enumerated(
+            "the theory model: 3 or 4 requests at tick 0, prompts 1 or 4, outputs 1 or 3, all memories",
+            lambda: plain_family((3, 4), (1, 4), (1, 3)),
+        ),
+        predicate=within(run("sorted-f"), 48, optimal(), "sorted-f has {}, the optimum is {}: over 48 times"),
+        note="The largest ratio in the family is far from the guarantee; started as in MC-SF.",
+    ),
+    "sorted-f-mc-sf": Hypothesis(
+        statement="Sorted-F is never worse than MC-SF.",
+        source="one of our own; Wang et al. show that shortest output first can be arbitrarily bad",
+        states="refuted",
+        family=drawn(
+            "the theory model: 4 requests at tick 0, prompts and outputs up to 5, memory up to twice the largest peak",
+            2000,
+            lambda draw, name: drawn_plain(draw, 4, 5),
+        ),
+        predicate=within(run("sorted-f"), 1, run("mc-sf"), "sorted-f has {}, mc-sf {}"),
+    ),
+}

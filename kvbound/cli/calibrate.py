@@ -14,7 +14,7 @@ from costmodels.files import cost_file, write_cost
 from costmodels.fitted import Fit
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import JsonOption, PlotOption, emit, table
+from kvbound.cli.common import JsonOption, PlotOption, emit, option, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import LiveLine
@@ -39,20 +39,18 @@ Floor = Callable[[Any], float]
 
 
 def calibrate(
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="(default: llama-3.2-1b, on a CPU small)")] = None,
+    model: Annotated[str | None, option("NAME", "(default: llama-3.2-1b, on a CPU small)")] = None,
     device: DeviceOption = "cuda",
     dtype: DtypeOption = None,
     backend: BackendOption = None,
-    tick: Annotated[str, typer.Option(metavar="SECONDS", help="of the cost model")] = "1/1000000",
-    memory: Annotated[
-        int | None, typer.Option(min=1, metavar="TOKENS", help="KV on the device (default: what fits)")
-    ] = None,
-    block: Annotated[int, typer.Option(min=1, metavar="TOKENS", help="of a block of the cache")] = 16,
-    repeats: Annotated[int, typer.Option(min=2, max=1000, metavar="N", help="runs of each batch")] = 7,
+    tick: Annotated[str, option("SECONDS", "of the cost model")] = "1/1000000",
+    memory: Annotated[int | None, option("TOKENS", "KV on the device (default: what fits)", min=1)] = None,
+    block: Annotated[int, option("TOKENS", "of a block of the cache", min=1)] = 16,
+    repeats: Annotated[int, option("N", "runs of each batch", min=2, max=1000)] = 7,
     quick: Annotated[bool, typer.Option("--quick", help="a coarser grid")] = False,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the weights and of what is held out")] = 0,
-    time_limit: Annotated[float, typer.Option(min=1, metavar="S", help="time no batch after so many seconds")] = 3600,
-    out: Annotated[str | None, typer.Option(metavar="COST.json", help="write the cost model there")] = None,
+    seed: Annotated[int, option("N", "of the weights and of what is held out", min=0)] = 0,
+    time_limit: Annotated[float, option("S", "time no batch after so many seconds", min=1)] = 3600,
+    out: Annotated[str | None, option("COST.json", "write the cost model there")] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -62,10 +60,9 @@ def calibrate(
     shape = get_model(model or ("small" if device == "cpu" else "llama-3.2-1b"))
     opened, name = get_backend(device, backend)
     numbers = get_dtype(dtype, opened.device)
-    from gpu_validation.bandwidth import bandwidths, peaks
+    from gpu_validation.bandwidth import bandwidths, floor_of, peaks, swap_rows
     from gpu_validation.calibration import fitted, measure
     from gpu_validation.engine import Engine
-    from gpu_validation.floors import floor_of, swap_rows
     from gpu_validation.measure import facts, watched
 
     engine = Engine(shape, opened, dtype=numbers, seed=seed)

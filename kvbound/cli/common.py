@@ -18,30 +18,28 @@ from kvbound.units import Units
 from kvcore.files import printable, read_schedule, write_text
 from kvcore.schedule import Schedule
 
+
+def option(metavar: str, help: str, *names: str, **limits: float) -> Any:
+    """Return an option of a command that takes a value: what that is called, what it says, its least and its most."""
+    return typer.Option(*names, metavar=metavar, help=help, **limits)  # type: ignore[arg-type]
+
+
 InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a built-in name")
 ]
-JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="write JSON there (-: standard output)")]
-ObjectiveOption = Annotated[str, typer.Option(metavar="NAME", help="what is minimised; docs/semantics.md lists all")]
-HandlingOption = Annotated[
-    str, typer.Option(metavar="as-given|free", help="calls as the instance says, or chosen freely")
-]
-TimeLimitOption = Annotated[float | None, typer.Option(min=0.1, metavar="S", help="seconds that a solve may take")]
-ScheduleOption = Annotated[str | None, typer.Option(metavar="OUT.json", help="write the schedule there")]
+JsonOption = Annotated[str | None, option("FILE", "write JSON there (-: standard output)", "--json")]
+ObjectiveOption = Annotated[str, option("NAME", "what is minimised; docs/semantics.md lists all")]
+HandlingOption = Annotated[str, option("as-given|free", "calls as the instance says, or chosen freely")]
+TimeLimitOption = Annotated[float | None, option("S", "seconds that a solve may take", min=0.1)]
+ScheduleOption = Annotated[str | None, option("OUT.json", "write the schedule there")]
 SchedulesOption = Annotated[
-    str | None, typer.Option("--schedule", metavar="S.json[,..]", help="schedules of others, as import run writes them")
+    str | None, option("S.json[,..]", "schedules of others, as import run writes them", "--schedule")
 ]
-CertificateOption = Annotated[
-    str | None, typer.Option(metavar="OUT.json", help="write the certificate of the bound there")
-]
-PlotOption = Annotated[str | None, typer.Option(metavar="OUT.svg", help="draw it (svg, png or pdf)")]
-TraceOption = Annotated[
-    str | None, typer.Option(metavar="OUT.json", help="write it for Perfetto and Chrome's trace viewer")
-]
+CertificateOption = Annotated[str | None, option("OUT.json", "write the certificate of the bound there")]
+PlotOption = Annotated[str | None, option("OUT.svg", "draw it (svg, png or pdf)")]
+TraceOption = Annotated[str | None, option("OUT.json", "write it for Perfetto and Chrome's trace viewer")]
 
-WindowOption = Annotated[
-    str | None, typer.Option(metavar="SECONDS", help="measure as if the clock were stopped then (default: the end)")
-]
+WindowOption = Annotated[str | None, option("SECONDS", "measure as if the clock were stopped then (default: the end)")]
 
 GAP = 2
 """Letters between the columns of a table."""

@@ -23,7 +23,7 @@ NameArgument = Annotated[
 def costs(name: NameArgument = None, json: JsonOption = None) -> None:
     """List the cost models, devices and models; with NAME, say what one cost is in microseconds."""
     if name is None:
-        emit(json, {"rows": _costs(), "devices": _devices(), "models": _models()}, _show_all)
+        emit(json, {"rows": _costs(), "devices": [*map(vars, DEVICES.values())], "models": _models()}, _show_all)
         return
     show_cost(name, get_cost(name), read_cost(name).fit if name.endswith(".json") else None, json)
 
@@ -40,10 +40,6 @@ def _costs() -> list[dict[str, Any]]:
          "what": model.what, "source": model.source}
         for name, model in COSTS.items()
     ]  # fmt: skip
-
-
-def _devices() -> list[dict[str, Any]]:
-    return [vars(device) for device in DEVICES.values()]
 
 
 def _models() -> list[dict[str, Any]]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import people_console
+from kvbound.cli.common import option, people_console
 from kvbound.cli.compare import show
 from kvbound.cli.progress import SolveProgress
 from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION, compare
@@ -23,8 +21,8 @@ COMPARED = {**{f"infercept-sample:k={k},evict=1": PEOPLE_USE for k in SAMPLES}, 
 
 
 def demo(
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="where the pictures go")] = "demo-output",
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds for each optimum")] = 40,
+    out: Annotated[str, option("FOLDER", "where the pictures go")] = "demo-output",
+    time_limit: Annotated[float, option("S", "seconds for each optimum", min=0.1)] = 40,
 ) -> int:
     """Compare schedulers with the proved optimum, on real requests and on a paper's worked example."""
     folder = Path(out)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from costmodels import GPT_J_6B
-from kvbound.cli.common import JsonOption, emit
+from kvbound.cli.common import JsonOption, emit, option
 from kvbound.cli.instances import show_head
 from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
 from kvcore.files import check_writable
@@ -26,23 +26,19 @@ CHUNK = 1000
 @takes_setting
 def generate(
     kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="of requests; docs/data.md describes them")],
-    out: Annotated[str, typer.Option(metavar="I.json", help="the instance file to write (-: standard output)")],
+    out: Annotated[str, option("I.json", "the instance file to write (-: standard output)")],
     setting: CostSetting,
-    n: Annotated[int | None, typer.Option("--n", min=1, metavar="N", help="so many requests")] = None,
-    rate: Annotated[str | None, typer.Option(metavar="R", help="arrivals a second (default: all at 0)")] = None,
-    cv: Annotated[
-        str | None, typer.Option(metavar="C", help="Gamma gaps with this variation (default: Poisson)")
-    ] = None,
-    minutes: Annotated[str | None, typer.Option(metavar="T", help="arrivals for so long (with --rate)")] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of all that is drawn")] = 0,
-    share: Annotated[str | None, typer.Option(metavar="S", help="mixed: share without calls (1/2)")] = None,
-    prompt: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="fixed: of each request (1024)")] = None,
-    output: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="fixed: of each request (1024)")] = None,
-    mix: Annotated[str | None, typer.Option(metavar="A+B", help="infermax-mix: its two groups (siso+lilo)")] = None,
-    slo_ttft: Annotated[str | None, typer.Option(metavar="S", help="every request: seconds to its first token")] = None,
-    slo_normalized: Annotated[
-        str | None, typer.Option(metavar="S", help="every request: seconds of latency a token generated")
-    ] = None,
+    n: Annotated[int | None, option("N", "so many requests", "--n", min=1)] = None,
+    rate: Annotated[str | None, option("R", "arrivals a second (default: all at 0)")] = None,
+    cv: Annotated[str | None, option("C", "Gamma gaps with this variation (default: Poisson)")] = None,
+    minutes: Annotated[str | None, option("T", "arrivals for so long (with --rate)")] = None,
+    seed: Annotated[int, option("N", "of all that is drawn", min=0)] = 0,
+    share: Annotated[str | None, option("S", "mixed: share without calls (1/2)")] = None,
+    prompt: Annotated[int | None, option("TOKENS", "fixed: of each request (1024)", min=1)] = None,
+    output: Annotated[int | None, option("TOKENS", "fixed: of each request (1024)", min=1)] = None,
+    mix: Annotated[str | None, option("A+B", "infermax-mix: its two groups (siso+lilo)")] = None,
+    slo_ttft: Annotated[str | None, option("S", "every request: seconds to its first token")] = None,
+    slo_normalized: Annotated[str | None, option("S", "every request: seconds of latency a token generated")] = None,
     handling: CallHandlingOption = None,
     json: JsonOption = None,
 ) -> None:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gpu_validation.devices import BACKENDS, DTYPES, dtype_of, open_backend
+from kvbound.cli.common import option
 
 if TYPE_CHECKING:
     import torch
 
     from gpu_validation.backend import Backend
 
-DeviceOption = Annotated[str, typer.Option(metavar="cuda|cpu", help="cpu: a small model, without a GPU")]
+DeviceOption = Annotated[str, option("cuda|cpu", "cpu: a small model, without a GPU")]
 BackendOption = Annotated[
-    str | None, typer.Option(metavar="|".join(BACKENDS), help="the kernels (default: triton on a GPU, sdpa on a CPU)")
+    str | None, option("|".join(BACKENDS), "the kernels (default: triton on a GPU, sdpa on a CPU)")
 ]
-DtypeOption = Annotated[
-    str | None, typer.Option(metavar="|".join(DTYPES), help="(default: bfloat16 on a GPU, float32 on a CPU)")
-]
+DtypeOption = Annotated[str | None, option("|".join(DTYPES), "(default: bfloat16 on a GPU, float32 on a CPU)")]
 
 
 def get_backend(device: str, backend: str | None) -> tuple[Backend, str]:
@@ -35,7 +32,7 @@ def get_backend(device: str, backend: str | None) -> tuple[Backend, str]:
     if device == "cpu":
         import torch
 
-        from gpu_validation.cpu import keep_pages
+        from gpu_validation.backend import keep_pages
 
         torch.set_num_threads(1)
         keep_pages()

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from heuristics.as_logged import TOLERATED, LoggedRun, read_run
-from kvbound.cli.common import JsonOption, emit, table
+from kvbound.cli.common import JsonOption, emit, option, table
 from kvbound.cli.setting import CostSetting, takes_setting
 from kvbound.cli.verify import show_invalid
 from kvcore.errors import BadInput
@@ -30,19 +30,17 @@ IN_TICKS = ("early", "late")
 @takes_setting
 def run(
     log: Annotated[str, typer.Argument(metavar="LOG", help="CSV or JSON lines, .gz too; docs/runs.md")],
-    out: Annotated[str, typer.Option(metavar="S.json", help="the schedule file to write (-: standard output)")],
+    out: Annotated[str, option("S.json", "the schedule file to write (-: standard output)")],
     setting: CostSetting,
-    instance: Annotated[
-        str | None, typer.Option(metavar="I.json", help="what it was run on: a file or a built-in name")
-    ] = None,
+    instance: Annotated[str | None, option("I.json", "what it was run on: a file or a built-in name")] = None,
     requests: Annotated[
-        str | None, typer.Option(metavar="FILE", help="instead: its requests, CSV or .jsonl, read as by import csv")
+        str | None, option("FILE", "instead: its requests, CSV or .jsonl, read as by import csv")
     ] = None,
-    map_: Annotated[str | None, typer.Option("--map", metavar="KEY=COLUMN,..", help="its columns")] = None,
-    instance_out: Annotated[str | None, typer.Option(metavar="I.json", help="write the instance of --requests")] = None,
+    map_: Annotated[str | None, option("KEY=COLUMN,..", "its columns", "--map")] = None,
+    instance_out: Annotated[str | None, option("I.json", "write the instance of --requests")] = None,
     preset: Annotated[
         str | None,
-        typer.Option(metavar="|".join(PRESETS), help="who wrote the log (default: the form of docs/runs.md)"),
+        option("|".join(PRESETS), "who wrote the log (default: the form of docs/runs.md)"),
     ] = None,
     tolerate: Annotated[
         bool, typer.Option("--tolerate", help="count differences, and time the batches by the cost model")

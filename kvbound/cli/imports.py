@@ -16,7 +16,8 @@ import typer
 from costmodels.files import as_model, cost_file, write_cost
 from costmodels.fitted import fit
 from costmodels.vidur import read_vidur
-from kvbound.cli.common import JsonOption, emit
+from kvbound.cli.app import STYLE
+from kvbound.cli.common import JsonOption, emit, option
 from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
@@ -33,31 +34,30 @@ from workloads.importers.agent_traces import LAYOUT as AGENTS_LAYOUT
 from workloads.importers.agent_traces import MACHINE as AGENTS_MACHINE
 from workloads.importers.azure import COLUMNS as AZURE
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
-from workloads.importers.layout import KEYS, TraceLayout
+from workloads.importers.selection import KEYS, TraceLayout
 
 app = typer.Typer(
     help="Turn a public trace into an instance file, or a profile into a cost file.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
+    **STYLE,
 )
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="docs/data.md describes it")]
-SeedOption = Annotated[int, typer.Option(min=0, metavar="N", help="of all that is drawn")]
-RateOption = Annotated[str | None, typer.Option(metavar="R", help="Poisson arrivals a second (default: all at 0)")]
+SeedOption = Annotated[int, option("N", "of all that is drawn", min=0)]
+RateOption = Annotated[str | None, option("R", "Poisson arrivals a second (default: all at 0)")]
 
 
 def _text(flag: str, metavar: str, help: str) -> Any:
-    return Annotated[str | None, typer.Option(flag, metavar=metavar, help=help)]
+    return Annotated[str | None, option(metavar, help, flag)]
 
 
 def _number(flag: str, least: int, help: str, metavar: str = "N") -> Any:
-    return Annotated[int | None, typer.Option(flag, min=least, metavar=metavar, help=help)]
+    return Annotated[int | None, option(metavar, help, flag, min=least)]
 
 
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "out": (
-        Annotated[str, typer.Option("--out", metavar="I.json", help="the instance file to write (-: standard output)")],
+        Annotated[str, option("I.json", "the instance file to write (-: standard output)", "--out")],
         inspect.Parameter.empty,
     ),
     "since": (_text("--from", "T", "seconds after the first arrival, or a time of day"), None),
@@ -78,7 +78,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "block": (_number("--block", 1, "coarsen to blocks of so many tokens", "TOKENS"), None),
     "slot": (_number("--slot", 1, "coarsen to slots of so many ticks", "TICKS"), None),
     "round": (
-        Annotated[str, typer.Option("--round", metavar="relax|restrict", help="which way coarsening rounds")],
+        Annotated[str, option("relax|restrict", "which way coarsening rounds", "--round")],
         "restrict",
     ),
     "json": (JsonOption, None),
@@ -142,9 +142,7 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
     return register
 
 
-MapOption = Annotated[
-    str, typer.Option("--map", metavar="KEY=COLUMN[:UNIT],..", help=f"which column says what: {', '.join(KEYS)}")
-]
+MapOption = Annotated[str, option("KEY=COLUMN[:UNIT],..", f"which column says what: {', '.join(KEYS)}", "--map")]
 
 
 @_imports("csv")
@@ -184,11 +182,9 @@ def agent_traces(file: FileArgument, asked: Asked) -> tuple[Imported, Machine]:
 def infercept(
     file: FileArgument,
     asked: Asked,
-    kind: Annotated[str | None, typer.Option(metavar="NAME", help="only requests of one augmentation")] = None,
+    kind: Annotated[str | None, option("NAME", "only requests of one augmentation")] = None,
     rate: RateOption = None,
-    minutes: Annotated[
-        str | None, typer.Option(metavar="T", help="draw with replacement, for so long (with --rate)")
-    ] = None,
+    minutes: Annotated[str | None, option("T", "draw with replacement, for so long (with --rate)")] = None,
 ) -> tuple[Imported, MachineFor]:
     """Read the InferCept mixture: augmented requests with their calls. `--take` draws, as `--sample` does."""
     trace = infercept_requests(
@@ -202,11 +198,9 @@ def infercept(
 @app.command("vidur")
 def vidur(
     file: FileArgument,
-    out: Annotated[str, typer.Option("--out", metavar="COST.json", help="the cost file to write")],
-    devices: Annotated[int, typer.Option("--tp", min=1, metavar="N", help="devices that share a layer")] = 1,
-    layers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="layers (default: those of the model of that shape)")
-    ] = None,
+    out: Annotated[str, option("COST.json", "the cost file to write", "--out")],
+    devices: Annotated[int, option("N", "devices that share a layer", "--tp", min=1)] = 1,
+    layers: Annotated[int | None, option("N", "layers (default: those of the model of that shape)", min=1)] = None,
     seed: SeedOption = 0,
     json: JsonOption = None,
 ) -> None:

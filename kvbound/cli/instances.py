@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 
-from kvbound.cli.common import InstanceArgument, JsonOption, emit, table
+from kvbound.cli.common import InstanceArgument, JsonOption, emit, option, table
 from kvbound.cli.verify import match_handling, show_invalid
 from kvbound.waste import wasted, wasted_cells
 from kvbound.words import facts_in_words, request_cells
@@ -40,7 +39,7 @@ def instances(json: JsonOption = None) -> None:
 
 def show(
     instance: InstanceArgument,
-    schedule: Annotated[str | None, typer.Option(metavar="S.json", help="say what this schedule wasted")] = None,
+    schedule: Annotated[str | None, option("S.json", "say what this schedule wasted")] = None,
     json: JsonOption = None,
 ) -> int:
     """Say what an instance is, in words and sizes; or what a schedule wasted."""

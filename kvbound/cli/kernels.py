@@ -13,7 +13,7 @@ from rich.console import Console
 
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import JsonOption, PlotOption, emit, table
+from kvbound.cli.common import JsonOption, PlotOption, emit, option, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import LiveLine
 from kvbound.tables import milliseconds, percent
@@ -31,14 +31,12 @@ DRY = "a dry run on a CPU: these are no numbers of a GPU"
 
 def kernels(
     device: DeviceOption = "cuda",
-    model: Annotated[str | None, typer.Option(metavar="NAME", help=f"whose heads ({', '.join(SHAPES)})")] = None,
+    model: Annotated[str | None, option("NAME", f"whose heads ({', '.join(SHAPES)})")] = None,
     backend: BackendOption = None,
     dtype: DtypeOption = None,
-    peers: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all|none", help="sdpa, varlen, flashinfer, ..")] = "all",
+    peers: Annotated[str, option("NAME[,NAME..]|all|none", "sdpa, varlen, flashinfer, ..")] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="the large shapes only")] = False,
-    time_limit: Annotated[
-        float | None, typer.Option(min=1, metavar="S", help="start no case after so many seconds")
-    ] = None,
+    time_limit: Annotated[float | None, option("S", "start no case after so many seconds", min=1)] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -95,8 +93,7 @@ def choose_cases(model: str | None, on_cpu: bool, quick: bool) -> list[Attention
 
 def choose_peers(names: str) -> list[Peer]:
     """Return the peers named, or raise BadInput."""
-    from gpu_validation.library_peers import CuDNN, FlashInfer, Varlen
-    from gpu_validation.peers import Dense
+    from gpu_validation.peers import CuDNN, Dense, FlashInfer, Varlen
 
     known: dict[str, Peer] = {
         "sdpa": Dense(), "varlen": Varlen(), "flashinfer": FlashInfer("fa2"), "flashinfer-fa3": FlashInfer("fa3"),

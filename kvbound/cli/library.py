@@ -16,12 +16,14 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED
+from kvbound.cli.app import STYLE
 from kvbound.cli.common import (
     InstanceArgument,
     JsonOption,
     PlotOption,
     SchedulesOption,
     emit,
+    option,
     percent,
     read_schedules,
     table,
@@ -44,18 +46,13 @@ from workloads.builtin import load_instance
 app = typer.Typer(
     help="Instances with their best known schedules and certified bounds; beat them.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
+    **STYLE,
 )
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="`kvbound library list` names all")]
-FolderOption = Annotated[
-    str | None, typer.Option("--library", metavar="FOLDER", help="of records, not the shipped one")
-]
-FamilyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only this family")]
-ObjectiveOption = Annotated[str | None, typer.Option(metavar="NAME", help="only this objective")]
-JobsOption = Annotated[
-    int | None, typer.Option(min=1, max=1024, metavar="N", help="processes at once (default: cores)")
-]
+FolderOption = Annotated[str | None, option("FOLDER", "of records, not the shipped one", "--library")]
+FamilyOption = Annotated[str | None, option("NAME", "only this family")]
+ObjectiveOption = Annotated[str | None, option("NAME", "only this objective")]
+JobsOption = Annotated[int | None, option("N", "processes at once (default: cores)", min=1, max=1024)]
 
 
 def _rows(library: Library, family: str | None, objective: str | None, status: str | None) -> list[dict[str, Any]]:
@@ -89,7 +86,7 @@ def _each(function: Callable[[str], Any], names: Sequence[str], jobs: int | None
 def list_(
     family: FamilyOption = None,
     objective: ObjectiveOption = None,
-    status: Annotated[str | None, typer.Option(metavar="open|solved", help="only these")] = None,
+    status: Annotated[str | None, option("open|solved", "only these")] = None,
     library: FolderOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -132,10 +129,10 @@ def show(name: NameArgument, library: FolderOption = None, json: JsonOption = No
 @app.command()
 def get(
     name: NameArgument,
-    out: Annotated[str | None, typer.Option("--out", "-o", metavar="I.json", help="write the instance there")] = None,
-    objective: Annotated[str | None, typer.Option(metavar="NAME", help="of the others (default: the first)")] = None,
-    schedule: Annotated[str | None, typer.Option(metavar="S.json", help="write the best schedule there")] = None,
-    certificate: Annotated[str | None, typer.Option(metavar="C.json", help="and the certificate of the bound")] = None,
+    out: Annotated[str | None, option("I.json", "write the instance there", "--out", "-o")] = None,
+    objective: Annotated[str | None, option("NAME", "of the others (default: the first)")] = None,
+    schedule: Annotated[str | None, option("S.json", "write the best schedule there")] = None,
+    certificate: Annotated[str | None, option("C.json", "and the certificate of the bound")] = None,
     library: FolderOption = None,
 ) -> None:
     """Write an instance, its best schedule, or the certificate of its best bound (default: the instance, printed)."""
@@ -186,14 +183,12 @@ CERTIFICATE = re.compile(r'"format":\s*"kvbound-certificate"')
 
 @app.command()
 def run(
-    policies: Annotated[
-        str | None, typer.Option(metavar="NAME[,NAME..]|usual|all", help="FILE.py is one of your own")
-    ] = None,
+    policies: Annotated[str | None, option("NAME[,NAME..]|usual|all", "FILE.py is one of your own")] = None,
     schedule: SchedulesOption = None,
-    out: Annotated[str | None, typer.Option(metavar="OUT.csv", help="write a line for each value there")] = None,
+    out: Annotated[str | None, option("OUT.csv", "write a line for each value there")] = None,
     plot: PlotOption = None,
     family: FamilyOption = None,
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="CPU seconds for each policy")] = 60,
+    time_limit: Annotated[float, option("S", "CPU seconds for each policy", min=0.1)] = 60,
     jobs: JobsOption = None,
     library: FolderOption = None,
     json: JsonOption = None,
@@ -244,9 +239,9 @@ def _profile_table(lines: Sequence[dict[str, Any]]) -> Any:
 @app.command()
 def submit(
     file: Annotated[str, typer.Argument(metavar="SCHEDULE|CERTIFICATE", help="a file for an instance of the library")],
-    by: Annotated[str, typer.Option(metavar="WHO", help="who found it: a name, a program and its version")],
-    how: Annotated[str, typer.Option(metavar="TEXT", help="how it was found")] = "",
-    seconds: Annotated[float, typer.Option(min=0, metavar="S", help="how long that took")] = 0.0,
+    by: Annotated[str, option("WHO", "who found it: a name, a program and its version")],
+    how: Annotated[str, option("TEXT", "how it was found")] = "",
+    seconds: Annotated[float, option("S", "how long that took", min=0)] = 0.0,
     library: FolderOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -274,13 +269,13 @@ def submit(
 @app.command()
 def add(
     instance: InstanceArgument,
-    name: Annotated[str, typer.Option(metavar="NAME", help="of letters, digits and -")],
-    family: Annotated[str, typer.Option(metavar="NAME", help="of the library, or a new one")],
-    source: Annotated[str, typer.Option(metavar="TEXT", help="what makes it: a built-in name, a command, or a file")],
-    origin: Annotated[str, typer.Option(metavar="TEXT", help="what it is from, in words")],
-    licence: Annotated[str, typer.Option(metavar="TEXT", help="of the data in it")],
+    name: Annotated[str, option("NAME", "of letters, digits and -")],
+    family: Annotated[str, option("NAME", "of the library, or a new one")],
+    source: Annotated[str, option("TEXT", "what makes it: a built-in name, a command, or a file")],
+    origin: Annotated[str, option("TEXT", "what it is from, in words")],
+    licence: Annotated[str, option("TEXT", "of the data in it")],
     objectives: Annotated[
-        str, typer.Option(metavar="NAME[,NAME..]", help="that count for it; docs/semantics.md lists all")
+        str, option("NAME[,NAME..]", "that count for it; docs/semantics.md lists all")
     ] = "total-flow-time",
     library: FolderOption = None,
     json: JsonOption = None,
@@ -299,12 +294,10 @@ def add(
 
 @app.command("fill")
 def fill_(
-    out: Annotated[str, typer.Option(metavar="DB.sqlite", help="says what was tried, and is gone on with")],
-    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="for each try")] = 60,
-    ways: Annotated[
-        str | None, typer.Option(metavar="WAY[,WAY..]", help=f"of {', '.join(WAYS)} (default: all)")
-    ] = None,
-    names: Annotated[str | None, typer.Option(metavar="NAME[,NAME..]", help="of instances (default: all)")] = None,
+    out: Annotated[str, option("DB.sqlite", "says what was tried, and is gone on with")],
+    seconds: Annotated[float, option("S", "for each try", min=0.1)] = 60,
+    ways: Annotated[str | None, option("WAY[,WAY..]", f"of {', '.join(WAYS)} (default: all)")] = None,
+    names: Annotated[str | None, option("NAME[,NAME..]", "of instances (default: all)")] = None,
     family: FamilyOption = None,
     objective: ObjectiveOption = None,
     largest_gap: Annotated[

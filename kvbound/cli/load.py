@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import HandlingOption, InstanceArgument, JsonOption, PlotOption, WindowOption, emit, table
+from kvbound.cli.common import (
+    HandlingOption,
+    InstanceArgument,
+    JsonOption,
+    PlotOption,
+    WindowOption,
+    emit,
+    option,
+    table,
+)
 from kvbound.cli.progress import LiveLine
 from kvbound.simulation import policy_names
 from kvbound.tables import CAUSES, SHORT, TIMES, rate_unit, spread
@@ -20,6 +26,7 @@ from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
+from sweeps.export import as_csv as table_as_csv
 from workloads.builtin import load_instance
 
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
@@ -34,12 +41,12 @@ GROWS = "the queue grows: its percentiles mean nothing"
 
 def load_sweep(
     instance: InstanceArgument,
-    policies: Annotated[str, typer.Option(metavar="NAME[,NAME..]|all", help="`kvbound policies` lists them")],
-    factors: Annotated[str, typer.Option(metavar="F[,F..]", help="arrivals come so many times as fast")] = "1/2,1,2",
+    policies: Annotated[str, option("NAME[,NAME..]|all", "`kvbound policies` lists them")],
+    factors: Annotated[str, option("F[,F..]", "arrivals come so many times as fast")] = "1/2,1,2",
     handling: HandlingOption = "as-given",
     window: WindowOption = None,
-    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, metavar="N", help="processes at once")] = 1,
-    csv_file: Annotated[str | None, typer.Option("--csv", metavar="OUT.csv", help="write every measure there")] = None,
+    jobs: Annotated[int, option("N", "processes at once", min=1, max=MOST_JOBS)] = 1,
+    csv_file: Annotated[str | None, option("OUT.csv", "write every measure there", "--csv")] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -74,12 +81,9 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as CSV with a header: a column for every measure (spreads as `measure_part`), seconds."""
     columns = [*FACTS, *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
     columns += [f"waste_{part}" for part in CAUSES]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: row.get(key) for key in FACTS} | _flat(row.get("measures") or {}))
-    return out.getvalue()
+    return table_as_csv(
+        [{key: row.get(key) for key in FACTS} | _flat(row.get("measures") or {}) for row in rows], columns
+    )
 
 
 def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ from rich.console import Console
 from costmodels import get_cost
 from costmodels.files import read_cost
 from costmodels.models import Model, get_model
-from costmodels.recost import with_cost
+from costmodels.retime import with_cost
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
 from kvbound.cli.calibrate import capacity_of, choose_points
 from kvbound.cli.common import (
@@ -23,6 +22,7 @@ from kvbound.cli.common import (
     ObjectiveOption,
     PlotOption,
     emit,
+    option,
     percent,
     table,
 )  # fmt: skip
@@ -57,24 +57,18 @@ def replay(
     ],
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
-    cost: Annotated[str | None, typer.Option(metavar="COST", help="predict by this cost, not the instance's")] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="(default: of the cost file, or 1B; CPU: small)")
-    ] = None,
+    cost: Annotated[str | None, option("COST", "predict by this cost, not the instance's")] = None,
+    model: Annotated[str | None, option("NAME", "(default: of the cost file, or 1B; CPU: small)")] = None,
     device: DeviceOption = "cuda",
     backend: BackendOption = None,
     dtype: DtypeOption = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="predict by batches timed in turn with the schedules")
     ] = False,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, max=1000, metavar="N", help="measured rounds (default: 7, CPU: 5)")
-    ] = None,
-    warm_up: Annotated[
-        int | None, typer.Option(min=0, max=1000, metavar="N", help="rounds before them (default: 3, CPU: 1)")
-    ] = None,
-    time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds to find `optimum` in")] = 60.0,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the weights and the prompts")] = 0,
+    repeats: Annotated[int | None, option("N", "measured rounds (default: 7, CPU: 5)", min=1, max=1000)] = None,
+    warm_up: Annotated[int | None, option("N", "rounds before them (default: 3, CPU: 1)", min=0, max=1000)] = None,
+    time_limit: Annotated[float, option("S", "seconds to find `optimum` in", min=0.1)] = 60.0,
+    seed: Annotated[int, option("N", "of the weights and the prompts", min=0)] = 0,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
@@ -113,10 +107,9 @@ def replay(
     engine = Engine(shape, opened, dtype=get_dtype(dtype, opened.device), seed=seed)
     with LiveLine("replaying") as line:
         rounds = (repeats or ROUNDS[device][0], ROUNDS[device][1] if warm_up is None else warm_up)
-        counted(engine, line, len(traces) * sum(rounds))
         timings = timed_beside(engine, loaded.machine.block, seed) if calibrate else None
         with watched(opened.device) as clocks:
-            replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, *rounds, timings)
+            replays, runs = execute(engine, traces, loaded.cost, loaded.tick_seconds, *rounds, timings, line.part)
     payload = {
         "instance": loaded.name, "model": shape.name, "backend": kernels,
         "dtype": str(engine.dtype).removeprefix("torch."), **where, **clocks,
@@ -172,17 +165,6 @@ def timed_beside(engine: Engine, block: int, seed: int) -> Timings:
 
     quick = engine.device.type == "cuda"
     return Timings(engine, choose_points(engine, capacity_of(engine, None, block), quick, block), 1, seed, block)
-
-
-def counted(engine: Engine, line: LiveLine, total: int) -> None:
-    """Let the engine say in the line how many of all runs it has begun."""
-    run, begun = engine.run, count()
-
-    def shown(plan: Any) -> Any:
-        line.part(next(begun), total)
-        return run(plan)
-
-    vars(engine)["run"] = shown
 
 
 def refuse(name: str, broken: InvalidSchedule, json: str | None) -> int:

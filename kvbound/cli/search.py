@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
-from kvbound.cli.common import JsonOption, ObjectiveOption, emit, table
+from kvbound.cli.common import JsonOption, ObjectiveOption, emit, option, table
 from kvbound.cli.progress import LiveLine
 from kvbound.words import request_cells
 from kvcore.errors import BadInput
@@ -22,30 +21,28 @@ SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 
 
 def search(
-    policy: Annotated[str, typer.Option(metavar="NAME", help="`kvbound policies` lists them; or FILE.py")],
+    policy: Annotated[str, option("NAME", "`kvbound policies` lists them; or FILE.py")],
     objective: ObjectiveOption = "total-flow-time",
-    maximize: Annotated[str, typer.Option(metavar="ratio", help="the policy's value over the optimum")] = "ratio",
-    n: Annotated[int, typer.Option("--n", min=1, max=8, metavar="N", help="requests at most")] = 3,
-    memory: Annotated[int, typer.Option(min=1, metavar="TOKENS", help="of KV, at most")] = 8,
-    prompt: Annotated[int, typer.Option(min=1, metavar="TOKENS", help="of a request, at most")] = 3,
-    decode: Annotated[int, typer.Option(min=1, metavar="TOKENS", help="of a segment, at most")] = 4,
-    calls: Annotated[int, typer.Option(min=0, metavar="N", help="of a request, at most")] = 0,
-    duration: Annotated[int, typer.Option(min=0, metavar="TICKS", help="of a call, at most")] = 4,
-    returns: Annotated[int, typer.Option(min=0, metavar="TOKENS", help="of a call, at most")] = 0,
-    arrival: Annotated[int, typer.Option(min=0, metavar="TICKS", help="the last, at most; the first is at 0")] = 2,
+    maximize: Annotated[str, option("ratio", "the policy's value over the optimum")] = "ratio",
+    n: Annotated[int, option("N", "requests at most", "--n", min=1, max=8)] = 3,
+    memory: Annotated[int, option("TOKENS", "of KV, at most", min=1)] = 8,
+    prompt: Annotated[int, option("TOKENS", "of a request, at most", min=1)] = 3,
+    decode: Annotated[int, option("TOKENS", "of a segment, at most", min=1)] = 4,
+    calls: Annotated[int, option("N", "of a request, at most", min=0)] = 0,
+    duration: Annotated[int, option("TICKS", "of a call, at most", min=0)] = 4,
+    returns: Annotated[int, option("TOKENS", "of a call, at most", min=0)] = 0,
+    arrival: Annotated[int, option("TICKS", "the last, at most; the first is at 0", min=0)] = 2,
     handling: Annotated[
-        str, typer.Option(metavar="free|preserve|discard|swap|any", help="of the calls; any: each in its own way")
+        str, option("free|preserve|discard|swap|any", "of the calls; any: each in its own way")
     ] = "free",
-    switches: Annotated[
-        str, typer.Option(metavar="NAME[,NAME..]|none", help="of the machine that are on")
-    ] = "hybrid,chunked,evict,pause",
-    host_memory: Annotated[int, typer.Option(min=0, metavar="TOKENS", help="of swapped KV that the host holds")] = 0,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="in a batch, at most")] = None,
-    batch_requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="in a batch, at most")] = None,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="instances tried where not all are")] = 2000,
-    seconds: Annotated[float | None, typer.Option(min=0.1, metavar="S", help="end then, before shrinking")] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the annealing")] = 0,
-    out: Annotated[str | None, typer.Option(metavar="I.json", help="write the worst instance there")] = None,
+    switches: Annotated[str, option("NAME[,NAME..]|none", "of the machine that are on")] = "hybrid,chunked,evict,pause",
+    host_memory: Annotated[int, option("TOKENS", "of swapped KV that the host holds", min=0)] = 0,
+    batch_tokens: Annotated[int | None, option("TOKENS", "in a batch, at most", min=1)] = None,
+    batch_requests: Annotated[int | None, option("N", "in a batch, at most", min=1)] = None,
+    steps: Annotated[int, option("N", "instances tried where not all are", min=1)] = 2000,
+    seconds: Annotated[float | None, option("S", "end then, before shrinking", min=0.1)] = None,
+    seed: Annotated[int, option("N", "of the annealing", min=0)] = 0,
+    out: Annotated[str | None, option("I.json", "write the worst instance there")] = None,
     json: JsonOption = None,
 ) -> int:
     """Look for the instance on which a policy is farthest from optimal."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from costmodels import COSTS, get_cost
+from kvbound.cli.common import option
 from kvcore.cost import Cost
 from kvcore.errors import BadInput
 from kvcore.files import valid
@@ -20,7 +21,7 @@ from kvcore.parameters import fraction
 
 
 def _tokens(flag: str, least: int, help: str) -> Any:
-    return Annotated[int | None, typer.Option(flag, min=least, metavar="TOKENS", help=help)]
+    return Annotated[int | None, option("TOKENS", help, flag, min=least)]
 
 
 def _switch(name: str, help: str) -> Any:
@@ -32,9 +33,7 @@ MACHINE = {
     "host_memory": _tokens("--host-memory", 0, "swapped KV that the host holds"),
     "batch_tokens": _tokens("--batch-tokens", 1, "the most tokens in a batch"),
     "prefill_tokens": _tokens("--prefill-tokens", 1, "the most prefill tokens in a batch"),
-    "batch_requests": Annotated[
-        int | None, typer.Option("--batch-requests", min=1, metavar="N", help="the most requests in a batch")
-    ],
+    "batch_requests": Annotated[int | None, option("N", "the most requests in a batch", "--batch-requests", min=1)],
     "block": _tokens("--block-size", 1, "KV memory is given out in blocks of so many tokens"),
     "hybrid": _switch("hybrid", "prefill and decode in one batch"),
     "chunked": _switch("chunked", "a prefill may be split"),
@@ -45,9 +44,9 @@ MACHINE = {
 """The option of each key of the machine; what is not given is as the cost's machine, or the command, has it."""
 COST_NAMES = "|".join((*COSTS, "roofline:..", "FILE.json"))
 OPTIONS: dict[str, tuple[Any, str | None]] = {
-    "cost": (Annotated[str, typer.Option("--cost", metavar=COST_NAMES, help="how long a batch takes")], "unit"),
+    "cost": (Annotated[str, option(COST_NAMES, "how long a batch takes", "--cost")], "unit"),
     "tick": (
-        Annotated[str | None, typer.Option("--tick", metavar="SECONDS", help="length of a tick (unit cost: 1/40)")],
+        Annotated[str | None, option("SECONDS", "length of a tick (unit cost: 1/40)", "--tick")],
         None,
     ),
     **{name: (option, None) for name, option in MACHINE.items()},
@@ -76,10 +75,10 @@ def takes_setting(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of a setting, which it takes as one argument, `setting`."""
     signature = inspect.signature(command, eval_str=True)
     parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "setting"]
-    for name, (option, default) in OPTIONS.items():
-        parameters.append(
-            inspect.Parameter(f"setting_{name}", inspect.Parameter.KEYWORD_ONLY, annotation=option, default=default)
-        )
+    parameters += [
+        inspect.Parameter(f"setting_{name}", inspect.Parameter.KEYWORD_ONLY, annotation=asked, default=default)
+        for name, (asked, default) in OPTIONS.items()
+    ]
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> Any:
@@ -103,11 +102,7 @@ def _setting(cost: str, tick: str | None, machine: dict[str, Any]) -> CostSettin
 HANDLINGS = ("min-waste", "preserve", "discard", "swap", "free")
 CallHandlingOption = Annotated[
     str | None,
-    typer.Option(
-        "--handling",
-        metavar="|".join(HANDLINGS),
-        help="of every call (default: free where the machine evicts, else min-waste)",
-    ),
+    option("|".join(HANDLINGS), "of every call (default: free where the machine evicts, else min-waste)", "--handling"),
 ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
@@ -18,6 +17,7 @@ from kvbound.cli.common import (
     TraceOption,
     WindowOption,
     emit,
+    option,
     show_measures,
     table,
 )
@@ -38,16 +38,12 @@ FEW = 6
 
 def simulate(
     instance: InstanceArgument,
-    policy: Annotated[
-        str, typer.Option(metavar="NAME[,NAME..]|all", help="`kvbound policies` lists them; or FILE.py with one's own")
-    ],
+    policy: Annotated[str, option("NAME[,NAME..]|all", "`kvbound policies` lists them; or FILE.py with one's own")],
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
     window: WindowOption = None,
-    predictions: Annotated[
-        str, typer.Option(metavar="TEXT", help="what policies believe: exact, noise:P, types or bins:NxW")
-    ] = "exact",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the noise")] = 0,
+    predictions: Annotated[str, option("TEXT", "what policies believe: exact, noise:P, types or bins:NxW")] = "exact",
+    seed: Annotated[int, option("N", "of the noise", min=0)] = 0,
     schedule: ScheduleOption = None,
     trace: TraceOption = None,
     json: JsonOption = None,

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
-from kvbound.cli.common import JsonOption, emit, table
+from kvbound.cli.common import JsonOption, emit, option, table
 from kvbound.cli.progress import counted
 from kvcore.files import check_writable
 
@@ -24,12 +24,12 @@ SHOWN = ("label", "objective", "run", "cells", "failed", "optimal", "claimed")
 
 def sweep(
     study: Annotated[str, typer.Argument(metavar="STUDY.toml", help="what is run on what; docs/sweeps.md")],
-    cluster: Annotated[str | None, typer.Option(metavar="ADDRESS", help="of the scheduler of a Dask cluster")] = None,
+    cluster: Annotated[str | None, option("ADDRESS", "of the scheduler of a Dask cluster")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="run what the database does not have yet")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="with --resume: run failed cells again, too")] = False,
-    jobs: Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="processes at once")] = 1,
-    out: Annotated[str | None, typer.Option(metavar="DB.sqlite", help="results (default: STUDY.sqlite)")] = None,
-    export: Annotated[str | None, typer.Option(metavar="OUT.parquet|OUT.csv", help="and write them there")] = None,
+    jobs: Annotated[int, option("N", "processes at once", min=1, max=1024)] = 1,
+    out: Annotated[str | None, option("DB.sqlite", "results (default: STUDY.sqlite)")] = None,
+    export: Annotated[str | None, option("OUT.parquet|OUT.csv", "and write them there")] = None,
     json: JsonOption = None,
 ) -> int:
     """Run a grid of instances, policies and solvers; what is finished is never lost or run again."""

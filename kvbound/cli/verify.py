@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED
-from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, table
+from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, option, table
 from kvbound.cli.progress import LiveLine
 from kvbound.units import units_of
 from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
@@ -22,8 +21,8 @@ from workloads.builtin import load_instance
 
 def verify(
     instance: InstanceArgument,
-    schedule: Annotated[str | None, typer.Option(metavar="S.json", help="a schedule file")] = None,
-    certificate: Annotated[str | None, typer.Option(metavar="C.json", help="the certificate of a bound")] = None,
+    schedule: Annotated[str | None, option("S.json", "a schedule file")] = None,
+    certificate: Annotated[str | None, option("C.json", "the certificate of a bound")] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:

@@ -6,14 +6,10 @@ pyplot or changes matplotlib's global settings, and matplotlib is imported at th
 """
 
 from kvbound.plots.compare import compare_schedules
-from kvbound.plots.gantt import gantt
-from kvbound.plots.kernels import plot_kernels
+from kvbound.plots.gantt import gantt, memory
 from kvbound.plots.ladder import ladder
-from kvbound.plots.load import plot_load
 from kvbound.plots.log import plot_log
-from kvbound.plots.measured import plot_calibration, plot_record, plot_replay
-from kvbound.plots.memory import memory
-from kvbound.plots.profile import plot_profile
+from kvbound.plots.measured import plot_calibration, plot_kernels, plot_load, plot_profile, plot_record, plot_replay
 from kvbound.plots.style import render, save
 
 __all__ = [

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvbound.plots import style
 from kvbound.plots.frame import FAR, Frame, far
-from kvbound.plots.gantt import draw_gantt, legend, rows_height
-from kvbound.plots.memory import draw_memory
+from kvbound.plots.gantt import draw_gantt, draw_memory, legend, rows_height
 from kvbound.timeline import Kind
 from kvbound.units import units_of
 from kvcore.errors import BadInput

@@ -39,7 +39,8 @@ def ladder(rows: Sequence[Row], ax: Axes | None = None, units: Units | None = No
         y = 0
         for group in groups:
             _draw_group(ax, group, y, scale)
-            names += [(y + k, _name(row)) for k, row in enumerate(group.rows, 1)]
+            labels = (r.get("label") or r["policy"] or r["formulation"] or r["status"] for r in group.rows)
+            names += [(y + k, style.short(str(label), 32)) for k, label in enumerate(labels, 1)]
             y += len(group.rows) + 2
         _set_axes(ax, names, f"{rows[0]['objective']} ({scale.unit})")
     return ax
@@ -88,10 +89,6 @@ def _bounds(rows: Sequence[Row]) -> Iterator[Fraction]:
 
 def _fraction(value: int | str | None) -> Fraction | None:
     return None if value is None else Fraction(value)
-
-
-def _name(row: Row) -> str:
-    return style.short(str(row.get("label") or row["policy"] or row["formulation"] or row["status"]), 32)
 
 
 class _Scale(NamedTuple):

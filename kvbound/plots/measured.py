@@ -1,18 +1,172 @@
-"""Measured batches beside what a cost model predicts of them, of a calibration and of a replay."""
+"""Measurements: load sweeps, performance profiles, kernels side by side, calibrations and replays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvbound.plots import style
+from kvbound.plots.frame import far
+from kvbound.tables import rate_unit
+from kvbound.units import Units
+from kvcore.errors import BadInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+
 Row = Mapping[str, Any]
+PANELS = (
+    ("latency", "mean", "mean latency, {time}"),
+    ("latency", "p99", "P99 latency, {time}"),
+    ("normalized_latency_without_calls", "p50", "median normalized latency\nwithout calls, {time}/token"),
+    ("ttft", "mean", "mean TTFT, {time}"),
+    ("ttft", "p99", "P99 TTFT, {time}"),
+    ("goodput_per_second", "", "goodput, requests/{rate}"),
+)
+SECONDS = Units("s", Fraction(1), Fraction(1))
+
+
+def plot_load(rows: Sequence[Row], path: str | Path | None = None, units: Units = SECONDS) -> Figure:
+    """Draw six measures over the rate of arrivals for rows of `heuristics.load.load_rows`; write it to `path` if given.
+
+    Rows that could not run are left out. Where all requests arrive at once, the x axis is the factor of the load. A
+    hollow marker is a run in which the queue grows. A policy that dwarfs the others leaves the axes, and is named.
+    """
+    rate = rate_unit(units)
+    with style.sheet(9, 5, path) as figure:
+        axes = figure.subplots(2, 3).flat
+        for ax, (name, part, label) in zip(axes, PANELS, strict=True):
+            draw_measure(ax, rows, name, part, 1 if name == "goodput_per_second" else float(units.seconds))
+            ax.set_ylabel(label.format(time=units.time, rate=rate))
+            if "arrivals" in ax.get_xlabel():
+                ax.set_xlabel(f"arrivals per {'tick' if rate == 'tick' else 'second'}")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
+        if any(row.get("stationary") is False for row in rows):
+            figure.supxlabel("hollow: the queue grows over the run, its percentiles mean nothing", fontsize=style.SMALL)
+    return figure
+
+
+def draw_measure(ax: Axes, rows: Sequence[Row], name: str, part: str, unit: float = 1) -> Axes:
+    """Draw one measure of every policy over the load, in a unit of so many seconds, from zero; return the Axes."""
+    highest: dict[str, float] = {}
+    for k, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
+        points = sorted(_points([row for row in rows if row["policy"] == policy], name, part, unit))
+        if points:
+            highest[policy] = max(y for _, y, _ in points)
+        line = {"linewidth": 1, "linestyle": "-" if k < len(style.SERIES) else "--", **style.dots(k)}
+        ax.plot([x for x, _, _ in points], [y for _, y, _ in points], label=policy, **line)
+        hollow = [(x, y) for x, y, grows in points if grows]
+        if hollow:
+            ax.plot(*zip(*hollow, strict=True), **line | {"linestyle": ""}, markerfacecolor=style.WHITE)
+    beyond = [policy for policy, out in zip(highest, far(list(highest.values())), strict=True) if out]
+    ax.set_ylim(0, 1.06 * max((y for policy, y in highest.items() if policy not in beyond), default=0) or 1)
+    if beyond:
+        ax.set_title("↑ " + ", ".join(beyond), fontsize=style.SMALL, loc="right", parse_math=False)
+    ax.set_xlim(left=0)
+    ax.set_xlabel("arrivals per second" if all(row["rate"] is not None for row in rows) else "load, times")
+    return ax
+
+
+def _points(rows: Sequence[Row], name: str, part: str, unit: float) -> list[tuple[float, float, bool]]:
+    """Return the load, the measure, and whether the queue grows."""
+    points = []
+    for row in rows:
+        measured = row.get("measures", {}).get(name)
+        if measured is not None:
+            x = row["rate"] if row["rate"] is not None else Fraction(row["factor"])
+            value = float(measured[part] if part else measured) / unit
+            points.append((float(x), value, row.get("stationary") is False))
+    return points
+
+
+MOST = 3.0
+"""Times the best known where the axis ends."""
+
+
+def plot_profile(lines: Sequence[Mapping[str, Any]], path: str | Path | None = None, least: float = 1.0) -> Figure:
+    """Draw a step line for each of `library.policies.profile`, highest on the left is best; write it to `path`.
+
+    `ratios` of a line, in order, are values over the best known; those above 3 are beyond the axis, which begins at
+    `least`. BadInput: there is no line.
+    """
+    if not lines:
+        raise BadInput("there is nothing to draw: no value has a best known one to compare with")
+    with style.sheet(6, 3.6, path) as figure:
+        ax = figure.subplots()
+        for k, line in enumerate(lines):
+            ratios = line["ratios"]
+            shares = [(i + 1) / len(ratios) for i in range(len(ratios))]
+            look = {"linewidth": 1, "linestyle": ("-", "--", ":", "-.")[k // len(style.SERIES) % 4]}
+            colour = style.SERIES[k % len(style.SERIES)]
+            label = f"{line['policy']} ({len(ratios)})"
+            ax.step([least, *ratios, MOST], [0, *shares, shares[-1]], where="post", color=colour, label=label, **look)
+        ax.set_xscale("log")
+        ax.set_xlim(least, MOST)
+        ax.set_ylim(0, 1.02)
+        ticks = [tick for tick in (0.5, 0.7, 1, 1.1, 1.25, 1.5, 2, 2.5, 3) if tick >= least]
+        ax.set_xticks(ticks, [style.number(tick) for tick in ticks], minor=False)
+        ax.set_xticks([], minor=True)
+        ax.set_xlabel("times the best known")
+        ax.set_ylabel("share of values")
+        style.tidy(ax)
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside right upper", **style.LEGEND)
+    return figure
+
+
+def plot_kernels(rows: Sequence[Row], limits: Mapping[str, float], path: str | Path | None = None) -> Figure:
+    """Draw the rows of `gpu_validation.attention_bench.bench`, those that were timed; write it to `path` if given.
+
+    `limits` are the measured rates of "read", "copy" and "matmul". BadInput where no row was timed.
+    """
+    timed = [row for row in rows if "seconds_median" in row]
+    if not timed:
+        raise BadInput("there is nothing to draw: no kernel could be timed")
+    peers = list(dict.fromkeys(row["peer"] for row in timed))
+    decodes, others = ([row for row in timed if (row["kind"] == "decode") is of] for of in (True, False))
+    with style.sheet(9, 1.2 + 0.24 * max(len(_cases(decodes)), len(_cases(others)), 4), path) as figure:
+        left, right = figure.subplots(1, 2)
+        draw_rates(left, decodes, peers, "bytes_per_second", 1e9, {k: limits[k] for k in ("read", "copy")})
+        left.set_xlabel("decode: KV read, GB/s")
+        draw_rates(right, others, peers, "flop_per_second", 1e12, {"matmul": limits["matmul"]})
+        right.set_xlabel("prefill and mixed: TFLOP/s")
+        handles, labels = (left if decodes else right).get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+def draw_rates(
+    ax: Axes, rows: Sequence[Row], peers: Sequence[str], key: str, unit: float, limits: Mapping[str, float]
+) -> Axes:
+    """Draw the rate of every kernel on every case, first case on top, and the limits as lines; return the Axes."""
+    cases = _cases(rows)
+    for k, peer in enumerate(peers):
+        points = [(row[key] / unit, cases.index(_case(row))) for row in rows if row["peer"] == peer]
+        ax.plot([x for x, _ in points], [y for _, y in points], linestyle="", label=peer, **style.dots(k))
+    for name, limit in limits.items():
+        ax.axvline(limit / unit, color=style.GREY, linewidth=0.8, linestyle="-" if name == "read" else "--")
+        ax.annotate(
+            name, (limit / unit, -0.6), rotation=90, fontsize=style.SMALL, va="top", ha="right", color=style.GREY
+        )
+    ax.set_yticks(range(len(cases)), cases)
+    ax.set_ylim(len(cases) - 0.4, -0.6)
+    ax.set_xlim(left=0)
+    style.tidy(ax)
+    return ax
+
+
+def _case(row: Row) -> str:
+    return f"{row['model']}, {row['case']}"
+
+
+def _cases(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(_case(row) for row in rows))
+
+
 Seconds = Sequence[float]
 Batches = Mapping[str, tuple[Seconds, Seconds]]
 """Predicted and measured seconds of batches, by what they have in common."""

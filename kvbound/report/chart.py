@@ -1,22 +1,84 @@
-"""A schedule as SVG: one lane for each request above the memory, all schedules of a page on the same axes.
+"""A schedule as SVG: one lane of bars for each request above the memory, all schedules of a page on the same axes.
 
 Every bar carries what it stands for in the attribute `data-tip`, which `report.js` shows below the pointer.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import floor, log10
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from kvbound.plots import style
 from kvbound.plots.frame import Frame
 from kvbound.plots.gantt import LOOKS, IntervalStyle
-from kvbound.report.bars import CELLS, WORK, Bar
 from kvbound.report.markup import node
-from kvbound.timeline import Kind
+from kvbound.timeline import Interval, Kind, timeline
 from kvbound.units import Units
-from kvcore.trace import Trace
+from kvcore.trace import BatchTrace, RequestTrace, Trace
+
+CELLS = 1_500
+"""Up to this many batch steps of all requests, each is a bar; beyond, those that follow without a break are one."""
+
+WORK = ("prefill", "decode", "recompute")
+
+
+class Bar(NamedTuple):
+    """A request does one thing from tick `start` to tick `end`; KV is in tokens of this request."""
+
+    start: int
+    end: int
+    kind: Kind
+    device: int
+    """KV on the device at the start; where it works, after the growth of the first batch."""
+    host: int
+    last: int
+    """KV on the device in the last of the batches; `device` where it does not work."""
+    batches: tuple[int, int] | None = None
+    """The first and the last of the batches in which it works."""
+    tokens: int = 0
+    recomputed: int = 0
+    call: int | None = None
+    """The call that it is in, from 1."""
+
+
+def bars_of(trace: Trace) -> dict[str, list[Bar]]:
+    """Return the bars of every request; those of one request tile [arrival, completion] as `timeline` does."""
+    each = sum(span.length for request in trace.requests for span in request.spans) <= CELLS
+    rows = timeline(trace)
+    return {
+        request.request.id: list(_bars(request, trace.batches, rows[request.request.id], each))
+        for request in trace.requests
+    }
+
+
+def _bars(
+    request: RequestTrace, batches: Sequence[BatchTrace], intervals: Sequence[Interval], each: bool
+) -> Iterator[Bar]:
+    """Yield the bars of a request, with `each` one for every batch in which it works."""
+    steps, levels = request.steps, list(request.levels())
+    starts = [batches[step.batch].start for step in steps]
+    ticks = [batches[level.event.batch].start for level in levels]
+    calls = [call.start for call in request.calls]
+    for start, end, kind in intervals:
+        k = bisect_right(ticks, start)
+        device, host = levels[k - 1][1:] if k else (0, 0)
+        if kind not in WORK:
+            call = bisect_right(calls, start) if kind.startswith("call") else None
+            yield Bar(start, end, kind, device, host, device, call=call)
+            continue
+        worked = steps[bisect_left(starts, start) : bisect_left(starts, end)]
+        for some in ([step] for step in worked) if each else (worked,):
+            first, last = some[0], some[-1]
+            began = batches[first.batch].start
+            yield Bar(
+                began, batches[last.batch].end, kind, first.resident + first.tokens,
+                levels[bisect_right(ticks, began) - 1][2], last.resident + last.tokens, (first.batch, last.batch),
+                sum(step.tokens for step in some), sum(step.recomputed for step in some),
+            )  # fmt: skip
+
 
 LEFT, WIDTH, RIGHT = 130, 880, 90
 """Units of the picture for the names, the time axis, and the completions."""

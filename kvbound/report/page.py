@@ -1,7 +1,9 @@
-"""The report: one HTML file with the schedules, the values and bounds, and what was proved."""
+"""The report: one HTML file with the schedules, the values and bounds, and what was proved of optima, and how."""
 
 from __future__ import annotations
 
+import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,14 +12,24 @@ from xml.etree.ElementTree import Element
 
 import kvcore
 from kvbound.explanation import Explained
+from kvbound.plots import ladder, render
 from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
 from kvbound.plots.gantt import LOOKS
+from kvbound.plots.style import BLACK, GREY, LIGHT, WHITE
 from kvbound.report import chart
-from kvbound.report.bars import Bar, bars_of
-from kvbound.report.ladder import inline_ladder
+from kvbound.report.chart import Bar, bars_of
 from kvbound.report.markup import asset, html_table, node, page
-from kvbound.report.proofs import proof
-from kvbound.tables import CAUSES, OVER, Cells, differences, explained_cells, times_cells, work_cells
+from kvbound.tables import (
+    CAUSES,
+    OVER,
+    Cells,
+    differences,
+    explained_cells,
+    in_words,
+    times_cells,
+    value_columns,
+    work_cells,
+)
 from kvbound.units import Units, units_of
 from kvbound.words import facts_in_words, request_cells
 from kvcore.instance import Instance
@@ -25,6 +37,66 @@ from kvcore.metrics import OBJECTIVES, makespan
 from kvcore.result import Result
 from kvcore.stream import sizes_of
 from kvcore.trace import Trace
+
+STATUS = {
+    "optimal": "optimal: the referee executed the schedule, and a certificate shows that no schedule is better",
+    "claimed": "claimed: the referee executed the schedule; that no schedule is better rests on a word",
+    "feasible": "not proved optimal: the best schedule found, and a lower bound or none",
+    "bound-only": "a lower bound; no schedule was looked for",
+    "infeasible": "proved: there is no schedule",
+    "unknown": "nothing is known",
+}
+KINDS = {
+    "certificate": "a certificate that the checker recomputed, exactly and without a solver",
+    "solver": "the word of the solver",
+    "search": "the word of a search in exact integers",
+}
+
+
+def proof(handling: str, optimum: Result) -> Element:
+    """Return what is known of the optimum with that handling of calls."""
+    facts: list[Element] = []
+    for term, text in _facts(optimum):
+        facts += [node("dt", None, term), node("dd", None, text)]
+    return node("section", None, node("h3", None, handling), node("dl", None, *facts), _ladder(optimum))
+
+
+def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
+    yield "status", STATUS[optimum.status]
+    yield (
+        "best schedule",
+        ("none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"),
+    )
+    yield "lower bound", "none" if optimum.bound is None else in_words(optimum, optimum.bound)
+    if "constraints" in optimum.extra:
+        yield "only of schedules that obey", ", ".join(optimum.extra["constraints"])
+    if optimum.bound_kind is not None:
+        yield "the bound rests on", f"{KINDS[optimum.bound_kind]} ({optimum.proved_by})"
+    if optimum.horizon is not None:
+        yield "why it holds for all schedules", optimum.horizon.why + ("" if optimum.horizon.sufficient else " (open)")
+    if optimum.certificate is not None:
+        certificate = optimum.certificate
+        yield (
+            "certificate",
+            f"{certificate.proof.kind}: at least {in_words(optimum, certificate.value)}; {certificate.why}",
+        )
+    if optimum.found_by is not None:
+        yield "found by", optimum.found_by
+    if optimum.solver is not None:
+        yield "solved by", f"{optimum.formulation}, {optimum.solver.name} {optimum.solver.version}"
+    yield "instance", optimum.instance.sha256
+
+
+def _ladder(optimum: Result) -> Element | None:
+    """Return the bounds by all methods; without the seconds, so that a report is the same each time."""
+    rungs = optimum.extra.get("ladder")
+    if not rungs:
+        return None
+    units, objective = units_of(optimum.instance), optimum.objective
+    rows = [(rung["method"], units.value(rung["bound"], objective), rung["why"]) for rung in rungs]
+    columns = ("method", *value_columns(units, objective, "bound"), "why")
+    return html_table(Cells(columns, rows, (1,)), "Lower bounds by method")
+
 
 LISTED = 200
 """The most requests in the table of the instance."""
@@ -183,3 +255,34 @@ def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]], units: Units) -> 
 
 def _section(heading: str, *children: Element) -> Element:
     return node("section", None, node("h2", None, heading), *children)
+
+
+COLOURS = {BLACK: "var(--ink)", GREY: "var(--muted)", LIGHT: "var(--line)", WHITE: "var(--page)"}
+
+
+def inline_ladder(rows: Sequence[Mapping[str, Any]], units: Units) -> Element:
+    """Return the ladder of these rows as an SVG element; `kvbound.plots.ladder` says what the rows are."""
+    drawn = render(ladder(rows, units=units).figure.figure).decode()
+    for colour, ours in COLOURS.items():
+        drawn = re.sub(colour, ours, drawn, flags=re.IGNORECASE)
+    svg = ElementTree.fromstring(drawn)
+    for element in svg.iter():
+        element.tag = _local(element.tag)
+        element.attrib = {_local(name): _apart(_local(name), value) for name, value in element.attrib.items()}
+    for data in svg.findall("metadata"):
+        svg.remove(data)
+    svg.attrib = {"viewBox": svg.attrib["viewBox"], "class": "ladder", "role": "img", "aria-label": "values and bounds"}
+    svg.tail = "\n"
+    return svg
+
+
+def _local(name: str) -> str:
+    """Drop the namespace, which HTML does not have."""
+    return name.rpartition("}")[2]
+
+
+def _apart(name: str, value: str) -> str:
+    """Keep what is named within the picture, and the uses of these names, apart from the rest of the page."""
+    if name == "id":
+        return f"ladder-{value}"
+    return re.sub(r"(^|url\()#", r"\1#ladder-", value)

@@ -13,7 +13,7 @@ from bounds.shares import corners, propose_shares
 from bounds.task import Task
 from costmodels import get_cost
 from heuristics import trace_policy
-from heuristics.policies.fcfs import Fcfs
+from heuristics.policies.figure_1 import Fcfs
 from kvcore import OBJECTIVES, Call, Cost, CostFunction, Instance, Machine, Request, Segment, Slo
 from kvcore.certificates import InvalidCertificate, Shares, certify, verify_certificate
 from kvcore.certificates.certificate import rounded

@@ -12,8 +12,7 @@ import pytest
 
 from costmodels import DEVICES, MODELS
 from costmodels.fitted import WORK, Observation, fit
-from costmodels.least_squares import fit_function, predict
-from costmodels.observations import errors, split, table_of
+from costmodels.least_squares import errors, fit_function, predict, split, table_of
 from costmodels.roofline import roofline_functions
 from costmodels.rounding import longest
 from costmodels.transfers import bandwidth_functions, fit_transfers

@@ -15,7 +15,7 @@ import matplotlib
 import pyomo.environ as pyo
 import pytest
 
-from docs.make import FOLDER, hooks, measured, texts
+from docs.make import FOLDER, hooks, lists, texts
 from docs.make.pictures import MATPLOTLIB, PICTURES
 from docs.make.reference import PROGRAMS, ConstraintClass, constraints, reference_page
 from formulations import make
@@ -51,8 +51,8 @@ def words(picture: bytes) -> list[str]:
 def test_a_measurement_has_a_date_and_a_command() -> None:
     record = {"title": "Speed", "about": "", "command": "python -m benchmarks", "tables": []}
     with pytest.raises(ValueError, match="Speed: a measurement has a date and the command that makes it"):
-        list(measured.lines(record))
-    assert list(measured.lines(record | {"date": date(2026, 11, 20)}))[2] == "`python -m benchmarks`, 2026-11-20. "
+        list(lists.lines(record))
+    assert list(lists.lines(record | {"date": date(2026, 11, 20)}))[2] == "`python -m benchmarks`, 2026-11-20. "
 
 
 # --- the reference of constraints ------------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_validation.movers import ALL
 from gpu_validation.plan import Transfer
-from gpu_validation.swap import Swapper
+from gpu_validation.swap import ALL, Swapper
 
 
 class LazySwapper(Swapper):

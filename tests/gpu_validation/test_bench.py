@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 
 from costmodels.models import LLAMA_1B, TINY, Model
-from gpu_validation import library_peers, measure
+from gpu_validation import measure, peers
 from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for
 from gpu_validation.attention_case import TOLERANCE, AttentionCase, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
-from gpu_validation.flashinfer_backend import FlashInferBackend
-from gpu_validation.library_peers import CuDNN, FlashInfer, Varlen
-from gpu_validation.peers import Dense, Ours, Run, Unsupported
+from gpu_validation.kernels.backend import FlashInferBackend
+from gpu_validation.peers import CuDNN, Dense, FlashInfer, Ours, Run, Unsupported, Varlen
 from kvbound.cli.kernels import summary
 from tests.support.commands import kvbound
 
@@ -303,11 +302,11 @@ def test_varlen_is_given_pages_as_it_documents(monkeypatch: pytest.MonkeyPatch) 
         return torch.cat(out)
 
     data = CaseData.make(MIXED, CPU, torch.float32, layers=2)
-    monkeypatch.setattr(library_peers, "_library", lambda name, device: SimpleNamespace(varlen_attn=varlen_attn))
+    monkeypatch.setattr(peers, "_library", lambda name, device: SimpleNamespace(varlen_attn=varlen_attn))
     run = Varlen().prepare(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
     older = SimpleNamespace(varlen_attn=lambda query, key, value: None)
-    monkeypatch.setattr(library_peers, "_library", lambda name, device: older)
+    monkeypatch.setattr(peers, "_library", lambda name, device: older)
     with pytest.raises(Unsupported, match="has no varlen_attn with a block table"):
         Varlen().prepare(data)
 
@@ -379,8 +378,8 @@ def test_flashinfer_is_given_what_it_documents(case: AttentionCase, monkeypatch:
     fake = SimpleNamespace(
         BatchDecodeWithPagedKVCacheWrapper=FakeFlashInfer, BatchPrefillWithPagedKVCacheWrapper=FakeFlashInfer
     )
-    monkeypatch.setattr(library_peers, "_library", lambda name, device: fake)
-    monkeypatch.setattr(library_peers, "WORKSPACE", 1)
+    monkeypatch.setattr(peers, "_library", lambda name, device: fake)
+    monkeypatch.setattr(peers, "WORKSPACE", 1)
     data = CaseData.make(case, CPU, torch.float32, layers=2)
     run = FlashInfer().prepare(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
@@ -397,8 +396,8 @@ def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch: pytest.MonkeyP
         return made[-1]
 
     fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=wrapper)
-    monkeypatch.setattr(library_peers, "_library", lambda name, device: fake)
-    monkeypatch.setattr("gpu_validation.flashinfer_backend.WORKSPACE", 1)
+    monkeypatch.setattr(peers, "_library", lambda name, device: fake)
+    monkeypatch.setattr("gpu_validation.kernels.backend.WORKSPACE", 1)
     backend, data = FlashInferBackend("cpu"), CaseData.make(MIXED, CPU, torch.float32, layers=2)
     backend.prepare(TINY.heads, TINY.kv_heads, TINY.head_width, torch.float32)
     layout = backend.layout(data.starts, data.case.lengths, data.tables)
@@ -464,8 +463,8 @@ def test_cudnn_is_given_what_it_documents(case: AttentionCase, monkeypatch: pyte
         heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"),
         diagonal_alignment=SimpleNamespace(BOTTOM_RIGHT="end"),
     )
-    monkeypatch.setattr(library_peers, "_library", lambda name, device: fake)
-    monkeypatch.setattr(library_peers, "_handle", lambda cudnn: "handle")
+    monkeypatch.setattr(peers, "_library", lambda name, device: fake)
+    monkeypatch.setattr(peers, "_handle", lambda cudnn: "handle")
     data = CaseData.make(case, CPU, torch.float16, layers=2)
     run = CuDNN().prepare(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < TOLERANCE[torch.float16]
@@ -479,7 +478,7 @@ def test_libraries_need_a_gpu() -> None:
     rows = bench_case(ALIKE, [ours(), FlashInfer(), CuDNN(), Varlen()], CPU, torch.bfloat16, repeats=2)
     assert [row.get("error") for row in rows] == [None] + ["runs on a GPU only"] * 3
     with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_library'"):
-        library_peers._library("no_such_library", CUDA)
+        peers._library("no_such_library", CUDA)
 
 
 @pytest.mark.parametrize(

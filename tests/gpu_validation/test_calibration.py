@@ -15,6 +15,7 @@ import pytest
 from costmodels import get_cost
 from costmodels.files import read_cost
 from costmodels.models import LLAMA_1B, TINY
+from gpu_validation.bandwidth import floor_of, swap_rows
 from gpu_validation.calibration import (
     SIZES,
     VISITS,
@@ -26,7 +27,6 @@ from gpu_validation.calibration import (
     measure,
 )
 from gpu_validation.engine import Engine
-from gpu_validation.floors import floor_of, swap_rows
 from kvbound.cli.calibrate import knees, point_rows
 from kvcore import verify_schedule
 from kvcore.cost import Features

@@ -9,9 +9,8 @@ import torch
 
 from costmodels.fitted import Observation
 from costmodels.models import TINY
-from gpu_validation.backend import TorchBackend
+from gpu_validation.backend import ROWS, CpuBackend, TorchBackend
 from gpu_validation.calibration import Point, Timings, fitted
-from gpu_validation.cpu import ROWS, CpuBackend
 from gpu_validation.engine import Engine
 from gpu_validation.measure import DeviceClock
 from gpu_validation.plan import make_plan

@@ -13,7 +13,7 @@ import torch
 
 import gpu_validation.graphs
 from costmodels.models import TINY
-from gpu_validation import movers
+from gpu_validation import swap
 from gpu_validation.allocator import Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache
@@ -78,7 +78,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Streams]:
 
     def mover(cache: Any, pieces: Any, out: bool, layers: slice) -> None:
         streams.note("copies")
-        movers.by_run(cache, pieces, out, layers)
+        swap.by_run(cache, pieces, out, layers)
 
     monkeypatch.setattr("gpu_validation.engine.movers", lambda device: {"runs": mover})
     forward = engine.decoder.forward
@@ -138,11 +138,11 @@ def test_the_batch_copy_hands_over_pointers_and_bytes(monkeypatch: pytest.Monkey
         return 0
 
     pieces = [Piece(0, 0, 4, 2, 0, 4, True), Piece(0, 1, 5, 3, 0, 4, True), Piece(0, 2, 2, 0, 1, 3, False)]
-    monkeypatch.setattr(movers, "_batch_copy", lambda: driver)
+    monkeypatch.setattr(swap, "_batch_copy", lambda: driver)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=77))
     for out in (True, False):
         pools = []
-        for mover in (movers.by_run, movers.by_batch):
+        for mover in (swap.by_run, swap.by_batch):
             cache = Cache(TINY, 6, 6, 4, torch.float32, torch.device("cpu"))
             cache.randomize(3)
             mover(cache, pieces, out)
@@ -150,9 +150,9 @@ def test_the_batch_copy_hands_over_pointers_and_bytes(monkeypatch: pytest.Monkey
         assert all(torch.equal(a, b) for a, b in zip(*pools, strict=True))
     parts = TINY.layers * 2 * TINY.kv_heads
     assert calls == [(1 + parts, 10 * TINY.kv_bytes(4))] * 2
-    monkeypatch.setattr(movers, "_batch_copy", lambda: lambda *arguments: 1)
+    monkeypatch.setattr(swap, "_batch_copy", lambda: lambda *arguments: 1)
     with pytest.raises(RuntimeError, match="cuMemcpyBatchAsync failed with CUresult 1 for 9 copies"):
-        movers.by_batch(cache, pieces, True)
+        swap.by_batch(cache, pieces, True)
 
 
 class Graph:
@@ -214,10 +214,10 @@ def test_the_driver_s_newest_batch_copy_is_taken(
     """The older one is given a place for the index of the copy that fails, before the stream."""
     asked = list[int]()
     functions = {name: lambda *arguments: asked.append(len(arguments)) or 0 for name in symbols}
-    monkeypatch.setattr(movers.ctypes, "CDLL", lambda name: SimpleNamespace(**functions))
-    movers._batch_copy.cache_clear()
-    found = movers._batch_copy()
-    movers._batch_copy.cache_clear()
+    monkeypatch.setattr(swap.ctypes, "CDLL", lambda name: SimpleNamespace(**functions))
+    swap._batch_copy.cache_clear()
+    found = swap._batch_copy()
+    swap._batch_copy.cache_clear()
     assert (found is None) == (extra is None)
     if found is not None:
         assert found(*range(8)) == 0

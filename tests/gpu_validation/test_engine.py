@@ -14,7 +14,7 @@ import torch
 import gpu_validation.engine
 import gpu_validation.swap
 from costmodels.models import MODELS, TINY
-from gpu_validation import devices, movers
+from gpu_validation import devices, swap
 from gpu_validation.allocator import Allocator, Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache, layer_groups
@@ -106,18 +106,18 @@ def test_an_untied_and_a_tied_model_decode(engine: Engine) -> None:
 
 
 def _forgets_a_block(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
-    movers.by_run(cache, pieces if out else pieces[:-1], out)
+    swap.by_run(cache, pieces if out else pieces[:-1], out)
 
 
 def _copies_the_wrong_block(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
     hosts = [piece.host for piece in pieces]
     turned = [Piece(p.request, p.index, p.device, h, p.first, p.last, p.whole)
               for p, h in zip(pieces, hosts[1:] + hosts[:1], strict=True)]  # fmt: skip
-    movers.by_run(cache, pieces if out else turned, out)
+    swap.by_run(cache, pieces if out else turned, out)
 
 
 def _copies_parts_whole(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
-    movers.by_run(cache, [Piece(p.request, p.index, p.device, p.host, p.first, p.last, True) for p in pieces], out)
+    swap.by_run(cache, [Piece(p.request, p.index, p.device, p.host, p.first, p.last, True) for p in pieces], out)
 
 
 BAD_MOVERS = {f.__name__.strip("_"): f for f in (_forgets_a_block, _copies_the_wrong_block, _copies_parts_whole)}
@@ -138,8 +138,8 @@ def test_a_wrong_mover_is_caught_by_checksums_and_logits(
 ) -> None:
     plan = swapped_twice()
     good = engine.run(plan, keep_logits=True, poison=True, check=True)
-    monkeypatch.setattr(movers, "movers", lambda device: {"runs": BAD_MOVERS[name]})
-    monkeypatch.setattr(gpu_validation.engine, "movers", movers.movers)
+    monkeypatch.setattr(swap, "movers", lambda device: {"runs": BAD_MOVERS[name]})
+    monkeypatch.setattr(gpu_validation.engine, "movers", swap.movers)
     bad = engine.run(plan, keep_logits=True, poison=True, check=True)
     assert any(token.before != token.after for token in bad.swapped)
     assert not same_logits(good, bad)
@@ -253,10 +253,10 @@ def test_who_waits_for_transfers(engine: Engine, monkeypatch: pytest.MonkeyPatch
 def test_every_copy_is_of_contiguous_numbers() -> None:
     cache = Cache(TINY, 4, 4, 4, torch.float32, torch.device("cpu"))
     pieces = [Piece(0, 0, 1, 0, 0, 4, True), Piece(0, 1, 2, 1, 1, 3, False)]
-    pairs = list(movers.copies(cache, pieces, movers.ALL))
+    pairs = list(swap.copies(cache, pieces, swap.ALL))
     assert len(pairs) == 1 + TINY.layers * 2 * TINY.kv_heads
     assert all(a.is_contiguous() and b.is_contiguous() and a.shape == b.shape for a, b in pairs)
-    halves = [list(movers.copies(cache, pieces, layers)) for layers in layer_groups(TINY.layers, 2)]
+    halves = [list(swap.copies(cache, pieces, layers)) for layers in layer_groups(TINY.layers, 2)]
     assert all(a.is_contiguous() and b.is_contiguous() and a.shape == b.shape for half in halves for a, b in half)
     together = [sum(a.numel() for a, _ in part) for part in (pairs, halves[0] + halves[1])]
     assert together[0] == together[1]
@@ -273,10 +273,10 @@ def test_one_changed_bit_changes_the_checksum() -> None:
 
 
 def test_the_batch_mover_says_what_is_missing_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(movers, "_batch_copy", lambda: None)
-    assert list(movers.movers(torch.device("cuda"))) == ["runs"]
+    monkeypatch.setattr(swap, "_batch_copy", lambda: None)
+    assert list(swap.movers(torch.device("cuda"))) == ["runs"]
     with pytest.raises(RuntimeError, match="cuMemcpyBatchAsync"):
-        movers.by_batch(Cache(TINY, 1, 1, 1, torch.float32, torch.device("cpu")), [], True)
+        swap.by_batch(Cache(TINY, 1, 1, 1, torch.float32, torch.device("cpu")), [], True)
 
 
 # --- times -------------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gpu_validation.allocator import Allocator, Blocks, Piece
-from gpu_validation.movers import runs
 from gpu_validation.plan import EnginePlan, Mismatch, Transfer, make_plan, synthetic_plan
 from gpu_validation.scenarios import WAYS, laid_out, workload
+from gpu_validation.swap import runs
 from kvcore import Instance, InvalidSchedule
 from tests.support.build import batch, instance, request, schedule
 from tests.support.mars_schedules import PUBLISHED, mars

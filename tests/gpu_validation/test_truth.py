@@ -12,7 +12,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from costmodels.models import LLAMA_1B, TINY
-from gpu_validation import check, movers, truth
+from gpu_validation import check, swap, truth
 from gpu_validation.allocator import Piece
 from gpu_validation.backend import TorchBackend
 from gpu_validation.cache import Cache
@@ -62,7 +62,7 @@ def test_l0_swaps_are_exact(dtype: torch.dtype, block: int) -> None:
 
 def test_l0_fails_for_one_lost_number(monkeypatch: pytest.MonkeyPatch) -> None:
     plans = plans_of(("preserve", "swap"))
-    copy = movers.by_run
+    copy = swap.by_run
 
     def lossy(cache: Cache, pieces: list[Piece], out: bool, layers: slice) -> None:
         copy(cache, pieces, out, layers)

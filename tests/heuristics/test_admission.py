@@ -7,10 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from heuristics.engine.banker import Banker, Holding, is_safe
-from heuristics.engine.demand import Demand
-from heuristics.engine.estimate import SoloEstimate
-from heuristics.engine.nonpreemptive import NonPreemptiveBanker, RunningRequest
+from heuristics.engine.banker import Banker, Holding, NonPreemptiveBanker, RunningRequest, is_safe
+from heuristics.engine.demand import Demand, SoloEstimate
 from kvcore import Call, Cost, CostFunction, Machine, Request, Segment
 
 

@@ -29,7 +29,7 @@ from kvcore import (
 )
 from kvcore.metrics import makespan, objective_value
 from kvcore.summary import evictions
-from workloads.importers.restarts import restarts
+from workloads.importers.run_log import restarts
 
 RELEASED = Path(os.environ.get("KVBOUND_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "released_runs"
 MACHINE = Machine(memory=20, host_memory=40, block=1, batch_tokens=16, evict=True)

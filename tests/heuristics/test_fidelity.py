@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fidelity import Claim
 from benchmarks.fidelity import __main__ as fidelity
-from benchmarks.fidelity.claim import Claim
 
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from heuristics import STARTERS, best_schedule, get_policy, run_policy, trace_policy, with_min_waste_handlings
-from heuristics.engine.estimate import SoloEstimate
+from heuristics.engine.demand import SoloEstimate
 from heuristics.engine.min_waste import HandlingWaste, call_waste
 from kvcore import Call, Cost, CostFunction, Instance, Machine, Request, Schedule, Segment, verify_schedule
 from kvcore.metrics import handlings, objective_value

@@ -6,10 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from heuristics import Job, Plan, View, run_policy, trace_policy
+from heuristics import Job, Plan, View, get_policy, run_policy, trace_policy
 from heuristics.policies.augserve import AugServe
-from heuristics.policies.augserve_as_printed import AugServeAsPrinted
-from heuristics.policies.augserve_batching import AugServeBatching
 from kvcore import Cost, CostFunction, Instance, Machine, Request
 from kvcore.metrics import completions, handlings
 from tests.heuristics.test_compression import serving
@@ -83,8 +81,8 @@ def test_the_next_call_is_part_of_stage_2() -> None:
     [
         (AugServe(alpha=1), 6),  # 176 against 137 + 16 t of a small one that comes at t: in front of those from 4 on
         (AugServe(alpha=0), 22),  # 176 against 137
-        (AugServeAsPrinted(alpha=1), 22),  # 176 against 137 - 16 t
-        (AugServeBatching(), 2),
+        (AugServe(alpha=1, as_printed=True), 22),  # 176 against 137 - 16 t
+        (AugServe(ranked=False), 2),
     ],
 )
 def test_waiting_helps_or_as_printed_does_not(policy: AugServe, done: int) -> None:
@@ -132,7 +130,7 @@ def test_as_printed_a_swap_looks_cheap() -> None:
     requests = (simple("B", 1, 60), simple("A", 4, 3, 1, duration=9, arrival=30))
     chosen = {
         policy.name: handlings(trace_policy(Instance(machine=machine, cost=SWAPPING, requests=requests), policy))
-        for policy in (AugServe(), AugServeAsPrinted())
+        for policy in map(get_policy, ("augserve", "augserve-as-printed"))
     }
     assert chosen == {"augserve": {"A/1": "preserve"}, "augserve-as-printed": {"A/1": "swap"}}
 
@@ -147,6 +145,7 @@ PARAMETERS = [
 def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(parameters: dict[str, object]) -> None:
     for seed in few(range(60)):
         instance = serving(seed)
-        for made in (AugServe, AugServeBatching):
-            long, short = (trace_policy(instance, made(**parameters), compress=c) for c in (False, True))  # type: ignore[arg-type]
+        for ranked in (True, False):
+            policy = AugServe(**parameters, ranked=ranked)  # type: ignore[arg-type]
+            long, short = (trace_policy(instance, policy, compress=c) for c in (False, True))
             assert short.expanded().batches == long.schedule.batches, seed

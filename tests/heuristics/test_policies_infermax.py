@@ -8,14 +8,10 @@ from typing import Any
 import pytest
 
 from heuristics import Plan, Ranked, Unsuited, get_policy, run_policy, trace_policy
-from heuristics.engine.ranked import Waiting
-from heuristics.engine.ranked_rule import RankedRule
-from heuristics.policies.fcfs import Fcfs
-from heuristics.policies.mars_order import MarsOrder
-from heuristics.policies.random_order import RandomOrder
-from heuristics.policies.rank_as_released import RankAsReleased
-from heuristics.policies.sjf import Sjf
-from heuristics.policies.sjf_api import SjfApi
+from heuristics.engine.ranked import RankedRule, Waiting
+from heuristics.policies.figure_1 import Fcfs, MarsOrder, Sjf, SjfApi
+from heuristics.policies.listed import RandomOrder
+from heuristics.policies.rank import RankAsReleased
 from kvcore import BadInput, Call, Instance, Machine, Request, Segment
 from kvcore.metrics import completions
 from tests.heuristics.test_compression import serving

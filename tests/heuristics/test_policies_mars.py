@@ -11,12 +11,8 @@ import pytest
 
 from costmodels import GPT_J_6B, get_cost
 from heuristics import Job, Plan, Unsuited, View, get_policy, run_policy, trace_policy
-from heuristics.policies.lamps import Lamps
-from heuristics.policies.mars import Mars
-from heuristics.policies.mars_as_released import MarsAsReleased
-from heuristics.policies.mars_fcfs import MarsFcfs
-from heuristics.policies.score_queue import ITERATION, ScoreQueue, ScoreTerms
-from heuristics.policies.starvation import StarvationTimers
+from heuristics.policies.mars import Mars, StarvationTimers
+from heuristics.policies.mars_as_released import ITERATION, MarsAsReleased, ScoreQueue, ScoreTerms
 from kvcore import Call, Instance, Machine, Request, Segment
 from kvcore.instance import LIMIT
 from kvcore.metrics import completions, flow_time, handlings, ttft
@@ -66,7 +62,7 @@ def test_figure_1_is_scored_and_scheduled_as_the_paper_prefers() -> None:
 
 def test_without_scheduling_figure_1_is_in_order_of_arrival() -> None:
     """R1 to its call at 5, R2's first token meanwhile; R1 goes on at 7 and is done at 8."""
-    trace = trace_policy(figure_1(), MarsFcfs())
+    trace = trace_policy(figure_1(), Mars(ranked=False))
     assert [batch.work for batch in trace.expanded().batches[:6]] == [{"R1": 1}] * 5 + [{"R2": 1}]
     assert completions(trace)["R1"] == PUBLISHED["FCFS"].completions["R1"] == 8
 
@@ -81,7 +77,7 @@ def test_without_scheduling_figure_1_is_in_order_of_arrival() -> None:
 def test_a_free_call_is_handled_as_wastes_least(duration: int, handling: str) -> None:
     machine = Machine(memory=9, host_memory=0, evict=True)
     instance = Instance(machine=machine, requests=(simple("A", 4, 2, 1, duration=duration),))
-    for policy in (Mars(), MarsFcfs(), Lamps()):
+    for policy in (Mars(), Mars(ranked=False), Mars(10, new_may_starve=False)):
         assert handlings(trace_policy(instance, policy)) == {"A/1": handling}
 
 
@@ -105,8 +101,8 @@ def stream_of_small_ones() -> Instance:
         (Mars(threshold=10**6), 22),  # behind ten small ones of two batches each
         (Mars(threshold=4), 6),  # it waits in batches 0 to 3, and goes first in batch 4, when s1 is done
         (Mars(threshold=5), 8),  # in batch 5 s2 runs and goes on; it starts in batch 6
-        (Lamps(threshold=4), 22),  # it has never run, and is not protected
-        (MarsFcfs(), 2),  # at equal arrivals the earlier in the list
+        (Mars(10, threshold=4, new_may_starve=False), 22),  # it has never run, and is not protected
+        (Mars(ranked=False), 2),  # at equal arrivals the earlier in the list
     ],
 )
 def test_who_waits_for_too_long_goes_first(policy: Mars, done: int) -> None:
@@ -133,7 +129,7 @@ def test_a_request_that_lacks_memory_evicts_the_largest_score() -> None:
     machine = Machine(memory=10, evict=True)
     instance = Instance(machine=machine, requests=(simple("B", 3, 6), simple("A", 3, 4)))
     assert completions(trace_policy(instance, Mars())) == {"A": 4, "B": 7}
-    assert completions(trace_policy(instance, MarsFcfs())) == {"B": 6, "A": 7}
+    assert completions(trace_policy(instance, Mars(ranked=False))) == {"B": 6, "A": 7}
 
 
 def test_patience() -> None:
@@ -170,14 +166,15 @@ def crowd(seed: int) -> Instance:
 
 
 VARIANTS = [
-    Mars(threshold=3), Mars(refresh=2), Mars(refresh=7, threshold=5), Lamps(threshold=4), MarsAsReleased(skip=2),
-    MarsAsReleased(threshold=4), MarsAsReleased(skip=4, threshold=6),
+    Mars(threshold=3), Mars(refresh=2), Mars(refresh=7, threshold=5), Mars(10, 4, new_may_starve=False),
+    MarsAsReleased(skip=2), MarsAsReleased(threshold=4), MarsAsReleased(skip=4, threshold=6),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", few(VARIANTS, 3), ids=lambda policy: f"{policy.name} {vars(policy)}"[:40])
 def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy: Mars | MarsAsReleased) -> None:
-    parameters = {name: value for name, value in vars(policy).items() if name in ("threshold", "refresh", "skip")}
+    names = ("threshold", "refresh", "skip", "ranked", "new_may_starve")
+    parameters = {name: value for name, value in vars(policy).items() if name in names}
     for seed in few(range(40)):
         for instance in (serving(seed), crowd(seed)):
             long, short = (trace_policy(instance, type(policy)(**parameters), compress=c) for c in (False, True))

@@ -12,7 +12,7 @@ import pytest
 
 import hypotheses.search.ratio
 from heuristics import get_policy, run_policy
-from heuristics.policies.fcfs import Fcfs
+from heuristics.policies.figure_1 import Fcfs
 from hypotheses.search import Claim, Optima, SearchSpace, judge, search
 from hypotheses.search.ratio import canonical
 from hypotheses.search.shrinking import smaller

@@ -18,8 +18,8 @@ import pytest
 
 from kvbound.comparison import Comparison
 from kvbound.comparison import compare as compare_policies
-from kvbound.report import bars, chart, page
-from kvbound.report.bars import WORK, Bar, bars_of
+from kvbound.report import chart, page
+from kvbound.report.chart import WORK, Bar, bars_of
 from kvbound.timeline import Interval, timeline
 from kvcore import Trace, verify_schedule
 from tests.support.browser import Browser, find_browser
@@ -102,7 +102,7 @@ def joined(lane: list[Bar]) -> list[Interval]:
 
 @pytest.mark.parametrize("cells", [0, 10**6])
 def test_bars_are_the_timeline_and_hold_all_the_work(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bars, "CELLS", cells)
+    monkeypatch.setattr(chart, "CELLS", cells)
     several = Counter[bool]()
     for trace in random_traces():
         lanes = bars_of(trace)

@@ -7,7 +7,7 @@ from pathlib import Path
 CODE = """
 import os, time
 from pathlib import Path
-from heuristics.policies.fcfs import Fcfs
+from heuristics.policies.figure_1 import Fcfs
 
 LOG, GATE = Path({log!r}), Path({gate!r})
 

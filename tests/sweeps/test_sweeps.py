@@ -28,7 +28,7 @@ from solvers.source import code_version
 from sweeps import Cell, Store, cells_of, read_study, run_cell
 from sweeps.cluster import run_on_cluster
 from sweeps.export import as_csv, export
-from sweeps.local import run_locally
+from sweeps.run import run_locally
 from sweeps.study import points, values
 from sweeps.summary import summarise
 from tests.support.commands import kvbound

@@ -23,8 +23,7 @@ from tests.support.commands import kvbound
 from tests.support.few import few
 from workloads.arrivals import arrivals
 from workloads.generators import KINDS, Workload, generate
-from workloads.generators.calls import CallType
-from workloads.generators.draws import Moments, count, gamma, geometric, lognormal
+from workloads.generators.calls import CallType, Moments, count, gamma, geometric, lognormal
 from workloads.generators.kinds import GROUPS, MIXES, TOOLBENCH, TYPES
 
 NANOSECOND = Fraction(1, 10**9)

@@ -12,8 +12,7 @@ from typing import Any
 
 from kvcore.errors import BadInput
 from kvcore.instance import LIMIT, Request, Segment
-from workloads.generators.calls import CallType
-from workloads.generators.draws import Moments
+from workloads.generators.calls import CallType, Moments
 
 TYPES = {
     "math": CallType(Moments(9e-5, 6e-5), Moments(3.75, 1.3), Moments(1422, 738), 125, 21),

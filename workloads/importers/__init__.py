@@ -3,9 +3,8 @@
 from workloads.importers.agent_traces import read_agent_traces
 from workloads.importers.azure import read_azure
 from workloads.importers.infercept import contended_machine, infercept_requests, infercept_slice, read_infercept
-from workloads.importers.layout import read_map
 from workloads.importers.reader import Imported, read_requests, read_trace
-from workloads.importers.selection import Selection
+from workloads.importers.selection import Selection, read_map
 
 __all__ = [
     "Imported",

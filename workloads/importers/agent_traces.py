@@ -11,9 +11,8 @@ from pathlib import Path
 from kvcore.cost import Cost
 from kvcore.csv_table import Row
 from kvcore.instance import Instance, Machine
-from workloads.importers.layout import Column, TraceLayout
 from workloads.importers.reader import TICK, read_requests
-from workloads.importers.selection import Selection
+from workloads.importers.selection import Column, Selection, TraceLayout
 
 MACHINE = Machine(memory=None, host_memory=0, batch_tokens=512, evict=True)
 """What the command starts from; its memory has to be named."""

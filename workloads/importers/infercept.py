@@ -18,9 +18,8 @@ from kvcore.csv_table import MachineFor, Row, check_take
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine, Request
 from workloads.arrivals import arrivals
-from workloads.importers.layout import Column, TraceLayout
 from workloads.importers.reader import Imported, check_meaning, read_requests
-from workloads.importers.selection import Selection
+from workloads.importers.selection import Column, Selection, TraceLayout
 
 TICK = Fraction(1, 40)
 """Seconds per decode step: about what InferCept measured for a 6B model on an A100 (27.8 ms at 384 tokens)."""

@@ -17,8 +17,7 @@ from kvcore.files import valid
 from kvcore.instance import LIMIT, Call, Instance, Machine, Request, Segment
 from workloads.arrivals import arrivals
 from workloads.importers.jsonl import read_jsonl
-from workloads.importers.layout import SHARED, TraceLayout, read_map
-from workloads.importers.selection import Selection
+from workloads.importers.selection import SHARED, Selection, TraceLayout, read_map
 
 TICK = Fraction(1, 40)
 MOST = 10_000_000

@@ -9,9 +9,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from heuristics.engine.job import Job
+import numpy as np
+
+from heuristics.engine.job import Job, Knows
 from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Entry, Unified
+from heuristics.engine.view import View
 
 
 class PreemptiveOrder(Unified):
@@ -132,3 +135,112 @@ class PreemptiveOrder(Unified):
         self.reserved[job.index] = job, most
         self.prefilling.append(job)
         return True
+
+
+class Ranking(PreemptiveOrder):
+    """All requests in order of arrival, of prompt length, or of the predicted output of all segments (hypothetical).
+
+    The shortest first; of equal ones the first to arrive.
+
+    Guarantee: nothing is known; long prompts or outputs may wait for ever. It needs a machine that evicts.
+    Running time: O(r log r) for a batch with r running requests, O(log n) for what happens.
+    Source: INFERMAX (arXiv 2411.07447), Section 4.6: Rank_org, Rank_I and Rank_O.
+    """
+
+    def __init__(self, row: tuple[str, str, str, Callable[[Job], int], Knows]) -> None:
+        """Take a row of `RANKINGS`."""
+        name, order, variant, self.length, self.knows = row
+        self.name = name
+        self.rule = f"running and waiting requests in one order, {order}; the last is evicted"
+        self.source = f"INFERMAX (arXiv 2411.07447), Section 4.6: {variant}"
+
+    def rank(self, job: Job) -> tuple[int, int]:
+        """Return what it is ranked by, and the arrival."""
+        return self.length(job), job.arrival
+
+
+RANKINGS: tuple[tuple[str, str, str, Callable[[Job], int], Knows], ...] = (
+    ("rank-org", "by arrival", "Rank_org", lambda job: 0, "online"),
+    ("rank-i", "shortest prompt first", "Rank_I", lambda job: job.prompt, "online"),
+    ("rank-o", "shortest output first (hypothetical)", "Rank_O", lambda job: sum(job.demand.decode), "predictions"),
+)
+
+
+class RankAsReleased(PreemptiveOrder):
+    """A ranking in which each request evicts those after it, the last first, until it fits or none is left.
+
+    One that does not fit even so has evicted them all the same, and the next one is tried; that one may be evicted for
+    the first again in the next batch. While the batch has no work it evicts only what makes it fit, as a drop alone is
+    no batch: memory that calls keep may leave nothing else to do.
+
+    Guarantee: nothing is known. Running time: O(r log r) for a batch with r running requests, and O(n), in numpy, for
+    each of the n present that is admitted or evicted.
+    Source: INFERMAX's released simulator (a fork of Vidur): its `rank` scheduler, read, and not run (as released it
+    frees what it does not hold).
+    """
+
+    persists = True
+    source = "INFERMAX's released simulator (arXiv 2411.07447)"
+
+    def __init__(self, ranking: PreemptiveOrder) -> None:
+        self.name = f"{ranking.name}-as-released"
+        self.rule = f"as {ranking.name}; what does not fit evicts those after it all the same, and the next is tried"
+        self.knows = ranking.knows
+        self._rank = ranking.rank
+
+    def start(self, view: View) -> None:
+        """Begin with none waiting."""
+        super().start(view)
+        self._needs = np.zeros(0, dtype=np.int64)
+        """The blocks that each of those waiting needs."""
+
+    def enqueue(self, queue: list[Entry], job: Job, key: Any) -> None:
+        """Put a request into a queue."""
+        if queue is self.waiting:
+            need = self.machine.blocks(self.reserve(job, job.missing)) - job.blocks
+            at = bisect_left(queue, Entry(key, job.index, job))
+            self._needs = np.concatenate((self._needs[:at], (need,), self._needs[at:]))
+        super().enqueue(queue, job, key)
+
+    def dequeue(self, at: int) -> None:
+        """Take the waiting request at a place out of the queue."""
+        super().dequeue(at)
+        self._needs = np.concatenate((self._needs[:at], self._needs[at + 1 :]))
+
+    def let_in_last(self, at: int, running: Sequence[Job], plan: Plan) -> None:
+        """Admit waiting requests from a place on; none that runs comes after them, so only those that fit are asked."""
+        while plan.takes("prefill"):
+            fit = self._needs[at:] <= self.available(plan)
+            if not fit.any():
+                return
+            at += int(fit.argmax())
+            if self.waiting[at].position not in self._evicted and self._let_in(self.waiting[at], running, plan):
+                self.dequeue(at)
+            else:
+                at += 1
+
+    def rank(self, job: Job) -> Any:
+        """Return the rank; the smallest goes first."""
+        return self._rank(job)
+
+
+class Srpt(PreemptiveOrder):
+    """All requests by the tokens that are left to generate, over all segments; calls and refills count nothing.
+
+    That is the number of batches left if prefills are whole. A shorter newcomer preempts a longer running request, and
+    evicts it if it needs the memory.
+
+    Guarantee: where each batch takes one request and one tick, memory has no limit and there is no call, it is
+    shortest remaining processing time, which has the least total flow time. Otherwise nothing is known.
+    Running time: O(r log r) for a batch with r running requests, O(log n) for what happens.
+    Source: Schrage, A proof of the optimality of the shortest remaining processing time discipline (1968).
+    """
+
+    name = "srpt"
+    rule = "running and waiting requests in one order, fewest tokens left to generate first; the last is evicted"
+    source = "Schrage (1968): shortest remaining processing time"
+    knows = "predictions"
+
+    def rank(self, job: Job) -> tuple[int, int]:
+        """Return the tokens left to generate, and the arrival."""
+        return job.remaining + sum(job.demand.decode[job.segment + 1 :]), job.arrival
