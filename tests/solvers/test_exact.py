@@ -266,8 +266,8 @@ def test_what_no_search_takes_is_said():
     crowd = Instance(machine=Machine(memory=5), cost=Cost((CostFunction(busy=2),)), requests=many)
     result = exact(crowd)
     assert (result.status, result.stopped) == ("feasible", "limit of the search")
-    assert "need batches that all last one tick" in result.extra["failed"][0]
-    assert "at most 32 requests" in result.extra["failed"][1]
+    for why in ("need batches that all last one tick", "at most 32 requests", "batches may last more than one tick"):
+        assert any(why in said for said in result.extra["failed"])
 
 
 def test_an_unknown_objective():
