@@ -21,14 +21,14 @@ from library.record import Best
 from solvers import solve
 from solvers.ladder import climb
 from solvers.source import code_version
-from solvers.ways import WAYS as SOLVING
+from solvers.ways import WAYS as TABLE
 from sweeps.cell import Cell
 from sweeps.export import as_csv
 from sweeps.store import Store
 
-EXACT = tuple(f"{of} on {solver}" for of, solver in SOLVING if of not in ("improve", "bound"))
-BOUNDING = {"bound": "auto", **{name: name for name in METHODS}}
-WAYS = ("improve", "auto", *BOUNDING, *EXACT)
+SOLVING = [way.label for way in TABLE.values()]
+BOUNDING = {"bound": "auto", **{name: name for name in METHODS if name not in SOLVING}}
+WAYS = tuple(dict.fromkeys(("improve", "auto", *BOUNDING, *SOLVING)))
 """Policies with changes and repair, what `solve` chooses, the ladder of bounds; then each of the others."""
 
 COLUMNS = (
