@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from bounds import kernels
 from bounds.bundle import Bundle, Evaluation, Vector, maximise
-from bounds.targets import TRIES_PER_SECOND, rising_targets
+from bounds.targets import rising_targets
 from bounds.task import Proposal, Task
 from kvcore.certificates import Configurations, InvalidCertificate
 from kvcore.certificates.budget import Budget
@@ -52,6 +52,8 @@ WINDOWS = 64
 """Windows with a price of memory each."""
 MOST_NUMBERS = 30_000_000
 """Starts times windows, at most."""
+TRIES_PER_SECOND = 200_000
+"""Tries of a search that are made in a second, about; a search begins no more than the time allows."""
 BEAM = 1000
 """States of a tick that are followed where a search took too many tries, for a schedule below its target."""
 GLANCE, WORTH = 2e-3, 5e-5
@@ -284,7 +286,7 @@ class StartSolver:
     """Searches of one instance with rising targets, all under the same prices of starts."""
 
     unit = 1
-    first_tries, more_tries, most_tries = 1_000_000, 8, MOST_TRIES
+    first_tries, more_tries, most_tries = 200_000, 8, MOST_TRIES
 
     def __init__(
         self, instance: Instance, objective: str, prices: Configurations, deadline: Callable[[], float]

@@ -17,7 +17,7 @@ import numpy as np
 from bounds.ascent import Floats, ascend
 from bounds.slot_kernels import demand
 from bounds.slots import propose_prices
-from bounds.targets import TRIES_PER_SECOND, rising_targets
+from bounds.targets import rising_targets
 from bounds.task import Proposal, Task, most_options
 from kvcore.certificates.prices import FLOWS, Prices
 from kvcore.certificates.proof import InvalidCertificate
@@ -64,6 +64,8 @@ class SlotOptions:
 
 MOST_REQUESTS, MOST_OPTIONS = 32, 3_000_000
 """Requests, and options of their local graphs as a rough count has them, beyond which no search is begun."""
+TRIES_PER_SECOND = 10_000_000
+"""Tries that are made in a second; a search begins no more than the time allows."""
 FOLLOWED = 200
 """Joint states of a tick from which requests without first tokens to come are followed to their ends."""
 

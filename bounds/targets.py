@@ -13,9 +13,6 @@ from kvcore.metrics import Value, objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 
-TRIES_PER_SECOND = 10_000_000
-"""Tries that are made in a second; a search begins no more than the time allows."""
-
 
 class Attempt(Protocol):
     """A search that was made."""

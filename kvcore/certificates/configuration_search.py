@@ -34,13 +34,13 @@ MOST_TRIES = 1_000_000_000
 """Starts tried in states, at most."""
 MOST_LAYER = 4_000_000
 """States of a tick, at most."""
-MOST_HELD = 2**31
-"""Bytes of what the states of a tick hold, at most."""
-TRY_WORK = 500
-"""What a try takes."""
+MOST_HELD = 2**30
+"""Bytes of what the states of a tick hold, at most, and those that are looked at together."""
+TRY_WORK, HELD_WORK, TICK_WORK = 2_000, 200, 3_000_000
+"""What a try takes, each tick that its state holds memory for, and each tick of the search."""
 AT_ONCE = 1 << 16
-"""Tries that are made at once."""
-LARGEST = 1 << 61
+"""Sets of starts that are tried at once."""
+LARGEST = 1 << 59
 """No sum of costs may reach this."""
 
 
@@ -100,8 +100,13 @@ class ConfigurationSearch:
         if int(self.counts.sum()) * latest + supply >= LARGEST or math.prod((self.counts + 1).tolist()) >= LARGEST:
             raise InvalidCertificate("its prices are too large, or its requests too many, to search")
         bases, rows = len(running.later), len(running.base)
-        what = 8 * bases * (self.ticks + 1) + 40 * rows + 4 * len(running.starts) * self.longest
-        running.budget.spend("the values of what can run together", len(kinds) * len(self.of_memory) * 10**3, what)
+        self.at_once = max(1, min(AT_ONCE, MOST_HELD // (16 * self.longest)))
+        if 16 * self.longest * int(np.bincount(running.base, minlength=1).max()) > MOST_HELD:
+            raise InvalidCertificate("its requests take too long, and too many of them can start at once, to search")
+        running.budget.spend(
+            "the values of what can run together", (len(kinds) + self.longest) * len(self.of_memory) * 10**2,
+            8 * bases * (self.ticks + 1) + 40 * rows + 24 * len(self.of_memory) * len(kinds),
+        )  # fmt: skip
         self.values = np.zeros((self.ticks + 1, bases), np.int64)
         running.cheapest(costs, self.values)
         order = np.argsort(running.base, kind="stable")
@@ -112,6 +117,8 @@ class ConfigurationSearch:
         self.starts = np.zeros((len(running.starts), len(kinds)), np.int64)
         self.starts[:, self.inside] = running.starts
         self.later = self._later()
+        self.supply = memory * np.append(np.cumsum(self.of_memory[::-1])[::-1], 0)
+        """What all memory costs from a tick on."""
 
     def _later(self) -> Array:
         """Return what a request of each kind pays at the least that starts at a tick or later, [ticks, kinds]."""
@@ -134,7 +141,7 @@ class ConfigurationSearch:
         later = self.later[tick] if tick < len(self.later) else np.where(self.inside, np.maximum(costs, 0), costs)
         rest = self.values[min(path_from, self.ticks), states.base] + left @ later
         price = self.of_memory[tick : tick + self.longest]
-        rest += states.held[:, : len(price)] @ price - self.memory * int(self.of_memory[tick:].sum())
+        rest += states.held[:, : len(price)] @ price - int(self.supply[min(tick, len(self.of_memory))])
         bounds: Array = states.g + np.where(left.any(axis=1), rest, 0)
         return bounds
 
@@ -163,7 +170,8 @@ class ConfigurationSearch:
         goal, whole = (target - 1) * self.scale, int(self.counts @ self.radix[:-1])
         states, tries, behind = self.start, 1, list[States]()
         states = states.take(self._bounds(0, states, 0) <= goal)
-        for tick in range(2 * MAX_TICKS):
+        last = self.last_start(target)
+        for tick in range(min(last, 2 * MAX_TICKS) + 2):
             if not len(states.g):
                 return Outcome(beam is None, tries)
             done = np.flatnonzero(states.code == whole)
@@ -178,15 +186,20 @@ class ConfigurationSearch:
             step = self._step(tick, states, goal, most_tries - tries)
             tries += step[1]
             if step[0] is None:
-                break
+                return Outcome(False, tries)
             states = step[0]
-        return Outcome(False, tries)
+        return Outcome(beam is None and last <= 2 * MAX_TICKS, tries)
+
+    def last_start(self, target: int) -> int:
+        """Return the last tick at which a request may start in a schedule below the target: others cost their spans."""
+        spare = max(0, target - 1 - int(self.counts @ (self.rates * self.spans)))
+        return int((self.releases + spare // self.rates).max())
 
     def _step(self, tick: int, states: States, goal: int, most: int) -> tuple[States | None, int]:
         """Return the states of the next tick (None: that takes too many tries, or too much memory), and the tries."""
         made, tries, number = list[States](), 0, 0
         options = np.cumsum(self.first[states.base + 1] - self.first[states.base] + 1)
-        cuts = np.searchsorted(options, np.arange(AT_ONCE, options[-1], AT_ONCE))
+        cuts = np.searchsorted(options, np.arange(self.at_once, options[-1], self.at_once))
         for part in np.split(np.arange(len(options)), cuts):
             looked = self._inside(tick, states, part)
             while len(looked.g):
@@ -195,7 +208,8 @@ class ConfigurationSearch:
                 after = looked._replace(held=np.pad(looked.held[:, 1:], ((0, 0), (0, 1))))
                 made.append(after.take(self._bounds(tick + 1, after, tick + 1) <= goal))
                 number += len(made[-1].g)
-                if tries > most or number > MOST_LAYER or 8 * number * self.longest > MOST_HELD:
+                together = 4 * self.longest * max(number, len(looked.g) * len(self.kinds))
+                if tries > most or number > MOST_LAYER or together > MOST_HELD:
                     return None, tries
                 looked = self._outside(tick, looked)
         return self._merged(_joined(made)), tries
@@ -251,7 +265,8 @@ def _joined(states: Sequence[States]) -> States:
 
 def searched(target: int, tries: int, search: ConfigurationSearch, budget: Budget) -> int:
     """Return the target if nothing is found below it (InvalidCertificate: something is, or it takes more tries)."""
-    budget.spend(f"a search of {tries} tries", TRY_WORK * tries, 2 * MOST_HELD)
+    ticks, each = min(tries, search.last_start(target) + 2), TRY_WORK + HELD_WORK * search.longest
+    budget.spend(f"a search of {tries} tries", ticks * TICK_WORK + tries * each, 3 * MOST_HELD)
     outcome = search.run(target, tries)
     if outcome.cost is not None:
         raise InvalidCertificate(f"its search finds starts at {outcome.cost}, below {target}")

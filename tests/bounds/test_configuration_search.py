@@ -9,14 +9,16 @@ import solvers
 from bounds.configurations import climb, proofs
 from bounds.task import Proposal
 from kvcore import objective_value, verify_schedule
-from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
+from kvcore.certificates import Certificate, Configurations, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates import configuration_search as module
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running
 from kvcore.rigid import OBJECTIVES, kinds_of
 from tests.kvcore.test_configurations import random_proof
+from tests.support.build import instance as make
+from tests.support.build import request
 from tests.support.exhaustive import exhaustive_optimum
-from tests.support.rigid import rigid
+from tests.support.rigid import RIGID, rigid
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
@@ -105,6 +107,18 @@ def test_sums_beyond_64_bits_are_refused():
     none = np.zeros(0, np.int64)
     with pytest.raises(InvalidCertificate, match="too large, or its requests too many"):
         module.ConfigurationSearch(kinds, (2**60,) * 3, 1, 12, none, running, np.zeros((0, 3), np.int64))
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "what"), [(40_000, 2, None), (90, 22, "too long|too much can run|too large")]
+)
+def test_long_requests_take_no_more_memory_than_is_there(length, count, what):
+    requests = [request(f"R{i}", 1 + i, length - i) for i in range(count)]
+    instance = make(*requests, memory=10**7, **RIGID)
+    alone = sum(each.output for each in requests)
+    proof = Configurations(memory=(), starts=(None,) * count, target=alone + 1, tries=100)
+    with pytest.raises(InvalidCertificate, match=what or f"finds starts at {alone}"):
+        proof.replace(starts=(0,) * count if what else proof.starts).value(instance, FLOW)
 
 
 def test_the_search_takes_no_more_than_its_budget_has():
