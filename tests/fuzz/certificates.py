@@ -23,7 +23,7 @@ from tests.support.random_proofs import random_events, random_prices, random_spe
 
 MUTANTS = 12
 KINDS = ("alone", "configurations", "events", "parts", "prices", "shares", "speed")
-HUGE = {"states": 2000, "slots": 5000}
+HUGE = {"states": 2000, "slots": 5000, "tries": 10**6}
 """What some numbers are at the most, so that no check takes long."""
 
 
@@ -90,7 +90,8 @@ def random_proofs(case: Case, draw: Random) -> Iterator[Any]:
             yield random_prices(draw, case.instance)
     if why_not_rigid(case.instance, case.objective) is None:
         for _ in range(4):
-            yield random_proof(case.instance, case.objective, draw)
+            proof = random_proof(case.instance, case.objective, draw)
+            yield from (proof, proof.replace(target=draw.randint(1, 80), tries=10**5))
 
 
 def mutated(certificate: Certificate, draw: Random, others: list[Any]) -> str:
