@@ -25,7 +25,7 @@ def option(metavar: str, help: str, *names: str, **limits: float) -> Any:
 
 
 InstanceArgument = Annotated[
-    str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a built-in name")
+    str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a name: built in, or of the library")
 ]
 JsonOption = Annotated[str | None, option("FILE", "write JSON there (-: standard output)", "--json")]
 ObjectiveOption = Annotated[str, option("NAME", "what is minimised; docs/semantics.md lists all")]

@@ -30,6 +30,7 @@ from kvbound.cli.verify import show_invalid
 from kvbound.comparison import UNMEASURED, Against, Comparison, verdict
 from kvbound.comparison import compare as compare_policies
 from kvbound.explanation import Explained
+from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
 from kvbound.tables import OVER, differences, explained_cells
 from kvbound.trace_events import write_trace_events
@@ -37,7 +38,6 @@ from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
 from kvcore.referee import InvalidSchedule
-from workloads.builtin import load_instance
 
 SOLVABLE = 200
 """Requests up to which the optimum is looked for unless it is asked for, or not; beyond, a bound."""

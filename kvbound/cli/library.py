@@ -30,6 +30,7 @@ from kvbound.cli.common import (
 )
 from kvbound.cli.progress import counted
 from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION
+from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
 from kvcore.certificates import Certificate, InvalidCertificate
 from kvcore.errors import BadInput
@@ -41,7 +42,6 @@ from library.fill import WAYS, fill
 from library.policies import COLUMNS, failed, policy_rows, profile, schedule_rows
 from library.table import write_table
 from sweeps.export import as_csv
-from workloads.builtin import load_instance
 
 app = typer.Typer(
     help="Instances with their best known schedules and certified bounds; beat them.",

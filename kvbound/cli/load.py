@@ -20,6 +20,7 @@ from kvbound.cli.common import (
     table,
 )
 from kvbound.cli.progress import LiveLine
+from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
 from kvbound.tables import CAUSES, SHORT, TIMES, rate_unit, spread
 from kvbound.units import Units, units_of
@@ -27,7 +28,6 @@ from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
 from sweeps.export import as_csv as table_as_csv
-from workloads.builtin import load_instance
 
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
            "normalized_latency_without_calls")  # fmt: skip

@@ -1,0 +1,49 @@
+"""Every way in which a user names an instance, and what is said where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kvbound as kv
+from kvcore.errors import BadInput
+from kvcore.metrics import check_objective
+from tests.support.commands import kvbound
+
+
+def test_a_name_of_the_library_is_an_instance_for_every_command() -> None:
+    library = kv.Library()
+    assert kv.load_instance("ve-2") == library.instance(library.record("ve-2"))
+    assert kvbound("show", "ve-2").stdout.partition("\n")[2].startswith("2 requests")
+    assert "vllm" in kvbound("simulate", "ve-2", "--policy", "vllm").stdout
+
+
+def test_a_file_goes_before_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = kv.load_instance("mars-figure1").replace(name="mine")
+    Path("ve-2").write_text(mine.to_json())
+    assert kv.load_instance("ve-2") == mine
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("mars-figure2", "no file 'mars-figure2', and no instance of that name; is it mars-figure1"),
+        ("ve2", r"is it .*ve-2.*\?; `kvbound instances` and `kvbound library list` name all"),
+        ("x.json", "no file 'x.json', and no instance of that name; `kvbound instances`"),
+        ("mars-figur1:k=2", "no file 'mars-figur1:k=2'.*is it mars-figure1"),
+    ],
+)
+def test_an_unknown_instance_is_answered_with_near_names(name: str, complaint: str) -> None:
+    with pytest.raises(BadInput, match=complaint):
+        kv.load_instance(name)
+
+
+def test_near_names_of_objectives_and_records() -> None:
+    with pytest.raises(BadInput, match=r"no objective is called 'total-flowtime'; is it total-flow-time"):
+        check_objective("total-flowtime")
+    with pytest.raises(BadInput, match=r"the library has no instance 'mars-figure2'; is it mars-figure1"):
+        kv.Library().record("mars-figure2")
+    with pytest.raises(BadInput, match=r"no built-in instance is called 'mars-liek'; is it mars-like"):
+        kv.builtin_instance("mars-liek")
