@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
+from tests.support.commands import kvbound
 from tests.support.markdown_blocks import find_blocks, run_page
 
 ROOT = Path(__file__).parents[2]
@@ -167,11 +168,25 @@ def test_make_has_the_targets_that_a_page_names(page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_draws_what_it_says(tmp_path: Path) -> None:
-    page = "```console\n$ kvbound demo --out pictures\n...handling free: 27 ticks is proved optimal...\n```\n"
-    assert run_page(page, "demo", tmp_path) == 1
-    assert {file.suffix for file in (tmp_path / "pictures").iterdir()} == {".svg"}
-    assert len(list((tmp_path / "pictures").iterdir())) == 5
+def test_the_demo_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = [line.rstrip() for line in kvbound("demo", "--out", "demo-output").stdout.splitlines()]
+    assert len(said) <= 40
+    assert max(map(len, said)) <= 80
+    assert "optimum                 34.6667          +0 %  -" in said
+    assert "optimum, free                9          -7 %  -" in said
+    assert [line[:4] for line in said if line.startswith(("1.", "2.", "See", "Next"))] == [
+        "1. M", "See:", "2. M", "See:", "Next",
+    ]  # fmt: skip
+    assert said[-1] == "demo-output/real-requests.html"
+    kinds = sorted((file.stem, file.suffix) for file in Path("demo-output").iterdir())
+    assert kinds == [(name, kind) for name in ("mars-figure1", "real-requests") for kind in (".html", ".svg")]
+
+
+@pytest.mark.slow
+def test_the_demo_says_what_is_not_proved(tmp_path: Path) -> None:
+    said = kvbound("demo", "--out", tmp_path, "--time-limit", "0.1").stdout
+    assert "handling free: not proved (time limit); the optimum is at least" in said
 
 
 def test_notest_blocks_are_not_run(tmp_path: Path) -> None:
