@@ -18,7 +18,8 @@ class MissingTool(RuntimeError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the question for the end of an error: the known names that are close to an unknown one (none: empty)."""
-    near = get_close_matches(name, known, 4)
+    names = list(known)
+    near = get_close_matches(name, names, 4) or [each for each in names if name and name in each][:4]
     return f"; is it {', '.join(near)}?" if near else ""
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
+    POLICY,
     HandlingOption,
     InstanceArgument,
     JsonOption,
@@ -20,6 +21,7 @@ from kvbound.cli.common import (
     TraceOption,
     WindowOption,
     emit,
+    option,
     read_schedules,
     show_measures,
     table,
@@ -47,7 +49,7 @@ def compare(
     instance: InstanceArgument,
     policies: Annotated[
         str,
-        typer.Option(metavar="NAME[,NAME..]|usual|all", help="usual: engines and papers' schedulers; docs/policies.md"),
+        option("NAME[,NAME..]|usual|all", "usual: engines and papers' schedulers; docs/policies.md", *POLICY[::-1]),
     ] = "usual",
     schedule: SchedulesOption = None,
     objective: ObjectiveOption = "total-flow-time",

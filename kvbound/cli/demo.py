@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import option, people_console, table
+from kvbound.cli.common import OUT, option, people_console, table
 from kvbound.cli.progress import SolveProgress
 from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION, Comparison, compare, verdict
 from kvbound.tables import handling_text
@@ -56,7 +56,7 @@ Every batch of part 1, its bounds and its proof, for any browser:"""
 
 
 def demo(
-    out: Annotated[str, option("FOLDER", "where pictures and pages go")] = "demo-output",
+    out: Annotated[str, option("FOLDER", "where pictures and pages go", *OUT)] = "demo-output",
     time_limit: Annotated[float, option("S", "seconds for each optimum", min=0.1)] = 1800,
 ) -> int:
     """Compare schedulers with the proved optimum, on real requests and on a paper's worked example."""

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from heuristics.as_logged import TOLERATED, LoggedRun, read_run
-from kvbound.cli.common import JsonOption, emit, option, table
+from kvbound.cli.common import OUT, JsonOption, emit, option, table
 from kvbound.cli.setting import CostSetting, takes_setting
 from kvbound.cli.verify import show_invalid
 from kvbound.instances import load_instance
@@ -30,7 +30,7 @@ IN_TICKS = ("early", "late")
 @takes_setting
 def run(
     log: Annotated[str, typer.Argument(metavar="LOG", help="CSV or JSON lines, .gz too; docs/runs.md")],
-    out: Annotated[str, option("S.json", "the schedule file to write (-: standard output)")],
+    out: Annotated[str, option("S.json", "the schedule file to write (-: standard output)", *OUT)],
     setting: CostSetting,
     instance: Annotated[str | None, option("I.json", "what it was run on: a file or a name")] = None,
     requests: Annotated[

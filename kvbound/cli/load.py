@@ -10,6 +10,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
+    POLICY,
     HandlingOption,
     InstanceArgument,
     JsonOption,
@@ -41,7 +42,7 @@ GROWS = "the queue grows: its percentiles mean nothing"
 
 def load_sweep(
     instance: InstanceArgument,
-    policies: Annotated[str, option("NAME[,NAME..]|all", "`kvbound policies` lists them")],
+    policies: Annotated[str, option("NAME[,NAME..]|all", "`kvbound policies` lists them", *POLICY[::-1])],
     factors: Annotated[str, option("F[,F..]", "arrivals come so many times as fast")] = "1/2,1,2",
     handling: HandlingOption = "as-given",
     window: WindowOption = None,

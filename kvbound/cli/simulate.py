@@ -9,6 +9,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
+    POLICY,
     HandlingOption,
     InstanceArgument,
     JsonOption,
@@ -38,7 +39,9 @@ FEW = 6
 
 def simulate(
     instance: InstanceArgument,
-    policy: Annotated[str, option("NAME[,NAME..]|all", "`kvbound policies` lists them; or FILE.py with one's own")],
+    policy: Annotated[
+        str, option("NAME[,NAME..]|all", "`kvbound policies` lists them; or FILE.py with one's own", *POLICY)
+    ],
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
     window: WindowOption = None,

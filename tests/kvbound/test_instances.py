@@ -40,6 +40,32 @@ def test_an_unknown_instance_is_answered_with_near_names(name: str, complaint: s
         kv.load_instance(name)
 
 
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("solve mars-figure1 --ways slot", "no way is called 'slot'; is it slots"),
+        ("solve mars-figure1 --formulation arcflow", "no formulation is called 'arcflow'; is it arc-flow"),
+        ("bound mars-figure1 --method slot", "no bound is called 'slot'; is it slots"),
+        ("generate infercep --out x.json", "no kind of requests is called 'infercep'; is it infercept"),
+        ("generate infercept --n 1 --cost infercept6b --out x.json", "no cost model is called 'infercept6b'; is it"),
+        ("check faster-call-vlm", "none that is shipped is called so; is it faster-call-vllm"),
+        ("solve mars-figure1 --objective ttft", "no objective is called 'ttft'; is it total-ttft"),
+        ("simulate mars-figure1 --policy fcsf", "no policy is called 'fcsf'; is it fcfs"),
+    ],
+)
+def test_every_unknown_name_is_answered_with_near_names(command: str, complaint: str) -> None:
+    assert complaint in kvbound(*command.split(), code=2).stderr
+
+
+@pytest.mark.parametrize("policy", ["--policy", "--policies"])
+def test_policy_and_policies_are_one_option(policy: str, tmp_path: Path) -> None:
+    for command in ("simulate mars-figure1", "compare mars-figure1 --no-optimum", "load mars-figure1"):
+        kvbound(*command.split(), policy, "fcfs")
+    searched = ("search", policy, "fcfs", "--n", 1, "--memory", 1, "--prompt", 1, "--decode", 1, "--arrival", 0)
+    kvbound(*searched, "-o", tmp_path / "worst.json")
+    assert (tmp_path / "worst.json").exists()
+
+
 def test_near_names_of_objectives_and_records() -> None:
     with pytest.raises(BadInput, match=r"no objective is called 'total-flowtime'; is it total-flow-time"):
         check_objective("total-flowtime")
