@@ -145,14 +145,20 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
 MapOption = Annotated[str, option("KEY=COLUMN[:UNIT],..", f"which column says what: {', '.join(KEYS)}", "--map")]
 
 
+PLAIN = "arrival=arrival,prompt=prompt,decode=decode"
+"""The map of a file whose columns are called as the keys are."""
+
+
 @_imports("csv")
-def csv(file: FileArgument, map: MapOption, asked: Asked, rate: RateOption = None) -> tuple[Imported, Machine]:
+def csv(file: FileArgument, asked: Asked, map: MapOption = PLAIN, rate: RateOption = None) -> tuple[Imported, Machine]:
     """Read any CSV file (also in gzip) with a header: a row is a request, or one turn of a session."""
     return asked.read(file, read_map(map), TRACE_MACHINE, rate=optional_fraction("--rate", rate))
 
 
 @_imports("jsonl")
-def jsonl(file: FileArgument, map: MapOption, asked: Asked, rate: RateOption = None) -> tuple[Imported, Machine]:
+def jsonl(
+    file: FileArgument, asked: Asked, map: MapOption = PLAIN, rate: RateOption = None
+) -> tuple[Imported, Machine]:
     """Read any file of JSON objects, one a line (also in gzip); a column is a key, or a path such as usage.tokens."""
     return asked.read(file, read_map(map), TRACE_MACHINE, kind="jsonl", rate=optional_fraction("--rate", rate))
 

@@ -57,6 +57,15 @@ def test_every_unknown_name_is_answered_with_near_names(command: str, complaint:
     assert complaint in kvbound(*command.split(), code=2).stderr
 
 
+def test_columns_that_are_called_as_the_keys_need_no_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("plain.csv").write_text("arrival,prompt,decode\n0,10,5\n1,8,3\n")
+    assert "2 requests" in kvbound("import", "csv", "plain.csv", "-o", "plain.json").stdout
+    Path("other.csv").write_text("time,input,output\n0,10,5\n")
+    said = kvbound("import", "csv", "other.csv", "-o", "other.json", code=2).stderr
+    assert "no column arrival; the columns needed are arrival, prompt, decode; it has time, input, output" in said
+
+
 @pytest.mark.parametrize("policy", ["--policy", "--policies"])
 def test_policy_and_policies_are_one_option(policy: str, tmp_path: Path) -> None:
     for command in ("simulate mars-figure1", "compare mars-figure1 --no-optimum", "load mars-figure1"):
