@@ -25,12 +25,12 @@ from gpu_validation.engine import Engine
 from gpu_validation.measure import cpu_name
 from gpu_validation.replay import execute, report
 from kvbound.cli.gpu import get_backend, get_dtype
+from kvbound.instances import load_instance
 from kvcore.cost import Cost
 from kvcore.files import write_text
 from kvcore.trace import Trace
 from solvers import simulate_policy
 from solvers.improve import improve
-from workloads.builtin import load_instance
 
 RECORD = Path(__file__).parent / "records" / "20-replays-on-a-cpu.toml"
 POLICIES = ("vllm", "sarathi", "infercept", "mars", "augserve", "preserve", "swap")

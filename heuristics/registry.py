@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from heuristics.engine.policy import Policy
 from heuristics.engine.ranked import Ranked
@@ -35,7 +34,7 @@ from heuristics.policies.trtllm import TensorRtLlm
 from heuristics.policies.vllm import Vllm, VllmVidur
 from heuristics.policies.vllm_v1 import VllmV1
 from heuristics.policies.wait import Wait
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, did_you_mean
 from kvcore.instance import Instance
 from kvcore.metrics import check_objective, objective_value
 from kvcore.referee import verify_schedule
@@ -99,7 +98,7 @@ def get_policy(name: str) -> Policy:
     if name.endswith(".py") or ".py:" in name:
         return load_policy(name)
     if name not in POLICIES:
-        near = "".join(f"; is it {', '.join(found)}?" for found in [get_close_matches(name, POLICIES, 4)] if found)
+        near = did_you_mean(name, POLICIES)
         raise BadInput(f"no policy is called {name!r}{near}; `kvbound policies` lists all, FILE.py is one of your own")
     return POLICIES[name]
 

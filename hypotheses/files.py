@@ -12,7 +12,7 @@ from typing import Any
 from hypotheses.case import Held
 from hypotheses.families import Hypothesis
 from hypotheses.verdict import Verdict
-from kvcore.errors import BadInput, in_one_line
+from kvcore.errors import BadInput, did_you_mean, in_one_line
 from kvcore.files import write_text
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -34,7 +34,8 @@ def find(source: str) -> dict[str, Hypothesis]:
         return {source: shipped()[source]}
     path = Path(source)
     if not path.is_file():
-        raise BadInput(f"there is no hypothesis file {source!r}, and none that is shipped is called so")
+        near = did_you_mean(source, shipped())
+        raise BadInput(f"there is no hypothesis file {source!r}, and none that is shipped is called so{near}")
     return load_all(path)
 
 

@@ -34,7 +34,7 @@ from kvcore.result import Result as Result
 from kvcore.result import Horizon as Horizon
 
 # Instances and files
-from workloads.builtin import load_instance as load_instance
+from kvbound.instances import load_instance as load_instance
 from workloads.builtin import builtin_instance as builtin_instance
 from workloads.generators import generate as generate
 from library import Library as Library

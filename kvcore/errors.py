@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class BadInput(ValueError):
@@ -12,6 +14,13 @@ class BadInput(ValueError):
 
 class MissingTool(RuntimeError):
     """A solver or an extra that was asked for is not there; the line says how to install it (exit code 4)."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the question for the end of an error: the known names that are close to an unknown one (none: empty)."""
+    names = list(known)
+    near = get_close_matches(name, names, 4) or [each for each in names if name and name in each][:4]
+    return f"; is it {', '.join(near)}?" if near else ""
 
 
 def in_one_line(error: BaseException, file: str) -> str:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, did_you_mean
 from kvcore.instance import Request
 from kvcore.trace import RequestTrace, Trace
 
@@ -129,7 +129,8 @@ def objective_value(trace: Trace, objective: str) -> Value:
 def check_objective(objective: str) -> str:
     """Return the objective's name, or raise BadInput with the names there are."""
     if objective not in OBJECTIVES:
-        raise BadInput(f"no objective is called {objective!r}; there are {', '.join(OBJECTIVES)}")
+        near = did_you_mean(objective, OBJECTIVES)
+        raise BadInput(f"no objective is called {objective!r}{near}; there are {', '.join(OBJECTIVES)}")
     return objective
 
 

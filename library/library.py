@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import kvcore
 from kvcore.certificates import Certificate, InvalidCertificate, read_certificate, verify_certificate
 from kvcore.contradiction import contradiction
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, did_you_mean
 from kvcore.files import parse, read_instance, read_schedule, read_text, valid, write_bytes, write_text
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
@@ -67,7 +67,8 @@ class Library:
     def record(self, name: str) -> Record:
         """Return the record of a name; BadInput if there is none."""
         if name not in self._paths:
-            raise BadInput(f"the library has no instance {name!r}; `kvbound library list` names all")
+            near = did_you_mean(name, self._paths)
+            raise BadInput(f"the library has no instance {name!r}{near}; `kvbound library list` names all")
         path = self._paths[name]
         record = parse(Record, read_text(path), str(path))
         if (record.family, record.name) != (path.parent.name, path.stem):

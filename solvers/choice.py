@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, did_you_mean
 from kvcore.instance import Instance
 from solvers.ways import CLAUSES, CONFIGURATIONS, COUNTS, EVENTS, IMPROVE, LADDER, SLOTS, SOLVERS, START_TIME, WAYS, Way
 
@@ -59,7 +59,8 @@ def choose(
         return _named(instance, objective, ways)
     formulations = list(dict.fromkeys(of for of, _ in WAYS))
     if formulation not in ("auto", "search", *formulations):
-        raise BadInput(f"no formulation is called {formulation!r}; there are auto, {', '.join(formulations)}")
+        near = did_you_mean(formulation, formulations)
+        raise BadInput(f"no formulation is called {formulation!r}{near}; there are auto, {', '.join(formulations)}")
     if solver not in ("auto", "search", "lagrange", "repair", *SOLVERS):
         raise BadInput(f"no solver is called {solver!r}; there are auto, {', '.join(SOLVERS)}")
     if formulation == solver == "auto":
@@ -92,7 +93,8 @@ def _named(instance: Instance, objective: str, names: Sequence[str]) -> Choice:
         labels.setdefault(way.formulation, way)
         labels.setdefault(way.label, way)
     if unknown := [name for name in names if name not in labels]:
-        raise BadInput(f"no way is called {unknown[0]!r}; there are auto, {', '.join(labels)}")
+        near = did_you_mean(unknown[0], labels)
+        raise BadInput(f"no way is called {unknown[0]!r}{near}; there are auto, {', '.join(labels)}")
     chosen = list(dict.fromkeys(labels[name] for name in names))
     if reasons := [reason for way in chosen if (reason := way.declines(instance, objective))]:
         raise BadInput(reasons[0])

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from kvcore.cost import Cost, CostFunction
-from kvcore.errors import BadInput
+from kvcore.errors import BadInput, did_you_mean
 from kvcore.files import read_instance
 from kvcore.instance import Call, Handling, Instance, Machine, Request, Segment
 from kvcore.parameters import read_parameters
@@ -253,7 +253,7 @@ def builtin_instance(source: str) -> Instance:
     """
     name = source.partition(":")[0]
     if name not in BUILTIN:
-        raise BadInput(f"no built-in instance is called {name!r}; there are {NAMES}")
+        raise BadInput(f"no built-in instance is called {name!r}{did_you_mean(name, BUILTIN)}; there are {NAMES}")
     family = BUILTIN[name]
     known = (*family.defaults, *family.optional)
     given = read_parameters(source, known, family.usage(name), whole=True)
@@ -271,14 +271,3 @@ def builtin_instance(source: str) -> Instance:
     if "P" in values and not 6 <= values["P"] <= values["M"]:
         raise BadInput(f"{source}: P, the largest peak, is from 6 to M = {values['M']}")
     return family.make(**values)
-
-
-def load_instance(source: str) -> Instance:
-    """Read an instance by file name, `-`, or built-in name."""
-    if is_builtin(source):
-        return builtin_instance(source)
-    if source != "-" and not Path(source).exists():
-        raise BadInput(f"there is no file {source!r}, and no built-in instance of that name ({NAMES})")
-    if {".csv", ".jsonl"} & set(Path(source).suffixes):
-        raise BadInput(f"{source} is no instance; `kvbound import` makes one of a trace (docs/data.md)")
-    return read_instance(source)

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import solvers
 from docs.make.house import draw_house
 from docs.make.lists import RECORDS
 from heuristics import get_policy, run_policy
-from kvbound.plots import compare_schedules, ladder, plot_profile, plot_record, render
-from kvcore import Instance, Trace, verify_schedule
+from kvbound.plots import compare_schedules, ladder, plot_profile, plot_record, render, style
+from kvbound.plots.frame import Frame
+from kvbound.plots.gantt import draw_gantt, legend
+from kvbound.timeline import Kind
+from kvcore import Instance, Machine, Request, Segment, Trace, verify_schedule
+from kvcore.metrics import total_flow_time
 from library import Library
 from library.policies import known_rows, profile
 from workloads.builtin import builtin_instance
@@ -26,6 +31,38 @@ MATPLOTLIB = "3.11"
 def trace_of(instance: Instance, policy: str) -> Trace:
     """Run a policy; the referee executes its schedule."""
     return verify_schedule(instance, run_policy(instance, get_policy(policy)))
+
+
+def draw_gap() -> bytes:
+    """The trace of the tutorial: vLLM V1's schedule above the optimum, and the memory that both hold."""
+    sizes = ((0, 6, 4), (0, 2, 9), (1, 12, 2), (2, 3, 6), (3, 9, 3), (4, 2, 7))  # arrival, prompt, decode
+    requests = [
+        Request(id=f"R{k}", arrival=arrival, prompt=prompt, segments=(Segment(decode=decode),))
+        for k, (arrival, prompt, decode) in enumerate(sizes, 1)
+    ]
+    machine = Machine(memory=24, host_memory=0, batch_tokens=8, evict=True)
+    instance = Instance(tick_seconds=Fraction(1, 2), machine=machine, requests=tuple(requests))
+    best = solvers.solve(instance, "total-flow-time", formulation="search", time_limit=60)
+    if best.status != "optimal" or best.trace is None:
+        raise RuntimeError(f"the optimum of the tutorial was not proved in time: {best.status}")
+    named = {"vLLM V1": trace_of(instance, "vllm-v1"), "the optimum": best.trace}
+    frame = Frame.of(list(named.values()))
+    with style.sheet(6.4, 5.2, None) as figure:
+        *rows, below = figure.subplots(3, sharex=True, height_ratios=[1.5, 1.5, 1])
+        kinds: set[Kind] = set()
+        for ax, (name, trace) in zip(rows, named.items(), strict=True):
+            kinds |= draw_gantt(ax, trace, frame)
+            mean = total_flow_time(trace) * instance.tick_seconds / len(sizes)
+            ax.set_title(f"{name}: mean latency {float(mean):.2f} s", loc="left")
+        for (name, trace), colour in zip(named.items(), (style.VERMILLION, style.BLUE), strict=True):
+            times, held = zip(*trace.memory_curve(), strict=True)
+            below.step([tick * frame.scale(trace) for tick in times], held, where="post", color=colour, label=name)
+        below.axhline(machine.memory or 0, color=style.BLACK, linewidth=0.8, linestyle=":", label="memory")
+        below.set_ylabel("KV (tokens)")
+        below.set_xlabel(f"time ({frame.units.time})")
+        lines = below.get_legend_handles_labels()[0]
+        figure.legend(**legend(kinds, lines), loc="outside lower center", ncols=4)
+    return render(figure)
 
 
 def draw_batches() -> bytes:
@@ -75,6 +112,7 @@ def draw_library() -> bytes:
 
 
 PICTURES: dict[str, Callable[[], bytes]] = {
+    "gap.svg": draw_gap,
     "batches.svg": draw_batches,
     "handlings.svg": draw_handlings,
     "eviction.svg": draw_eviction,

@@ -19,11 +19,11 @@ from kvbound.cli.common import (
     table,
 )
 from kvbound.cli.progress import SolveProgress
+from kvbound.instances import load_instance
 from kvbound.tables import in_words, value_columns
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
 from kvcore.result import Result
-from workloads.builtin import load_instance
 
 
 def bound(

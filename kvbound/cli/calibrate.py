@@ -14,7 +14,7 @@ from costmodels.files import cost_file, write_cost
 from costmodels.fitted import Fit
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import JsonOption, PlotOption, emit, option, table
+from kvbound.cli.common import OUT, JsonOption, PlotOption, emit, option, table
 from kvbound.cli.costs import fit_table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import LiveLine
@@ -50,7 +50,7 @@ def calibrate(
     quick: Annotated[bool, typer.Option("--quick", help="a coarser grid")] = False,
     seed: Annotated[int, option("N", "of the weights and of what is held out", min=0)] = 0,
     time_limit: Annotated[float, option("S", "time no batch after so many seconds", min=1)] = 3600,
-    out: Annotated[str | None, option("COST.json", "write the cost model there")] = None,
+    out: Annotated[str | None, option("COST.json", "write the cost model there", *OUT)] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:

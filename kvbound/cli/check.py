@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED, EXIT_INTERRUPTED
-from kvbound.cli.common import JsonOption, emit, option, table
+from kvbound.cli.common import OUT, JsonOption, emit, option, table
 from kvbound.cli.progress import LiveLine
 from kvcore.contradiction import Contradiction
 from kvcore.errors import BadInput, in_one_line
@@ -23,7 +23,9 @@ def check(
     source: Annotated[str, typer.Argument(metavar="FILE.py|NAME|all", help="a file, a shipped one's name, or all")],
     take: Annotated[int | None, option("N", "only the N smallest cases of each", min=1)] = None,
     time_limit: Annotated[float, option("S", "seconds for each hypothesis", min=0.1)] = 60.0,
-    out: Annotated[str | None, option("DIR", "write counterexamples there: instances, schedules, certificates")] = None,
+    out: Annotated[
+        str | None, option("DIR", "write counterexamples there: instances, schedules, certificates", *OUT)
+    ] = None,
     json: JsonOption = None,
 ) -> int:
     """Try hypotheses: proved on a family, no counterexample found, refuted by a smallest one, or undecided."""

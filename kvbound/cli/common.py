@@ -24,8 +24,10 @@ def option(metavar: str, help: str, *names: str, **limits: float) -> Any:
     return typer.Option(*names, metavar=metavar, help=help, **limits)  # type: ignore[arg-type]
 
 
+POLICY, OUT = ("--policy", "--policies"), ("--out", "-o")
+"""Two names of one option, in every command that has it."""
 InstanceArgument = Annotated[
-    str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a built-in name")
+    str, typer.Argument(metavar="INSTANCE", help="a file, - (standard input), or a name: built in, or of the library")
 ]
 JsonOption = Annotated[str | None, option("FILE", "write JSON there (-: standard output)", "--json")]
 ObjectiveOption = Annotated[str, option("NAME", "what is minimised; docs/semantics.md lists all")]

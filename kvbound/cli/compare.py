@@ -11,6 +11,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
+    POLICY,
     HandlingOption,
     InstanceArgument,
     JsonOption,
@@ -20,6 +21,7 @@ from kvbound.cli.common import (
     TraceOption,
     WindowOption,
     emit,
+    option,
     read_schedules,
     show_measures,
     table,
@@ -30,6 +32,7 @@ from kvbound.cli.verify import show_invalid
 from kvbound.comparison import UNMEASURED, Against, Comparison, verdict
 from kvbound.comparison import compare as compare_policies
 from kvbound.explanation import Explained
+from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
 from kvbound.tables import OVER, differences, explained_cells
 from kvbound.trace_events import write_trace_events
@@ -37,7 +40,6 @@ from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
 from kvcore.referee import InvalidSchedule
-from workloads.builtin import load_instance
 
 SOLVABLE = 200
 """Requests up to which the optimum is looked for unless it is asked for, or not; beyond, a bound."""
@@ -47,7 +49,7 @@ def compare(
     instance: InstanceArgument,
     policies: Annotated[
         str,
-        typer.Option(metavar="NAME[,NAME..]|usual|all", help="usual: engines and papers' schedulers; docs/policies.md"),
+        option("NAME[,NAME..]|usual|all", "usual: engines and papers' schedulers; docs/policies.md", *POLICY[::-1]),
     ] = "usual",
     schedule: SchedulesOption = None,
     objective: ObjectiveOption = "total-flow-time",

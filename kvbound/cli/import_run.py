@@ -10,15 +10,15 @@ import typer
 from rich.console import Console
 
 from heuristics.as_logged import TOLERATED, LoggedRun, read_run
-from kvbound.cli.common import JsonOption, emit, option, table
+from kvbound.cli.common import OUT, JsonOption, emit, option, table
 from kvbound.cli.setting import CostSetting, takes_setting
 from kvbound.cli.verify import show_invalid
+from kvbound.instances import load_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.metrics import makespan, measures, total_flow_time
 from kvcore.referee import InvalidSchedule
 from kvcore.summary import evictions
-from workloads.builtin import load_instance
 from workloads.importers import read_map, read_requests
 from workloads.importers.azure import MACHINE as TRACE_MACHINE
 from workloads.importers.run_log import PRESETS
@@ -30,9 +30,9 @@ IN_TICKS = ("early", "late")
 @takes_setting
 def run(
     log: Annotated[str, typer.Argument(metavar="LOG", help="CSV or JSON lines, .gz too; docs/runs.md")],
-    out: Annotated[str, option("S.json", "the schedule file to write (-: standard output)")],
+    out: Annotated[str, option("S.json", "the schedule file to write (-: standard output)", *OUT)],
     setting: CostSetting,
-    instance: Annotated[str | None, option("I.json", "what it was run on: a file or a built-in name")] = None,
+    instance: Annotated[str | None, option("I.json", "what it was run on: a file or a name")] = None,
     requests: Annotated[
         str | None, option("FILE", "instead: its requests, CSV or .jsonl, read as by import csv")
     ] = None,

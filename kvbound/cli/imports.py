@@ -17,7 +17,7 @@ from costmodels.files import as_model, cost_file, write_cost
 from costmodels.fitted import fit
 from costmodels.vidur import read_vidur
 from kvbound.cli.app import STYLE
-from kvbound.cli.common import JsonOption, emit, option
+from kvbound.cli.common import OUT, JsonOption, emit, option
 from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
@@ -57,7 +57,7 @@ def _number(flag: str, least: int, help: str, metavar: str = "N") -> Any:
 
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "out": (
-        Annotated[str, option("I.json", "the instance file to write (-: standard output)", "--out")],
+        Annotated[str, option("I.json", "the instance file to write (-: standard output)", *OUT)],
         inspect.Parameter.empty,
     ),
     "since": (_text("--from", "T", "seconds after the first arrival, or a time of day"), None),
@@ -145,14 +145,20 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
 MapOption = Annotated[str, option("KEY=COLUMN[:UNIT],..", f"which column says what: {', '.join(KEYS)}", "--map")]
 
 
+PLAIN = "arrival=arrival,prompt=prompt,decode=decode"
+"""The map of a file whose columns are called as the keys are."""
+
+
 @_imports("csv")
-def csv(file: FileArgument, map: MapOption, asked: Asked, rate: RateOption = None) -> tuple[Imported, Machine]:
+def csv(file: FileArgument, asked: Asked, map: MapOption = PLAIN, rate: RateOption = None) -> tuple[Imported, Machine]:
     """Read any CSV file (also in gzip) with a header: a row is a request, or one turn of a session."""
     return asked.read(file, read_map(map), TRACE_MACHINE, rate=optional_fraction("--rate", rate))
 
 
 @_imports("jsonl")
-def jsonl(file: FileArgument, map: MapOption, asked: Asked, rate: RateOption = None) -> tuple[Imported, Machine]:
+def jsonl(
+    file: FileArgument, asked: Asked, map: MapOption = PLAIN, rate: RateOption = None
+) -> tuple[Imported, Machine]:
     """Read any file of JSON objects, one a line (also in gzip); a column is a key, or a path such as usage.tokens."""
     return asked.read(file, read_map(map), TRACE_MACHINE, kind="jsonl", rate=optional_fraction("--rate", rate))
 
@@ -198,7 +204,7 @@ def infercept(
 @app.command("vidur")
 def vidur(
     file: FileArgument,
-    out: Annotated[str, option("COST.json", "the cost file to write", "--out")],
+    out: Annotated[str, option("COST.json", "the cost file to write", *OUT)],
     devices: Annotated[int, option("N", "devices that share a layer", "--tp", min=1)] = 1,
     layers: Annotated[int | None, option("N", "layers (default: those of the model of that shape)", min=1)] = None,
     seed: SeedOption = 0,

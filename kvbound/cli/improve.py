@@ -20,11 +20,11 @@ from kvbound.cli.common import (
     result_table,
 )
 from kvbound.cli.progress import SolveProgress
+from kvbound.instances import load_instance
 from kvbound.tables import in_words
 from kvbound.units import units_of
 from kvcore.files import check_writable, read_schedule, write_text
 from kvcore.result import Result
-from workloads.builtin import load_instance
 
 
 def improve(

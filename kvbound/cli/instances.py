@@ -9,13 +9,14 @@ from rich.console import Console
 
 from kvbound.cli.common import InstanceArgument, JsonOption, emit, option, table
 from kvbound.cli.verify import match_handling, show_invalid
+from kvbound.instances import load_instance
 from kvbound.waste import wasted, wasted_cells
 from kvbound.words import facts_in_words, request_cells
 from kvcore.files import read_schedule
 from kvcore.instance import Instance
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.stream import Sizes, sizes_of
-from workloads.builtin import BUILTIN, WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES, load_instance
+from workloads.builtin import BUILTIN, WORST_OBJECTIVES, WORST_POLICIES, WORST_SIZES
 
 WORST = (
     f"{len(WORST_POLICIES) * len(WORST_OBJECTIVES) * len(WORST_SIZES)} instances on which a policy is far from best: "

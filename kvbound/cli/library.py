@@ -18,6 +18,8 @@ from rich.console import Console
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.app import STYLE
 from kvbound.cli.common import (
+    OUT,
+    POLICY,
     InstanceArgument,
     JsonOption,
     PlotOption,
@@ -30,6 +32,7 @@ from kvbound.cli.common import (
 )
 from kvbound.cli.progress import counted
 from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION
+from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
 from kvcore.certificates import Certificate, InvalidCertificate
 from kvcore.errors import BadInput
@@ -41,7 +44,6 @@ from library.fill import WAYS, fill
 from library.policies import COLUMNS, failed, policy_rows, profile, schedule_rows
 from library.table import write_table
 from sweeps.export import as_csv
-from workloads.builtin import load_instance
 
 app = typer.Typer(
     help="Instances with their best known schedules and certified bounds; beat them.",
@@ -129,7 +131,7 @@ def show(name: NameArgument, library: FolderOption = None, json: JsonOption = No
 @app.command()
 def get(
     name: NameArgument,
-    out: Annotated[str | None, option("I.json", "write the instance there", "--out", "-o")] = None,
+    out: Annotated[str | None, option("I.json", "write the instance there", *OUT)] = None,
     objective: Annotated[str | None, option("NAME", "of the others (default: the first)")] = None,
     schedule: Annotated[str | None, option("S.json", "write the best schedule there")] = None,
     certificate: Annotated[str | None, option("C.json", "and the certificate of the bound")] = None,
@@ -183,9 +185,11 @@ CERTIFICATE = re.compile(r'"format":\s*"kvbound-certificate"')
 
 @app.command()
 def run(
-    policies: Annotated[str | None, option("NAME[,NAME..]|usual|all", "FILE.py is one of your own")] = None,
+    policies: Annotated[
+        str | None, option("NAME[,NAME..]|usual|all", "FILE.py is one of your own", *POLICY[::-1])
+    ] = None,
     schedule: SchedulesOption = None,
-    out: Annotated[str | None, option("OUT.csv", "write a line for each value there")] = None,
+    out: Annotated[str | None, option("OUT.csv", "write a line for each value there", *OUT)] = None,
     plot: PlotOption = None,
     family: FamilyOption = None,
     time_limit: Annotated[float, option("S", "CPU seconds for each policy", min=0.1)] = 60,
@@ -294,7 +298,7 @@ def add(
 
 @app.command("fill")
 def fill_(
-    out: Annotated[str, option("DB.sqlite", "says what was tried, and is gone on with")],
+    out: Annotated[str, option("DB.sqlite", "says what was tried, and is gone on with", *OUT)],
     seconds: Annotated[float, option("S", "for each try", min=0.1)] = 60,
     ways: Annotated[str | None, option("WAY[,WAY..]", f"of {', '.join(WAYS)} (default: all)")] = None,
     names: Annotated[str | None, option("NAME[,NAME..]", "of instances (default: all)")] = None,

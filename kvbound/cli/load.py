@@ -10,6 +10,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
+    POLICY,
     HandlingOption,
     InstanceArgument,
     JsonOption,
@@ -20,6 +21,7 @@ from kvbound.cli.common import (
     table,
 )
 from kvbound.cli.progress import LiveLine
+from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
 from kvbound.tables import CAUSES, SHORT, TIMES, rate_unit, spread
 from kvbound.units import Units, units_of
@@ -27,7 +29,6 @@ from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.parameters import fraction
 from sweeps.export import as_csv as table_as_csv
-from workloads.builtin import load_instance
 
 SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
            "normalized_latency_without_calls")  # fmt: skip
@@ -41,7 +42,7 @@ GROWS = "the queue grows: its percentiles mean nothing"
 
 def load_sweep(
     instance: InstanceArgument,
-    policies: Annotated[str, option("NAME[,NAME..]|all", "`kvbound policies` lists them")],
+    policies: Annotated[str, option("NAME[,NAME..]|all", "`kvbound policies` lists them", *POLICY[::-1])],
     factors: Annotated[str, option("F[,F..]", "arrivals come so many times as fast")] = "1/2,1,2",
     handling: HandlingOption = "as-given",
     window: WindowOption = None,

@@ -29,6 +29,7 @@ from kvbound.cli.common import (
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype, today
 from kvbound.cli.progress import LiveLine
 from kvbound.cli.verify import match_handling
+from kvbound.instances import load_instance
 from kvbound.tables import title
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, read_schedule
@@ -36,7 +37,6 @@ from kvcore.instance import Instance
 from kvcore.metrics import check_objective
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.trace import Trace
-from workloads.builtin import load_instance
 
 if TYPE_CHECKING:
     from gpu_validation.calibration import Timings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
-from kvbound.cli.common import JsonOption, ObjectiveOption, emit, option, table
+from kvbound.cli.common import OUT, POLICY, JsonOption, ObjectiveOption, emit, option, table
 from kvbound.cli.progress import LiveLine
 from kvbound.words import request_cells
 from kvcore.errors import BadInput
@@ -21,7 +21,7 @@ SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 
 
 def search(
-    policy: Annotated[str, option("NAME", "`kvbound policies` lists them; or FILE.py")],
+    policy: Annotated[str, option("NAME", "`kvbound policies` lists them; or FILE.py", *POLICY)],
     objective: ObjectiveOption = "total-flow-time",
     maximize: Annotated[str, option("ratio", "the policy's value over the optimum")] = "ratio",
     n: Annotated[int, option("N", "requests at most", "--n", min=1, max=8)] = 3,
@@ -42,7 +42,7 @@ def search(
     steps: Annotated[int, option("N", "instances tried where not all are", min=1)] = 2000,
     seconds: Annotated[float | None, option("S", "end then, before shrinking", min=0.1)] = None,
     seed: Annotated[int, option("N", "of the annealing", min=0)] = 0,
-    out: Annotated[str | None, option("I.json", "write the worst instance there")] = None,
+    out: Annotated[str | None, option("I.json", "write the worst instance there", *OUT)] = None,
     json: JsonOption = None,
 ) -> int:
     """Look for the instance on which a policy is farthest from optimal."""

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
+    POLICY,
     HandlingOption,
     InstanceArgument,
     JsonOption,
@@ -22,6 +23,7 @@ from kvbound.cli.common import (
     table,
 )
 from kvbound.cli.progress import LiveLine
+from kvbound.instances import load_instance
 from kvbound.simulation import Simulation, policy_names, simulate_policies
 from kvbound.tables import handling_text, value_columns
 from kvbound.trace_events import write_trace_events
@@ -30,7 +32,6 @@ from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.instance import Instance
 from kvcore.parameters import fraction
-from workloads.builtin import load_instance
 
 FEW = 6
 """Up to so many requests, each completion is shown; beyond, what is measured of all of them."""
@@ -38,7 +39,9 @@ FEW = 6
 
 def simulate(
     instance: InstanceArgument,
-    policy: Annotated[str, option("NAME[,NAME..]|all", "`kvbound policies` lists them; or FILE.py with one's own")],
+    policy: Annotated[
+        str, option("NAME[,NAME..]|all", "`kvbound policies` lists them; or FILE.py with one's own", *POLICY)
+    ],
     objective: ObjectiveOption = "total-flow-time",
     handling: HandlingOption = "as-given",
     window: WindowOption = None,

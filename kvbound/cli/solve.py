@@ -23,12 +23,12 @@ from kvbound.cli.common import (
     result_table,
 )
 from kvbound.cli.progress import SolveProgress
+from kvbound.instances import load_instance
 from kvbound.tables import because, between, handling_text, in_words
 from kvbound.trace_events import write_trace_events
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text
 from kvcore.result import DECLINED, Result
-from workloads.builtin import load_instance
 
 CERTIFY = 60.0
 """Seconds for a certificate where no time limit was given."""

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, EXIT_UNDECIDED
-from kvbound.cli.common import JsonOption, emit, option, table
+from kvbound.cli.common import OUT, JsonOption, emit, option, table
 from kvbound.cli.progress import counted
 from kvcore.files import check_writable
 
@@ -28,7 +28,7 @@ def sweep(
     resume: Annotated[bool, typer.Option("--resume", help="run what the database does not have yet")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="with --resume: run failed cells again, too")] = False,
     jobs: Annotated[int, option("N", "processes at once", min=1, max=1024)] = 1,
-    out: Annotated[str | None, option("DB.sqlite", "results (default: STUDY.sqlite)")] = None,
+    out: Annotated[str | None, option("DB.sqlite", "results (default: STUDY.sqlite)", *OUT)] = None,
     export: Annotated[str | None, option("OUT.parquet|OUT.csv", "and write them there")] = None,
     json: JsonOption = None,
 ) -> int:

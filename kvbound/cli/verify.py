@@ -9,6 +9,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_FAILED
 from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, option, table
 from kvbound.cli.progress import LiveLine
+from kvbound.instances import load_instance
 from kvbound.units import units_of
 from kvcore import InvalidSchedule, Trace, handlings, measures, verify_schedule
 from kvcore.certificates import InvalidCertificate, read_certificate, verify_certificate
@@ -16,7 +17,6 @@ from kvcore.errors import BadInput
 from kvcore.files import check_writable, read_schedule
 from kvcore.instance import Instance
 from kvcore.metrics import OBJECTIVES
-from workloads.builtin import load_instance
 
 
 def verify(

@@ -1,0 +1,84 @@
+"""Every way in which a user names an instance, and what is said where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kvbound as kv
+from kvcore.errors import BadInput
+from kvcore.metrics import check_objective
+from tests.support.commands import kvbound
+
+
+def test_a_name_of_the_library_is_an_instance_for_every_command() -> None:
+    library = kv.Library()
+    assert kv.load_instance("ve-2") == library.instance(library.record("ve-2"))
+    assert kvbound("show", "ve-2").stdout.partition("\n")[2].startswith("2 requests")
+    assert "vllm" in kvbound("simulate", "ve-2", "--policy", "vllm").stdout
+
+
+def test_a_file_goes_before_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = kv.load_instance("mars-figure1").replace(name="mine")
+    Path("ve-2").write_text(mine.to_json())
+    assert kv.load_instance("ve-2") == mine
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("mars-figure2", "no file 'mars-figure2', and no instance of that name; is it mars-figure1"),
+        ("ve2", r"is it .*ve-2.*\?; `kvbound instances` and `kvbound library list` name all"),
+        ("x.json", "no file 'x.json', and no instance of that name; `kvbound instances`"),
+        ("mars-figur1:k=2", "no file 'mars-figur1:k=2'.*is it mars-figure1"),
+    ],
+)
+def test_an_unknown_instance_is_answered_with_near_names(name: str, complaint: str) -> None:
+    with pytest.raises(BadInput, match=complaint):
+        kv.load_instance(name)
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("solve mars-figure1 --ways slot", "no way is called 'slot'; is it slots"),
+        ("solve mars-figure1 --formulation arcflow", "no formulation is called 'arcflow'; is it arc-flow"),
+        ("bound mars-figure1 --method slot", "no bound is called 'slot'; is it slots"),
+        ("generate infercep --out x.json", "no kind of requests is called 'infercep'; is it infercept"),
+        ("generate infercept --n 1 --cost infercept6b --out x.json", "no cost model is called 'infercept6b'; is it"),
+        ("check faster-call-vlm", "none that is shipped is called so; is it faster-call-vllm"),
+        ("solve mars-figure1 --objective ttft", "no objective is called 'ttft'; is it total-ttft"),
+        ("simulate mars-figure1 --policy fcsf", "no policy is called 'fcsf'; is it fcfs"),
+    ],
+)
+def test_every_unknown_name_is_answered_with_near_names(command: str, complaint: str) -> None:
+    assert complaint in kvbound(*command.split(), code=2).stderr
+
+
+def test_columns_that_are_called_as_the_keys_need_no_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("plain.csv").write_text("arrival,prompt,decode\n0,10,5\n1,8,3\n")
+    assert "2 requests" in kvbound("import", "csv", "plain.csv", "-o", "plain.json").stdout
+    Path("other.csv").write_text("time,input,output\n0,10,5\n")
+    said = kvbound("import", "csv", "other.csv", "-o", "other.json", code=2).stderr
+    assert "no column arrival; the columns needed are arrival, prompt, decode; it has time, input, output" in said
+
+
+@pytest.mark.parametrize("policy", ["--policy", "--policies"])
+def test_policy_and_policies_are_one_option(policy: str, tmp_path: Path) -> None:
+    for command in ("simulate mars-figure1", "compare mars-figure1 --no-optimum", "load mars-figure1"):
+        kvbound(*command.split(), policy, "fcfs")
+    searched = ("search", policy, "fcfs", "--n", 1, "--memory", 1, "--prompt", 1, "--decode", 1, "--arrival", 0)
+    kvbound(*searched, "-o", tmp_path / "worst.json")
+    assert (tmp_path / "worst.json").exists()
+
+
+def test_near_names_of_objectives_and_records() -> None:
+    with pytest.raises(BadInput, match=r"no objective is called 'total-flowtime'; is it total-flow-time"):
+        check_objective("total-flowtime")
+    with pytest.raises(BadInput, match=r"the library has no instance 'mars-figure2'; is it mars-figure1"):
+        kv.Library().record("mars-figure2")
+    with pytest.raises(BadInput, match=r"no built-in instance is called 'mars-liek'; is it mars-like"):
+        kv.builtin_instance("mars-liek")
