@@ -1686,6 +1686,12 @@ def verify_certificate(instance, data):
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
+def held(path, claimed, objective, kind):
+    """What a record claims: with the claim in its name, while it is not yet in its place."""
+    new = path.with_name(f".{path.stem}.{objective}.{kind}.{claimed}.json.gz".replace("/", "_"))
+    return load(new if new.exists() else path.with_name(f"{path.stem}.{objective}.{kind}.json.gz"))
+
+
 def check_record(path):
     """Check what a record of the library (docs/library.md) claims; return what was checked, in words."""
     made = load(path)
@@ -1697,11 +1703,11 @@ def check_record(path):
     for objective, claimed in made["objectives"].items():
         value = bound = None
         if claimed["value"] is not None:
-            value = verify_schedule(instance, load(f"{base}.{objective}.schedule.json.gz"))[objective]
+            value = verify_schedule(instance, held(path, claimed["value"], objective, "schedule"))[objective]
             if value != Fraction(claimed["value"]):
                 raise Broken(f"{objective}: the schedule has {value}, the record says {claimed['value']}")
         if claimed["bound"] is not None:
-            said, bound = load(f"{base}.{objective}.certificate.json.gz"), Fraction(claimed["bound"])
+            said, bound = held(path, claimed["bound"], objective, "certificate"), Fraction(claimed["bound"])
             if verify_certificate(instance, said)[0] != objective or Fraction(said["bound"]) < bound:
                 raise Broken(f"{objective}: the certificate claims {said['objective']} >= {said['bound']}, not {bound}")
         if (claimed["status"] == "solved") != (value is not None and value == bound):

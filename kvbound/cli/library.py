@@ -164,6 +164,8 @@ def verify(
     opened = Library(library)
     if bool(names) is everything:
         raise BadInput("verify takes names, or --all")
+    for name in names or ():
+        opened.place(name)  # refuses what is none
     checked = [one for found in _each(opened.check, names or opened.names, jobs) for one in found]
     wrong = [one for one in checked if one.wrong]
 
