@@ -58,7 +58,13 @@ class Library:
 
     @cached_property
     def _paths(self) -> dict[str, Path]:
-        return {path.stem: path for path in sorted(self.folder.glob("*/*.json")) if "." not in path.stem}
+        found = dict[str, Path]()
+        for path in sorted(self.folder.glob("*/*.json")):
+            if path.stem in found:
+                raise BadInput(f"{path}: {found[path.stem]} is a record of the same name")
+            if "." not in path.stem:
+                found[path.stem] = path
+        return found
 
     @property
     def names(self) -> list[str]:
@@ -220,6 +226,8 @@ class Library:
         try:
             record = self.record(name)
             instance = self.instance(record)
+            for objective in record.objectives:
+                check_objective(objective)
             if (found := sizes(instance)) != {"requests": record.requests, "calls": record.calls}:
                 raise BadInput(f"the instance has {found['requests']} requests with {found['calls']} calls")
         except BadInput as error:
