@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
+from json import loads
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -180,7 +180,15 @@ def verify(
 
 
 KINDS = ("record", "schedule", "certificate")
-CERTIFICATE = re.compile(r'"format":\s*"kvbound-certificate"')
+
+
+def _kind(text: str) -> type[Certificate | Schedule]:
+    """Return what a text is to be read as."""
+    with suppress(ValueError, RecursionError):
+        found = loads(text)
+        if isinstance(found, dict) and ("proof" in found or found.get("format") == "kvbound-certificate"):
+            return Certificate
+    return Schedule
 
 
 @app.command()
@@ -249,9 +257,8 @@ def submit(
 ) -> int:
     """Take a schedule or a certificate into the library if it verifies and is better than what is known."""
     opened, text = Library(library), read_text(file)
-    kind: type[Certificate | Schedule] = Certificate if CERTIFICATE.search(text[:1000]) else Schedule
     try:
-        improved = opened.submit(parse(kind, text, file), by, how, seconds)
+        improved = opened.submit(parse(_kind(text), text, file), by, how, seconds)
     except (InvalidSchedule, InvalidCertificate) as broken:
         line = f"invalid: {broken}"
         emit(json, {"valid": False, "detail": str(broken)}, lambda console: console.print(line, soft_wrap=True))

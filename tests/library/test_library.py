@@ -349,6 +349,14 @@ def test_an_instance_is_added(small: Library, tmp_path: Path) -> None:
     assert Library(folder).names == ["mine"]
 
 
+def test_a_certificate_is_known_by_its_proof(small: Library) -> None:
+    data = json.loads(Path(file := without(small, "certificate")).read_text())
+    kept = {key: data[key] for key in sorted(data, reverse=True) if key != "format"}
+    Path(file).write_text(json.dumps({"why": "x" * 200} | kept | {"made_by": "y" * 200}))
+    kvbound("library", "submit", file, "--by", "a test", "--library", small.folder)
+    assert wrong(Library(small.folder)) == []
+
+
 def test_what_breaks_a_rule_does_not_get_in(small: Library, tmp_path: Path) -> None:
     schedule = read_schedule(without(small, "schedule"))
     write_text(broken := tmp_path / "s.json", schedule.replace(batches=schedule.batches[:-1]).to_json())
