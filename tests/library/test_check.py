@@ -504,7 +504,9 @@ def test_the_command_and_a_library(tmp_path):
     assert command(broken, broken).returncode == 2
 
     record = {"format": "kvbound-record", "version": 1, "name": "mars-figure1", "instance_sha256": instance.sha256}
-    entry = {"value": 30, "bound": 22, "status": "open", "schedule": {"seconds": 0.5}, "certificate": {"seconds": 0.5}}
+    record |= {"family": "mars", "source": "", "origin": "", "licence": "", "requests": 3, "calls": 3}
+    made = {"by": "", "how": "", "seconds": 0.5, "date": "2026-11-22"}
+    entry = {"value": 30, "bound": 22, "status": "open", "schedule": made, "certificate": made}
     Path(f"{base}.json").write_text(json.dumps(record | {"objectives": {"total-flow-time": entry}}))
     shown = command("--all", tmp_path)
     assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, "1 records, 0 of them wrong or not checked")
@@ -746,7 +748,7 @@ def many(decode, **changes):
 
 
 PRICED = {"kind": "prices", "scale": 1, "device": [1]}
-SLOTTED = {"kind": "slots", "target": 10**15, "scale": 1, "prices": [{}], "states": 1, "tries": 1}
+IN_SLOTS = {"kind": "slots", "target": 10**15, "scale": 1, "prices": [{}], "states": 1, "tries": 1}
 WIDE = one_slot(request={"prompt": 10**14}, batch_tokens=None, evict=True, partial=True, host_memory=1)
 RIGID = {"chunked": False, "pause": False}
 SPEED = {"kind": "speed", "functions": [1024, 0], "requests": 0, "slot": 1, "scale": 1, "within": 0,
@@ -758,8 +760,8 @@ LARGE = {
     "tokens": (many(10**14), {"kind": "alone"}),
     "loads": (many(10**6, **RIGID), {"kind": "configurations", "memory": [], "starts": [None]}),
     "starts": (one_slot(**RIGID), {"kind": "configurations", "memory": [], "starts": [10**15]}),
-    "a target of ticks": (one_slot(), SLOTTED),
-    "what may be done in a tick": (WIDE, SLOTTED),
+    "a target of ticks": (one_slot(), IN_SLOTS),
+    "what may be done in a tick": (WIDE, IN_SLOTS),
     "what may be done in a batch": (WIDE, {"kind": "events", "states": 1}),
     "prices of work": (many(10**6), SPEED),
 }  # fmt: skip
