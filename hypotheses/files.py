@@ -56,7 +56,7 @@ def load_all(path: Path) -> dict[str, Hypothesis]:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(f"{path}: {in_one_line(error, str(path))}") from None
     name = path.stem.replace("_", "-")
     found: dict[str, Hypothesis] = getattr(module, "HYPOTHESES", {name: getattr(module, "HYPOTHESIS", None)})

@@ -10,7 +10,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, Any, NoReturn, TypeVar
@@ -122,6 +122,28 @@ def write_bytes(target: str | Path, data: bytes) -> None:
     """Write a file whole or not at all (`-`: standard output)."""
     with writing(target, binary=True) as file:
         file.write(data)
+
+
+@contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made if need be, until the end of the block; all others wait for it.
+
+    The system gives it back when a process ends, however that ends.
+    """
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(path, "ab"))
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise BadInput(f"{path}: cannot be locked: {error.strerror or error}") from None
+        yield
 
 
 def read_text(source: str | Path, most: int | None = None) -> str:

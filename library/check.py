@@ -13,6 +13,10 @@ certificates of the library have (`KINDS`), and says of others that it does not.
 `slots`) has a budget of its own, and where that is spent the answer is "not checked". It rounds on the way by 2^-64 at
 most: it may prove more than kvbound, which rounds more; less only by that rounding of shares. An instance that
 no schedule can serve is taken: each schedule of it breaks a rule, and each bound of it is true.
+
+What is above a limit `MOST_..` is "not checked", whatever it claims: files (unpacked) of 128 MiB or 10^7 values, for
+bounds 5 * 10^6 output tokens, 2^18 slots of `prices`, and for each schedule or certificate `MOST_STEPS`: an hour at
+the most, and some GB. What a file asks for is counted before it is done.
 """
 
 # mypy: ignore-errors
@@ -25,6 +29,7 @@ import heapq
 import json
 import re
 import sys
+import zlib
 from bisect import bisect, bisect_left
 from collections import Counter, namedtuple
 from copy import copy
@@ -61,6 +66,21 @@ class Box(dict):
     """An object of a file; its keys are attributes, too."""
 
     __getattr__ = dict.__getitem__
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+MOST_BYTES, MOST_VALUES, MOST_TOKENS, MOST_SLOTS = 2**27, 10**7, 5 * 10**6, 2**18
+MOST_STEPS = 5 * 10**9  # of about 0.1 microseconds, or of 10 bytes
+spent = [0]
+
+
+def spend(steps, what):
+    """Count what is about to be done for one schedule or certificate."""
+    spent[0] += steps
+    if spent[0] > MOST_STEPS:
+        raise NotChecked(f"{what} would take more than the {MOST_STEPS} steps that are taken")
 
 
 # --- files (docs/formats.md, docs/schemas.md) -------------------------------------------------------------------------
@@ -123,7 +143,8 @@ def claim(value, where):
     raise Bad(f"{where}: give a whole number, or a fraction in text (it is {value!r})")
 
 
-text = check(lambda value: isinstance(value, str), "a text")
+text = check(lambda value: isinstance(value, str) and len(value) <= 200 and value.isprintable(),
+             "a text of 200 letters at most on one line")
 switch, limit, number = one_of(True, False), optional(integer(1)), integer(0)
 WORK = ("tokens", "generated", "decode_requests", "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs")
 SWAPS = ("swap_out_tokens", "swap_in_tokens", "swap_outs", "swap_ins")
@@ -160,9 +181,22 @@ schedule_file = {
 def load(path):
     try:
         with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:
-            return json.load(file)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
-        raise Bad(f"{path}: {error}") from None
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES or sum(map(data.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
+            raise NotChecked(f"{path}: more than {MOST_BYTES} bytes or {MOST_VALUES} values are not read")
+        return json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=refused)
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
+        raise Bad(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def once(pairs):
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return dict(pairs)
+
+
+def refused(constant):
+    raise ValueError(f"{constant} is not a number that a file may hold")
 
 
 def read_instance(data):
@@ -264,6 +298,8 @@ class Execution:
 
     def run(self, batches):
         for written in batches:
+            each = 1 + len(self.cost) + sum(len(written[what]) for what in ("work", *MOVES))
+            spend(50 * written.repeat * each, "its batches")
             self.step(written, written.start)
             for _ in range(written.repeat - 1):
                 self.step(Box(drop={}, swap_out={}, swap_in={}, work=written.work), self.clock)
@@ -277,6 +313,7 @@ class Execution:
     def step(self, written, start):
         """Execute one batch."""
         self.broken = []
+        spend(len(self.calling) + len(self.due) + len(self.worked), "its batches")
         if start < self.clock:
             self.breach(1, None, f"it starts at {start}, before {self.clock}")
         for state in map(self.states.get, self.calling):
@@ -428,7 +465,7 @@ def verify_schedule(instance, data):
     schedule = shaped(data, schedule_file, "schedule")
     if schedule.instance_sha256 != sha256(instance):
         raise Bad("the schedule is for another instance")
-    execution = Execution(instance)
+    spent[0], execution = 0, Execution(instance)
     execution.run(schedule.batches)
     times = [(state.first - state.one.arrival, state.done - state.one.arrival) for state in execution.states.values()]
     return by_objective(instance.requests, times, execution.busy)
@@ -443,6 +480,7 @@ Token = namedtuple("Token", "A kept low wait")
 
 def tokens_of(one, machine):
     """The output tokens of a request, in order."""
+    spend(20 * output(one), "its tokens")
     result, A, kept, wait = [], one.prompt, 0, 0
     drops = machine.evict or any(segment.call.handling in ("discard", "free") for segment in one.segments[:-1])
     for segment in one.segments:
@@ -487,6 +525,7 @@ class Tariff:
 
     def least(self, token):
         """The least that the work for a token costs, over all ways to generate it."""
+        spend(50, "what tokens cost")
         return Fraction(min(self.ways(token.A, token.kept, token.low)), self.unit) + self.packing(token.A)
 
     def packing(self, tokens):
@@ -781,6 +820,7 @@ class Tokens:
 
     def cheapest(self, more):
         """The cheapest of what was found and of more pieces, as many as have room for the count."""
+        spend(10 * (1 + len(self.found) + len(more)), "its prices")
         pieces = sorted(self.found + more)
         return pieces[: bisect_left(list(accumulate(room for _, room in pieces)), self.count) + 1]
 
@@ -806,6 +846,7 @@ class Tokens:
     def heaviest(self, s, more):
         """What work beyond w pays by the end of slot s: one after the other, at the least price that has room left."""
         self.pass_by(s + 1)
+        spend(len(self.found) + len(more), "its prices")
         paid = room = k = 0
         for price, width in self.found:
             room += width
@@ -836,6 +877,9 @@ def slot_prices(instance, proof, objective):
     if not always_one_tick(instance.cost) or (machine.partial and (calls or machine.evict)):
         raise Broken("prices of slots are for batches of one tick, without partial where there are calls or evict")
     T, scale, rows, total = proof.slots, proof.scale, {}, 0
+    if T > MOST_SLOTS:
+        raise NotChecked(f"prices of more than {MOST_SLOTS} slots are not looked at")
+    spend(50 * T, "its slots")
     limits = {"device": machine.memory and machine.memory // machine.block, "host": machine.host_memory,
               "tokens": machine.batch_tokens, "requests": machine.batch_requests}
     for name, most in limits.items():
@@ -851,6 +895,7 @@ def slot_prices(instance, proof, objective):
         return Course(one, machine, rows, T, scale, one.arrival - start).cheapest(windows)
 
     def bound(windows):
+        spend(10 * sum(len(one.segments) for one in instance.requests), "its leaves")
         each = [paid(kind, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
                 for kind, one in zip(kinds, instance.requests)]
         return inf if inf in each else Fraction(total + sum(each), scale)
@@ -873,6 +918,7 @@ def tree(instance, proof, objective):
             if where not in places or t >= slots:
                 raise Broken(f"there is no segment {where}, or no slot {t} with prices")
             first, last = windows.get(where, ANY)
+            spend(200 * (1 + len(windows)), "its branches")
             sides += [windows | {where: (max(first, t + 1), last)}, windows | {where: (first, min(last, t))}]
         elif node.prices >= len(proof.prices):
             raise Broken(f"there are no prices {node.prices}")
@@ -923,6 +969,7 @@ class Course:
         With `evict` KV may leave before any token, so it goes token by token, each with its KV kept or dropped.
         """
         slots, evict, best = range(self.T + 2), self.machine.evict, []
+        spend(20 * self.T * len(ways), "its slots")
         for i in range(d - 1, 0, -1) if evict else ():
             kept, dropped = (self.tokens(A + i, m, 1, earliest + i, after, "swap") for m in (A + i - 1, 0))
             after = [min(kept(c), dropped(c + 1)) for c in slots]
@@ -943,6 +990,7 @@ class Course:
         """
         T, P, evict, n = self.T, self.P, self.machine.evict, blocks(A - m, self.P) if self.P else 1
         grows = "swap" if evict else "preserve"
+        spend((T + 1) * (20 + d + min(n, T)), "its slots")
         hold = [0, *accumulate(self.holding(z, m, how) for z in range(T))]
         places = []  # prices of a place in a batch, the least of them so far, how many are taken, and in the last batch
         for name, taken, now in (("tokens", A - m, 1 if self.machine.chunked else A - m), ("requests", n, 1)):
@@ -991,6 +1039,8 @@ def configurations(instance, proof, objective):
         raise Broken("its schedules are not start times")
     if len(proof.starts) != len(ones):
         raise Broken("starts: give a price for each request, or null")
+    spend(40 * sum(output(one) ** 2 for one in ones), "its loads")
+    spend(len(ones) * (len(memory) + 1) * (1 + min(len(memory), max(map(output, ones)))), "its starts")
     kinds = {}  # what requests that are alike share: [the price of a start, how many there are]
     for one, y in zip(ones, proof.starts):
         load = tuple(blocks(one.prompt + q, block) for q in range(output(one)))
@@ -1019,12 +1069,14 @@ def search_starts(kinds, inside, scale, memory, M, target):
     layers, known = {}, [(kind, y, count) for kind, (y, count) in kinds.items()]
     _, loads, place = cheapest_path(inside, scale, memory, M, layers)
     number, longest = {load: e for e, load in enumerate(loads)}, max(len(kind[0]) for kind in kinds)
+    spend(len(memory) ** 2, "its memory")
     supply = [M * sum(memory[t:]) for t in range(len(memory) + 1)]
     goal, tried = (target - 1) * scale, 0
 
     @cache
     def later(k, t):
         kind, y, _ = known[k]
+        spend((len(memory) + 1) * (1 + min(len(memory), len(kind[0]))), "its starts")
         ticks = range(max(t, kind[1]), max(t, kind[1], len(memory)) + 1)
         least = min(start_cost(kind, tick, scale, memory) for tick in ticks) - (y or 0)
         return least if y is None else max(0, least)
@@ -1044,6 +1096,7 @@ def search_starts(kinds, inside, scale, memory, M, target):
             sets = [(held, left, g, running, 0)]
             for holds, rest, cost, now, first in sets:  # in each, one more starts, of the same kind or a later one
                 tried += 1
+                spend(10 * longest + len(held), "its search")
                 if tried > MOST_TRIED:
                     raise NotChecked(f"more than {MOST_TRIED} starts are not tried")
                 if bound(t, cost, now, rest, holds) > goal:
@@ -1088,6 +1141,7 @@ def cheapest_path(kinds, scale, memory, M, layers=None):
         ticks = range(release, y // scale + release - len(load) + 1)
         if len(ticks) > MOST_STARTS:
             raise NotChecked(f"starts at {len(ticks)} ticks are not looked at")
+        spend(len(ticks) * (1 + min(len(load), len(memory))), "its starts")
         costs[kind] = {t: cost for t in ticks if (cost := start_cost(kind, t, scale, memory) - y) < 0}
         for q in range(len(load) if costs[kind] else 0):
             until[number[load[q:]]] = max(until[number[load[q:]]], max(costs[kind]) + q)
@@ -1104,6 +1158,7 @@ def cheapest_path(kinds, scale, memory, M, layers=None):
     least = [0] * len(found)  # of what follows
     for t in reversed(range(ticks)):
         size = bisect(ends, -t) if layers is None else len(found)
+        spend((1 if layers is None else 10) * size, "its configurations")
         least = list(map(least.__getitem__, later[:size]))
         for kind, (_, count) in kinds.items():
             if cost := costs[kind].get(t):
@@ -1168,6 +1223,7 @@ def exhaustive(instance, proof, objective):
             if following is not None:
                 key, bound = search.key(following), search.bound(following)
                 if bound < min(proof.claim, least.get(key, inf)):
+                    spend(500 * len(instance.requests), "its states")
                     least[key] = bound
                     heapq.heappush(waiting, (bound, -tried, following))
     return proof.claim
@@ -1281,6 +1337,7 @@ class Search:
             return
         (row, id, options), *others = choices
         for k, (option, takes) in enumerate(options[first:], first):
+            spend(10, "its batches")
             amounts = tuple(map(sum, zip(taken, takes)))
             if all(most is None or amount <= most for amount, most in zip(amounts, limits)):
                 for plan in self.plans(others, amounts, k if others and others[0][0] == row else 0):
@@ -1307,6 +1364,7 @@ class Search:
                     if self.whole and left > 1:
                         parts = {0, left - 1, left, *([] if held else [1])}
                     for c in parts:
+                        spend(1000, "what a request may do")
                         yield (drop, out, into, c), (blocks(held + c, machine.block), c, c > 0)
 
 
@@ -1394,6 +1452,7 @@ def slots(instance, proof, objective):
 
     def vector(prices, T):
         nonlocal valued
+        spend(50 * max(1, T) * sum(len(path.leads) for path in kinds.values()), "the values of its states")
         valued += max(1, T) * sum(sum(map(len, path.leads)) for path in kinds.values())
         if valued > MOST_VALUED:
             raise NotChecked(f"values of {valued} options are not computed")
@@ -1676,6 +1735,9 @@ def verify_certificate(instance, data):
     objective = certificate.objective
     if certificate.instance_sha256 != sha256(instance):
         raise Broken("the certificate is for another instance (or for this one with its calls freed)")
+    spent[0] = 0
+    if sum(map(output, instance.requests)) > MOST_TOKENS:
+        raise NotChecked(f"bounds of more than {MOST_TOKENS} output tokens are not checked")
     bound = prove(instance, Box(certificate.proof, claim=certificate.bound), objective)
     bound = bound if objective == "normalized-latency" else ceil(bound)  # all other values are whole numbers
     if bound < certificate.bound:
@@ -1686,37 +1748,82 @@ def verify_certificate(instance, data):
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
+def held(path, claimed, objective, kind):
+    """What a record claims: with the claim in its name, while it is not yet in its place."""
+    new = path.with_name(f".{path.stem}.{objective}.{kind}.{claimed}.json.gz".replace("/", "_"))
+    return load(new if new.exists() else path.with_name(f"{path.stem}.{objective}.{kind}.json.gz"))
+
+
+def matches(pattern):
+    return check(lambda value: isinstance(value, str) and re.fullmatch(pattern, value), f"a text like {pattern}")
+
+
+def exact(value, where):
+    """A value of a record: a number, or a fraction in text."""
+    return None if value is None else ratio(value, where)
+
+
+seconds = check(lambda value: type(value) in (int, float) and 0 <= value < inf, "a number of seconds")
+made = optional({"by": text, "how": text, "seconds": seconds, "date": matches(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")})
+best = {"value": (exact, None), "bound": (exact, None), "status": (one_of("solved", "open"), "open"),
+        "schedule": (made, None), "certificate": (made, None)}
+record_file = {
+    "format": (one_of("kvbound-record"), "kvbound-record"), "version": (one_of(1), 1),
+    "name": matches("[A-Za-z0-9-]{1,100}"), "family": matches("[A-Za-z0-9-]{1,100}"),
+    "source": text, "origin": text, "licence": text, "instance_sha256": text, "requests": integer(1), "calls": number,
+    "objectives": {str: best},
+}
+
+
 def check_record(path):
     """Check what a record of the library (docs/library.md) claims; return what was checked, in words."""
-    made = load(path)
-    base = path.with_name(path.name.removesuffix(".json"))
-    instance = read_instance(load(f"{base}.instance.json.gz"))
-    if made["instance_sha256"] != sha256(instance):
+    data = load(path)
+    record = shaped(data, record_file, "record")
+    instance = read_instance(load(path.with_name(f"{path.stem}.instance.json.gz")))
+    calls = sum(len(one.segments) - 1 for one in instance.requests)
+    if (record.family, record.name) != (path.parent.name, path.stem):
+        raise Broken(f"it says that it is {record.family}/{record.name}")
+    if (record.instance_sha256, record.requests, record.calls) != (sha256(instance), len(instance.requests), calls):
         raise Broken("it is of another instance")
-    done = []
-    for objective, claimed in made["objectives"].items():
-        value = bound = None
-        if claimed["value"] is not None:
-            value = verify_schedule(instance, load(f"{base}.{objective}.schedule.json.gz"))[objective]
-            if value != Fraction(claimed["value"]):
-                raise Broken(f"{objective}: the schedule has {value}, the record says {claimed['value']}")
-        if claimed["bound"] is not None:
-            said, bound = load(f"{base}.{objective}.certificate.json.gz"), Fraction(claimed["bound"])
-            if verify_certificate(instance, said)[0] != objective or Fraction(said["bound"]) < bound:
-                raise Broken(f"{objective}: the certificate claims {said['objective']} >= {said['bound']}, not {bound}")
-        if (claimed["status"] == "solved") != (value is not None and value == bound):
-            raise Broken(f"{objective}: it is called {claimed['status']} with value {value} and bound {bound}")
-        done.append(f"{objective} {value} >= {bound}")
+    if not record.objectives or record.objectives.keys() - set(OBJECTIVES):
+        raise Broken(f"its objectives are {list(record.objectives)}")
+    done, known = [], {f"{path.stem}.instance.json.gz"}
+    for objective, claimed in record.objectives.items():
+        written = data["objectives"][objective]
+        for kind, value in (("schedule", claimed.value), ("certificate", claimed.bound)):
+            known |= {f"{path.stem}.{objective}.{kind}.json.gz"} if value is not None else set()
+            if (value is None) != (claimed[kind] is None):
+                raise Broken(f"{objective}: it has a {kind} and no value of it, or a value and no {kind}")
+        if claimed.value is not None:
+            value = verify_schedule(instance, held(path, written["value"], objective, "schedule"))[objective]
+            if value != claimed.value:
+                raise Broken(f"{objective}: the schedule has {value}, the record says {claimed.value}")
+        if claimed.bound is not None:
+            said = held(path, written["bound"], objective, "certificate")
+            of, _ = verify_certificate(instance, said)
+            bound = claim(said["bound"], "bound")
+            bound = bound if of == "normalized-latency" else ceil(bound)
+            if (of, bound) != (objective, claimed.bound):
+                raise Broken(f"{objective}: the certificate claims {of} >= {said['bound']}, not {claimed.bound}")
+        if (claimed.status == "solved") != (claimed.value is not None and written["value"] == written.get("bound")):
+            raise Broken(f"{objective}: it is called {claimed.status} with {claimed.value} and bound {claimed.bound}")
+        done.append(f"{objective} {claimed.value} >= {claimed.bound}")
+    for each in path.parent.glob(f"{path.stem}.*.gz"):
+        if each.name not in known:
+            raise Broken(f"no objective of it has the file {each.name}")
     return ", ".join(done)
 
 
 def check_all(folder):
     """Check every record below a folder; the exit code."""
     wrong, records = 0, sorted(path for path in Path(folder).rglob("*.json") if path.name.count(".") == 1)
+    names = Counter(path.stem for path in records)
     for path in records:
         try:
+            if names[path.stem] > 1:
+                raise Broken("two records have this name")
             print(f"{path.stem}: {check_record(path)}", flush=True)
-        except (Bad, Broken, KeyError) as error:
+        except (Bad, Broken) as error:
             wrong += 1
             print(f"{path.stem}: {'NOT CHECKED' if isinstance(error, NotChecked) else 'WRONG'}: {error}", flush=True)
     print(f"{len(records)} records, {wrong} of them wrong or not checked")
@@ -1742,6 +1849,9 @@ def main(arguments):
     except Bad as error:
         print(error, file=sys.stderr)
         return 2
+    except MemoryError:
+        print("not checked: there is too little memory")
+        return 1
     return 0
 
 

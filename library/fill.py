@@ -121,8 +121,9 @@ def _note(library: Library, store: Store) -> None:
     names, path = {record.instance_sha256: record.name for record in library.records()}, library.folder / TRIED
     rows = [row | {"name": names.get(row["instance_sha256"])} for row in store.flat_rows(store.finished())]
     head, *new = as_csv([{key: row[key] for key in COLUMNS} for row in rows if row["name"]], COLUMNS).splitlines()
-    known = read_text(path).splitlines()[1:] if path.exists() else []
-    write_text(path, "\n".join([head, *sorted({*known, *new})]) + "\n")
+    with library.locked():
+        known = read_text(path).splitlines()[1:] if path.exists() else []
+        write_text(path, "\n".join([head, *sorted({*known, *new})]) + "\n")
 
 
 def _try(library: Library, cell: Cell, store: Store) -> list[Improved]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
@@ -15,7 +16,7 @@ import kvcore
 from kvcore.certificates import Certificate, InvalidCertificate, read_certificate, verify_certificate
 from kvcore.contradiction import contradiction
 from kvcore.errors import BadInput, did_you_mean
-from kvcore.files import parse, read_instance, read_schedule, read_text, valid, write_bytes, write_text
+from kvcore.files import locked, parse, read_instance, read_schedule, read_text, valid, write_bytes, write_text
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
@@ -57,19 +58,33 @@ class Library:
 
     @cached_property
     def _paths(self) -> dict[str, Path]:
-        return {path.stem: path for path in sorted(self.folder.glob("*/*.json")) if "." not in path.stem}
+        found = dict[str, Path]()
+        for path in sorted(self.folder.glob("*/*.json")):
+            if path.stem in found:
+                raise BadInput(f"{path}: {found[path.stem]} is a record of the same name")
+            if "." not in path.stem:
+                found[path.stem] = path
+        return found
 
     @property
     def names(self) -> list[str]:
         """The names of all instances, by family."""
         return list(self._paths)
 
-    def record(self, name: str) -> Record:
-        """Return the record of a name; BadInput if there is none."""
+    def locked(self) -> AbstractContextManager[None]:
+        """Return a block in which no other process writes here."""
+        return locked(self.folder / ".lock")
+
+    def place(self, name: str) -> Path:
+        """Return the path of the record of a name; BadInput if there is none."""
         if name not in self._paths:
             near = did_you_mean(name, self._paths)
             raise BadInput(f"the library has no instance {name!r}{near}; `kvbound library list` names all")
-        path = self._paths[name]
+        return self._paths[name]
+
+    def record(self, name: str) -> Record:
+        """Return the record of a name; BadInput if there is none."""
+        path = self.place(name)
         record = parse(Record, read_text(path), str(path))
         if (record.family, record.name) != (path.parent.name, path.stem):
             raise BadInput(f"{path}: it says that it is {record.family}/{record.name}")
@@ -109,12 +124,23 @@ class Library:
     def schedule(self, record: Record, objective: str) -> Schedule | None:
         """Return the best schedule (None: there is none)."""
         known = record.objectives[objective].schedule is not None
-        return read_schedule(self.path(record, "schedule", objective)) if known else None
+        return read_schedule(self._held(record, "schedule", objective)) if known else None
 
     def certificate(self, record: Record, objective: str) -> Certificate | None:
         """Return the certificate of the best bound (None: there is none)."""
         known = record.objectives[objective].certificate is not None
-        return read_certificate(self.path(record, "certificate", objective)) if known else None
+        return read_certificate(self._held(record, "certificate", objective)) if known else None
+
+    def _new(self, record: Record, kind: str, objective: str) -> Path:
+        """Return the path of what the record claims until it has its place."""
+        path, best = self.path(record, kind, objective), record.objectives[objective]
+        value = best.value if kind == "schedule" else best.bound
+        return path.with_name(f".{path.name.removesuffix('json.gz')}{value}.json.gz".replace("/", "_"))
+
+    def _held(self, record: Record, kind: str, objective: str) -> Path:
+        """Return the path of what the record claims."""
+        new = self._new(record, kind, objective)
+        return new if new.exists() else self.path(record, kind, objective)
 
     def add(self, instance: Instance, objectives: Iterable[str], **about: str) -> Record:
         """Add an instance of which nothing is known yet; `about` is its name, family, source, origin and licence."""
@@ -123,13 +149,15 @@ class Library:
                 **about, **sizes(instance), "instance_sha256": instance.sha256,
                 "objectives": {check_objective(objective): Best() for objective in objectives},
             })  # fmt: skip
-        if record.name in self._paths:
-            raise BadInput(f"the library has an instance {record.name!r} already; a changed one gets another name")
-        if twin := self._of(instance.sha256):
-            raise BadInput(f"the library has this instance already, as {twin.name!r}")
-        (self.folder / record.family).mkdir(exist_ok=True)
-        self._write(self.path(record, "instance"), instance.to_json(None))
-        self._keep(record)
+        with self.locked():
+            self.__dict__.pop("_paths", None)  # another process may have added some
+            if record.name in self._paths:
+                raise BadInput(f"the library has an instance {record.name!r} already; a changed one gets another name")
+            if twin := self._of(instance.sha256):
+                raise BadInput(f"the library has this instance already, as {twin.name!r}")
+            (self.folder / record.family).mkdir(exist_ok=True)
+            self._write(self.path(record, "instance"), instance.to_json(None))
+            self._keep(record)
         return record
 
     def submit(self, offer: Schedule | Certificate, by: str, how: str, seconds: float = 0.0) -> list[Improved]:
@@ -145,26 +173,43 @@ class Library:
     def keep(self, record: Record, instance: Instance, offer: Schedule | Certificate, origin: Origin) -> list[Improved]:
         """Verify it and keep it where it is better than the record; what it improved is returned."""
         kind, values = _values(record, instance, offer)
-        record, improved = self.record(record.name), []  # another process may have found something meanwhile
+        with self.locked():
+            record = self.record(record.name)  # another process may have found something meanwhile
+            return list(self._improve(record, instance, offer, kind, values, origin))
+
+    def _improve(
+        self, record: Record, instance: Instance, offer: Any, kind: Any, values: dict[str, Value], origin: Origin
+    ) -> Iterator[Improved]:
+        """Keep it where it is better; yield what it improved. A writer may be ended at any moment: the record decides.
+
+        The offer is written under a name with its value, the record that claims this value is replaced at one blow, and
+        then the offer takes its place; `_held` finds it in both.
+        """
         for objective, value in values.items():
             before = record.objectives[objective]
+            self._settle(record, kind, objective)
             best = before.better(kind, exact(value, objective), origin)
-            if best is not None:
-                if best.gap is not None and best.gap < 0:
-                    held = (
-                        self.schedule(record, objective)
-                        if kind == "certificate"
-                        else self.certificate(record, objective)
-                    )
-                    assert held is not None  # for mypy: there is a gap
-                    why = f"{objective} of {record.name}: a schedule has {best.value}, and a certificate {best.bound}"
-                    raise contradiction(why, instance=instance, offer=offer, held=held)
-                self._write(self.path(record, kind, objective), offer.to_json())
-                record = record.with_best(objective, best)
-                self._keep(record)
-                known, now = ((b.value if kind == "schedule" else b.bound) for b in (before, best))
-                improved.append(Improved(record.name, objective, kind, known, now))
-        return improved
+            if best is None:
+                continue
+            if best.gap is not None and best.gap < 0:
+                held = (self.schedule if kind == "certificate" else self.certificate)(record, objective)
+                assert held is not None  # for mypy: there is a gap
+                why = f"{objective} of {record.name}: a schedule has {best.value}, and a certificate {best.bound}"
+                raise contradiction(why, instance=instance, offer=offer, held=held)
+            record = record.with_best(objective, best)
+            self._write(self._new(record, kind, objective), offer.to_json())
+            self._keep(record)
+            self._settle(record, kind, objective)
+            known, now = ((b.value if kind == "schedule" else b.bound) for b in (before, best))
+            yield Improved(record.name, objective, kind, known, now)
+
+    def _settle(self, record: Record, kind: str, objective: str) -> None:
+        """Give what the record claims its place, and drop what it does not."""
+        path = self.path(record, kind, objective)
+        if (new := self._new(record, kind, objective)).exists():
+            new.replace(path)
+        for left in path.parent.glob(f".{path.name.removesuffix('json.gz')}*"):
+            left.unlink()
 
     def _write(self, path: Path, text: str) -> None:
         write_bytes(path, gzip.compress(text.encode(), mtime=0))
@@ -182,6 +227,8 @@ class Library:
         try:
             record = self.record(name)
             instance = self.instance(record)
+            for objective in record.objectives:
+                check_objective(objective)
             if (found := sizes(instance)) != {"requests": record.requests, "calls": record.calls}:
                 raise BadInput(f"the instance has {found['requests']} requests with {found['calls']} calls")
         except BadInput as error:
@@ -234,4 +281,5 @@ def sizes(instance: Instance) -> dict[str, int]:
 
 def origin(by: str, how: str, seconds: float) -> Origin:
     """Return the origin of something that was found today."""
-    return Origin(by=by, how=how, seconds=round(float(seconds), 1), date=datetime.now(UTC).strftime("%Y-%m-%d"))
+    with valid("who, how and in how many seconds"):
+        return Origin(by=by, how=how, seconds=round(float(seconds), 1), date=datetime.now(UTC).strftime("%Y-%m-%d"))

@@ -21,7 +21,7 @@ class Origin(Noun):
 
     by: Name
     how: Name
-    seconds: Annotated[float, Field(ge=0)]
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
 
 

@@ -23,7 +23,8 @@ SIZES = (5, 15, 50, 150, 10**9)
 
 def write_table(library: Library) -> None:
     """Write the table beside the records."""
-    write_text(library.folder / "README.md", page(library))
+    with library.locked():
+        write_text(library.folder / "README.md", page(library))
 
 
 def page(library: Library) -> str:

@@ -186,6 +186,8 @@ class _Improvement:
 
     def follow(self, tries: Tries, *, named: bool = True) -> None:
         """Run what it yields, and keep what is better."""
+        if self.made == self.rounds or not self.in_time():  # before what it prepares
+            raise _OverError
         policy = next(tries, None)
         while policy is not None:
             self.count()

@@ -22,6 +22,8 @@ from typing import Any
 import psutil
 
 START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_module({module!r}, run_name='__main__')"
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Ctrl-C, what ends a job, and what a terminal that is closed sends."""
 
 
 class Process:
@@ -88,12 +90,12 @@ class Process:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM until the end of the block: what begins in it is not left half done."""
+    """Hold back Ctrl-C, SIGTERM and SIGHUP until the end of the block: what begins in it is not left half done."""
     if threading.current_thread() is not threading.main_thread():  # only there Python takes signals
         yield
         return
     came: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in ENDINGS}
     try:
         for number in before:
             signal.signal(number, lambda number, _: came.append(number))
@@ -108,13 +110,13 @@ def undisturbed() -> Iterator[None]:
 def to_parent() -> Callable[[object], None]:
     """Return what sends an object to the parent; whatever is printed from now on goes to standard error.
 
-    Ctrl-C and SIGTERM, which a scheduler such as Slurm sends to all processes of a job, are left to the parent.
+    Ctrl-C, SIGTERM and SIGHUP, which a scheduler such as Slurm sends to all processes of a job, are left to the parent.
     """
     if sys.platform == "linux":  # else one that rests would outlive a parent that is killed
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDINGS:
         signal.signal(number, signal.SIG_IGN)
 
     def send(what: object) -> None:

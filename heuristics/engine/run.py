@@ -183,7 +183,7 @@ class _Simulation:
             yield
         except Unsuited as error:
             raise Unsuited(f"policy {self.policy.name} cannot run on {self.instance.name}: {error}") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             file = getattr(sys.modules.get(type(self.policy).__module__), "__file__", None) or ""
             raise self.fail(None, in_one_line(error, file)) from error
         finally:

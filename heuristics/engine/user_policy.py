@@ -34,7 +34,7 @@ def load_policy(text: str) -> Policy:
         policy = kind()
         for attribute in ("name", "rule", "source"):  # every policy has to have them
             getattr(policy, attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(f"{path}: {kind.__name__} cannot be made: {in_one_line(error, path)}") from None
     return policy
 
@@ -48,7 +48,7 @@ def _module(path: str) -> ModuleType:
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(f"{path} fails: {in_one_line(error, path)}") from None
     return module
 

@@ -23,12 +23,12 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_MISSING_TOOL, EXIT_INTERRUPTED
 def main() -> None:
     """Run the command line; whatever goes wrong is one line on standard error and an exit code.
 
-    SIGTERM (from Slurm, docker or timeout) ends a command as Ctrl-C does: what was found so far is written. Only the
-    first one counts: timeout sends it twice.
+    SIGTERM (from Slurm, docker or timeout) and SIGHUP (from a terminal that is closed) end a command as Ctrl-C does:
+    what was found so far is written. Only the first one counts: timeout sends it twice. nohup is obeyed.
     """
     _keep_streams()
     try:
-        with _sigterm_as_ctrl_c():
+        with _endings_as_ctrl_c():
             code = _run()
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has seen enough
@@ -69,19 +69,28 @@ def hidden() -> str | None:
 
 
 @contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
+def _endings_as_ctrl_c() -> Iterator[None]:
     def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        for stream in terminals:
+            if not os.isatty(stream):  # it was closed: what is said goes nowhere, and is no error
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():  # only there Python takes signals
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
+    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {each: signal.getsignal(each) for each in numbers if signal.getsignal(each) is not signal.SIG_IGN}
     try:
+        for number in before:
+            signal.signal(number, interrupt)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run() -> int:
@@ -110,6 +119,8 @@ def _run() -> int:
         return _complain(str(error), EXIT_MISSING_TOOL)
     except Contradiction as error:
         return _complain(str(error), EXIT_FAILED)
+    except SystemExit as error:  # of a file of the user's
+        return _complain(f"what it ran ended by itself, with {error.code!r}; nothing was done", EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
 

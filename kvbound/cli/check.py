@@ -40,7 +40,7 @@ def check(
         try:
             with LiveLine(f"checking {name}"):
                 verdicts.append(judge(name, hypothesis, take=take, time_limit=time_limit))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, Contradiction) or not Path(source).is_file():
                 raise
             raise BadInput(f"{name} fails: {in_one_line(error, source)}") from None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
+from json import loads
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -166,6 +166,8 @@ def verify(
     opened = Library(library)
     if bool(names) is everything:
         raise BadInput("verify takes names, or --all")
+    for name in names or ():
+        opened.place(name)  # refuses what is none
     checked = [one for found in _each(opened.check, names or opened.names, jobs) for one in found]
     wrong = [one for one in checked if one.wrong]
 
@@ -180,7 +182,15 @@ def verify(
 
 
 KINDS = ("record", "schedule", "certificate")
-CERTIFICATE = re.compile(r'"format":\s*"kvbound-certificate"')
+
+
+def _kind(text: str) -> type[Certificate | Schedule]:
+    """Return what a text is to be read as."""
+    with suppress(ValueError, RecursionError):
+        found = loads(text)
+        if isinstance(found, dict) and ("proof" in found or found.get("format") == "kvbound-certificate"):
+            return Certificate
+    return Schedule
 
 
 @app.command()
@@ -251,9 +261,8 @@ def submit(
 ) -> int:
     """Take a schedule or a certificate into the library if it verifies and is better than what is known."""
     opened, text = Library(library), read_text(file)
-    kind: type[Certificate | Schedule] = Certificate if CERTIFICATE.search(text[:1000]) else Schedule
     try:
-        improved = opened.submit(parse(kind, text, file), by, how, seconds)
+        improved = opened.submit(parse(_kind(text), text, file), by, how, seconds)
     except (InvalidSchedule, InvalidCertificate) as broken:
         line = f"invalid: {broken}"
         emit(json, {"valid": False, "detail": str(broken)}, lambda console: console.print(line, soft_wrap=True))

@@ -35,6 +35,8 @@ MOST_SLOTS = 2**18
 STEP = 3000
 """Work to look at one slot for a request, besides the pieces, with `PIECE` each."""
 PIECE = 1000
+BYTES = 300
+"""Memory of a piece."""
 WEIGHT = 1500
 """Work to look at one weight of a fee."""
 
@@ -83,9 +85,9 @@ class Speed(Division):
         if len(self.fees) not in (0, len(groups)):
             raise InvalidCertificate(f"there are fees of {len(self.fees)} groups of requests, not of {len(groups)}")
         budget.spend("fees", WEIGHT * sum(map(len, self.fees)))
-        slots = PricedWork(instance, self, objective)
+        slots = PricedWork(instance, self, objective, budget)
         paid = slots.fees(groups)
-        total = sum(len(same) * slots.least(same[0], budget, fees) for same, fees in zip(groups, paid, strict=True))
+        total = sum(len(same) * slots.least(same[0], fees) for same, fees in zip(groups, paid, strict=True))
         above = Fraction(total, self.scale * slots.unit) - Fraction(self.slot * sum(self.price), self.scale)
         if objective in SUMS:
             return above
@@ -108,8 +110,8 @@ Fees = dict[int, int]
 class PricedWork:
     """What the requests of an instance take and pay, each at the least."""
 
-    def __init__(self, instance: Instance, proof: Speed, objective: str) -> None:
-        self.instance, self.proof, self.objective = instance, proof, objective
+    def __init__(self, instance: Instance, proof: Speed, objective: str, budget: Budget) -> None:
+        self.instance, self.proof, self.objective, self.budget = instance, proof, objective, budget
         self.steps = PricedSteps(instance, proof)
         self.work, self.bits = self.steps.shares()
         whole = self.steps.mixed[0] * 2**self.bits
@@ -134,7 +136,7 @@ class PricedWork:
             yield {slot: self.prices[slot] * fixed * each // sums[slot]
                    for slot, each in begun if each and slot < len(self.prices)}  # fmt: skip
 
-    def least(self, i: int, budget: Budget, fees: Fees) -> int:
+    def least(self, i: int, fees: Fees) -> int:
         """Return the least that request i takes and pays, in parts of 1/scale; for max-flow-time, pays `within` it."""
         request, done, span = self.instance.requests[i], self.steps.done, self.steps.steps.first[i : i + 2]
         first, slot, free = int(span[0]), self.proof.slot, len(self.prices) - 1
@@ -172,16 +174,15 @@ class PricedWork:
                 taken = rate * (max(end * slot, ready) - arrival) * self.unit + sure
                 if best is not None and taken + later >= best:
                     break
-                budget.spend("prices of work", STEP + PIECE * tokens.pieces)
                 paid = tokens.ending(end, rate) if self.objective in SUMS else tokens.by(end, spare)
                 early = 0 if before is None or ordered else before.by(end, rest + spare)
                 if paid is None or early is None or (end < free and (end + 1) * slot < ready + rest):
                     continue
                 total = taken + paid + early
                 if heaviest[1:] and (best is None or total < best):
-                    budget.spend("growth of tokens", PIECE * beyond.pieces)
                     total += beyond.beyond(end, heaviest)
                 if best is None or total < best:
+                    self.budget.spend("prices of work", 20 * len(self.prices))
                     best, far = total, (arrival + total // max(1, rate * self.unit)) // slot
                     later = work * min(self.prices[arrival // slot : far + 2], default=0) if rate else 0
         return max(best or 0, least)
@@ -216,10 +217,10 @@ class Tokens:
                 break
         self.rooms: dict[int, list[int]] = {}
 
-    @property
-    def pieces(self) -> int:
-        """How many pieces there are to look at."""
-        return len(self.ticks) + len(self.cheapest.pieces)
+    def _spend(self, each: int = PIECE) -> None:
+        """Count what it takes to look at the pieces of one slot, and at `each` of those that are known."""
+        new, known = len(self.ticks), len(self.cheapest.pieces)
+        self.slots.budget.spend("prices of work", STEP + PIECE * new + each * known, BYTES * (new + known))
 
     def _room(self, ticks: int) -> list[int]:
         """Return how many parts of tokens each piece has room for in so many ticks."""
@@ -241,6 +242,7 @@ class Tokens:
     def _pass(self, slot: int) -> None:
         """Offer all slots before this one."""
         while self.done < slot:
+            self._spend(len(self.ticks))
             self.cheapest.add(self._offer(self.done, self._left(self.done)))
             self.done += 1
 
@@ -253,11 +255,13 @@ class Tokens:
         if last < self.begin // slot:
             return None
         self._pass(last)
+        self._spend()
         return self.cheapest.least(self._offer(last, max(0, self._left(last) - rest % slot)))
 
     def ending(self, end: int, rate: int) -> int | None:
         """Return what they pay if the last is done in slot `end`, and each tick in it before that costs `rate`."""
         self._pass(end)
+        self._spend()
         price, rate = self.slots.prices[end], rate * ONE**2 * UNIT
         least = min(rate * ticks + price * mean for ticks, mean in zip(self.ticks, self.means, strict=True))
         least += self.fees.get(end, 0)
@@ -272,6 +276,7 @@ class Tokens:
         if end == len(self.slots.prices) - 1 or not self.work:
             return 0
         self._pass(end + 1)
+        self._spend()
         paid = n = before = 0
         for price, room in self.cheapest.pieces:
             n = min(n + room, self.cheapest.need)

@@ -15,6 +15,7 @@ from bounds.speed import Ascent, _division, _Needs, propose_speed
 from bounds.task import Task
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
 from kvcore.certificates import Alone, InvalidCertificate, Speed, verify_certificate
+from kvcore.certificates.budget import Budget
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.speed import FINE, PricedWork, Tokens
@@ -272,7 +273,7 @@ def test_halves_of_a_batch_are_exact():
 def test_the_heaviest_tokens_grow_in_the_cheapest_slots():
     """One token of 10 ticks fits into each slot: by the end of a slot, the best of all orders of the tokens."""
     prices, excess = (7, 3, 9, 2, 5), (40, 20, 10)
-    slots = PricedWork(GROWING, Speed(functions=(UNIT, 0), slot=10, scale=1, price=prices), FLOW)
+    slots = PricedWork(GROWING, Speed(functions=(UNIT, 0), slot=10, scale=1, price=prices), FLOW, Budget())
     heaviest = [sum(excess[:k]) << slots.bits for k in range(4)]
     for end in range(2, 5):
         tokens = Tokens(slots, 3 * FINE, 10 << slots.bits, 0, {})
@@ -397,3 +398,18 @@ def test_light_load_pays_for_speed():
     late = crowd.replace(requests=tuple(r.replace(arrival=100 * i) for i, r in enumerate(crowd.requests)))
     rung = kv.bound(late, FLOW, method="speed", time_limit=NEVER)
     assert rung.bound > 1.01 * Alone().value(late, FLOW)
+
+
+def test_slots_that_are_passed_by_are_counted_first() -> None:
+    """Each turn passes all slots by: 300 of 64 pieces took seconds that nobody had counted, 2^18 of them days."""
+    machine = Machine(memory=10**9, batch_requests=4)
+    cost = Cost((CostFunction(busy=100, tokens=1, divisor=100),))
+    instance = Instance(
+        machine=machine, cost=cost, requests=(Request(id="R", prompt=5, segments=(Segment(decode=200),)),)
+    )
+    proof = Speed(
+        functions=(1024, 0), requests=512, slot=1, scale=1, price=tuple(range(300, 0, -1)),
+        ratios=tuple(range(65, 128)), ordered=True, within=298,
+    )  # fmt: skip
+    with pytest.raises(InvalidCertificate, match="prices of work would take too long to check"):
+        proof.prove(instance, "max-flow-time", Budget(4 * 10**9))

@@ -56,6 +56,7 @@ ENDLESS = """
     [
         (None, "there is no file .*mine.py"),
         ("1 // 0", r"mine.py fails: ZeroDivisionError: .* \(.*mine.py, line 1\)$"),
+        ("import sys\nsys.exit(0)", r"mine.py fails: SystemExit: 0 \(.*mine.py, line 2\)$"),
         ("x = (", r"mine.py fails: SyntaxError: .* \(mine.py, line 1\)$"),
         ("x = 1", "has 0 policy classes; one is a subclass of heuristics.Policy"),
         (MINE.replace("name, rule, source", "title, rule, source"), "Smallest cannot be made: AttributeError"),
@@ -85,3 +86,13 @@ def test_a_decision_that_does_not_return_is_ended(monkeypatch, tmp_path) -> None
     monkeypatch.setattr(run, "DECISION_SECONDS", 0.1)
     with pytest.raises(PolicyError, match="policy smallest fails in batch 0: TimeoutError: it has not decided within"):
         run_policy(builtin_instance("infermax-figure15:I=4"), get_policy(str(tmp_path / "mine.py")))
+
+
+@pytest.mark.parametrize("method", ["decide(self, view, plan)", "start(self, view)", "why_not(self, machine)"])
+def test_a_policy_that_ends_the_program_is_an_error(method: str, tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(f"import sys\n{MINE}\n    def {method}:\n        sys.exit(0)\n")
+    said = kvbound("simulate", "infermax-figure15:I=4", "--policy", tmp_path / "mine.py", code=2).stderr
+    assert said.startswith(
+        ("kvbound: policy smallest fails in batch 0: SystemExit: 0", "kvbound: what it ran ended by")
+    )
+    assert said.count("\n") == 1

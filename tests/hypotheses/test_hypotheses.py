@@ -334,3 +334,8 @@ def test_a_failure_that_is_certain_is_shown_before_one_by_a_claim() -> None:
     every = Hypothesis("a claim", "a test", "refuted", SMALL, fails, every=True)
     verdict = check("x", every)
     assert (verdict.verdict, verdict.fails.why, verdict.failed, verdict.claimed) == ("refuted", "certain", 3, 1)
+
+
+def test_a_file_that_ends_the_program_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text("raise SystemExit(0)\n")
+    assert "ends.py: SystemExit: 0" in kvbound("check", tmp_path / "ends.py", code=2).stderr

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -245,7 +246,27 @@ def test_a_limit_that_leaves_the_gap_open_is_exit_3(kvbound):
     assert row["bound"] is None or row["bound"] < row["value"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["improve", "solve", "bound"])
+def test_a_terminal_that_is_closed_loses_nothing(command, tmp_path):
+    """The kernel sends SIGHUP then, and whatever is still written there fails."""
+    out, limit = tmp_path / "o.json", "--seconds" if command == "improve" else "--time-limit"
+    files = ["--certificate" if command == "bound" else "--schedule", out]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl, termios; fcntl.ioctl(1, termios.TIOCSCTTY, 0)\n"
+         "from kvbound.cli import main; main()", command, "hindsight-benchmark:seed=2", limit, "600", *files],
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown, found = b"", b"bound [0-9]" if command == "bound" else b"best [0-9]"
+    while not re.search(found, shown):
+        shown += os.read(ours, 2**16)
+    os.close(ours)
+    assert process.wait() == 130
+    assert out.stat().st_size > 100
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, number):
     """Exit 130, and what was found so far is written; here of an instance from standard input."""
     given = builtin_instance("hindsight-benchmark:seed=2").to_json().encode()
@@ -256,6 +277,15 @@ def test_sigterm_ends_a_solve_as_ctrl_c_does(kvbound, monkeypatch, tmp_path, num
     assert row["stopped"] == "interrupted"
     assert row["verified"] is True
     assert 0 < row["bound"] < row["value"]
+
+
+def test_nohup_is_obeyed(kvbound, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    monkeypatch.setattr("solvers.driver._Solve.report", lambda self: signal.raise_signal(signal.SIGHUP))
+    try:
+        assert kvbound("solve", "mars-figure1")[0] == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_sigterm_does_not_disturb_what_the_first_has_ended(kvbound, monkeypatch):

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -43,6 +44,7 @@ from kvcore.certificates import (
 )
 from kvcore.errors import BadInput
 from kvcore.files import parse
+from library import Library
 from tests.bounds.test_configuration_search import priced
 from tests.kvcore.test_configurations import random_proof as random_configurations
 from tests.support.exhaustive import exhaustive_optimum
@@ -502,7 +504,9 @@ def test_the_command_and_a_library(tmp_path):
     assert command(broken, broken).returncode == 2
 
     record = {"format": "kvbound-record", "version": 1, "name": "mars-figure1", "instance_sha256": instance.sha256}
-    entry = {"value": 30, "bound": 22, "status": "open", "schedule": {"seconds": 0.5}, "certificate": {"seconds": 0.5}}
+    record |= {"family": "mars", "source": "", "origin": "", "licence": "", "requests": 3, "calls": 3}
+    made = {"by": "", "how": "", "seconds": 0.5, "date": "2026-11-22"}
+    entry = {"value": 30, "bound": 22, "status": "open", "schedule": made, "certificate": made}
     Path(f"{base}.json").write_text(json.dumps(record | {"objectives": {"total-flow-time": entry}}))
     shown = command("--all", tmp_path)
     assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, "1 records, 0 of them wrong or not checked")
@@ -577,3 +581,217 @@ def test_what_is_not_checked_is_said(tmp_path, capsys):
         path.write_text(content.to_json())
     assert check.main([str(path) for path in files]) == 1
     assert capsys.readouterr().out == "not checked: more than 32 requests are not searched\n"
+
+
+# --- both say of the same records that they are broken ---------------------------------------------------------------
+
+
+def at(*keys, to=None, drop=False):
+    """Return what changes a value of a record: to something else, or it is left out."""
+
+    def change(folder, base):
+        path = folder / "mars" / "mars-figure1.json"
+        data = inside = json.loads(path.read_text())
+        for key in keys[:-1]:
+            inside = inside[key]
+        if drop:
+            del inside[keys[-1]]
+        else:
+            inside[keys[-1]] = to
+        path.write_text(json.dumps(data))
+
+    return change
+
+
+def text_of(end, change):
+    """Return what changes the text of a file."""
+
+    def changed(folder, base):
+        path = Path(f"{base}{end}")
+        packed = path.suffix == ".gz"
+        text = change(gzip.decompress(path.read_bytes()).decode() if packed else path.read_text())
+        path.write_bytes(gzip.compress(text.encode("utf-8", "surrogatepass"), mtime=0) if packed else text.encode())
+
+    return changed
+
+
+def keys(end, **changes):
+    return text_of(end, lambda text: json.dumps(json.loads(text) | changes))
+
+
+def bytes_of(end, change):
+    return lambda folder, base: Path(f"{base}{end}").write_bytes(change(Path(f"{base}{end}").read_bytes()))
+
+
+def seconds(text):
+    return text_of(".json", lambda record: re.sub('"seconds": [0-9.]+', f'"seconds": {text}', record))
+
+
+def whole(end, data):
+    return lambda folder, base: Path(f"{base}{end}").write_bytes(data)
+
+
+def gone(end):
+    return lambda folder, base: Path(f"{base}{end}").unlink()
+
+
+def copied(to, end=".json"):
+    def copy(folder, base):
+        (folder / to).parent.mkdir(exist_ok=True)
+        (folder / to).write_bytes(Path(f"{base}{end}").read_bytes())
+
+    return copy
+
+
+FLOW = "total-flow-time"
+BEST, INSTANCE = ("objectives", FLOW), ".instance.json.gz"
+S, C = f".{FLOW}.schedule.json.gz", f".{FLOW}.certificate.json.gz"
+EMPTY = {"value": None, "bound": None, "status": "open", "schedule": None, "certificate": None}
+MUTATIONS = {
+    "nothing": (False, at("licence", to="MIT")),
+    "a default left out": (False, at("format", drop=True)),
+    "text for a number": (True, at(*BEST, "value", to="29/1")),
+    "another objective": (False, at("objectives", "makespan", to=EMPTY)),
+    "a file of another kind": (False, copied("mars/notes.md")),
+    "a list": (True, whole(".json", b"[]")),
+    "null": (True, whole(".json", b"null")),
+    "nothing in it": (True, whole(".json", b"")),
+    "no JSON": (True, whole(".json", b"{")),
+    "no UTF-8": (True, whole(".json", b"\xff{}")),
+    "UTF-16": (True, bytes_of(".json", lambda data: data.decode().encode("utf-16"))),
+    "deep": (True, whole(".json", b"[" * 10**5)),
+    "a key twice": (True, text_of(".json", lambda text: text.replace("{", '{"format": "kvbound-record",', 1))),
+    "format": (True, at("format", to="kvbound-instance")),
+    "version": (True, at("version", to=2)),
+    "unknown key": (True, at("extra", to=1)),
+    "no name": (True, at("name", drop=True)),
+    "another name": (True, at("name", to="other")),
+    "a name that is a number": (True, at("name", to=5)),
+    "another family": (True, at("family", to="other")),
+    "no licence": (True, at("licence", drop=True)),
+    "long origin": (True, at("origin", to="x" * 201)),
+    "origin with an escape": (True, at("origin", to="\x1b[31m")),
+    "hash": (True, at("instance_sha256", to="0" * 64)),
+    "no hash": (True, at("instance_sha256", to=None)),
+    "requests": (True, at("requests", to=4)),
+    "requests as text": (True, at("requests", to="3")),
+    "calls": (True, at("calls", to=0)),
+    "no objectives": (True, at("objectives", to={})),
+    "objectives as a list": (True, at("objectives", to=[])),
+    "no such objective": (True, at("objectives", "speed", to=EMPTY)),
+    "an objective of null": (True, at(*BEST, to=None)),
+    "value": (True, at(*BEST, "value", to=28)),
+    "value true": (True, at(*BEST, "value", to=True)),
+    "value a float": (True, at(*BEST, "value", to=29.0)),
+    "value null": (True, at(*BEST, "value", to=None)),
+    "value over 0": (True, at(*BEST, "value", to="29/0")),
+    "bound": (True, at(*BEST, "bound", to=28)),
+    "bound above": (True, at(*BEST, "bound", to=30)),
+    "status": (True, at(*BEST, "status", to="open")),
+    "status of none": (True, at(*BEST, "status", to="done")),
+    "no schedule": (True, at(*BEST, "schedule", to=None)),
+    "who is too long": (True, at(*BEST, "schedule", "by", to="x" * 201)),
+    "seconds": (True, at(*BEST, "schedule", "seconds", to=-1)),
+    "seconds without end": (True, seconds("Infinity")),
+    "more seconds than a float": (True, seconds("1e999")),
+    "date": (True, at(*BEST, "certificate", "date", to="yesterday")),
+    "no instance": (True, gone(INSTANCE)),
+    "no schedule file": (True, gone(S)),
+    "no certificate file": (True, gone(C)),
+    "a file of nobody": (True, copied("mars/mars-figure1.makespan.schedule.json.gz", S)),
+    "no gzip": (True, whole(S, b"{}")),
+    "half a gzip": (True, bytes_of(S, lambda data: data[:-20])),
+    "bad gzip": (True, whole(C, b"\x1f\x8b\x08" + b"\0" * 7 + b"\xff" * 20)),
+    "instance name": (True, keys(INSTANCE, name="x" * 201)),
+    "schedule of another": (True, keys(S, instance_sha256="0" * 64)),
+    "batches": (True, keys(S, batches=[])),
+    "claim": (True, keys(C, bound="30")),
+    "less claimed": (True, keys(C, bound="28")),
+    "objective of the certificate": (True, keys(C, objective="makespan")),
+    "twice": (True, copied("a/mars-figure1.json")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_both_see_the_same_broken_records(mutation, tmp_path, capsys):
+    broken, change = MUTATIONS[mutation]
+    (tmp_path / "mars").mkdir()
+    for path in (FILE.parent / "records" / "mars").glob("mars-figure1.*"):
+        (tmp_path / "mars" / path.name).write_bytes(path.read_bytes())
+    change(tmp_path, tmp_path / "mars" / "mars-figure1")
+    try:
+        library = Library(tmp_path)
+        wrong = any(one.wrong for name in library.names for one in library.check(name))
+    except BadInput:
+        wrong = True
+    assert (bool(check.main(["--all", tmp_path])), wrong) == (broken, broken)
+    assert "Traceback" not in capsys.readouterr().out
+
+
+# --- what is too large is not checked --------------------------------------------------------------------------------
+
+
+def one_slot(**changes):
+    """Return an instance of one tick a batch with one request, as JSON."""
+    request = {"id": "R", "prompt": 1, "segments": [{"decode": 2}]} | changes.pop("request", {})
+    machine = {"memory": 10**15, "batch_tokens": 4} | changes
+    return {"machine": machine, "requests": [request]}
+
+
+def claims(instance, proof, objective=FLOW):
+    data = {"instance_sha256": check.sha256(check.read_instance(instance)), "objective": objective, "bound": "1000"}
+    return data | {"proof": proof}
+
+
+def many(decode, **changes):
+    return one_slot(request={"segments": [{"decode": decode}]}, **changes)
+
+
+PRICED = {"kind": "prices", "scale": 1, "device": [1]}
+IN_SLOTS = {"kind": "slots", "target": 10**15, "scale": 1, "prices": [{}], "states": 1, "tries": 1}
+WIDE = one_slot(request={"prompt": 10**14}, batch_tokens=None, evict=True, partial=True, host_memory=1)
+RIGID = {"chunked": False, "pause": False}
+SPEED = {"kind": "speed", "functions": [1024, 0], "requests": 0, "slot": 1, "scale": 1, "within": 0,
+         "ratios": list(range(65, 200)), "price": list(range(20_000, 0, -1))}  # fmt: skip
+LARGE = {
+    "slots": (one_slot(), {**PRICED, "slots": 2**21}),
+    "slots of a tree": (one_slot(), {"kind": "tree", "prices": [{**PRICED, "slots": 2**21}], "nodes": [{"prices": 0}]}),
+    "slots and tokens": (many(10**5, chunked=False), {**PRICED, "slots": 2**18}),
+    "tokens": (many(10**14), {"kind": "alone"}),
+    "loads": (many(10**6, **RIGID), {"kind": "configurations", "memory": [], "starts": [None]}),
+    "starts": (one_slot(**RIGID), {"kind": "configurations", "memory": [], "starts": [10**15]}),
+    "a target of ticks": (one_slot(), IN_SLOTS),
+    "what may be done in a tick": (WIDE, IN_SLOTS),
+    "what may be done in a batch": (WIDE, {"kind": "events", "states": 1}),
+    "prices of work": (many(10**6), SPEED),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_a_certificate_that_asks_for_too_much_is_not_checked(what, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check, "MOST_STEPS", 10**7)  # seconds
+    instance, proof = LARGE[what]
+    (tmp_path / "i.json").write_text(json.dumps(instance))
+    (tmp_path / "c.json").write_text(json.dumps(claims(instance, proof)))
+    assert check.main([tmp_path / "i.json", tmp_path / "c.json"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("not checked: ")
+
+
+def test_a_schedule_of_too_many_batches_is_not_checked(tmp_path, capsys):
+    instance = many(10**14)
+    sha256 = check.sha256(check.read_instance(instance))
+    batches = [{"start": 0, "work": {"R": 1}, "repeat": 10**14}]
+    (tmp_path / "i.json").write_text(json.dumps(instance))
+    (tmp_path / "s.json").write_text(json.dumps({"instance_sha256": sha256, "batches": batches}))
+    assert check.main([tmp_path / "i.json", tmp_path / "s.json"]) == 1
+    assert capsys.readouterr().out.startswith("not checked: its batches would take more than the 5000000000 steps")
+
+
+@pytest.mark.parametrize("text", [b" " * 2**16, b"[" + b"[]," * 2**14 + b"[]]"])
+def test_a_file_that_unpacks_to_too_much_is_not_read(text, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check, "MOST_BYTES", 2**16 - 1)
+    monkeypatch.setattr(check, "MOST_VALUES", 2**14)
+    (tmp_path / "i.json.gz").write_bytes(gzip.compress(text))
+    assert check.main([tmp_path / "i.json.gz", tmp_path / "i.json.gz"]) == 1
+    assert "bytes or 16384 values are not read" in capsys.readouterr().out

@@ -5,7 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import multiprocessing
 import shutil
+import subprocess
+import sys
+import time
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -14,12 +18,14 @@ import pytest
 
 from benchmarks.library import CHOSEN, compared
 from benchmarks.library import WAYS as MEASURED
+from heuristics import get_policy, trace_policy
 from kvbound.plots import plot_profile
 from kvcore.certificates import Alone, certify
 from kvcore.contradiction import Contradiction
 from kvcore.errors import BadInput
 from kvcore.files import read_schedule, write_text
 from kvcore.result import Result
+from kvcore.schedule import Schedule
 from library import Best, Library, Origin
 from library.families import FAMILIES, make
 from library.fill import fill
@@ -33,6 +39,7 @@ from tests.support.commands import kvbound
 from workloads.builtin import builtin_instance, is_builtin
 
 LIBRARY = Library()
+CHECK = RECORDS.parent / "check.py"
 QUICK = (
     "mars-figure1", "worst-augserve-makespan-n4-v3", "infercept-sample-k3-evict0", "infercept-sample-k4-evict1", "qa-3",
     "azure-conv-7b-0-100", "hindsight-n20-M30-seed0",
@@ -228,6 +235,7 @@ def test_verify(small: Library) -> None:
     changed(small, calls=7)
     said = kvbound("library", "verify", "mars-figure1", "--library", small.folder, code=1).stdout
     assert said.startswith("mars-figure1  record: the instance has 3 requests")
+    assert "the library has no instance 'none'" in kvbound("library", "verify", "mars-figure1", "none", code=2).stderr
     assert "verify takes names, or --all" in kvbound("library", "verify", code=2).stderr
 
 
@@ -242,6 +250,86 @@ def test_what_is_better_gets_in(small: Library, kind: str, before: None) -> None
     assert (made.by, made.how) == ("a test", "by hand")
     assert "`mars-figure1` | 3 | 3 | total-flow-time | 29 | 29 | solved |" in (small.folder / "README.md").read_text()
     assert "valid, but no better" in kvbound(*arguments, code=1).stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--by", "me\x1b[31m"), "who, how and in how many seconds: by: "),
+        (("--by", "m" * 201), "who, how and in how many seconds: by: "),
+        (("--by", "me", "--how", "\x00"), "who, how and in how many seconds: how: "),
+        (("--by", "me", "--seconds", "1e400"), "seconds: Input should be a finite number"),
+    ],
+)
+def test_an_origin_that_no_record_can_hold_is_refused(small: Library, option: tuple[str, ...], message: str) -> None:
+    file = without(small, "schedule")
+    said = kvbound("library", "submit", file, *option, "--library", small.folder, code=2).stderr
+    assert message in said
+    assert said.count("\n") == 1
+    assert Library(small.folder).record("mars-figure1").objectives[FLOW].schedule is None
+
+
+def offers(library: Library) -> list[Schedule]:
+    """Return schedules of mars-figure1 of 35, 33 and 29 ticks, the worst first."""
+    instance = library.instance(library.record("mars-figure1"))
+    late = read_schedule(file := without(library, "schedule"))
+    Path(file).unlink()
+    later = late.replace(batches=(*late.batches[:-1], late.batches[-1].replace(start=late.batches[-1].start + 4)))
+    return [trace_policy(instance, get_policy("fcfs")).schedule, later, late]
+
+
+def test_of_three_that_submit_at_once_none_is_lost(small: Library) -> None:
+    """The worse an offer is, the slower is its writer: without a lock, the worst is written last."""
+    barrier = (made := multiprocessing.get_context("fork")).Barrier(3)
+
+    def submit(offer: Schedule, pause: float) -> None:
+        library = Library(small.folder)
+        write = library._write
+        library._write = lambda *what: (time.sleep(pause), write(*what))  # type: ignore[method-assign]
+        barrier.wait()
+        library.submit(offer, "a test", "")
+
+    processes = [made.Process(target=submit, args=one) for one in zip(offers(small), (0.6, 0.3, 0.0), strict=True)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert Library(small.folder).record("mars-figure1").objectives[FLOW].value == 29
+    assert wrong(Library(small.folder)) == []
+
+
+@pytest.mark.parametrize("step", ["_write", "_keep", "_settle"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_writer_may_be_ended_at_any_moment(
+    small: Library, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
+) -> None:
+    worst, middle, best = offers(small)
+    small.submit(worst, "a test", "")
+    whole, calls = getattr(Library, step), list[None]()
+
+    def ended(self: Library, *what: object) -> None:
+        calls.append(None)
+        last = step != "_settle" or len(calls) == 2  # the first settles what an earlier writer left
+        if after or not last:
+            whole(self, *what)
+        if last:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Library, step, ended)
+    with pytest.raises(KeyboardInterrupt):
+        small.submit(best, "a test", "")
+    monkeypatch.undo()
+    kept = 29 if step == "_settle" or (step == "_keep" and after) else 35
+    record = Library(small.folder).record("mars-figure1")
+    assert record.objectives[FLOW].value == kept
+    assert wrong(Library(small.folder)) == []
+    again = subprocess.run([sys.executable, CHECK, "--all", small.folder], capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stdout
+    assert bool(small.submit(middle, "a test", "")) is (kept == 35)
+    assert small.record("mars-figure1").objectives[FLOW].value == min(kept, 33)
+    assert wrong(small) == []
+    assert not list(small.folder.glob("mars/.*"))
 
 
 def test_an_instance_is_added(small: Library, tmp_path: Path) -> None:
@@ -259,6 +347,14 @@ def test_an_instance_is_added(small: Library, tmp_path: Path) -> None:
     assert "the record: name: " in kvbound(*arguments, "--name", "a.b", code=2).stderr
     kvbound(*arguments[:-1], folder := tmp_path / "new", "--name", "mine")
     assert Library(folder).names == ["mine"]
+
+
+def test_a_certificate_is_known_by_its_proof(small: Library) -> None:
+    data = json.loads(Path(file := without(small, "certificate")).read_text())
+    kept = {key: data[key] for key in sorted(data, reverse=True) if key != "format"}
+    Path(file).write_text(json.dumps({"why": "x" * 200} | kept | {"made_by": "y" * 200}))
+    kvbound("library", "submit", file, "--by", "a test", "--library", small.folder)
+    assert wrong(Library(small.folder)) == []
 
 
 def test_what_breaks_a_rule_does_not_get_in(small: Library, tmp_path: Path) -> None:

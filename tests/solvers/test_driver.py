@@ -182,7 +182,7 @@ def test_a_bound_below_alone_is_not_taken():
     assert (run.bound, run.bounded_by.formulation) == (alone, "alone")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_while_a_worker_starts_comes_when_it_can_be_ended(monkeypatch, number):
     started = []
 
@@ -193,12 +193,13 @@ def test_ctrl_c_while_a_worker_starts_comes_when_it_can_be_ended(monkeypatch, nu
             started.append(self)
 
     monkeypatch.setattr(pool, "Process", Slow)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
         assert pool.race([[task(MARS)]], lambda *_: None, lambda: None) == [Done("interrupted")]
         assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
     assert started[0].has_ended()
 
 

@@ -116,3 +116,13 @@ def test_the_largest_flow_time_has_a_deadline() -> None:
     assert found.policy is not None
     assert found.policy.startswith("deadline:flow=")
     assert found.value < found.extra["start"]["value"]
+
+
+def test_nothing_is_prepared_once_the_time_is_over(monkeypatch) -> None:
+    def prepared(instance):
+        raise AssertionError("the time was over")
+        yield
+
+    monkeypatch.setattr("solvers.improve._staggered", prepared)
+    result = improve(builtin_instance("mars-figure1"), seconds=0.0)
+    assert (result.stopped, result.extra["rounds"]) == ("time limit", 0)
