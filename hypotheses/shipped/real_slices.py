@@ -107,7 +107,7 @@ HYPOTHESES = {
             "without the host {}, with it {}",
         ),
         "mixture",
-        "undecided",
+        "no counterexample",
         "A refill takes a part of one slot of 1.6 s: where recomputing is so cheap, no swap is needed.",
     ),
     **{
