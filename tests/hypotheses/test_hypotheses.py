@@ -92,6 +92,7 @@ def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -
         raise MissingTool("cp-sat is not installed")
 
     hard = listed("hindsight:n=10,M=30,seed=3")
+    monkeypatch.delitem(CLIMBS, "configurations")  # it would prove it
     clock = Clock()
     for module in ("solvers.exact", "bounds.slot_search", "bounds.events"):
         monkeypatch.setattr(f"{module}.time", clock)
@@ -164,7 +165,8 @@ def test_the_page_is_what_the_records_say() -> None:
 
 
 def test_refuted_ones_and_only_they_have_a_counterexample() -> None:
-    refuted = [row["hypothesis"] for row in read_records() if row["verdict"] == "refuted"]
+    fail = ("refuted", CLAIMED["refuted"])
+    refuted = [row["hypothesis"] for row in read_records() if row["verdict"] in fail]
     assert sorted(refuted) == sorted(folder.name for folder in COUNTEREXAMPLES.iterdir() if folder.is_dir())
 
 
