@@ -85,9 +85,11 @@ class SlotSolver:
         options: SlotOptions | None = None,
         seed: int = 0,
         strict: bool = False,
+        local: LocalGraphs | None = None,
     ) -> None:
-        """Raise BadInput where the search does not take such an instance."""
-        check(instance, objective)
+        """Raise BadInput where the search does not take such an instance; `local` are graphs made for other ends."""
+        if local is None:
+            check(instance, objective)
         self.instance, self.objective, self.deadline = instance, objective, deadline
         self.options = options or SlotOptions()
         self.first_tries, self.more_tries, self.most_tries = (
@@ -97,7 +99,7 @@ class SlotSolver:
         )
         self.draw = np.random.default_rng(seed)
         try:
-            self.local = local_graphs(instance, objective, strict)
+            self.local = local or local_graphs(instance, objective, strict)
         except InvalidCertificate as error:
             raise BadInput(str(error)) from None
         self.unit = scale_of(instance.requests, objective)
@@ -108,22 +110,22 @@ class SlotSolver:
         """Return what the first prices prove alone; `upper` is a target above which nothing need be proved."""
         if self.objective not in SUMS:
             return self._alone()
-        self.root = self._first_prices(upper) if self.objective in FLOWS else None
+        self.root = self.first_prices(upper) if self.objective in FLOWS else None
         target, starts = max(upper or 0, self._alone() + 1), [self.root, None]
         if self.root is not None and upper is not None:  # with a target near the bound there are fewer slots
-            least = self._ascend_root(SlotSearch(self.local, target, self.options.scale), 1)
+            least = self.ascend_root(SlotSearch(self.local, target, self.options.scale), 1)
             target = min(target, least + max(5, least // 20))
         while True:
             found = []
             for self.root in starts:  # an ascent that starts at good prices may be stuck there
                 search = SlotSearch(self.local, target, self.options.scale)
-                found.append((self._ascend_root(search, self.options.root_rounds), self.root))
+                found.append((self.ascend_root(search, self.options.root_rounds), self.root))
             bound, self.root = max(found, key=lambda each: each[0])
             if bound < target or (upper is not None and target >= upper):
                 return min(bound, target)
             target = 2 * target if upper is None else min(upper, 2 * target)
 
-    def _first_prices(self, upper: int | None) -> Floats | None:
+    def first_prices(self, upper: int | None) -> Floats | None:
         """Return the prices of the method `prices`, where it applies; they are made for the same slots."""
         task = Task(self.instance, self.objective, self.deadline(), upper, self.deadline())
         try:
@@ -142,7 +144,7 @@ class SlotSolver:
             return int(sum(c * r * t for c, r, t in zip(self.local.counts, rates, ticks, strict=True)))
         return max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
 
-    def _ascend_root(self, search: SlotSearch, rounds: int) -> int:
+    def ascend_root(self, search: SlotSearch, rounds: int) -> int:
         """Add the first vector to the search, sought in so many rounds, and return what it proves."""
         start = np.zeros((5, search.slots))
         if self.root is not None:
@@ -205,7 +207,7 @@ class SlotSolver:
         With `beam`, only the states of a slot are followed from which most may still be spent; nothing is proved then.
         """
         search = SlotSearch(self.local, target, self.options.scale)
-        self._ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
+        self.ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
         most_tries = int(min(most_tries, TRIES_PER_SECOND * max(0.0, self.deadline() - time.process_time())))
         outcome = search.run(most_states, most_tries, traced=True, steer=self._beam if beam else self._steer)
         return Attempt(self, search, target, replace(outcome, proved=outcome.proved and not beam))
@@ -260,11 +262,14 @@ def declines(instance: Instance, objective: str) -> str | None:
     reason = why_not(instance, objective)
     if reason is None and len(instance.requests) > MOST_REQUESTS:
         reason = f"are searched for at most {MOST_REQUESTS} requests"
-    waits = sum(request.arrival + request.call_time for request in instance.requests)
-    options = most_options(instance) + waits
-    if reason is None and options > MOST_OPTIONS:
+    if reason is None and (options := options_at_most(instance)) > MOST_OPTIONS:
         reason = f"are searched where requests have few options, and these may have {options}; coarsen the instance"
     return reason
+
+
+def options_at_most(instance: Instance) -> int:
+    """Return about how many options local graphs have at the most, ticks of waiting included."""
+    return most_options(instance) + sum(request.arrival + request.call_time for request in instance.requests)
 
 
 def check(instance: Instance, objective: str) -> None:
@@ -348,14 +353,22 @@ def _as_rows(vector: Vector) -> SlotPrices:
 
 
 def _schedule(instance: Instance, local: LocalGraphs, search: SlotSearch, outcome: Outcome) -> Schedule:
-    """Return the schedule at the end of the path, with all tokens generated that an objective leaves out."""
-    real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
-    steps = _follow(local, search, outcome.path, real)
-    if local.objective == "total-ttft":
-        steps += _completed(instance, real)
+    """Return the schedule at the end of the path."""
+    steps = options_on(instance, local, search, outcome.path)
     batches = [_batch(instance, local, tick, step) for tick, step in enumerate(steps)]
     made = [batch for batch in batches if batch.work or batch.drop or batch.swap_out or batch.swap_in]
     return Schedule(instance_sha256=instance.sha256, batches=tuple(_timed(instance, local, made)))
+
+
+def options_on(
+    instance: Instance, local: LocalGraphs, search: SlotSearch, path: list[tuple[Any, Any]]
+) -> list[dict[int, int]]:
+    """Return the options of requests at each tick of a path, with all tokens generated that an objective leaves out."""
+    real = dict(zip(local.members, np.repeat(local.start, local.counts).tolist(), strict=True))
+    steps = _follow(local, search, path, real)
+    if local.objective == "total-ttft":
+        steps += _completed(instance, real)
+    return steps
 
 
 def _follow(

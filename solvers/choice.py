@@ -7,7 +7,19 @@ from dataclasses import dataclass
 
 from kvcore.errors import BadInput, did_you_mean
 from kvcore.instance import Instance
-from solvers.ways import CLAUSES, CONFIGURATIONS, COUNTS, EVENTS, IMPROVE, LADDER, SLOTS, SOLVERS, START_TIME, WAYS, Way
+from solvers.ways import (
+    CONFIGURATIONS,
+    COUNTS,
+    EVENTS,
+    IMPROVE,
+    LADDER,
+    SLOT_FLOW,
+    SLOTS,
+    SOLVERS,
+    START_TIME,
+    WAYS,
+    Way,
+)
 
 MANY = 12
 """Requests beyond which the search over batch boundaries rarely proves anything."""
@@ -29,7 +41,7 @@ WHY = {
 
 GONE = {
     **dict.fromkeys(
-        [("arc-flow", "highs"), ("arc-flow", "gurobi"), ("arc-flow", "lagrange"), ("auto", "lagrange")], CLAUSES
+        [("arc-flow", "highs"), ("arc-flow", "gurobi"), ("arc-flow", "lagrange"), ("auto", "lagrange")], SLOT_FLOW
     ),
     **dict.fromkeys([("arc-flow", "repair"), ("auto", "repair")], IMPROVE),
 }

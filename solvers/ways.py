@@ -107,8 +107,8 @@ def _not_rigid(instance: Instance, objective: str) -> str | None:
     return reason and f"starts of requests that run from start to end: {reason}; try --formulation events"
 
 
-def _not_in_slots(instance: Instance, objective: str) -> str | None:
-    from solvers.lagrange.scope import why_not  # only now: it loads a formulation
+def _not_for_flow(instance: Instance, objective: str) -> str | None:
+    from solvers.slot_flow.scope import why_not  # only now: it loads a compiler
 
     reason = why_not(instance, objective)
     return reason and f"arc-flow {reason}; use slots, events or batch-bigm"
@@ -165,9 +165,9 @@ START_TIME = Way("start-time", _HIGHS, "solvers.start_time.solve:run",
 MODELS = [Way(of, by, "solvers.milp:run")
           for of in ("batch-bigm", "batch-bigm:plain") for by in (_HIGHS, _GUROBI)]
 CP_SAT = Way("cp-sat", _CP_SAT, "solvers.cp_sat:run")
-CLAUSES = Way("arc-flow", _CP_SAT, "solvers.lagrange.solve:run",
-              "the bound counts paths of any length, and what is fixed leaves no path beyond the slots",
-              declines=_not_in_slots)
+SLOT_FLOW = Way("arc-flow", _CP_SAT, "solvers.slot_flow.solve:run",
+              "every schedule below the best value known is a flow over the ticks looked at",
+              declines=_not_for_flow)
 
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               "solvers.improve:run", "it proves nothing", proves=False,
@@ -175,7 +175,7 @@ IMPROVE = Way("improve", Solver("improve", "nothing: policies with other paramet
 LADDER = Way("bound", Solver("bound", "lower bounds, each with a certificate"),
              "solvers.ladder:run", HORIZON, plans=True, endless=True, exact=True, what="the ladder of bounds")
 
-EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, CONFIGURATIONS, START_TIME, CP_SAT, CLAUSES)
+EVERY = (SLOTS, EVENTS, COUNTS, IMPROVE, LADDER, *MODELS, CONFIGURATIONS, START_TIME, CP_SAT, SLOT_FLOW)
 WAYS = {(way.formulation, way.solver.name): way for way in EVERY}
 # fmt: on
 """Every way, by the names that `--formulation` and `--solver` take; the first of a formulation, or of a solver, is what

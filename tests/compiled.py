@@ -13,8 +13,7 @@ from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
 from solvers import neighbourhoods
 from solvers.improve import improve
-from solvers.lagrange.network import PathNetwork
-from solvers.lagrange.prices import SlotRelaxation
+from solvers.slot_flow.steps import steps_below
 from workloads.builtin import builtin_instance
 
 FLOW = "total-flow-time"
@@ -46,12 +45,15 @@ def ladder() -> None:
 
 
 def paths() -> None:
-    """Policies with other parameters, neighbourhoods, and prices of the network of slots."""
+    """Policies with other parameters, neighbourhoods, and what prices of slots leave."""
     improve(PLAIN, rounds=30)
     for name in ("mars-figure1", "hindsight:n=30,M=80,P=10,seed=1"):
         instance = builtin_instance(name)
         neighbourhoods.improve(instance, FLOW, best_schedule(instance, FLOW)[1], seconds=1.0, seed=0, rounds=500)
-    SlotRelaxation(PathNetwork(builtin_instance("mars-figure1"), FLOW), 60).find_prices(29.0, 20)
+    solver = slot_search.SlotSolver(instance, FLOW)
+    search = slot_search.SlotSearch(solver.local, 10**4, 64)
+    solver.ascend_root(search, 1)
+    steps_below(search, 10)
 
 
 if __name__ == "__main__":

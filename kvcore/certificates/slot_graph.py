@@ -78,10 +78,12 @@ class Reduced(NamedTuple):
 class LocalGraphs:
     """The local graphs of an instance for an objective.
 
-    `kinds` are requests that differ in their ids alone, with their count; `start` the first state of each.
+    `kinds` are requests that differ in their ids alone, with their count; `start` the first state of each. Where
+    `paced`, only states of as many tokens are compared: every token then comes in the tick in which it came.
     """
 
-    def __init__(self, instance: Instance, objective: str, strict: bool = False) -> None:
+    def __init__(self, instance: Instance, objective: str, strict: bool = False, *, paced: bool = False) -> None:
+        self.paced = paced
         self.machine, self.objective, self.strict = instance.machine, objective, strict
         self.origin = 0 if objective == "busy-time" else instance.first_arrival
         self.limits = limits(self.machine)
@@ -259,8 +261,9 @@ class LocalGraphs:
             as_good = simulation(whole, step, start, stop, MOST_COMPARED)
             kept[whole.first[start] : whole.first[stop]] = kept_options(whole, start, stop, as_good)
         options, graphs = np.flatnonzero(kept), _with_options(whole, kept)
+        step = step if self.paced else np.zeros_like(step)
         for start, stop in small:
-            as_good = self.as_good[start] = simulation(graphs, np.zeros_like(step), start, stop, MOST_COMPARED)
+            as_good = self.as_good[start] = simulation(graphs, step, start, stop, MOST_COMPARED)
             mutual = as_good & as_good.T
             same[start:stop] = start + mutual.argmax(axis=1)
             those = options[graphs.first[start] : graphs.first[stop]]

@@ -17,7 +17,7 @@ from kvcore.certificates.splits import whole_prefills
 from kvcore.metrics import Value
 from kvcore.rigid import why_not_rigid
 from solvers.exact import exact
-from solvers.lagrange.scope import why_not as why_not_paths
+from solvers.slot_flow.scope import why_not as why_not_flow
 from solvers.task import Bound, Found, Task
 from solvers.ways import WAYS
 from tests.fuzz.case import Case, Part, Skip, Wrong
@@ -162,7 +162,7 @@ def check_cp_sat(case: Case, seen: Counter[str]) -> None:
     from formulations.cp_sat import CpSat, cp_model
 
     value, schedule = optimum(case, 500)
-    if why_not_paths(case.instance, case.objective) is None:
+    if why_not_flow(case.instance, case.objective) is None:
         with contextlib.suppress(BadInput):  # too many options
             by_task(case, value, "arc-flow", "cp-sat")
             seen["method arc-flow"] += 1

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from formulations.timing import batches_of
 from kvcore import Instance, Request, Schedule, verify_schedule
+from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.trace import after_moves
-from solvers.lagrange.network import PathNetwork
 from tests.reductions.parts import MOVES, is_licensed
 
 Life = dict[int, dict[str, int]]
@@ -27,10 +27,6 @@ class Work(NamedTuple):
     @property
     def generated(self) -> bool:
         return self.tokens == self.missing
-
-    @property
-    def is_decode(self) -> bool:
-        return self.device > 0 and self.missing == 1
 
 
 def lives(instance: Instance, schedule: Schedule) -> dict[str, Life]:
@@ -84,19 +80,13 @@ def works(request: Request, life: Life) -> list[list[Work]]:
     return found
 
 
-def is_path(network: PathNetwork, request: Request, life: Life) -> bool:
-    """Whether the network has a path that takes in each slot what the request does in its life."""
-    c = next(c for c in network.classes if request in c.requests)
-    last, hosted = max(life), network.setting.hosted
-    does = list(held(life, range(last + 1)))
-    reached = {c.zero: {0}}
-    for t in range(c.zero, last + 1):
-        for s in reached.pop(t, ()):
-            for o in range(c.first[s], c.first[s + 1]):
-                action, after = c.options[o].action, t + int(c.span[o])
-                is_moved = action.place >= 0  # free KV, wherever it is; `hosted`: on the host
-                wanted = (action.work, action.device, action.host)
-                taken = ((w, d if hosted else d + h, 0) if is_moved else (w, d, h) for w, d, h in does[t:after])
-                if after <= last + 1 and all(wanted == one for one in taken):
-                    reached.setdefault(after, set()).add(int(c.head[o]))
-    return len(c.states) in reached.get(last + 1, ())
+def is_path(local: LocalGraphs, kind: int, life: Life) -> bool:
+    """Whether the graph of a kind of requests has a path that does in each slot, as a batch, what the life does."""
+    reached = {local.start[kind]}
+    for t in range(max(life) + 1):
+        does = life.get(t, {})
+        drop = does.get("drop", 0) + does.get("evict", 0)
+        wanted = (drop, *(does.get(name, 0) for name in ("swap_out", "swap_in", "work")))
+        options = (o for i in reached for o in range(local.graphs.first[i], local.graphs.first[i + 1]))
+        reached = {int(local.graphs.next[o]) for o in options if local.options[o][:4] == wanted}
+    return any(local.graphs.done[i] for i in reached)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 from kvcore import Instance, Request, Schedule
-from solvers.lagrange.setting import make_setting
 from tests.reductions.lives import Life, lives, works
 
 
@@ -14,13 +13,13 @@ def late_segments(instance: Instance, schedule: Schedule) -> dict[str, Life]:
 
     A run goes on up to an eviction, or to the end of its segment, which is in the slot in which it was. There, and in
     each slot before, at least as many of its tokens were there as now: no more is held. It is not held between runs,
-    and that of a free call is dropped at once, or on the host, where that has room for all.
+    and that of a free call is dropped at once.
     """
-    hosted, found = make_setting(instance).hosted, lives(instance, schedule)
-    return {request.id: late_life(request, found[request.id], hosted) for request in instance.requests}
+    found = lives(instance, schedule)
+    return {request.id: late_life(request, found[request.id]) for request in instance.requests}
 
 
-def late_life(request: Request, life: Life, hosted: bool) -> Life:
+def late_life(request: Request, life: Life) -> Life:
     late, device, host = Life(), 0, 0
     gone = [t for t in life if {"evict", "swap_out"} & life[t].keys()]
     slots = iter([towards[-1].slot for towards in works(request, life)])
@@ -42,7 +41,7 @@ def late_life(request: Request, life: Life, hosted: bool) -> Life:
                 late[ends[g] + 1], device = {"evict": device}, 0
         begins = ends[-1] + 1
         if segment.call and segment.call.handling != "preserve":
-            moved = segment.call.handling == "swap" or (hosted and segment.call.handling == "free")
+            moved = segment.call.handling == "swap"
             late[begins] = {"swap_out" if moved else "drop": device}
             device, host = 0, device if moved else 0
     return late

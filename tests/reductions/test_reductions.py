@@ -1,7 +1,6 @@
 """Every program returns, from random and optimal schedules, one of its reduced space that is valid and no worse."""
 
-from copy import deepcopy
-from dataclasses import replace
+from contextlib import suppress
 from fractions import Fraction
 from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
@@ -26,16 +25,15 @@ from kvcore import (
     objective_value,
     verify_schedule,
 )
+from kvcore.certificates.prices import FLOWS
+from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.cost import TokensAbove
 from kvcore.schedule import Schedule
 from solvers.counts.cost_to_go import CostToGo
 from solvers.counts.layers import CountPass
 from solvers.counts.model import count_model
 from solvers.counts.vectors import fitting_vectors
-from solvers.lagrange.network import PathNetwork
-from solvers.lagrange.scope import OBJECTIVES as FLOW_TIMES
-from solvers.lagrange.scope import why_not
-from solvers.lagrange.setting import make_setting
+from solvers.slot_flow.late import late_segments as late_machine
 from tests.fuzz.draw import tiny
 from tests.reductions.counts import counted, is_counted
 from tests.reductions.drops import few_batches
@@ -44,7 +42,6 @@ from tests.reductions.exchange import ends_in_order, exchanged, is_in_order
 from tests.reductions.first_tokens import soon_done
 from tests.reductions.lives import held, is_path, lives, schedule_of_lives, works
 from tests.reductions.parts import MOVES, late, schedule_of
-from tests.reductions.places import early_drops, hosted, parts_late
 from tests.reductions.prefills import is_whole, whole_prefills
 from tests.reductions.segments import late_segments
 from tests.reductions.transfers import joined
@@ -204,7 +201,7 @@ def test_whole_prefills():
     assert min(joined, gone) >= (5 if ALL else 1)
 
 
-# --- the network of slots --------------------------------------------------------------------------------------------
+# --- late segments -------------------------------------------------------------------------------------------------
 
 SLOTTED = {"partial": False, "hybrid": True, "cost": "unit"}
 GAPS = {"arrival": (0, 0, 2, 6, 9), "duration": (0, 0, 1, 4, 7), "returns": (0, 1, 3), "block": (1, 2, 3)}
@@ -214,29 +211,26 @@ CHUNKS = {"batch_requests": None, "prompt": (2, 3, 4, 5, 6), "batch_tokens": (3,
 
 
 def slotted(seeds, **fixed):
-    """Yield instances that the network takes, from the corners of its reductions, with random and optimal schedules."""
+    """Yield instances from the corners of late segments, with random and optimal schedules."""
     for seed in seeds:
         draw = Random(seed)
         corner = draw.choice([{}, GAPS]) | draw.choice([{}, {"handling": "free"}]) | SLOTTED
         corner |= draw.choice([{}, WIDE, CHUNKS, NO_BUDGETS | {"pause": False}]) | fixed
         instance = tiny_instance(seed, **{"pause": True} | corner)
-        if why_not(instance, "weighted-flow-time") is None:
-            yield instance, random_schedule(draw, instance, carriers=draw.choice([0.0, 0.3]))
-            yield instance, random_schedule(draw, instance)
-            try:
-                yield instance, exhaustive_optimum(instance, draw.choice(FLOW_TIMES), max_states=600)[1]
-            except TooManyStates:
-                continue
+        yield instance, random_schedule(draw, instance, carriers=draw.choice([0.0, 0.3]))
+        yield instance, random_schedule(draw, instance)
+        with suppress(TooManyStates):
+            yield instance, exhaustive_optimum(instance, draw.choice(FLOWS), max_states=600)[1]
 
 
-def are_paths(network, found):
-    """Whether all lives are paths that take in each slot what they do, and fit together in each, idle or not."""
-    machine = network.instance.machine
+def are_paths(local, found):
+    """Whether all lives are paths that do in each slot, as a batch, what they do, and fit together in each."""
     for slot in zip_longest(*(held(life, range(max(life) + 1)) for life in found.values()), fillvalue=(0, 0, 0)):
-        blocks, hosted = (sum(machine.blocks(device) for _, device, _ in slot), sum(host for *_, host in slot))
-        assert blocks <= (blocks if machine.memory is None else machine.block_limit)
-        assert hosted <= (hosted if machine.host_memory is None else machine.host_memory)
-    return all(is_path(network, request, found[request.id]) for request in network.instance.requests)
+        blocks, hosted = (sum(local.machine.blocks(device) for _, device, _ in slot), sum(host for *_, host in slot))
+        assert blocks <= (blocks if local.machine.memory is None else local.machine.block_limit)
+        assert hosted <= (hosted if local.machine.host_memory is None else local.machine.host_memory)
+    lives_of, kinds = list(found.values()), enumerate(local.groups.values())
+    return all(is_path(local, kind, lives_of[i]) for kind, group in kinds for i in group)
 
 
 def fresh_tokens(request, life):
@@ -247,20 +241,17 @@ def fresh_tokens(request, life):
 
 
 def test_late_segments():
-    """Without token budgets. Tokens that are processed for the first time keep to the budgets up to each slot."""
+    """Each tick may be a batch. Tokens that are processed for the first time keep to the budgets up to each slot."""
     changed = {(evict, pause): 0 for evict in (False, True) for pause in (False, True)}
     limited = 0
     for instance, schedule in slotted(few(range(600), 10)):
-        network = PathNetwork(instance, FLOW_TIMES[0])
-        if not network.is_late:
+        machine, wide = instance.machine, late_machine(instance)
+        if wide is None:
             continue
-        machine, before = instance.machine, lives(instance, schedule)
-        wide = instance.replace(machine=machine.replace(batch_tokens=None, prefill_tokens=None))
-        found = late_segments(instance, schedule)
-        no_worse(wide, schedule, schedule_of_lives(wide, found), FLOW_TIMES, of=instance)
-        assert are_paths(network, found)
-        if not machine.pause:  # then breaks are of no use
-            assert are_paths(PathNetwork(instance, FLOW_TIMES[0], exact=True), found)
+        before, found = lives(instance, schedule), late_segments(instance, schedule)
+        no_worse(wide, schedule, schedule_of_lives(wide, found), FLOWS, of=instance)
+        local = LocalGraphs(wide, FLOWS[0])
+        assert are_paths(local, found)
         if machine.batch_tokens is not None:
             slots, tokens = zip(
                 *sorted(x for r in instance.requests for x in fresh_tokens(r, found[r.id])), strict=True
@@ -268,43 +259,9 @@ def test_late_segments():
             so_far = zip(slots, accumulate(tokens), strict=True)
             assert all(processed <= machine.batch_tokens * (t + 1) for t, processed in so_far)
             limited += 1
-        changed[machine.evict, machine.pause] += not are_paths(network, before)
+        changed[machine.evict, machine.pause] += not are_paths(local, before)
     assert min(changed.values()) >= (5 if ALL else 1)
     assert limited >= 5
-
-
-def test_the_network_without_eviction():
-    """One after another; then each life is a path, whether the host has room for all or not."""
-    changed = dict.fromkeys((early_drops, parts_late, hosted), 0)
-    excluded = {False: 0, True: 0}
-    for instance, schedule in slotted(few(range(900), 12), evict=False, pause=True):
-        network, found = PathNetwork(instance, FLOW_TIMES[0], exact=True), lives(instance, schedule)
-        excluded[network.setting.hosted] += not are_paths(network, found)
-        for program in changed if network.setting.hosted else (early_drops, parts_late):
-            before = deepcopy(found)
-            program(instance, found)
-            no_worse(instance, schedule, schedule_of_lives(instance, found), FLOW_TIMES)
-            changed[program] += found != before
-        assert are_paths(network, found)
-    assert min(*changed.values(), *excluded.values()) >= (5 if ALL else 1)
-
-
-@pytest.mark.slow
-def test_the_network_fails_with_a_rule_that_is_false(monkeypatch):
-    """Of a split prefill one token less than `most_partial` is to be early: some schedule is no path then."""
-
-    def stricter(instance):
-        setting = make_setting(instance)
-        return replace(setting, most_partial=setting.most_partial and setting.most_partial - 1)
-
-    monkeypatch.setattr("solvers.lagrange.network.make_setting", stricter)
-    with pytest.raises(AssertionError, match="are_paths"):
-        test_the_network_without_eviction()
-
-
-def test_the_network_with_eviction_leaves_nothing_out():
-    for instance, schedule in slotted(few(range(300), 8), evict=True, pause=True):
-        assert are_paths(PathNetwork(instance, FLOW_TIMES[0], exact=True), lives(instance, schedule))
 
 
 def split_prefill(cost, tpot):

@@ -1,0 +1,68 @@
+"""From a flow to a schedule: a path for each request, and what it does on it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bounds.slot_search import options_on
+from formulations.timing import MOVES, Event, batches_of, start_early
+from kvcore.certificates.options import DUE, WINDOW
+from kvcore.certificates.slot_graph import Integers, LocalGraphs
+from kvcore.certificates.slot_search import SlotSearch
+from kvcore.instance import Instance
+from kvcore.schedule import Schedule
+from solvers.slot_flow.kernels import IDLE, TICK
+from solvers.slot_flow.steps import FlowSteps
+
+
+def read_schedule(instance: Instance, search: SlotSearch, steps: FlowSteps, flow: Integers) -> Schedule:
+    """Return the schedule of a flow [steps], started as early as possible (InvalidSchedule: it breaks a rule)."""
+    local = search.local
+    events = defaultdict[str, list[Event]](list)
+    for tick, taken in enumerate(options_on(instance, local, search, joint_path(search, steps, flow))):
+        for i, o in taken.items():
+            events[instance.requests[i].id] += _events(local, tick, o)
+    return start_early(instance, batches_of(events.items())[1]).schedule
+
+
+def _events(local: LocalGraphs, tick: int, o: int) -> Iterator[Event]:
+    """Yield what a request does in an option; a drop that R9 neither allows nor orders is an eviction."""
+    option, state = local.options[o], local.states[int(np.searchsorted(local.graphs.first, o, "right")) - 1]
+    for kind in ("work", *MOVES):
+        if tokens := getattr(option, kind):
+            yield tick, "evict" if kind == "drop" and state.mark not in (WINDOW, DUE) else kind, tokens
+
+
+def joint_path(search: SlotSearch, steps: FlowSteps, flow: Integers) -> list[tuple[Any, Any]]:
+    """Return the states of all requests after each tick, each with the options that led to them (-1: idling)."""
+    kinds = enumerate(search.local.counts)
+    paths = [path for kind, count in kinds for path in unit_paths(steps, flow.copy(), kind, count)]
+    batches = {int(steps.table[s, TICK]) for s in np.flatnonzero((flow > 0) & steps.batches)}
+    key = search.start.copy()
+    joint = [(key.copy(), np.full(len(key), IDLE))]
+    for tick in range(max(map(len, paths))):
+        chosen = np.full(len(key), IDLE)
+        for place, path in enumerate(paths):
+            if tick < len(path):
+                _, state, key[place], option = steps.table[path[tick]]
+                rests = option == IDLE and tick in batches
+                chosen[place] = steps.rest[state] if rests else option
+        joint.append((key.copy(), chosen))
+    return joint
+
+
+def unit_paths(steps: FlowSteps, left: Integers, kind: int, count: int) -> Iterator[list[int]]:
+    """Yield a path, as its steps, for each of the `count` requests of a kind; `left` is the flow that is left."""
+    for _ in range(count):
+        path, node = list[int](), int(steps.start[kind])
+        while node:
+            out = range(*np.searchsorted(steps.node, [node, node + 1]))
+            step = next(s for s in out if left[s] > 0)
+            left[step] -= 1
+            path.append(step)
+            node = int(steps.head[step])
+        yield path

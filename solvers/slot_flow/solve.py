@@ -1,0 +1,162 @@
+"""The way as a whole: prices, better schedules, fixing, and CP-SAT on the steps that are left, in turns."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from fractions import Fraction
+
+from bounds.slot_search import OutOfTime, SlotSolver
+from heuristics import best_schedule
+from kvcore.certificates import Alone
+from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.slot_graph import Integers, LocalGraphs
+from kvcore.certificates.slot_search import SlotSearch
+from kvcore.errors import BadInput
+from kvcore.instance import Instance
+from kvcore.metrics import Value, objective_value, scale_of
+from kvcore.referee import InvalidSchedule, verify_schedule
+from kvcore.schedule import Schedule
+from solvers import neighbourhoods
+from solvers.slot_flow.late import late_segments
+from solvers.slot_flow.read import read_schedule
+from solvers.slot_flow.scope import why_not
+from solvers.slot_flow.steps import FlowSteps, steps_below
+from solvers.task import NEWS, Bound, Done, Found, Send, Size, Stop, Task
+
+EFFORT, IMPROVE_SECONDS = 10.0, 1.5
+"""How long CP-SAT searches at first, in seconds of its own count (four times as long in each turn after that), and how
+long destroy and repair takes in between."""
+FIRST_SECONDS, FIRST_SHARE = 0.03, 0.1
+"""How long destroy and repair takes for each request before CP-SAT begins, and which share of the time at the most."""
+MOST_STEPS = 300_000
+"""With more steps left, prices and better schedules go on without CP-SAT."""
+ROUNDS, MORE_ROUNDS = 15, 300
+"""Subgradients for the first prices: from those of the method `prices`, and from none."""
+
+
+def run(task: Task, send: Send) -> Done:
+    """Carry out a task in a worker process; schedules and bounds are sent as they come."""
+    import ortools  # noqa: F401 - it may not be there, and then nothing is begun
+
+    return Done(SlotFlow(task, send).run())
+
+
+class SlotFlow:
+    """One solve: the best schedule, its value and the best bound so far, in units of 1/`unit` of the objective."""
+
+    def __init__(self, task: Task, send: Send) -> None:
+        if reason := why_not(task.instance, task.objective):
+            raise BadInput(f"arc-flow {reason}; use slots, events or batch-bigm")
+        self.task, self.send, self.turns = task, send, 0
+        self.started = time.monotonic()
+        self.deadline = self.started + task.time_limit
+        self.unit = scale_of(task.instance.requests, task.objective)
+        self.bound, self.cutoff = 0, 2**62 if task.upper_bound is None else int(task.upper_bound * self.unit)
+        self._prove(int(Alone().value(task.instance, task.objective) * self.unit))
+        self.schedule = task.start or best_schedule(task.instance, task.objective)[1]
+        self._hold(self.schedule)
+
+    def run(self) -> Stop:
+        """Run until the bound meets the best schedule, or time is up."""
+        late = late_segments(self.task.instance)
+        for instance in [self.task.instance] if late is None else [late, self.task.instance]:
+            try:
+                self._search(instance)
+            except OutOfTime:
+                break
+            except InvalidCertificate as error:  # too many options, or too large numbers
+                if instance is late or late is None:
+                    raise BadInput(f"arc-flow: {error}; use events or batch-bigm") from None
+                return "memory limit"
+        return "proved" if self.bound >= self.cutoff else "time limit"
+
+    # --- what is known -------------------------------------------------------------------------------------------
+
+    def is_done(self) -> bool:
+        """Whether to stop: it is proved, or time is up."""
+        if NEWS.value is not None:
+            self.cutoff = min(self.cutoff, int(NEWS.value * self.unit))
+        return self.bound >= self.cutoff or self.time_left == 0
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until time is up."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    def _prove(self, bound: int) -> bool:
+        """Take in a bound; return whether to stop."""
+        if bound > self.bound:
+            self.bound = bound
+            self.send(Bound(self._value(bound)))
+        return self.is_done()
+
+    def _value(self, units: int) -> Value:
+        return units if self.unit == 1 else Fraction(units, self.unit)
+
+    def _hold(self, schedule: Schedule) -> None:
+        """Keep and report a schedule if it is better than the best known."""
+        value = objective_value(verify_schedule(self.task.instance, schedule), self.task.objective)
+        if value * self.unit < self.cutoff:
+            self.schedule, self.cutoff = schedule, int(value * self.unit)
+            self.send(Found(schedule, value))
+
+    def _improve(self, seconds: float) -> None:
+        """Destroy and repair the best schedule for so many seconds, or until it meets the bound."""
+        instance, objective = self.task.instance, self.task.objective
+        if self.is_done() or neighbourhoods.why_not(instance, objective) is not None:
+            return
+        self.turns += 1
+        found = neighbourhoods.improve(
+            instance, objective, self.schedule, seconds=min(seconds, self.time_left), seed=self.task.seed + self.turns,
+            target=self.bound // self.unit,
+        )  # fmt: skip
+        self._hold(found)
+
+    # --- the flow ------------------------------------------------------------------------------------------------
+
+    def _search(self, instance: Instance) -> None:
+        """Search flows of the task's instance, or of one that allows more, in turns with repairs, for its best."""
+        if self.is_done():
+            return
+        end, effort, is_over = time.process_time() + self.time_left, EFFORT, False
+        local = LocalGraphs(instance, self.task.objective, paced=instance is not self.task.instance)
+        solver = SlotSolver(instance, self.task.objective, lambda: end, seed=self.task.seed, local=local)
+        solver.root = solver.first_prices(self.cutoff)
+        seconds = FIRST_SECONDS * len(instance.requests) + time.monotonic() - self.started
+        self._improve(min(seconds, FIRST_SHARE * self.time_left))
+        rounds = MORE_ROUNDS if solver.root is None else ROUNDS
+        while not is_over and not self.is_done():
+            search = self._priced(solver, rounds)
+            if not self.is_done():
+                is_over = self._solve(search, effort)
+            if not is_over:
+                self._improve(IMPROVE_SECONDS)
+            effort *= 4
+
+    def _priced(self, solver: SlotSolver, rounds: int) -> SlotSearch:
+        """Return a search below the best value known, with prices, and take in what these prove."""
+        search = SlotSearch(solver.local, self.cutoff, solver.options.scale)
+        self._prove(min(solver.ascend_root(search, rounds), self.cutoff))
+        return search
+
+    def _solve(self, search: SlotSearch, effort: float) -> bool:
+        """Let CP-SAT find the best flow among what fixing leaves; say whether it has proved that it is."""
+        from solvers.slot_flow.program import FlowProgram  # it loads OR-Tools, which may not be there
+
+        table = steps_below(search, MOST_STEPS)
+        if table is None:
+            return False
+        is_late, task = search.local.paced, self.task
+        steps = FlowSteps(search, table, every_tick=is_late)
+        program = FlowProgram(search, steps, task.instance.machine.batch_tokens if is_late else None)
+        self.send(Size(*program.size, 0))
+
+        def found(flow: Integers) -> None:
+            with suppress(InvalidSchedule):  # a budget that the graphs do not have, or an eviction that is no batch
+                self._hold(read_schedule(task.instance, search, steps, flow))
+
+        def prove(cost: int) -> bool:
+            return self._prove(cost - search.local.base())
+
+        return program.solve(self.time_left, effort, task.threads, task.seed, found=found, prove=prove)

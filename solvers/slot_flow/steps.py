@@ -1,0 +1,75 @@
+"""The steps that a schedule below the target of a search may take, as the arcs of a flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kvcore.certificates.slot_graph import Graphs, Integers
+from kvcore.certificates.slot_kernels import DEVICE, HOST, NEVER
+from kvcore.certificates.slot_search import SlotSearch
+from solvers.slot_flow.kernels import IDLE, Steps, cheap_steps
+
+
+class FlowSteps:
+    """The arcs between nodes (state, tick) that are left, sorted by tick and state: `table` [steps, 4].
+
+    `node` and `head` [steps] are numbers of nodes; 0 is the end, and `start` [kinds] where each kind begins. `use`
+    [steps, resources] is what a step takes of each limit, and `cost` [steps] in units of the target. A step that
+    `batches` needs a batch, and one that `idles` needs that there is none; a wait is possible in both.
+    """
+
+    def __init__(self, search: SlotSearch, table: Steps, every_tick: bool) -> None:
+        """With `every_tick` each tick is a batch, be it one of drops or of rest alone."""
+        graphs, self.slots, self.rest = search.graphs, search.slots, rest_options(search.graphs)
+        self.table = table = table[self._kept(table, every_tick or not _some_must_act(search.local.graphs))]
+        tick, state, head, option = table.T
+        waits = option == IDLE
+        self.kind = search.reduced.kind[state]
+        self.batches, self.idles = ~waits, waits & (self.rest[state] < 0)
+        held = np.zeros((len(table), 5), np.int64)
+        held[:, DEVICE], held[:, HOST] = graphs.blocks[state], graphs.host[state]
+        self.use = np.where(waits[:, None], held, graphs.use[option])
+        self.decodes, self.prefills = ~waits & graphs.decodes[option], ~waits & graphs.prefills[option]
+        self.cost = np.where(~waits & graphs.ends[option], graphs.rate[state] * (tick + 1), 0)
+        size = len(graphs.idle)
+        is_last = graphs.done[head] | (tick + 1 == self.slots)
+        nodes = np.unique(np.append(search.reduced.start, tick * size + state))
+        self.node = np.searchsorted(nodes, tick * size + state) + 1
+        self.head = np.where(is_last, 0, np.searchsorted(nodes, (tick + 1) * size + head) + 1)
+        self.start = np.searchsorted(nodes, search.reduced.start) + 1
+        self.nodes = len(nodes) + 1
+
+    def _kept(self, table: Steps, every_tick: bool) -> Any:
+        """Return which steps are kept: idling stands for the rest in a batch that is the same, too."""
+        _, state, _, option = table.T
+        return np.where(option == IDLE, (self.rest[state] >= 0) | (not every_tick), self.rest[state] != option)
+
+
+def rest_options(graphs: Graphs) -> Integers:
+    """Return of each state the option that is the same as idling, but in a batch (-1: there is none)."""
+    owner = np.repeat(np.arange(len(graphs.idle)), np.diff(graphs.first))
+    rests = (graphs.next == graphs.idle[owner]) & ~graphs.acts & ~graphs.ends
+    rests &= (graphs.use[:, DEVICE] == graphs.blocks[owner]) & (graphs.use[:, HOST] == graphs.host[owner])
+    found = np.full(len(graphs.idle), IDLE)
+    found[owner[rests]] = np.flatnonzero(rests)
+    return found
+
+
+def _some_must_act(graphs: Graphs) -> bool:
+    """Whether some state cannot rest in a batch: only then a tick without a batch allows more than one with it."""
+    return bool((rest_options(graphs) < 0).any())
+
+
+def steps_below(search: SlotSearch, most: int) -> Steps | None:
+    """Return the steps of schedules below the target, by the first prices (None: there are more than `most`)."""
+    graphs, prices, start = search.graphs, search.vectors[0].prices, search.reduced.start
+    cheapest = search.value_rows(0)
+    worth, counts = cheapest[0, start], search.local.counts
+    if (worth >= NEVER).any():
+        return np.empty((0, 4), np.int64)
+    slack = search.goal * search.scale - (int(counts @ worth) - int(search.later[0][0]))
+    allowed = (worth + slack)[search.reduced.kind]
+    steps, size = cheap_steps(graphs, prices, search.scale, start, allowed, cheapest, most)
+    return None if size > most else steps
