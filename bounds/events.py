@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from math import comb, prod
 
@@ -28,7 +26,7 @@ WIDTHS, NARROW_STATES = (30, 300, 3000), 400_000
 """States with the same tokens left that narrow searches follow, and states that one of them has room for."""
 
 
-def propose_events(task: Task) -> Iterator[Proposal]:
+def propose_events(task: Task) -> Iterator[Proposal | Schedule]:
     """Return the proofs of a search that goes on while the time allows; the first is always made.
 
     Raises BadInput where requests have too many joint states for any hope.
@@ -39,43 +37,28 @@ def propose_events(task: Task) -> Iterator[Proposal]:
         raise BadInput(
             f"an exhaustive search is not begun: requests have {states:.0e} joint states, more than {MOST_JOINT_STATES}"
         )
-    found = _proofs(task.instance, task.objective, lambda: task.deadline, task.upper)
-    return (proposal for proposal in found if isinstance(proposal, Proposal))
+    return _proofs(task, task.upper)
 
 
-def climb(
-    instance: Instance,
-    objective: str,
-    deadline: Callable[[], float] = lambda: math.inf,
-    upper: Value | None = None,
-    news: Callable[[], Value | None] = lambda: None,
-) -> Iterator[Proposal | Schedule]:
+def climb(task: Task) -> Iterator[Proposal | Schedule]:
     """Yield ever better schedules, which have passed the referee, and proofs of ever higher bounds, until they meet.
 
-    `upper` is the value of a schedule, `news` says that of one that others found meanwhile. Raises BadInput where
-    requests have too many options, and neither is found.
+    Raises BadInput where requests have too many options, and neither is found.
     """
-    found = False
-    for schedule in _narrow(instance, objective, deadline, upper):
-        upper, found = objective_value(verify_schedule(instance, schedule), objective), True
+    upper, found = task.upper, False
+    for schedule in _narrow(task):
+        upper, found = objective_value(verify_schedule(task.instance, schedule), task.objective), True
         yield schedule
     try:
-        for each in _proofs(instance, objective, deadline, upper):
-            if isinstance(each, Schedule):
-                verify_schedule(instance, each)
-            yield each
-            known = news()
-            if known is not None and isinstance(each, Proposal) and each.value is not None and each.value >= known:
-                return
+        yield from _proofs(task, upper)
     except InvalidCertificate as error:
         if not found:
             raise BadInput(f"events: {error}") from None
 
 
-def _narrow(
-    instance: Instance, objective: str, deadline: Callable[[], float], upper: Value | None
-) -> Iterator[Schedule]:
+def _narrow(task: Task) -> Iterator[Schedule]:
     """Yield what narrow searches find, where prefills and moves are whole, and where they need not be."""
+    instance, upper = task.instance, task.upper
     machine, variants = instance.machine, [instance]
     longest = max(request.peak for request in instance.requests)
     if (machine.chunked or machine.partial) and (machine.prefill_limit or longest) >= longest:
@@ -85,26 +68,27 @@ def _narrow(
         with suppress(InvalidCertificate, InvalidSchedule):
             check_options(made)
             for width in WIDTHS:
-                search = EventSearch(made, objective, NARROW_STATES, upper, width=width, graph=graph)
+                search = EventSearch(made, task.objective, NARROW_STATES, upper, width=width, graph=graph)
                 graph = search.graph
-                found = search.run(stops=lambda: time.process_time() > deadline())
+                found = search.run(stops=task.is_over)
                 if found.schedule is not None:
                     schedule = found.schedule.replace(instance_sha256=instance.sha256)
-                    upper = objective_value(verify_schedule(instance, schedule), objective)
+                    upper = objective_value(verify_schedule(instance, schedule), task.objective)
                     yield schedule
 
 
-def _proofs(
-    instance: Instance, objective: str, deadline: Callable[[], float], upper: Value | None
-) -> Iterator[Proposal | Schedule]:
-    check_options(instance)
-    search, states = EventSearch(instance, objective, MOST_STATES, upper), FIRST
+def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
+    check_options(task.instance)
+    search, states = EventSearch(task.instance, task.objective, MOST_STATES, upper), FIRST
     while True:
-        found = search.run(states, (lambda: time.process_time() > deadline()) if states > FIRST else (lambda: False))
+        found = search.run(states, task.is_over if states > FIRST else (lambda: False))
         yield Proposal(Events(states=found.states, target=search.target), found.bound)
         if found.schedule is not None:
+            verify_schedule(task.instance, found.schedule)
             yield found.schedule
-        if found.is_over or found.states == MOST_STATES or time.process_time() > deadline():
+        known = task.news()
+        meets = known is not None and found.bound >= known
+        if meets or found.is_over or found.states == MOST_STATES or task.is_over():
             return
         states = min(states * GROWTH, MOST_STATES)
 

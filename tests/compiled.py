@@ -9,6 +9,7 @@ from contextlib import suppress
 import bounds
 import kvbound as kv
 from bounds import events, slot_search
+from bounds.task import Task
 from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
 from solvers import neighbourhoods
@@ -29,12 +30,12 @@ PLAIN = Instance(
 
 def slots() -> None:
     """The search over slots."""
-    list(slot_search.climb(builtin_instance("mars-figure1"), FLOW))
+    list(slot_search.climb(Task(builtin_instance("mars-figure1"), FLOW)))
 
 
 def boundaries() -> None:
     """The search over batch boundaries."""
-    list(events.climb(builtin_instance("mars-figure1"), "late-requests"))
+    list(events.climb(Task(builtin_instance("mars-figure1"), "late-requests")))
 
 
 def ladder() -> None:
