@@ -88,35 +88,25 @@ class BatchCost:
     def duration_of_cost(self) -> Rows:
         """D[j] >= f/q for each cost function f with divisor q."""
         for (j, duration), (f, function) in product(self.D.items(), enumerate(self.functions)):
-            features, unit = self.features(j), function.divisor * self.program.scale
-            cost = sum(coefficient / unit * features[k] for k, coefficient in function.terms)
+            unit = function.divisor * self.program.scale
+            cost = sum(coefficient / unit * self.feature(k, j) for k, coefficient in function.terms)
             if function.tokens_above is not None:
                 cost += function.tokens_above.coefficient / unit * self.tokens_above[f, j]
             yield duration >= cost
 
-    def features(self, j: int) -> Features:
-        """Return the features of batch j as expressions (those that the cost does not depend on are 0)."""
-        program = self.program
-
-        def total(feature: str, term: Callable[[int, int], Any]) -> Any:
-            return sum(term(i, j) for i in program.requests) if self.has(feature) else 0
-
-        return Features(
-            busy=self.busy[j],
-            any_decode=self.any_decode[j],
-            any_prefill=self.any_prefill[j],
-            tokens=total("tokens", lambda i, j: program.c[i, j]),
-            generated=total("generated", lambda i, j: program.g[i, j]),
-            decode_requests=total("decode_requests", program.decodes),
-            prefill_requests=total("prefill_requests", program.prefills),
-            decode_kv=total("decode_kv", lambda i, j: self.decode_kv[i, j]),
-            prefill_kv=total("prefill_kv", lambda i, j: self.prefill_kv[i, j]),
-            prefill_pairs=total("prefill_pairs", lambda i, j: self.prefill_pairs[i, j]),
-            swap_out_tokens=total("swap_out_tokens", lambda i, j: program.swapped_out[i, j]),
-            swap_in_tokens=total("swap_in_tokens", lambda i, j: program.swapped_in[i, j]),
-            swap_outs=total("swap_outs", program.swaps_out),
-            swap_ins=total("swap_ins", lambda i, j: program.swap_in[i, j]),
-        )
+    def feature(self, k: int, j: int) -> Any:
+        """Return a feature of batch j, by its position in `Features`: a variable of the batch, or a sum over requests."""
+        program, name = self.program, Features._fields[k]
+        if name in BATCH_FEATURES:
+            return program.model.component(name)[j]
+        counted = {"decode_requests": program.decodes, "prefill_requests": program.prefills}
+        counted["swap_outs"] = program.swaps_out
+        letters = {
+            "tokens": program.c, "generated": program.g, "decode_kv": self.decode_kv, "prefill_kv": self.prefill_kv,
+            "prefill_pairs": self.prefill_pairs, "swap_out_tokens": program.swapped_out,
+            "swap_in_tokens": program.swapped_in, "swap_ins": program.swap_in,
+        }  # fmt: skip
+        return sum(counted[name](i, j) if name in counted else letters[name][i, j] for i in program.requests)
 
     def indicators(self) -> Rows:
         """busy[j] >= w, any_decode[j] >= d, any_prefill[j] >= fresh + extends."""
