@@ -95,7 +95,7 @@ class BatchCost:
             yield duration >= cost
 
     def feature(self, k: int, j: int) -> Any:
-        """Return a feature of batch j, by its position in `Features`: a variable of the batch, or a sum over requests."""
+        """Return a feature of batch j, by its place in `Features`: a variable of the batch, or a sum over requests."""
         program, name = self.program, Features._fields[k]
         if name in BATCH_FEATURES:
             return program.model.component(name)[j]

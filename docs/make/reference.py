@@ -70,8 +70,8 @@ INTRODUCTION = """# Formulation reference
 
 Written by `python -m docs.make` from the code; the tests compare the two. Each constraint is one method (of the
 tightening, one function). Its name is also the name of the rows in the model, its docstring the inequality, and the
-link leads to it. *Rules* are those of [semantics.md](semantics.md#the-rules) that the docstring names; a row without one
-links variables, tightens, or serves an objective.
+link leads to it. *Rules* are those of [semantics.md](semantics.md#the-rules) that the docstring names; a row without
+one links variables, tightens, or serves an objective.
 
 *INFERMAX* is the number of the equation in that paper (Kim, Hong, Gulcehre and Ailamaki, *Optimizing LLM Inference for
 Database Systems*, Section 5) from which a row is taken. In short, with e = 1 for an eviction in batch j:

@@ -43,7 +43,7 @@ def arrival_by_token(program: BigM) -> Rows:
 
 
 def add_spans(program: BigM) -> None:
-    """Add span[i,q,j], the time from the start of batch j to that of the next, before token q. Implied: it is a name."""
+    """Add span[i,q,j], the time from batch j to the start of the next that passes before token q. Implied: a name."""
     if isinstance(program.clock, Starts):
         at = [(i, q, j) for (i, q), j in product(program.clock.at, program.batches)]
         program.letter("span", at, program.clock.latest)
