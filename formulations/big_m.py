@@ -13,9 +13,9 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.big_m_clocks import Starts, make_clock
+from formulations.big_m_clocks import Starts, TickClock, make_clock
 from formulations.big_m_cost import BatchCost
-from formulations.big_m_letters import Letters, Rows, TickClock
+from formulations.big_m_letters import Letters, Rows
 from formulations.big_m_values import read_schedule, set_values
 from formulations.timing import objective_bound, start_early
 from kvcore.errors import BadInput

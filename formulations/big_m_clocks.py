@@ -14,7 +14,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.big_m_letters import Clock, Letters, Rows, TickClock
+from formulations.big_m_letters import Clock, Letters, Rows
 from formulations.chains import longest_batch
 from formulations.horizon import latest_completions
 
@@ -56,7 +56,7 @@ class Order(Clock):
         return self.program.ended(i, k, j - 1)
 
 
-class Slots(TickClock):
+class Slots(Clock):
     """Batch j is slot j: calls and arrivals are shifts of the index, and times are counts of slots."""
 
     def __init__(self, program: Letters, batches: int) -> None:
@@ -117,7 +117,7 @@ class Slots(TickClock):
         return self.origin + j
 
 
-class Starts(TickClock):
+class Starts(Clock):
     """Batch j starts at t[j] and lasts D[j]; whether a call has returned by then is a variable R."""
 
     def __init__(self, program: Letters, batches: int) -> None:
@@ -206,3 +206,7 @@ class Starts(TickClock):
     def end_tick(self, j: int) -> int:
         """t[j] + D[j], rounded."""
         return self.origin + int(round(self.program.scale * pyo.value(self.finish(j))))  # noqa: RUF046 - untyped
+
+
+TickClock = Slots | Starts
+"""A clock by which tokens and batches have a time, from the origin, in the model's unit of time."""

@@ -277,22 +277,3 @@ class Clock(ABC):
         """1 if request i worked in the batch before j and its segment did not end there."""
         ended = sum(self.program.ends(i, k, j - 1) for k in range(len(self.program.chains[i].ends)))
         return self.program.w[i, j - 1] - ended
-
-
-class TickClock(Clock):
-    """A clock by which tokens and batches have a time, from the origin, in the model's unit of time."""
-
-    latest: float
-    """No batch ends later."""
-
-    @abstractmethod
-    def time_of(self, i: int, q: int) -> Any:
-        """Return when the batch ends that generates token q."""
-
-    @abstractmethod
-    def end(self) -> Any:
-        """Return when the last request is done."""
-
-    @abstractmethod
-    def end_tick(self, j: int) -> int:
-        """Return the tick at which batch j ends in the values of the variables."""

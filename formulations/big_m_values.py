@@ -8,9 +8,9 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.big_m_clocks import Slots
+from formulations.big_m_clocks import Slots, TickClock
 from formulations.big_m_cost import BATCH_FEATURES
-from formulations.big_m_letters import Letter, Letters, TickClock
+from formulations.big_m_letters import Letter, Letters
 from formulations.timing import MOVES, ORDERED, end_at, start_early
 from kvcore.instance import Instance
 from kvcore.schedule import Batch, Schedule
