@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from unittest.mock import patch
 
-from formulations.batch_bigm import BatchBigM
-from formulations.batch_clock import Starts
-from formulations.batch_cost import BatchCost
-from formulations.batch_moves import BatchMoves
-from formulations.batch_variables import BatchClock
+from formulations import tightening
+from formulations.big_m import BigM
+from formulations.big_m_letters import Letters
 from formulations.horizon import sufficient_batches
+from formulations.tightening import times, tokens
 from heuristics import best_schedule
 from kvcore.instance import Instance
 from kvcore.metrics import Value, objective_value
@@ -27,19 +25,19 @@ from solvers.matrix import MatrixModel
 from solvers.task import Task
 from workloads.builtin import builtin_instance
 
-STRENGTHENINGS: dict[str, list[tuple[type, str]]] = {
-    "none off": [],
-    "tight constants": [(BatchBigM, "most_known"), (BatchMoves, "most")],
-    "windows": [(BatchClock, "windows")],
-    "order of batches": [(BatchBigM, "batch_order")],
-    "memory area and packing": [(BatchBigM, "generation_packing"), (BatchBigM, "resident_packing")],
-    "pairs that cannot coexist": [(BatchCost, "prefill_batches")],
-    "tokens and pairs": [(BatchBigM, "tokens_by_token"), (BatchCost, "pairs_by_token")],
-    "kept KV": [(BatchBigM, "kept_tokens"), (BatchMoves, "fullness")],
-    "times": [(Starts, "time_is_spent"), (Starts, "progress_takes_time"), (Starts, "rest_takes_time")],
-    "symmetry": [(BatchBigM, "identical_requests_end_in_order")],
+STRENGTHENINGS: dict[str, tuple[str, ...]] = {
+    "none off": (),
+    "tight constants": ("narrow_constants",),
+    "windows": ("windows",),
+    "order of batches": ("batch_order", "batches_until_the_end"),
+    "memory area and packing": ("generation_packing", "resident_packing"),
+    "pairs that cannot coexist": ("prefill_batches",),
+    "tokens and pairs": ("tokens_by_token", "pairs_by_token"),
+    "kept KV": ("kept_tokens", "fullness"),
+    "times": ("time_is_spent", "progress_takes_time", "rest_takes_time"),
+    "symmetry": ("identical_requests_end_in_order",),
 }
-"""What is switched off, by the methods that say it."""
+"""What is switched off, by the functions and rows that say it."""
 
 INSTANCES: dict[str, tuple[Instance, str]] = {
     "figure 15, I=1": (builtin_instance("infermax-figure15:I=1"), "busy-time"),
@@ -50,33 +48,25 @@ INSTANCES: dict[str, tuple[Instance, str]] = {
 }
 
 
-def loose(owner: type, name: str) -> Callable[..., object]:
-    """Return what stands for a method that is switched off: no rows, or the loosest constant or window."""
-    if name == "windows":
-        return lambda clock: (
-            [[1] * (chain.outputs + 1) for chain in clock.program.chains],
-            [[clock.batches] * (chain.outputs + 1) for chain in clock.program.chains],
-        )
-    if name == "most_known":
-        return lambda program, i, j: program.chains[i].request.peak
-    if name == "most":
-        return lambda moves, i, j: moves.program.loose_tokens
-    rows = getattr(owner, name)
-
-    def nothing(*_: object) -> Iterator[object]:
-        return iter(())
-
-    nothing.__name__ = rows.__name__
-    return nothing
+def no_windows(program: Letters) -> tokens.Windows:
+    """Return the loosest windows."""
+    lasts = [[program.clock.batches] * (chain.outputs + 1) for chain in program.chains]
+    return [[1] * (chain.outputs + 1) for chain in program.chains], lasts
 
 
-@contextmanager
-def without(strengthening: str) -> Iterator[None]:
-    """Switch a strengthening off."""
+def without(strengthening: str, program: BigM) -> BigM:
+    """Tighten and write a program, with a strengthening switched off."""
+    off = STRENGTHENINGS[strengthening]
     with ExitStack() as stack:
-        for owner, name in STRENGTHENINGS[strengthening]:
-            stack.enter_context(patch.object(owner, name, loose(owner, name)))
-        yield
+        for name in ("NARROW", "ROWS"):
+            kept = tuple(each for each in getattr(tightening, name) if each.__name__ not in off)
+            stack.enter_context(patch.object(tightening, name, kept))
+        for module in (tokens, times) if "windows" in off else ():
+            stack.enter_context(patch.object(module, "windows", no_windows))
+        tightening.tighten(program)
+        program.rows = {name: rows for name, rows in program.rows.items() if name not in off}
+        program.write()
+    return program
 
 
 def measure(instance: Instance, objective: str, strengthening: str, seconds: float) -> tuple[Value, Value, float, bool]:
@@ -84,9 +74,8 @@ def measure(instance: Instance, objective: str, strengthening: str, seconds: flo
     _, schedule, _ = best_schedule(instance, objective)
     value = objective_value(verify_schedule(instance, schedule), objective)
     horizon = sufficient_batches(instance, objective, value).batches
-    with without(strengthening):
-        program = BatchBigM(instance, objective, horizon, upper_bound=value)
-        matrix = MatrixModel(program.model)
+    program = without(strengthening, BigM(instance, objective, horizon, upper_bound=value))
+    matrix = MatrixModel(program.model)
     task = Task(instance, objective, program.name, "highs", horizon, None, None, seconds, 8000, 1, 0)
     integer, matrix.integer = matrix.integer, matrix.integer & False
     lp: list[float] = []

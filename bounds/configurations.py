@@ -7,10 +7,9 @@ which its bound is no less.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -28,7 +27,6 @@ from kvcore.certificates.configurations import most_configurations
 from kvcore.certificates.running import Running, TooMany
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import Value
 from kvcore.referee import InvalidSchedule
 from kvcore.rigid import Kind, kinds_of, memory_of, why_not_rigid
 from kvcore.schedule import Batch, Schedule
@@ -239,35 +237,27 @@ def _stages(pricing: WindowPricing, most: int) -> Iterator[Stage]:
         number = min(fits + step, fails - 1)
 
 
-def propose_configurations(task: Task) -> Iterator[Proposal]:
+def propose_configurations(task: Task) -> Iterator[Proposal | Schedule]:
     """Return proofs with rising bounds (BadInput: the instance is not rigid)."""
     check_rigid(task.instance, task.objective)
-    found = climb(task.instance, task.objective, lambda: task.deadline, task.upper)
-    return (proposal for proposal in found if isinstance(proposal, Proposal))
+    return climb(task)
 
 
-def climb(
-    instance: Instance,
-    objective: str,
-    deadline: Callable[[], float] = lambda: math.inf,
-    upper: Value | None = None,
-    news: Callable[[], Value | None] = lambda: None,
-) -> Iterator[Proposal | Schedule]:
+def climb(task: Task) -> Iterator[Proposal | Schedule]:
     """Yield proofs of ever higher bounds: by prices, and, where all requests fit into the network, by a search.
 
-    The search yields schedules, too, all of which have passed the referee. `upper` is the value of a schedule, `news`
-    that of one that others found meanwhile. Raises BadInput where the instance is not rigid, or too large.
+    The search yields schedules, too, all of which have passed the referee. Raises BadInput where the instance is not
+    rigid, or too large.
     """
     proof: Configurations | None = None
-    for proof in proofs(instance, objective, deadline()):
+    for proof in proofs(task.instance, task.objective, task.deadline):
         yield Proposal(proof)
     if proof is None:
         return
     with suppress(
         InvalidCertificate, InvalidSchedule
     ):  # too large; or budgets, which are left out, forbid what it finds
-        solver = StartSolver(instance, objective, proof, deadline)
-        yield from rising_targets(solver, None if upper is None else int(upper), news)
+        yield from rising_targets(StartSolver(task, proof))
 
 
 @dataclass(frozen=True)
@@ -288,12 +278,11 @@ class StartSolver:
     unit = 1
     first_tries, more_tries, most_tries = 200_000, 8, MOST_TRIES
 
-    def __init__(
-        self, instance: Instance, objective: str, prices: Configurations, deadline: Callable[[], float]
-    ) -> None:
+    def __init__(self, task: Task, prices: Configurations) -> None:
         """Raise InvalidCertificate where the network is larger than a checker looks at."""
-        self.instance, self.objective, self.prices, self.deadline = instance, objective, prices, deadline
-        self.made = prices.search(instance, objective, Budget())
+        self.task, self.prices = task, prices
+        self.instance, self.objective = task.instance, task.objective
+        self.made = prices.search(self.instance, self.objective, Budget())
 
     def lowest(self, upper: int | None = None) -> int:
         """Return what the prices prove alone."""
@@ -301,10 +290,8 @@ class StartSolver:
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
         """Look for a schedule below a target; with `beam`, where most may be left, and nothing is proved."""
-        left = max(0.0, self.deadline() - time.process_time())
-        outcome = self.made.run(
-            target, int(min(most_tries, TRIES_PER_SECOND * left)), traced=True, beam=BEAM if beam else None
-        )
+        tries = int(min(most_tries, TRIES_PER_SECOND * self.task.seconds_left))
+        outcome = self.made.run(target, tries, traced=True, beam=BEAM if beam else None)
         proof = self.prices.replace(target=target, tries=outcome.tries) if outcome.proved else None
         found = None if outcome.cost is None else schedule_of(self.instance, self.made.kinds, _jobs(outcome.starts))
         return Attempt(proof, found)

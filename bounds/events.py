@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from math import comb, prod
 
@@ -14,7 +12,7 @@ from kvcore.certificates.events import MOST_STATES, Events, EventSearch, check_s
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import Value, objective_value
+from kvcore.metrics import SUMS, Value, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 
@@ -24,11 +22,13 @@ MOST_JOINT_STATES = 10**7
 """Joint states of the requests beyond which no search is begun for a bound alone."""
 MOST_OPTIONS = 10**8
 """Options of local graphs, as a rough count has them, beyond which none is begun."""
+RELAXED = (*SUMS, "makespan", "busy-time")
+"""Objectives for which whoever has KV is as good as who has none where drops are free."""
 WIDTHS, NARROW_STATES = (30, 300, 3000), 400_000
 """States with the same tokens left that narrow searches follow, and states that one of them has room for."""
 
 
-def propose_events(task: Task) -> Iterator[Proposal]:
+def propose_events(task: Task) -> Iterator[Proposal | Schedule]:
     """Return the proofs of a search that goes on while the time allows; the first is always made.
 
     Raises BadInput where requests have too many joint states for any hope.
@@ -39,43 +39,28 @@ def propose_events(task: Task) -> Iterator[Proposal]:
         raise BadInput(
             f"an exhaustive search is not begun: requests have {states:.0e} joint states, more than {MOST_JOINT_STATES}"
         )
-    found = _proofs(task.instance, task.objective, lambda: task.deadline, task.upper)
-    return (proposal for proposal in found if isinstance(proposal, Proposal))
+    return _proofs(task, task.upper)
 
 
-def climb(
-    instance: Instance,
-    objective: str,
-    deadline: Callable[[], float] = lambda: math.inf,
-    upper: Value | None = None,
-    news: Callable[[], Value | None] = lambda: None,
-) -> Iterator[Proposal | Schedule]:
+def climb(task: Task) -> Iterator[Proposal | Schedule]:
     """Yield ever better schedules, which have passed the referee, and proofs of ever higher bounds, until they meet.
 
-    `upper` is the value of a schedule, `news` says that of one that others found meanwhile. Raises BadInput where
-    requests have too many options, and neither is found.
+    Raises BadInput where requests have too many options, and neither is found.
     """
-    found = False
-    for schedule in _narrow(instance, objective, deadline, upper):
-        upper, found = objective_value(verify_schedule(instance, schedule), objective), True
+    upper, found = task.upper, False
+    for schedule in _narrow(task):
+        upper, found = objective_value(verify_schedule(task.instance, schedule), task.objective), True
         yield schedule
     try:
-        for each in _proofs(instance, objective, deadline, upper):
-            if isinstance(each, Schedule):
-                verify_schedule(instance, each)
-            yield each
-            known = news()
-            if known is not None and isinstance(each, Proposal) and each.value is not None and each.value >= known:
-                return
+        yield from _proofs(task, upper)
     except InvalidCertificate as error:
         if not found:
             raise BadInput(f"events: {error}") from None
 
 
-def _narrow(
-    instance: Instance, objective: str, deadline: Callable[[], float], upper: Value | None
-) -> Iterator[Schedule]:
+def _narrow(task: Task) -> Iterator[Schedule]:
     """Yield what narrow searches find, where prefills and moves are whole, and where they need not be."""
+    instance, upper = task.instance, task.upper
     machine, variants = instance.machine, [instance]
     longest = max(request.peak for request in instance.requests)
     if (machine.chunked or machine.partial) and (machine.prefill_limit or longest) >= longest:
@@ -85,28 +70,53 @@ def _narrow(
         with suppress(InvalidCertificate, InvalidSchedule):
             check_options(made)
             for width in WIDTHS:
-                search = EventSearch(made, objective, NARROW_STATES, upper, width=width, graph=graph)
+                search = EventSearch(made, task.objective, NARROW_STATES, upper, width=width, graph=graph)
                 graph = search.graph
-                found = search.run(stops=lambda: time.process_time() > deadline())
+                found = search.run(stops=task.is_over)
                 if found.schedule is not None:
                     schedule = found.schedule.replace(instance_sha256=instance.sha256)
-                    upper = objective_value(verify_schedule(instance, schedule), objective)
+                    upper = objective_value(verify_schedule(instance, schedule), task.objective)
                     yield schedule
 
 
-def _proofs(
-    instance: Instance, objective: str, deadline: Callable[[], float], upper: Value | None
-) -> Iterator[Proposal | Schedule]:
-    check_options(instance)
-    search, states = EventSearch(instance, objective, MOST_STATES, upper), FIRST
-    while True:
-        found = search.run(states, (lambda: time.process_time() > deadline()) if states > FIRST else (lambda: False))
-        yield Proposal(Events(states=found.states, target=search.target), found.bound)
-        if found.schedule is not None:
-            yield found.schedule
-        if found.is_over or found.states == MOST_STATES or time.process_time() > deadline():
-            return
+def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
+    """Yield what is proved and found by two searches in turns: by the rules, and where drops are free.
+
+    The latter ends first. Its optimum is that of the rules, too, if the referee accepts its schedule.
+    """
+    check_options(task.instance)
+    searches, states = [_search(task, upper)], FIRST
+    while searches:
+        for search in searches[:]:
+            found = search.run(states, task.is_over if states > FIRST else (lambda: False))
+            proof = Events(states=found.states, target=search.target, free_drops=search.free_drops)
+            yield Proposal(proof, found.bound)
+            schedule = found.schedule
+            if schedule is not None and not (search.free_drops and refused(task.instance, schedule)):
+                verify_schedule(task.instance, schedule)
+                yield schedule
+                return
+            known = [value for value in (upper, task.news()) if value is not None]
+            if task.is_over() or (known and found.bound >= min(known)):
+                return
+            if found.is_over or found.states == MOST_STATES:
+                searches.remove(search)
+        if states == FIRST and task.objective in RELAXED:
+            searches.insert(0, _search(task, upper, free_drops=True))
         states = min(states * GROWTH, MOST_STATES)
+
+
+def _search(task: Task, upper: Value | None, free_drops: bool = False) -> EventSearch:
+    return EventSearch(task.instance, task.objective, MOST_STATES, upper, free_drops=free_drops)
+
+
+def refused(instance: Instance, schedule: Schedule) -> bool:
+    """Whether the referee refuses a schedule."""
+    try:
+        verify_schedule(instance, schedule)
+    except InvalidSchedule:
+        return True
+    return False
 
 
 def check_options(instance: Instance) -> None:

@@ -14,11 +14,17 @@ from kvcore.certificates import Alone, Certificate, InvalidCertificate, certify
 from kvcore.errors import BadInput, did_you_mean
 from kvcore.instance import Instance
 from kvcore.metrics import Value, check_objective
+from kvcore.schedule import Schedule
+
+Found = Callable[[str, Certificate | Schedule], None]
+"""What is told the name of a method and what it came upon."""
 
 
 @dataclass(frozen=True)
 class Method:
     """A way to a proof. `propose` returns ever better ones, or says why it does not apply (BadInput).
+
+    Schedules that a search comes upon may be among them, once the referee has judged them.
 
     On KeyboardInterrupt the best so far may come before it raises that.
     """
@@ -26,7 +32,7 @@ class Method:
     name: str
     drops: str
     """What the relaxation leaves out, in words."""
-    propose: Callable[[Task], Iterator[Proposal]]
+    propose: Callable[[Task], Iterator[Proposal | Schedule]]
     slows: bool = False
     """Whether its bound rises as long as there is time, ever more slowly: it gets `MORE` times as much as others."""
 
@@ -42,11 +48,11 @@ class Rung:
     why_not: str = ""
 
 
-def _later(module: str, name: str) -> Callable[[Task], Iterator[Proposal]]:
+def _later(module: str, name: str) -> Callable[[Task], Iterator[Proposal | Schedule]]:
     """Return a proposer of a module of this package, loaded when it is called: compilers and solvers take a while."""
 
-    def propose(task: Task) -> Iterator[Proposal]:
-        proposals: Iterator[Proposal] = getattr(import_module(f"bounds.{module}"), name)(task)
+    def propose(task: Task) -> Iterator[Proposal | Schedule]:
+        proposals: Iterator[Proposal | Schedule] = getattr(import_module(f"bounds.{module}"), name)(task)
         return proposals
 
     return propose
@@ -89,15 +95,17 @@ def climb(
     time_limit: float = TIME_LIMIT,
     upper: Value | None = None,
     without: Collection[str] = (),
-    found: Callable[[str, Certificate], None] = lambda method, certificate: None,
+    news: Callable[[], Value | None] = lambda: None,
+    found: Found = lambda method, what: None,
 ) -> Iterator[Rung]:
     """Yield what each method proves, one after another (`method`: only that one), until `upper` is proved optimal.
 
     `time_limit` is in seconds of the processor, divided among the methods that apply: what one leaves, those after it
     get. A method whose first proof does not fit into what is left is declined; `alone` never is. One ends early if at
     what it gained a second its time would not bring it beyond what the others proved. Those in `without` are left out.
-    `found` is called with the name of the method and each certificate as it comes. On KeyboardInterrupt comes what the
-    running method had, and then the exception.
+    `found` is called with the name of the method and each certificate, or schedule that a search comes upon, as it
+    comes; `news` says the value of a schedule that others found meanwhile. On KeyboardInterrupt comes what the running
+    method had, and then the exception.
 
     Raises BadInput for a name that is none, and where the one method that was asked for does not apply.
     """
@@ -111,7 +119,7 @@ def climb(
     if method == "auto" and instance.cost.always_one_tick:  # no batch is faster than another: its time is the others'
         chosen.remove(METHODS["speed"])
     end = time.process_time() + time_limit
-    turns = [_Turn(each, Task(instance, objective, end, upper, end), found) for each in chosen]
+    turns = [_Turn(each, Task(instance, objective, end, upper, end, news), found) for each in chosen]
     known: list[Value] = []
     for k, turn in enumerate(turns):
         share = turn.share / max(1, sum(later.share for later in turns[k:]))
@@ -131,9 +139,9 @@ def climb(
 class _Turn:
     """What a method does when it is its turn: `proposals` (None: it does not apply), and the `rung` that it reaches."""
 
-    def __init__(self, method: Method, task: Task, found: Callable[[str, Certificate], None]) -> None:
+    def __init__(self, method: Method, task: Task, found: Found) -> None:
         self.method, self.task, self.found = method, task, found
-        self.proposals: Iterator[Proposal] | None = None
+        self.proposals: Iterator[Proposal | Schedule] | None = None
         self.rung = Rung(method.name, 0.0, why_not="it was interrupted before its first proof")
         try:
             self.proposals = method.propose(task)
@@ -153,6 +161,9 @@ class _Turn:
         interrupted = False
         try:
             for proposal in self.proposals or ():
+                if isinstance(proposal, Schedule):
+                    self.found(self.method.name, proposal)
+                    continue
                 before, unchecked = self.rung, proposal
                 self._check(proposal, began)
                 unchecked = None

@@ -5,9 +5,7 @@ It raises a target until the search finds a schedule below it, which the referee
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +25,7 @@ from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
 from kvcore.certificates.slots import MOST_STATES, MOST_TRIES, SlotPrices, Slots, why_not
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import SUMS, Value, objective_value, scale_of
+from kvcore.metrics import SUMS, objective_value, scale_of
 from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Batch, Schedule
 
@@ -78,19 +76,13 @@ class SlotSolver:
     """Searches of one instance for one objective with rising targets, each of which leaves a proof or a schedule."""
 
     def __init__(
-        self,
-        instance: Instance,
-        objective: str,
-        deadline: Callable[[], float] = lambda: math.inf,
-        options: SlotOptions | None = None,
-        seed: int = 0,
-        strict: bool = False,
+        self, task: Task, options: SlotOptions | None = None, seed: int = 0, strict: bool = False,
         local: LocalGraphs | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Raise BadInput where the search does not take such an instance; `local` are graphs made for other ends."""
+        self.task, self.instance, self.objective = task, task.instance, task.objective
         if local is None:
-            check(instance, objective)
-        self.instance, self.objective, self.deadline = instance, objective, deadline
+            check(self.instance, self.objective)
         self.options = options or SlotOptions()
         self.first_tries, self.more_tries, self.most_tries = (
             self.options.first_tries,
@@ -99,10 +91,10 @@ class SlotSolver:
         )
         self.draw = np.random.default_rng(seed)
         try:
-            self.local = local or local_graphs(instance, objective, strict)
+            self.local = local or local_graphs(self.instance, self.objective, strict)
         except InvalidCertificate as error:
             raise BadInput(str(error)) from None
-        self.unit = scale_of(instance.requests, objective)
+        self.unit = scale_of(self.instance.requests, self.objective)
         self.root: Floats | None = None
         """The first prices, of which later searches seek better ones in fewer rounds."""
 
@@ -127,7 +119,7 @@ class SlotSolver:
 
     def first_prices(self, upper: int | None) -> Floats | None:
         """Return the prices of the method `prices`, where it applies; they are made for the same slots."""
-        task = Task(self.instance, self.objective, self.deadline(), upper, self.deadline())
+        task = replace(self.task, upper=upper, end=self.task.deadline)
         try:
             proof = next(propose_prices(task)).proof
         except (BadInput, InvalidCertificate, StopIteration):
@@ -179,7 +171,7 @@ class SlotSolver:
         open_ = self._open(search, since)
 
         def evaluate(prices: Floats) -> tuple[float, Floats]:
-            if time.process_time() > self.deadline():
+            if self.task.is_over():
                 raise OutOfTime
             priced = self._whole(search, prices, since)
             rows = values(graphs, priced, since, scale)
@@ -208,13 +200,13 @@ class SlotSolver:
         """
         search = SlotSearch(self.local, target, self.options.scale)
         self.ascend_root(search, self.options.root_rounds if self.root is None else self.options.rounds)
-        most_tries = int(min(most_tries, TRIES_PER_SECOND * max(0.0, self.deadline() - time.process_time())))
+        most_tries = int(min(most_tries, TRIES_PER_SECOND * self.task.seconds_left))
         outcome = search.run(most_states, most_tries, traced=True, steer=self._beam if beam else self._steer)
         return Attempt(self, search, target, replace(outcome, proved=outcome.proved and not beam))
 
     def _beam(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
         """Cut all states of a layer but those from which most may still be spent."""
-        if time.process_time() > self.deadline():
+        if self.task.is_over():
             raise OutOfTime
         alive = np.flatnonzero(~cut[: layer.size])
         spent = layer.cost[alive] - layer.room[alive]
@@ -222,7 +214,7 @@ class SlotSolver:
 
     def _steer(self, search: SlotSearch, layer: Layer, cut: Any) -> None:
         """Seek further prices for the states of a layer, while they cut more than they cost."""
-        if time.process_time() > self.deadline():
+        if self.task.is_over():
             raise OutOfTime
         options, requests = self.options, len(search.kind)
         per_state = len(search.graphs.next) / len(search.graphs.idle)
@@ -279,33 +271,27 @@ def check(instance: Instance, objective: str) -> None:
         raise BadInput(f"slots {reason}")
 
 
-def propose_slots(task: Task) -> Iterator[Proposal]:
-    """Return ever higher targets, each with the search that finds nothing below it."""
+def propose_slots(task: Task) -> Iterator[Proposal | Schedule]:
+    """Return what `climb` yields (BadInput at once where the search is not begun)."""
     check(task.instance, task.objective)
-    found = climb(task.instance, task.objective, lambda: task.deadline, task.upper)
-    return (proposal for proposal in found if isinstance(proposal, Proposal))
+    return climb(task)
 
 
-def climb(
-    instance: Instance,
-    objective: str,
-    deadline: Callable[[], float] = lambda: math.inf,
-    upper: Value | None = None,
-    news: Callable[[], Value | None] = lambda: None,
-    options: SlotOptions | None = None,
-) -> Iterator[Proposal | Schedule]:
+def climb(task: Task, options: SlotOptions | None = None) -> Iterator[Proposal | Schedule]:
     """Yield proofs of ever higher bounds, and better schedules, until they meet, or the deadline is there.
 
-    `upper` is the value of a schedule, `news` says that of one that others found meanwhile. Every schedule has passed
-    the referee: where one rests on a batch of drops alone, which is none, the search begins anew without such batches.
+    Every schedule has passed the referee: where one rests on a batch of drops alone, which is none, the search begins
+    anew without such batches.
     """
     for strict in (False, True):
-        solver = SlotSolver(instance, objective, deadline, options, strict=strict)
+        solver = SlotSolver(task, options, strict=strict)
         try:
             with suppress(OutOfTime):
-                for found in rising_targets(solver, None if upper is None else int(upper * solver.unit), news):
+                for found in rising_targets(solver):
                     if isinstance(found, Schedule):
-                        upper = objective_value(verify_schedule(instance, found), objective)
+                        task = replace(
+                            task, upper=objective_value(verify_schedule(task.instance, found), task.objective)
+                        )
                     yield found
             return
         except InvalidCertificate as error:  # its numbers are too large

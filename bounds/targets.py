@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Protocol
 
-from bounds.task import Proposal
+from bounds.task import Proposal, Task
 from kvcore.certificates.proof import Proof
-from kvcore.instance import Instance
-from kvcore.metrics import Value, objective_value
+from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Schedule
 
@@ -26,10 +25,9 @@ class Attempt(Protocol):
 
 
 class Solver(Protocol):
-    """Makes such searches for an instance and an objective, whose values are multiples of 1 / `unit`."""
+    """Makes such searches for a task, whose values are multiples of 1 / `unit`."""
 
-    instance: Instance
-    objective: str
+    task: Task
     unit: int
     first_tries: int
     """Tries of the first searches."""
@@ -44,19 +42,20 @@ class Solver(Protocol):
         """Look below a target; with `beam`, only at a few states of each tick: nothing is proved then."""
 
 
-def rising_targets(solver: Solver, best: int | None, news: Callable[[], Value | None]) -> Iterator[Proposal | Schedule]:
-    """Look below targets between what is proved and the `best` schedule, until these meet or tries are over.
+def rising_targets(solver: Solver) -> Iterator[Proposal | Schedule]:
+    """Look below targets between what is proved and the best schedule, until these meet or tries are over.
 
-    `news` says the value of a schedule that others found meanwhile. Raises InvalidSchedule where the referee refuses
-    what a search found.
+    Raises InvalidSchedule where the referee refuses what a search found.
     """
+    task = solver.task
+    best = None if task.upper is None else int(task.upper * solver.unit)
     proved, step, tries = solver.lowest(best), 1, solver.first_tries
     failed: int | None = None  # a target that takes more tries
     first = solver.search(proved, tries)
     if first.proof is not None:
         yield Proposal(first.proof, Fraction(proved, solver.unit))
     while best is None or proved < best:
-        known = news()
+        known = task.news()
         if known is not None and (best is None or known * solver.unit < best):
             best, failed = int(known * solver.unit), None
             continue
@@ -75,7 +74,7 @@ def rising_targets(solver: Solver, best: int | None, news: Callable[[], Value | 
             proved, step = target, 2 * step
             yield Proposal(attempt.proof, Fraction(target, solver.unit))
         elif schedule is not None:
-            value = objective_value(verify_schedule(solver.instance, schedule), solver.objective)
+            value = objective_value(verify_schedule(task.instance, schedule), task.objective)
             best, failed = int(value * solver.unit), None
             yield schedule
         else:

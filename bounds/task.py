@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,15 +22,25 @@ LOOSE = 2
 class Task:
     """The instance, the objective, and when to stop improving (by `time.process_time`), which may change until then.
 
-    `upper` is the value of a schedule, if one is known: it only says where a proof may stop. By `end` the first proof
-    has to be there.
+    `upper` is the value of a schedule, if one is known: it only says where a proof may stop; `news` says that of one
+    that others found meanwhile. By `end` the first proof has to be there.
     """
 
     instance: Instance
     objective: str
-    deadline: float
+    deadline: float = math.inf
     upper: Value | None = None
     end: float = math.inf
+    news: Callable[[], Value | None] = lambda: None
+
+    def is_over(self) -> bool:
+        """Whether the deadline is there."""
+        return time.process_time() > self.deadline
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds of the processor until the deadline."""
+        return max(0.0, self.deadline - time.process_time())
 
     def begin(self, budget: Budget) -> None:
         """Raise BadInput if what was spent of a fresh budget, which one evaluation takes, does not fit before `end`."""

@@ -15,9 +15,10 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.batch_bigm import BatchBigM
-from formulations.batch_start import TOLERANCE
+from formulations.big_m import BigM
+from formulations.big_m_values import TOLERANCE
 from formulations.horizon import by_busy_time, by_last_completion, sufficient_batches
+from formulations.tightening import tighten
 from kvcore.errors import BadInput
 from kvcore.metrics import Value, objective_value
 from kvcore.referee import InvalidSchedule, verify_schedule
@@ -70,14 +71,10 @@ class _Run:
     def solve_with(self, horizon: Horizon, limit: Value) -> Done:
         """Solve the model that has every schedule of at most `limit`; up to there its bounds hold for all."""
         task = self.task
-        model = BatchBigM(
-            task.instance,
-            task.objective,
-            horizon.batches,
-            upper_bound=limit,
-            plain=task.formulation.endswith(":plain"),
-            as_is=True,
-        )
+        model = BigM(task.instance, task.objective, horizon.batches, upper_bound=limit, as_is=True)
+        if not task.formulation.endswith(":plain"):
+            tighten(model)
+        model.write()
         rows = add(model, self.functions)
         if self.schedule is not None:
             model.warm_start(verify_schedule(task.instance, self.schedule))
@@ -90,7 +87,7 @@ class _Run:
             self.send,
         )
 
-    def take(self, model: BatchBigM, rows: list[Any]) -> None:
+    def take(self, model: BigM, rows: list[Any]) -> None:
         """Keep the schedule that the variables describe if it obeys, as it is executed, and is the best."""
         try:
             schedule = model.schedule()
@@ -116,10 +113,9 @@ class _Run:
         return replace(found, why=f"of schedules that obey {names}: {found.why}")
 
 
-def add(model: BatchBigM, functions: Iterable[Constraint]) -> list[Any]:
+def add(model: BigM, functions: Iterable[Constraint]) -> list[Any]:
     """Let each function add its rows to the model; return them all. BadInput says what is wrong with a function."""
     pyomo = model.model
-    model.name_as_the_paper()
     before, objective = {id(row) for row in _rows(pyomo)}, pyomo.objective.expr
     for k, function in enumerate(functions):
         name = f"constraint {name_of(function)}"

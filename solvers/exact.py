@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 
+import bounds.task
 import kvcore
 from bounds import configurations, events, slot_search
 from bounds.task import Proposal
@@ -24,7 +25,7 @@ from kvcore.result import Horizon, Result, SolverInfo
 from kvcore.schedule import Schedule
 from solvers.task import NEWS, Bound, Done, Found, Send, Stop, Task
 
-CLIMBS: dict[str, Callable[..., Iterator[Proposal | Schedule]]] = {
+CLIMBS: dict[str, Callable[[bounds.task.Task], Iterator[Proposal | Schedule]]] = {
     "slots": slot_search.climb,
     "events": events.climb,
     "configurations": configurations.climb,
@@ -36,9 +37,9 @@ FEW = 8
 
 def run(task: Task, send: Send) -> Done:
     """Carry out a task; schedules and bounds with their certificates are sent as they come."""
-    deadline, best, bound = time.process_time() + task.time_limit, task.upper_bound, None
-    climb = CLIMBS[task.formulation]
-    for found in climb(task.instance, task.objective, lambda: deadline, task.upper_bound, lambda: NEWS.value):
+    best, bound, deadline = task.upper_bound, None, time.process_time() + task.time_limit
+    search = bounds.task.Task(task.instance, task.objective, deadline, best, news=lambda: NEWS.value)
+    for found in CLIMBS[task.formulation](search):
         if isinstance(found, Schedule):
             value = objective_value(verify_schedule(task.instance, found), task.objective)
             best = value if best is None else min(value, best)
@@ -49,7 +50,7 @@ def run(task: Task, send: Send) -> Done:
             send(Bound(certificate.value, "certificate", certificate))
     known = [value for value in (best, NEWS.value) if value is not None]
     is_proved = bound is not None and bool(known) and bound >= min(known)
-    over: Stop = "time limit" if time.process_time() > deadline else "memory limit"
+    over: Stop = "time limit" if search.is_over() else "memory limit"
     return Done("proved" if is_proved else over)
 
 
@@ -80,7 +81,7 @@ def exact(
         if value == certificate.value or time.process_time() > deadline:
             break
         try:
-            for found in climb(instance, objective, lambda: deadline, value):
+            for found in climb(bounds.task.Task(instance, objective, deadline, value)):
                 if isinstance(found, Schedule):
                     better = objective_value(verify_schedule(instance, found), objective)
                     if better < value:
@@ -106,4 +107,4 @@ def compile_searches() -> None:
     rigid = Machine(memory=4, chunked=False, evict=False, pause=False)
     tiny = Instance(machine=rigid, requests=(Request(id="A", prompt=1, segments=(Segment(decode=2),)),))
     for climb in CLIMBS.values():
-        list(climb(tiny, "total-flow-time"))
+        list(climb(bounds.task.Task(tiny, "total-flow-time")))

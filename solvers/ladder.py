@@ -6,17 +6,23 @@ from typing import Any
 
 import bounds
 import kvcore
+from kvcore.certificates import Certificate
 from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.result import Horizon, Result, SolverInfo, number
-from solvers.task import Bound, Done, Progress, Send, Task, Tried
+from kvcore.schedule import Schedule
+from solvers.task import NEWS, Bound, Done, Found, Progress, Send, Task, Tried
 
 
 def run(task: Task, send: Send) -> Done:
     """Carry out a task in a worker process; certificates are sent as they come, and what each method came to."""
+
+    def found(method: str, what: Certificate | Schedule) -> None:
+        send(Found(what, None) if isinstance(what, Schedule) else Bound(what.value, "certificate", what, method))
+
     rungs = bounds.climb(
         task.instance, task.objective, time_limit=task.time_limit, upper=task.upper_bound, without=task.beside,
-        found=lambda method, proved: send(Bound(proved.value, "certificate", proved, method)),
+        news=lambda: NEWS.value, found=found,
     )  # fmt: skip
     for rung in rungs:
         send(Tried(_rung(rung, task.objective)))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 
 from formulations import make
-from formulations.batch_bigm import BatchBigM
+from formulations.big_m import BigM
 from kvcore.metrics import Value
 from kvcore.referee import verify_schedule
 from solvers.matrix import Array, MatrixModel
@@ -33,7 +33,7 @@ def run(task: Task, send: Send) -> Done:
 
 def minimise(
     task: Task,
-    formulation: BatchBigM,
+    formulation: BigM,
     found: Callable[[], None],
     proved: Callable[[Value], None],
     send: Send,

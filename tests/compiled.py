@@ -9,6 +9,7 @@ from contextlib import suppress
 import bounds
 import kvbound as kv
 from bounds import events, slot_search
+from bounds.task import Task
 from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
 from solvers import neighbourhoods
@@ -28,12 +29,12 @@ PLAIN = Instance(
 
 def slots() -> None:
     """The search over slots."""
-    list(slot_search.climb(builtin_instance("mars-figure1"), FLOW))
+    list(slot_search.climb(Task(builtin_instance("mars-figure1"), FLOW)))
 
 
 def boundaries() -> None:
     """The search over batch boundaries."""
-    list(events.climb(builtin_instance("mars-figure1"), "late-requests"))
+    list(events.climb(Task(builtin_instance("mars-figure1"), "late-requests")))
 
 
 def ladder() -> None:
@@ -50,7 +51,7 @@ def paths() -> None:
     for name in ("mars-figure1", "hindsight:n=30,M=80,P=10,seed=1"):
         instance = builtin_instance(name)
         neighbourhoods.improve(instance, FLOW, best_schedule(instance, FLOW)[1], seconds=1.0, seed=0, rounds=500)
-    solver = slot_search.SlotSolver(instance, FLOW)
+    solver = slot_search.SlotSolver(Task(instance, FLOW))
     search = slot_search.SlotSearch(solver.local, 10**4, 64)
     solver.ascend_root(search, 1)
     steps_below(search, 10)

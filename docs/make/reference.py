@@ -1,4 +1,4 @@
-"""docs/reference.md from the code: one row for each constraint, which is one method whose docstring is the inequality.
+"""docs/reference.md from the code: one row for each constraint, a method or function whose docstring is the inequality.
 
 The code is read, not imported: neither Pyomo nor OR-Tools is needed.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Constraint(NamedTuple):
-    """A constraint: the file and the line of its method, the class and the name of it, its docstring in one line."""
+    """A constraint: the file and the line of its function, its class and its name, its docstring in one line."""
 
     file: str
     line: int
@@ -33,7 +33,7 @@ class Constraint(NamedTuple):
 
 
 class ConstraintClass(NamedTuple):
-    """A class with constraints: its file in formulations/, its name, a heading."""
+    """A class with constraints: its file in formulations/, its name ("": the functions of the file), a heading."""
 
     file: str
     owner: str
@@ -42,12 +42,14 @@ class ConstraintClass(NamedTuple):
 
 PROGRAMS: dict[str, tuple[ConstraintClass, ...]] = {
     "batch-bigm": (
-        ConstraintClass("batch_bigm.py", "BatchBigM", "Progress, work, batches, tightening"),
-        ConstraintClass("batch_moves.py", "BatchMoves", "Moves"),
-        ConstraintClass("batch_clock.py", "Slots", "The clock of slots"),
-        ConstraintClass("batch_clock.py", "Starts", "The clock of start times"),
-        ConstraintClass("batch_cost.py", "BatchCost", "Cost of a batch"),
-        ConstraintClass("batch_objective.py", "BatchObjective", "Objectives"),
+        ConstraintClass("big_m.py", "BigM", "Progress, work, batches, moves, objectives"),
+        ConstraintClass("big_m_clocks.py", "Slots", "The clock of slots"),
+        ConstraintClass("big_m_clocks.py", "Starts", "The clock of start times"),
+        ConstraintClass("big_m_cost.py", "BatchCost", "Cost of a batch"),
+        ConstraintClass("tightening/tokens.py", "", "Tightening: tokens"),
+        ConstraintClass("tightening/memory.py", "", "Tightening: memory and order"),
+        ConstraintClass("tightening/times.py", "", "Tightening: times"),
+        ConstraintClass("tightening/cost.py", "", "Tightening: cost"),
     ),
     "cp-sat": (ConstraintClass("cp_sat.py", "CpSat", "Rule by rule"),),
 }
@@ -59,16 +61,17 @@ HEADS = {
 }
 WORDS = {
     "batch-bigm": "Proofs, symbols and what each row buys are in [formulation.md](formulation.md). "
-    "Rows marked *plain* are in `batch-bigm:plain` only.",
+    "The tables of tightening are of `batch-bigm` only: they add to the rows of `batch-bigm:plain`, or take the place "
+    "of rows of the same name. Counted by token, it has no `termination`, `non_decreasing_length` and `segment_ends`.",
     "cp-sat": "Conditions are implications, minima are minima, the attention term is a product: nothing is linearised, "
     "so a method states a rule for one request or one batch in several CP-SAT constraints.",
 }
 INTRODUCTION = """# Formulation reference
 
-Written by `python -m docs.make` from the code; the tests compare the two. Each constraint is one method. Its name is
-also the name of the rows in the model, its docstring the inequality, and the link leads to the method. *Rules* are
-those of [semantics.md](semantics.md#the-rules) that the docstring names; a row without one links variables, tightens,
-or serves an objective.
+Written by `python -m docs.make` from the code; the tests compare the two. Each constraint is one method (of the
+tightening, one function). Its name is also the name of the rows in the model, its docstring the inequality, and the
+link leads to it. *Rules* are those of [semantics.md](semantics.md#the-rules) that the docstring names; a row without
+one links variables, tightens, or serves an objective.
 
 *INFERMAX* is the number of the equation in that paper (Kim, Hong, Gulcehre and Ailamaki, *Optimizing LLM Inference for
 Database Systems*, Section 5) from which a row is taken. In short, with e = 1 for an eviction in batch j:
@@ -118,16 +121,25 @@ def constraints(root: Path, part: ConstraintClass) -> list[Constraint]:
     """Return the constraints of a class in the order of its model. ValueError for a method without docstring."""
     file = f"formulations/{part.file}"
     tree = ast.parse((root / file).read_text(encoding="utf-8"))
-    owner = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == part.owner)
-    methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
-    names = [name for name in model_parts(methods) if name in methods]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == part.owner]
+    body = classes[0].body if part.owner else tree.body
+    methods = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    names = [name for name in (model_parts(methods) if part.owner else row_functions(methods)) if name in methods]
     found = []
     for name in names:
         text = ast.get_docstring(methods[name])
         if text is None:
-            raise ValueError(f"{file}: {part.owner}.{name} is a constraint and has no docstring")
+            owner = f"{part.owner}." if part.owner else ""
+            raise ValueError(f"{file}: {owner}{name} is a constraint and has no docstring")
         found.append(Constraint(file, methods[name].lineno, part.owner, name, " ".join(text.split())))
     return found
+
+
+def row_functions(functions: dict[str, ast.FunctionDef]) -> list[str]:
+    """Return the functions that return rows."""
+    return [
+        name for name, node in functions.items() if isinstance(node.returns, ast.Name) and node.returns.id == "Rows"
+    ]
 
 
 def model_parts(methods: dict[str, ast.FunctionDef]) -> list[str]:

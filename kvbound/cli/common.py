@@ -19,9 +19,9 @@ from kvcore.files import printable, read_schedule, write_text
 from kvcore.schedule import Schedule
 
 
-def option(metavar: str, help: str, *names: str, **limits: float) -> Any:
+def option(metavar: str, help: str, *names: str, min: float | None = None, max: float | None = None) -> Any:
     """Return an option of a command that takes a value: what that is called, what it says, its least and its most."""
-    return typer.Option(*names, metavar=metavar, help=help, **limits)  # type: ignore[arg-type]
+    return typer.Option(*names, metavar=metavar, help=help, min=min, max=max)
 
 
 POLICY, OUT = ("--policy", "--policies"), ("--out", "-o")

@@ -1,14 +1,14 @@
 """An exact search over batch boundaries, the cheapest state first: what it reaches is a lower bound, at its end exact.
 
-From the state of all requests at a boundary it tries every legal batch that starts at once, and waiting. What is left
-out, and why that loses no optimum:
+From the state of all requests at the end of a batch it tries every legal batch that may come next. What is left out,
+and why that loses no optimum:
 
-* **Waiting** goes to the next arrival or return of a call, never to a tick between. Take any schedule and, batch by
-  batch, start each as early as the end of the batch before, the arrivals of the requests in its work, and the
-  returns of those calls that had returned when it started originally and whose requests it works on or moves. Every
-  batch starts no later than before, with the same contents. A call that was running may now have returned, which
-  forbids nothing; a call that had returned may now be running only where the batch leaves its request alone. So all
-  rules hold, no completion and no first token is later, and no objective is worse, with one exception: TPOT grows
+* **Starts**: a batch starts at once, or when a request arrives or a call returns that it works on or moves. Take any
+  schedule and, batch by batch, start each as early as the end of the batch before, the arrivals of the requests in its
+  work, and the returns of those calls that had returned when it started originally and whose requests it works on or
+  moves. Every batch starts no later than before, with the same contents. A call that was running may now have returned,
+  which forbids nothing; a call that had returned may now be running only where the batch leaves its request alone. So
+  all rules hold, no completion and no first token is later, and no objective is worse, with one exception: TPOT grows
   when the first token alone comes earlier. With a TPOT SLO the search therefore waits tick by tick.
 * **Waiting when nothing is to come** (no arrival, no return): whatever follows can be moved to start at once. All
   later events move along, so that each difference of two later times stays and each difference to an earlier time
@@ -21,10 +21,27 @@ out, and why that loses no optimum:
 * Of equal states the one with the least label is kept: the future depends on the state alone, and every objective is a
   function of the label and of the future, non-decreasing in the former. For the largest flow time smaller ages are as
   good, too.
+* **Waits**, for sums and ends: a state is also as good as another that differs from it in waits alone if it is no worse
+  after so many ticks that no request of it waits longer than in the other. For then what follows the other may follow
+  it, batch by batch at the same times: a call that has returned forbids nothing that a running one allows. Two states
+  cannot be as good as each other so but where they are equal. That each may be left out for the other, down to one that
+  is followed, needs that no state follows itself: take of the best ends of a state one with the fewest batches. The
+  better state has one with no more of them at the same value, and from what it leads to one batch fewer is left.
 
-States come in the order of their label and what is left at the least (`frontier.least`). Of each request that is a
-recursion over its local graph, so it falls by no more than a batch adds; the search compares this at every step. So no
-schedule is better than the state that comes next, wherever the search stops.
+**Free drops** make another search, a relaxation: a request that holds KV has, at any time, the options of the same
+request without any, too, also where R4 and R5 forbid them, its call orders a move, or the machine does not evict. Every
+schedule is one of these. A state is then as good as another, for sums and ends, that holds less: of each request the
+same KV or none. For it has the options that the other has, with the same loads, and again leads to no less. And no
+request need lose KV in a batch without its work that would fit with it, if it may keep it there (`drops_in_vain`):
+what holds more is as good. Where the best end is a schedule of the rules, it is optimal by them, too.
+
+States come in the order of their label and what is left at the least. Of each request (`frontier.least`) that is a
+recursion over its local graph, so it falls by no more than a batch adds; the search compares this at every step. For
+sums, next tokens also take turns (`least_by_turns`): a function of the cost is `busy` and what each request adds in
+every batch, so that a batch can be spent on one request after another, once `busy` is over, each of them ready when it
+starts; the sum of the ends of such jobs is least where the one with the least left goes first (preemptive shortest
+remaining processing time). After its next token a request needs what it takes alone. What is known of a state holds of
+those that follow it. So no schedule is better than the state that comes next, wherever the search stops.
 """
 
 from __future__ import annotations
@@ -71,22 +88,25 @@ class Events(Proof):
 
     Any numbers are safe: where the search stops early, no schedule is below the state that comes next. States of
     `target` or more are left out (in ticks; for normalized-latency times the common multiple of the outputs): nothing
-    above it is proved.
+    above it is proved. With `free_drops`, KV may be dropped at any time, also where the rules forbid it: a relaxation.
     """
 
     kind: Literal["events", "exhaustive"] = "events"
     states: Annotated[int, Field(ge=1, le=MOST_STATES)]
     target: Annotated[int, Field(ge=0, le=TOP)] | None = None
+    free_drops: bool = False
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what no schedule is below after so many states: the optimum, if they are enough."""
         upper = None if self.target is None else Fraction(self.target, scale_of(instance.requests, objective))
-        return EventSearch(instance, objective, self.states, upper, budget).run().bound
+        search = EventSearch(instance, objective, self.states, upper, budget, free_drops=self.free_drops)
+        return search.run().bound
 
     @property
     def why(self) -> str:
         """The argument in words."""
-        return f"all batches that the rules allow were tried, the cheapest states first, {self.states} at the most"
+        rules = "the rules allow, and free drops," if self.free_drops else "the rules allow"
+        return f"all batches that {rules} were tried, the cheapest states first, {self.states} at the most"
 
 
 @dataclass(frozen=True)
@@ -100,14 +120,17 @@ class Look:
     is_over: bool
     """Whether more states would prove no more."""
     schedule: Schedule | None = None
+    """With free drops, the referee may refuse it; if it does not, it is optimal."""
 
 
-def find(instance: Instance, objective: str, states: int = MOST_STATES, upper: Value | None = None) -> Look:
+def find(
+    instance: Instance, objective: str, states: int = MOST_STATES, upper: Value | None = None, free_drops: bool = False
+) -> Look:
     """Search until an optimum is found, or nothing is left below `upper`, or `states` states were seen.
 
     Raises InvalidCertificate if the instance is too large.
     """
-    return EventSearch(instance, objective, states, upper).run()
+    return EventSearch(instance, objective, states, upper, free_drops=free_drops).run()
 
 
 class EventSearch:
@@ -115,15 +138,16 @@ class EventSearch:
 
     def __init__(
         self, instance: Instance, objective: str, states: int, upper: Value | None = None,
-        budget: Budget | None = None, width: int = TOP, graph: LocalGraph | None = None,
+        budget: Budget | None = None, width: int = TOP, graph: LocalGraph | None = None, free_drops: bool = False,
     ) -> None:  # fmt: skip
         """Prepare the search. With `width`, no more states with the same tokens left are followed: nothing is proved.
 
-        `graph` is that of another search on this instance.
+        `graph` is that of another search on this instance. `free_drops`: in the relaxation of `Events`.
         """
         check_size(instance)
         budget = budget or Budget()
         self.instance, self.objective, self.most = instance, check_objective(objective), states
+        self.free_drops = free_drops
         scale = scale_of(instance.requests, objective)
         self.target = None if upper is None else min(TOP, ceil(upper * scale))
         requests = [_seen(request, objective) for request in instance.requests]
@@ -131,13 +155,14 @@ class EventSearch:
         self.order = [i for places in kinds for i in places]
         self.requests = [requests[i] for i in self.order]
         groups = [k for k, places in enumerate(kinds) for _ in places]
-        whole = whole_prefills(instance, objective)
-        self.graph = graph or local_graph(instance.machine, self.requests, groups, whole, budget)
+        whole = whole_prefills(instance, objective) and not free_drops  # whose proof needs the rules as they are
+        self.graph = graph or local_graph(instance.machine, self.requests, groups, whole, free_drops, budget)
         self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target, width)
         memory = states * (40 * len(groups) + 100)
         budget.spend(f"a search of {states} states", STATE_WORK * states, memory)
         tokens = sum(request.output for request in requests)
-        self.frontier = frontier.room(len(groups), states, tokens, len(self.setting.unit), self.setting.load.shape[1])
+        vectors = max(1, len(self.setting.unit))
+        self.frontier = frontier.room(len(groups), states, tokens, vectors, self.setting.load.shape[1])
         self.begin()
 
     def begin(self) -> None:
@@ -151,7 +176,8 @@ class EventSearch:
         frontier.arrange(s, f.child)
         f.count[frontier.ROWS], f.place[0] = 1, NO
         f.heads[frontier.key_of(s, f.child) % len(f.heads)] = 1
-        frontier.store(s, f, 0, NO, label, frontier.least(s, f, f.child, label))
+        f.least[0] = frontier.least(s, f, f.child, label)
+        frontier.store(s, f, 0, NO, label, int(f.least[0]))
 
     def run(self, states: int | None = None, stops: Callable[[], bool] = lambda: False) -> Look:
         """Go on until so many states were seen in all (at most as many as there is room for), or it is over.
@@ -184,16 +210,16 @@ class EventSearch:
         now = max(request.arrival for request in self.instance.requests) if busy else 0
         batches = []
         for before, after in pairwise(path[::-1]):
-            pick = f.picks[after].astype(np.int64)
-            if pick[0] == NO:
-                ticks = 1 if s.every_tick else int(min(wait for wait in f.rows[before, :, frontier.WAIT] if wait))
-            else:
+            pick, ticks = f.picks[after].astype(np.int64), 1
+            frontier.pass_time(s, f.rows[before], 0, np.array([NO]), int(f.delay[after]), f.start)
+            now += int(f.delay[after])
+            if pick[0] != NO:
                 ticks = int(frontier.duration(s, s.load[pick].sum(axis=0)[None], 0))
                 moves = zip(("drop", "swap_out", "swap_in", "work"), self.graph.moves[pick].T.tolist(), strict=True)
                 names = [self.instance.requests[i].id for i in ids]
                 tokens = {kind: {id: k for id, k in zip(names, each, strict=True) if k} for kind, each in moves}
                 batches.append(Batch.model_validate({"start": now, **tokens}))
-            frontier.pass_time(s, f.rows[before], 0, pick, ticks, f.child)
+            frontier.pass_time(s, f.start, 0, pick, ticks, f.child)
             now += ticks
             returned = now
             for i, option in zip(ids, pick, strict=True):
@@ -257,12 +283,15 @@ def setting(
     over = graph.begun if objective == "total-ttft" else done
     to_done, to_first = (graph.ticks(linear, fixed, end, far) for end in (done, graph.begun))
     shares, unit = graph.shares(linear, fixed, limits, over, far)
+    ticks = to_first if objective == "total-ttft" else to_done
+    work, tail = graph.next_token(linear, ticks, over, far)
     columns = graph.load[:, : frontier.TRANSFERRED], graph.load[:, SWAPPED].sum(axis=1), graph.load @ linear.T
     return Setting(
-        first=graph.first, load=np.column_stack(columns), to=graph.to, away=graph.away, ready=graph.ready,
-        arriving=graph.arriving, begun=graph.begun, left=graph.left, over=over,
-        ticks=to_first if objective == "total-ttft" else to_done,
-        to_done=to_done, to_first=to_first, shares=shares, unit=unit, fixed=fixed,
+        first=graph.first, load=np.column_stack(columns), to=graph.to, away=graph.away,
+        touches=graph.moves.any(axis=1), kept=graph.kept, ready=graph.ready,
+        alike=graph.left if graph.empty.any() else graph.ready, empty=graph.empty,
+        arriving=graph.arriving, begun=graph.begun, left=graph.left, over=over, ticks=ticks,
+        to_done=to_done, to_first=to_first, shares=shares, unit=unit, work=work, tail=tail, fixed=fixed,
         limits=np.array([TOP if limit is None else limit for limit in limits], dtype=np.int64),
         hybrid=machine.hybrid, group=np.array(groups, dtype=np.int64),
         rate=np.array(rates, dtype=np.int64) - min(rates), low=min(rates), slo=np.array(slo, dtype=np.int64),

@@ -38,7 +38,11 @@ class Setting(NamedTuple):
     load: Any
     to: Any
     away: Any
+    touches: Any  # of options: whether there is work or a move
+    kept: Any  # of options: where drops are free and it drops all, that which only keeps it; else `NO`
     ready: Any
+    alike: Any  # of states: a number that states have in common if one may be as good as another
+    empty: Any  # of states: all that one with its tokens left can do is free to one without KV, that is to it
     arriving: Any
     begun: Any
     left: Any
@@ -48,6 +52,8 @@ class Setting(NamedTuple):
     to_first: Any
     shares: Any  # [states, vectors]: what it takes at the least of amounts of which there are `unit` a tick
     unit: Any
+    work: Any  # [states, functions]: what its next token adds at the least to the cost of its batches
+    tail: Any  # of states: ticks from its next token on, at the least
     fixed: Any  # [functions, BUSY .. DIVISOR]
     limits: Any
     hybrid: bool
@@ -77,7 +83,10 @@ class Frontier(NamedTuple):
     heap: Any
     followed: Any
     place: Any
+    least: Any
+    delay: Any  # of states: ticks that were waited before the batch that led there
     count: Any
+    start: Any  # the state in which a batch starts
     child: Any
     pick: Any
     loads: Any
@@ -178,16 +187,38 @@ def key_of(s, row):
     """Return a number that states have in common if one may be as good as another: all is equal, but for ages."""
     key = 0
     for j in range(len(row)):
+        if s.objective == SUM or s.objective == LAST:
+            key = mixed(key, s.alike[row[j, LOCAL]])
+            continue
         for k in range(4 if s.objective == LATE else 2):
-            key = ((key ^ (key >> 20)) * 1_000_003 + row[j, k]) & MASK  # below 2^61: 40 bits and 20, and a number
+            key = mixed(key, row[j, k])
     return key
 
 
 @inlined
+def mixed(key, number):
+    """Return a key that a number is mixed into; it stays below 2^61: 40 bits and 20, and a number."""
+    return ((key ^ (key >> 20)) * 1_000_003 + number) & MASK
+
+
+@inlined
 def is_as_good(s, row, label, other, its_label):
-    """Whether all that follows `other` may follow `row` at no more: it is the same but for smaller label and ages."""
+    """Whether all that follows `other` may follow `row` at no more: it is the same but for smaller label and ages.
+
+    For sums and ends it may wait until no request of it waits longer than in the other; and where drops are free it may
+    hold what the other does not.
+    """
     if label > its_label:
         return False
+    if s.objective == SUM or s.objective == LAST:
+        ticks, rate = 0, 0
+        for j in range(len(row)):
+            one, another = s.ready[row[j, LOCAL]], s.ready[other[j, LOCAL]]
+            if one != another and not (s.empty[another] and s.left[one] == s.left[another]):
+                return False
+            ticks = max(ticks, row[j, WAIT] - other[j, WAIT])
+            rate += 0 if s.over[row[j, LOCAL]] else s.low + s.rate[j]
+        return label + ticks * (rate if s.objective == SUM else 1) <= its_label
     for j in range(len(row)):
         if row[j, LOCAL] != other[j, LOCAL] or row[j, WAIT] != other[j, WAIT]:
             return False
@@ -232,9 +263,62 @@ def least(s, f, row, label):
             ends[i] = max(ends[i], (taken + s.unit[k] - 1) // s.unit[k])
     if s.objective == LAST:
         return label + (ends[n - 1] if n else 0)
+    alone = 0
     for i in range(n):
-        total += s.low * ends[i]
-    return label + total
+        alone += ends[i]
+    return label + total + s.low * alone
+
+
+@compiled
+def least_by_turns(s, f, row, label):
+    """Return what no schedule through this state ends below if next tokens take turns, the shortest work left first.
+
+    A batch lasts as long as what it adds to a function of the cost takes, one request after another, once what any
+    batch costs is over. So next tokens are there no earlier, in all, than on one machine that may be interrupted.
+    """
+    most, total, waits, works = 0, 0, f.ends, f.parts[0]
+    for j in range(len(row)):
+        local = row[j, LOCAL]
+        if not s.over[local]:
+            total += s.rate[j] * (s.ticks[local] + row[j, WAIT])
+    for k in range(len(s.fixed)):
+        n, tails, divisor = 0, 0, s.fixed[k, DIVISOR]
+        for j in range(len(row)):
+            local = row[j, LOCAL]
+            if not s.over[local]:
+                waits[n] = row[j, WAIT] + s.fixed[k, BUSY] // divisor
+                works[n] = s.work[local, k] // divisor
+                tails += s.tail[local]
+                n += 1
+        most = max(most, tails + turns(waits, works, n))
+    return label + total + s.low * most
+
+
+@compiled
+def turns(waits, works, n):
+    """Return the sum of the ends of n jobs that wait, and are worked on one at a time, the one with the least left."""
+    now, total, left = 0, 0, n
+    while left:
+        best, event = NO, NO
+        for i in range(n):
+            if works[i] == NO:
+                continue
+            if waits[i] <= now:
+                if best == NO or works[i] < works[best]:
+                    best = i
+            elif event == NO or waits[i] < event:
+                event = waits[i]
+        if best == NO:
+            now = event
+        elif event == NO or now + works[best] <= event:
+            now += works[best]
+            total += now
+            works[best] = NO
+            left -= 1
+        else:
+            works[best] -= event - now
+            now = event
+    return total
 
 
 @compiled
@@ -296,17 +380,44 @@ def search(s, f, most, most_tries, pause):
 
 @compiled
 def follow(s, f, at, most, most_tries):
-    """Add what waiting and every batch that may start at once lead to. Return EMPTY if all was added."""
-    row, pick, loads, n = f.rows[at], f.pick, f.loads, len(f.rows[at])
-    event = 0
-    for j in range(n):
-        if row[j, WAIT] and (event == 0 or row[j, WAIT] < event):
-            event = row[j, WAIT]
-    if event:
-        pick[0] = NO
-        code = add(s, f, at, 1 if s.every_tick else event, most)
+    """Add what every batch leads to that may come next, at once or at an event. Return EMPTY if all was added."""
+    row, event = f.rows[at], 0
+    while event != NO:
+        f.pick[0] = NO
+        label = pass_time(s, row, f.label[at], f.pick, event, f.start)
+        code = batches(s, f, at, label, event, most, most_tries)
         if code != EMPTY:
             return code
+        event = next_event(row, event)
+        if s.every_tick and event != NO:
+            f.pick[0] = NO
+            return add(s, f, at, f.label[at], 0, 1, most)
+    return EMPTY
+
+
+@inlined
+def next_event(row, event):
+    """Return the ticks to the first arrival or return of a call after `event` ticks (NO: there is none)."""
+    found = NO
+    for j in range(len(row)):
+        if row[j, WAIT] > event and (found == NO or row[j, WAIT] < found):
+            found = row[j, WAIT]
+    return found
+
+
+@inlined
+def is_in_time(s, row, pick, event):
+    """Whether a batch at an event has a move or work of a request that waits for it; else it might start before."""
+    found = event == 0
+    for j in range(len(row)):
+        found = found or (row[j, WAIT] == event and s.touches[pick[j]])
+    return found
+
+
+@compiled
+def batches(s, f, at, label, event, most, most_tries):
+    """Add what every batch leads to that starts in the state `f.start`, `event` ticks after the state `at`."""
+    row, pick, loads, n = f.start, f.pick, f.loads, len(f.start)
     j, pick[0] = 0, s.first[row[0, LOCAL]] - 1
     while j >= 0:
         pick[j] += 1
@@ -321,16 +432,31 @@ def follow(s, f, at, most, most_tries):
         if not fits(s, loads, j + 1):
             continue
         if j + 1 < n:
-            if partial(s, row, f.label[at], pick, j, duration(s, loads, j + 1)) >= s.target:
+            if partial(s, row, label, pick, j, duration(s, loads, j + 1)) >= s.target:
                 continue
             j += 1
             pick[j] = (pick[j - 1] if is_twin(s, row, j) else s.first[row[j, LOCAL]]) - 1
             continue
-        if loads[n, TOKENS] or loads[n, TRANSFERRED]:
-            code = add(s, f, at, duration(s, loads, n), most)
+        acts = loads[n, TOKENS] or loads[n, TRANSFERRED]
+        if acts and is_in_time(s, f.rows[at], pick, event) and not drops_in_vain(s, pick, loads, n):
+            code = add(s, f, at, label, event, duration(s, loads, n), most)
             if code != EMPTY:
                 return code
     return EMPTY
+
+
+@inlined
+def drops_in_vain(s, pick, loads, n):
+    """Whether a request without work loses KV in a batch that would fit with it."""
+    for j in range(n):
+        kept = s.kept[pick[j]]
+        if (
+            kept != NO
+            and loads[n, BLOCKS] + s.load[kept, BLOCKS] <= s.limits[BLOCKS]
+            and (loads[n, HOST] + s.load[kept, HOST] <= s.limits[HOST])
+        ):
+            return True
+    return False
 
 
 @inlined
@@ -367,35 +493,48 @@ def duration(s, loads, j):
 
 
 @compiled
-def add(s, f, at, ticks, most):
-    """Add the state that `ticks` with the options `f.pick` lead to, if it is new or better."""
+def add(s, f, at, label, event, ticks, most):
+    """Add the state to which `ticks` with the options `f.pick` lead from `f.start`, if it is new or better."""
     child, rows, count = f.child, f.rows, f.count
-    label = pass_time(s, rows[at], f.label[at], f.pick, ticks, child)
+    label = pass_time(s, f.start, label, f.pick, ticks, child)
     arrange(s, child)
     bound = least(s, f, child, label)
-    if bound < f.bound[at]:
+    if bound < f.least[at]:
         return INCONSISTENT
+    least_alone = bound
+    if s.objective == SUM:
+        bound = max(bound, least_by_turns(s, f, child, label))
+    bound = max(bound, f.bound[at])
     if bound >= s.target:
         return EMPTY
-    bucket, new = key_of(s, child) % len(f.heads), NO
+    bucket, before, replaced = key_of(s, child) % len(f.heads), NO, NO
     other = f.heads[bucket] - 1
     while other != NO:
         count[TRIED] += 1
         if is_as_good(s, rows[other], f.label[other], child, label):
             return EMPTY
-        if f.status[other] == OPEN and is_as_good(s, child, label, rows[other], f.label[other]):
-            if new == NO:
-                new = other
+        after = f.next[other] - 1
+        if count[ROWS] < most and is_as_good(s, child, label, rows[other], f.label[other]):
+            if before == NO:
+                f.heads[bucket] = after + 1
             else:
+                f.next[before] = after + 1
+            if f.status[other] == OPEN and replaced == NO and bound <= f.bound[other]:
+                replaced = other
+            elif f.status[other] == OPEN:
                 f.status[other] = DEAD
-        other = f.next[other] - 1
+        else:
+            before = other
+        other = after
+    if count[ROWS] >= most:
+        return FULL
+    new = replaced
     if new == NO:
-        if count[ROWS] >= most:
-            return FULL
         new = count[ROWS]
         count[ROWS] += 1
-        f.next[new], f.heads[bucket] = f.heads[bucket], new + 1
         f.place[new] = NO
+    f.next[new], f.heads[bucket] = f.heads[bucket], new + 1
+    f.delay[new], f.least[new] = event, least_alone
     store(s, f, new, at, label, bound)
     return EMPTY
 
@@ -475,7 +614,8 @@ def room(requests: int, states: int, tokens: int, vectors: int, columns: int) ->
         rows=numbers(states, requests, 4), label=numbers(states), bound=numbers(states), tokens=numbers(states),
         parent=numbers(states), picks=np.zeros((states, requests), dtype=np.int32),
         status=np.zeros(states, dtype=np.int8), next=numbers(states), heads=numbers(2 * states + 1),
-        heap=numbers(states), followed=numbers(tokens + 1), place=numbers(states), count=numbers(3),
+        heap=numbers(states), followed=numbers(tokens + 1), place=numbers(states), least=numbers(states),
+        delay=numbers(states), count=numbers(3), start=numbers(requests, 4),
         child=numbers(requests, 4), pick=numbers(requests), loads=numbers(requests + 1, columns),
         ends=numbers(requests + 1),
         parts=numbers(vectors, requests + 1),

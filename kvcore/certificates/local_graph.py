@@ -15,13 +15,14 @@ What is left at the least is a recursion over the graph, so no option leads to l
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kvcore.certificates import frontier as at
 from kvcore.certificates.budget import Budget, InvalidCertificate
-from kvcore.certificates.options import Load, LocalState, Option, RequestOptions
+from kvcore.certificates.options import PLAIN, Load, LocalState, Option, RequestOptions
 from kvcore.instance import Machine, Request
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -49,10 +50,14 @@ class LocalGraph(NamedTuple):
     to: Array
     """Where an option leads; if a call starts at the end of the batch, `away` are its ticks, else -1."""
     away: Array
+    kept: Array
+    """Where drops are free, and an option only drops all: the option of its state that only keeps it; else -1."""
     moves: Array
     """Tokens dropped, swapped out, swapped in, and processed."""
     ready: Array
     """Of each state the one that it is when its wait is over."""
+    empty: Array
+    """Where drops are free: whether there is no KV, so that whoever has some is as good; else of no state."""
     arriving: Array
     begun: Array
     """Whether it has its first token."""
@@ -63,17 +68,18 @@ class LocalGraph(NamedTuple):
     most: Array
     """The most that options of all requests together add to a batch, count by count."""
 
-    def least(self, steps: Array, over: Array, far: int) -> Array:
-        """Return what leads to a state that is `over` at the least, where options take `steps`.
+    def least(self, steps: Array, over: Array, far: int, ends: Array | None = None) -> Array:
+        """Return what leads to a state that is `over`, or through an option that `ends`, at the least.
 
-        It is 0 there; else the least of the options, of what one takes and of what follows, and of what is left when
-        the wait is over. What exceeds `far` counts as that.
+        Options take `steps`. It is 0 where it is over; else the least of the options, of what one takes and of what
+        follows, and of what is left when the wait is over. What exceeds `far` counts as that.
         """
         value, lower = np.full(len(self.ready), far), np.where(over, 0, far)
         stuck, steps = self.first[:-1] == self.first[1:], np.minimum(steps, far)
         while not np.array_equal(lower, value):
             value = lower
-            through = np.minimum.reduceat(steps + value[self.to], self.first[:-1])
+            following = value[self.to] if ends is None else np.where(ends, 0, value[self.to])
+            through = np.minimum.reduceat(steps + following, self.first[:-1])
             through[stuck] = far
             lower = np.where(over, 0, np.minimum(np.minimum(through, value[self.ready]), far))
         return value
@@ -89,6 +95,19 @@ class LocalGraph(NamedTuple):
         own[load[:, [at.TOKENS, *SWAPPED]].sum(axis=1) == 0] = 0
         away = np.where(over[self.to], 0, np.maximum(0, self.away))
         return self.least(np.minimum(own, far) + np.minimum(away, far), over, far)
+
+    def next_token(self, linear: Array, ticks: Array, over: Array, far: int) -> tuple[Array, Array]:
+        """Return what the next token adds to each function at the least [states, functions], and `ticks` from it on.
+
+        Only work counts, which comes when no wait is left; swaps may come before.
+        """
+        state = np.repeat(np.arange(len(self.ready)), np.diff(self.first))
+        ends = np.append(self.left[self.to[:-1]] < self.left[state], False)
+        load = self.load.copy()
+        load[:, [k for k, name in enumerate(Load._fields) if name.startswith("swap")]] = 0
+        work = [self.least(each, over, far, ends) for each in (load @ linear.T).T]
+        away = np.where(over[self.to], 0, np.maximum(0, self.away))
+        return np.stack(work, axis=1), self.least(np.where(ends, away + ticks[self.to], 0), over, far, ends)
 
     def shares(
         self, linear: Array, fixed: Array, limits: Sequence[int | None], over: Array, far: int
@@ -126,11 +145,12 @@ class LocalGraph(NamedTuple):
 
 
 def local_graph(
-    machine: Machine, requests: Sequence[Request], groups: Sequence[int], whole: bool, budget: Budget
+    machine: Machine, requests: Sequence[Request], groups: Sequence[int], whole: bool, free_drops: bool, budget: Budget
 ) -> LocalGraph:
     """Return the graphs of all requests, one for each group, side by side; requests of a group are next to each other.
 
-    `whole`: prefills are split only as `splits.py` says. Raises InvalidCertificate where there are too many options.
+    `whole`: prefills are split only as `splits.py` says. `free_drops`: whoever has KV may do all that it may
+    without, which the rules forbid here and there. Raises InvalidCertificate where there are too many options.
     """
     states: list[tuple[Any, ...]] = []
     options: list[tuple[Any, ...]] = []
@@ -139,23 +159,25 @@ def local_graph(
     for j, request in enumerate(requests):
         if j == 0 or groups[j] != groups[j - 1]:
             base, begin = len(states), len(options)
-            _add_kind(RequestOptions(machine, request), whole, looked, states, options, first)
-            if max(max(option[3]) for option in options[begin:]) >= 2**53:
+            _add_kind(RequestOptions(machine, request), whole, free_drops, looked, states, options, first)
+            if max(max(option[4]) for option in options[begin:]) >= 2**53:
                 raise InvalidCertificate(TOO_LARGE)
-            largest = np.array([option[3] for option in options[begin:]], dtype=np.int64).max(axis=0)
+            largest = np.array([option[4] for option in options[begin:]], dtype=np.int64).max(axis=0)
         start.append(base)
         most = most + largest
-    options.append((0, -1, (0,) * 4, Load()))
-    to, away, moves, load = (np.array(column, dtype=np.int64) for column in zip(*options, strict=True))
-    ready, arriving, begun, left = (np.array(column, dtype=np.int64) for column in zip(*states, strict=True))
+    options.append((0, -1, -1, (0,) * 4, Load()))
+    to, away, kept, moves, load = (np.array(column, dtype=np.int64) for column in zip(*options, strict=True))
+    ready, empty, arriving, begun, left = (np.array(column, dtype=np.int64) for column in zip(*states, strict=True))
     return LocalGraph(
-        np.array(first), load, to, away, moves, ready, arriving > 0, begun > 0, left, np.array(start), most
-    )
+        first=np.array(first), load=load, to=to, away=away, kept=kept, moves=moves, ready=ready, empty=empty > 0,
+        arriving=arriving > 0, begun=begun > 0, left=left, start=np.array(start), most=most,
+    )  # fmt: skip
 
 
 def _add_kind(
-    rules: RequestOptions, whole: bool, looked: _Looked, states: list[Any], options: list[Any], first: list[int]
-) -> None:
+    rules: RequestOptions, whole: bool, free_drops: bool, looked: _Looked, states: list[Any], options: list[Any],
+    first: list[int],
+) -> None:  # fmt: skip
     found, base = [_timeless(rules.start())], len(states)
     ids = {found[0]: base}
 
@@ -167,13 +189,21 @@ def _add_kind(
 
     for state in found:  # it grows
         ready = number(state._replace(wait=0))
-        for option in _undominated(_options(rules, state, whole, looked)):
+        held = state.device + state.host
+        allowed = _options(rules, state, whole, looked)
+        if free_drops and held:
+            dropped = _options(rules, state._replace(device=0, host=0, mark=PLAIN), whole, looked)
+            allowed = chain(allowed, (option._replace(drop=held) for option in dropped))
+        needed = list(_undominated(allowed))
+        idle = next((len(options) + k for k, option in enumerate(needed) if option[:4] == (0, 0, 0, 0)), -1)
+        for option in needed:
             away = -1 - option.end.wait if option.end.wait < 0 else -1
-            options.append((number(_timeless(option.end.after(0))), away, option[:4], option.load))
+            kept = idle if free_drops and held and option[:4] == (held, 0, 0, 0) else -1
+            options.append((number(_timeless(option.end.after(0))), away, kept, option[:4], option.load))
         first.append(len(options))
         begun = rules.has_first_token(state)
         left = sum(segment.decode for segment in rules.request.segments[state.segment :]) - state.generated
-        states.append((ready, state.wait and not begun, begun, left))
+        states.append((ready, free_drops and not held, state.wait and not begun, begun, left))
 
 
 def _timeless(state: LocalState) -> LocalState:

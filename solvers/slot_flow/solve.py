@@ -7,6 +7,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 from bounds.slot_search import OutOfTime, SlotSolver
+from bounds.task import Task as Proving
 from heuristics import best_schedule
 from kvcore.certificates import Alone
 from kvcore.certificates.proof import InvalidCertificate
@@ -121,7 +122,7 @@ class SlotFlow:
             return
         end, effort, is_over = time.process_time() + self.time_left, EFFORT, False
         local = LocalGraphs(instance, self.task.objective, paced=instance is not self.task.instance)
-        solver = SlotSolver(instance, self.task.objective, lambda: end, seed=self.task.seed, local=local)
+        solver = SlotSolver(Proving(instance, self.task.objective, end, None, end), seed=self.task.seed, local=local)
         solver.root = solver.first_prices(self.cutoff)
         seconds = FIRST_SECONDS * len(instance.requests) + time.monotonic() - self.started
         self._improve(min(seconds, FIRST_SHARE * self.time_left))

@@ -7,7 +7,7 @@ import pytest
 
 import solvers
 from bounds.configurations import climb, proofs
-from bounds.task import Proposal
+from bounds.task import Proposal, Task
 from kvcore import objective_value, verify_schedule
 from kvcore.certificates import Certificate, Configurations, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates import configuration_search as module
@@ -63,7 +63,7 @@ def test_it_climbs_to_the_optimum(objective):
         instance = rigid(seed, requests=(3, 5), budgets=False)
         optimum = exhaustive_optimum(instance, objective, max_states=300_000)[0]
         values, bounds = [], [0]
-        for found in climb(instance, objective):
+        for found in climb(Task(instance, objective)):
             if isinstance(found, Proposal):
                 bounds.append(certify(instance, objective, *found).value)
             else:

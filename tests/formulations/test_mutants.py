@@ -21,9 +21,10 @@ MODELS = {"batch-bigm": killers.BIG_M, "batch-bigm:plain": killers.PLAIN}
 
 TIGHTENS = {
     "batch-bigm": {
-        "batch_order", "fullness", "generation_packing", "identical_requests_end_in_order",
-        "kept_tokens", "no_pause_by_token", "pairs_by_token", "phase_tokens", "prefill_batches", "prefills_fit",
-        "progress_takes_time", "resident_packing", "rest_takes_time", "some_phase", "time_is_spent", "tokens_by_token",
+        "arrival_by_token", "batch_order", "batches_until_the_end", "begun_by_token", "fullness", "generation_packing",
+        "identical_requests_end_in_order", "kept_tokens", "longest_flow_of_the_last", "no_pause_by_token",
+        "pairs_by_token", "phase_tokens", "prefill_batches", "prefills_fit", "progress_takes_time", "resident_packing",
+        "rest_takes_time", "some_phase", "time_is_spent", "tokens_by_token",
     },
     "batch-bigm:plain": {"batch_order"},
 }  # fmt: skip

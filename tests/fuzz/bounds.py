@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from random import Random
 
 from bounds.ladder import METHODS
-from bounds.task import Task
+from bounds.task import Proposal, Task
 from heuristics import POLICIES, PolicyError, Unsuited, trace_policy
 from heuristics.registry import STARTERS
 from kvcore import BadInput, objective_value
@@ -41,7 +41,9 @@ def certificates(case: Case, upper: Value | None, seen: Counter[str]) -> Iterato
     for name, method in METHODS.items():
         task = Task(case.instance, case.objective, time.process_time() + LOOKS, upper)
         try:
-            proposals = list(method.propose(task))  # none where time is over before the first of slots
+            found = list(method.propose(task))
+            # none where time is over before the first of slots
+            proposals = [each for each in found if isinstance(each, Proposal)]
             certificate = certify(case.instance, case.objective, *proposals[-1]) if proposals else None
         except (BadInput, InvalidCertificate):
             certificate = None

@@ -94,7 +94,7 @@ def test_what_cannot_be_finished_is_undecided(monkeypatch: pytest.MonkeyPatch) -
     hard = listed("hindsight:n=10,M=30,seed=3")
     monkeypatch.delitem(CLIMBS, "configurations")  # it would prove it
     clock = Clock()
-    for module in ("solvers.exact", "bounds.slot_search", "bounds.events"):
+    for module in ("solvers.exact", "bounds.task"):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr("hypotheses.optima.exact", exact)
     monkeypatch.setattr("hypotheses.optima.solve", missing)

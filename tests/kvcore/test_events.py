@@ -11,7 +11,7 @@ import pytest
 
 import bounds
 import kvbound as kv
-from bounds.events import joint_states
+from bounds.events import joint_states, refused
 from kvcore import OBJECTIVES, BadInput, CostFunction, Machine, objective_value, verify_schedule
 from kvcore.certificates import Alone, Certificate, Coarse, Events, InvalidCertificate, Parts, verify_certificate
 from kvcore.certificates import events as core
@@ -20,6 +20,7 @@ from kvcore.certificates.kinds import Part
 from kvcore.files import parse, read_instance
 from kvcore.instance import Slo
 from tests.support.build import instance, request
+from tests.support.data import real
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.optima import optima
 from tests.support.random_proofs import random_events
@@ -30,8 +31,8 @@ MARS = builtin_instance("mars-figure1")
 
 
 def check(profile, seeds):
-    """Compare searches of all lengths and targets with the optimum; return how many searches ended."""
-    ended = 0
+    """Compare searches of all lengths and targets with the optimum; return how many ended, by the rules and relaxed."""
+    ended = free = 0
     for seed, tiny, objective, optimum in optima(profile, seeds, list(OBJECTIVES), max_states=2000):
         found = [find(tiny, objective, states) for states in (1, 7, 40, 20_000)]
         assert found[-1].bound == optimum, (tiny.name, objective)
@@ -45,18 +46,36 @@ def check(profile, seeds):
         draw = random.Random(seed)
         assert all(random_events(draw).value(tiny, objective) <= optimum for _ in range(4))
         ended += found[-1].is_optimum
-    return ended
+        relaxed = [find(tiny, objective, states, free_drops=True) for states in (1, 7, 40, 20_000)]
+        assert all(each.bound <= optimum for each in relaxed)
+        assert find(tiny, objective, 20_000, optimum, free_drops=True).bound <= optimum
+        if relaxed[-1].schedule is not None and not refused(tiny, relaxed[-1].schedule):
+            assert relaxed[-1].bound == objective_value(verify_schedule(tiny, relaxed[-1].schedule), objective)
+            free += relaxed[-1].bound == optimum
+    return ended, free
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_search_stays_below_the_optimum_and_ends_at_it(profile):
-    assert check(profile, range(100, 104)) >= 2
+    ended, free = check(profile, range(100, 104))
+    assert ended >= 2
+    assert free >= 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_search_stays_below_the_optimum_and_ends_at_it_at_length(profile):
-    assert check(profile, range(200, 500)) >= 120
+    assert min(check(profile, range(200, 500))) >= 120
+
+
+def test_what_refuted_lemmas_refutes_no_search():
+    files = sorted(real("lemma_counterexamples/m2_3.json").parent.glob("*.json"))
+    assert len(files) > 30
+    for file in files:
+        tiny = read_instance(file)
+        optimum = exhaustive_optimum(tiny, "total-flow-time")[0]
+        assert find(tiny, "total-flow-time", 100_000).bound == optimum, file.stem
+        assert find(tiny, "total-flow-time", 100_000, free_drops=True).bound <= optimum, file.stem
 
 
 @pytest.mark.parametrize("change", ["ticks", "shares"])
@@ -84,10 +103,14 @@ def plain():
 def test_without_numba_the_search_is_the_same(monkeypatch):
     cases = [(tiny_instance(seed, **PROFILES[profile]), objective)
              for profile in PROFILES for seed, objective in enumerate(OBJECTIVES)]  # fmt: skip
-    compiled = [find(tiny, objective, 100) for tiny, objective in cases]
+
+    def found():
+        return [find(tiny, objective, 100, free_drops=free) for tiny, objective in cases for free in (False, True)]
+
+    compiled = found()
     monkeypatch.setattr(core, "frontier", plain())
-    assert [find(tiny, objective, 100) for tiny, objective in cases] == compiled
-    assert sum(found.is_optimum for found in compiled) > 20
+    assert found() == compiled
+    assert sum(each.is_optimum for each in compiled) > 40
 
 
 def test_a_search_that_goes_on_is_the_same_as_one_that_does_not_stop():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bounds.slot_search import SlotOptions, SlotSolver, climb
-from bounds.task import Proposal
+from bounds.task import Proposal, Task
 from kvcore import OBJECTIVES
 from kvcore.certificates import InvalidCertificate, SlotPrices, Slots, certify, verify_certificate
 from kvcore.certificates.slot_graph import LocalGraphs
@@ -34,10 +34,6 @@ QUICK = SlotOptions(fewest=5, sample=8, rounds=20, root_rounds=100)
 TAKEN = [objective for objective in OBJECTIVES if objective != "late-requests"]
 
 
-def forever() -> float:
-    return float("inf")
-
-
 def drawn(seed: int) -> tuple[Instance, str]:
     draw = random.Random(seed)
     fixed = PROFILES[draw.choice(list(PROFILES))] | {"cost": "unit", "requests": 2}
@@ -49,7 +45,7 @@ def figure1() -> Instance:
 
 
 def proof_of(instance: Instance, objective: str = "total-flow-time") -> Slots:
-    proofs = [found.proof for found in climb(instance, objective, forever) if isinstance(found, Proposal)]
+    proofs = [found.proof for found in climb(Task(instance, objective)) if isinstance(found, Proposal)]
     assert isinstance(proofs[-1], Slots)
     return proofs[-1]
 
@@ -69,7 +65,7 @@ def test_figure_1_of_mars_is_certified(free: bool, optimum: int) -> None:
 )
 def test_samples_that_evict_are_certified(k: int, optimum: int) -> None:
     instance = builtin_instance(f"infercept-sample:k={k},evict=1").with_free_calls()
-    solver = SlotSolver(instance, "total-flow-time")
+    solver = SlotSolver(Task(instance, "total-flow-time"))
     assert solver.lowest(optimum) <= optimum
     proof = solver.search(optimum).proof
     assert proof is not None
@@ -80,7 +76,7 @@ def test_samples_that_evict_are_certified(k: int, optimum: int) -> None:
 def test_the_search_ends_at_the_optimum_with_a_certificate(seed: int) -> None:
     instance, objective = drawn(seed)
     optimum, _ = exhaustive_optimum(instance, objective)
-    found = list(climb(instance, objective, forever, options=QUICK))
+    found = list(climb(Task(instance, objective), QUICK))
     values = [
         objective_value(verify_schedule(instance, each), objective) for each in found if isinstance(each, Schedule)
     ]
@@ -118,9 +114,10 @@ COUNT = """
 from tests.kvcore.test_slots_certificate import QUICK, drawn
 from tests.support.few import few
 from bounds.slot_search import SlotSolver
+from bounds.task import Task
 for seed in few(range(3000, 3012)):
     instance, objective = drawn(seed)
-    solver = SlotSolver(instance, objective, options=QUICK)
+    solver = SlotSolver(Task(instance, objective), QUICK)
     least = solver.lowest()
     for target in (least, least + 2):
         outcome = solver.search(target).outcome
@@ -188,4 +185,4 @@ def test_many_requests_and_slow_batches_are_declined() -> None:
     crowd = figure1().replace(requests=tuple(figure1().requests[0].replace(id=str(i)) for i in range(101)))
     assert why_not(crowd, "total-flow-time") == "take at most 100 requests"
     with pytest.raises(BadInput, match="slots take at most 100 requests"):
-        SlotSolver(crowd, "total-flow-time")
+        SlotSolver(Task(crowd, "total-flow-time"))

@@ -11,13 +11,13 @@ import subprocess
 import sys
 from collections import Counter
 from fractions import Fraction
-from math import inf
 from pathlib import Path
 
 import pytest
 
 import kvbound as kv
 from bounds.slot_search import climb
+from bounds.task import Task
 from kvcore import (
     Cost,
     CostFunction,
@@ -386,7 +386,7 @@ def test_searches_that_kvbound_proposes():
     """With the states that its prices leave, and one above the optimum."""
     instance = kv.load_instance("mars-figure1")
     for objective, optimum in (("total-flow-time", 29), ("makespan", 14), ("busy-time", 12)):
-        *_, last = (step.proof for step in climb(instance, objective, lambda: inf) if hasattr(step, "proof"))
+        *_, last = (step.proof for step in climb(Task(instance, objective)) if hasattr(step, "proof"))
         file = json.loads(certify(instance, objective, last).to_json())
         assert file["bound"] == str(optimum)
         assert same_certificate(instance, loaded(instance), file, "slots") == optimum

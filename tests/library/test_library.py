@@ -283,9 +283,12 @@ def test_of_three_that_submit_at_once_none_is_lost(small: Library) -> None:
     barrier = (made := multiprocessing.get_context("fork")).Barrier(3)
 
     def submit(offer: Schedule, pause: float) -> None:
-        library = Library(small.folder)
-        write = library._write
-        library._write = lambda *what: (time.sleep(pause), write(*what))  # type: ignore[method-assign]
+        class SlowLibrary(Library):
+            def _write(self, path: Path, text: str) -> None:
+                time.sleep(pause)
+                super()._write(path, text)
+
+        library = SlowLibrary(small.folder)
         barrier.wait()
         library.submit(offer, "a test", "")
 

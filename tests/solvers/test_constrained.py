@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kvbound as kv
-from formulations.batch_bigm import BatchBigM
+from formulations.big_m import BigM
 from solvers.constrained import add
 from solvers.driver import _Solve
 from solvers.exact import exact
@@ -100,8 +100,10 @@ def nonlinear(model: Any) -> Any:
     ],
 )
 def test_a_wrong_constraint_is_one_clear_line(row: Any, message: str) -> None:
+    program = BigM(PAIR, "total-flow-time", 6, as_is=True)
+    program.write()
     with pytest.raises(kv.BadInput, match=message):
-        add(BatchBigM(PAIR, "total-flow-time", 6, as_is=True), [row])
+        add(program, [row])
 
 
 @pytest.mark.slow

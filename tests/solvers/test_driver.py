@@ -79,7 +79,9 @@ def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
 def test_what_a_claim_is_certified_with_ends_by_ctrl_c_and_the_claim_is_kept(monkeypatch):
     monkeypatch.setattr(driver, "LADDER", WAYS["improve", "improve"])  # which never ends by itself
 
-    def interrupt(value, bound, seconds, seen=[]):  # noqa: B006
+    seen = []
+
+    def interrupt(value, bound, seconds):
         seen.append(value == bound)
         if sum(seen) > 3:
             raise KeyboardInterrupt

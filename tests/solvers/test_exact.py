@@ -6,6 +6,7 @@ import pytest
 
 from bounds import events
 from bounds.task import Proposal
+from bounds.task import Task as Search
 from kvcore import OBJECTIVES, Call, Cost, Instance, Machine, Request, Segment, objective_value, verify_schedule
 from kvcore.certificates import events as core
 from kvcore.certificates import verify_certificate
@@ -128,7 +129,7 @@ def test_the_machine_waits_where_an_ordered_swap_out_would_overfill_the_host():
     instance = Instance(name="full host", machine=machine, cost=Cost.unit(), requests=requests)
     assert exhaustive_optimum(instance, "weighted-flow-time")[0] == 2607
     for climb in GENERAL.values():
-        *_, last = climb(instance, "weighted-flow-time")
+        *_, last = climb(Search(instance, "weighted-flow-time"))
         assert worth(instance, "weighted-flow-time", last) == 2607
 
 
@@ -176,7 +177,7 @@ def test_schedules_improve_bounds_rise_and_neither_passes_the_optimum():
         for name, climb in GENERAL.items():
             if name == "slots" and (not instance.cost.always_one_tick or objective in ("late-requests", "total-ttft")):
                 continue
-            found = list(climb(instance, objective))
+            found = list(climb(Search(instance, objective)))
             values = [worth(instance, objective, each) for each in found if isinstance(each, Schedule)]
             proved = [worth(instance, objective, each) for each in found if isinstance(each, Proposal)]
             assert all(before > after for before, after in pairwise(values)), (name, instance.name, objective)
@@ -189,7 +190,7 @@ def test_schedules_improve_bounds_rise_and_neither_passes_the_optimum():
 def test_nothing_is_looked_for_but_what_is_better_than_the_news():
     for climb in GENERAL.values():
         for told in (29, 28):  # nobody has a schedule of 28: the search believes it
-            found = list(climb(MARS, "total-flow-time", upper=31, news=lambda told=told: told))
+            found = list(climb(Search(MARS, "total-flow-time", upper=31, news=lambda told=told: told)))
             assert told <= worth(MARS, "total-flow-time", found[-1]) <= 29
             assert [each for each in found if isinstance(each, Schedule)] == [] or climb is events.climb
 
@@ -232,7 +233,7 @@ def test_narrow_searches_find_schedules_that_are_never_below_the_optimum():
 
 def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
     clock = Clock()
-    for module in ("solvers.exact", "bounds.events", "bounds.slot_search"):
+    for module in ("solvers.exact", "bounds.task"):
         monkeypatch.setattr(f"{module}.time", clock)
     rigid = builtin_instance("hindsight")
     pausing = rigid.replace(machine=rigid.machine.replace(pause=True))  # else configurations prove it

@@ -4,7 +4,8 @@ import pyomo.environ as pyo
 import pytest
 
 import solvers
-from formulations.batch_bigm import BatchBigM
+from formulations import PYOMO, make
+from formulations.big_m import BigM
 from formulations.horizon import sufficient_batches
 from formulations.timing import time_scale
 from heuristics import best_schedule
@@ -42,27 +43,27 @@ def test_the_worked_example_is_proved(handling, optimum):
     assert (result.status, result.value, result.bound) == ("optimal", optimum, optimum)
 
 
-@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["default", "plain"])
+@pytest.mark.parametrize("formulation", PYOMO)
 @pytest.mark.parametrize(("seed", "profile"), TINY)
-def test_a_policy_satisfies_every_row(seed, profile, plain):
+def test_a_policy_satisfies_every_row(seed, profile, formulation):
     instance = tiny_instance(seed, **PROFILES[profile])
-    objective = BatchBigM.OBJECTIVES[(seed + len(profile)) % len(BatchBigM.OBJECTIVES)]
+    objective = BigM.OBJECTIVES[(seed + len(profile)) % len(BigM.OBJECTIVES)]
     _, schedule, _ = best_schedule(instance, objective)
     trace = verify_schedule(instance, schedule)
     value = objective_value(trace, objective)
     horizon = min(sufficient_batches(instance, objective, value).batches, len(schedule.batches) + 2)
-    program = BatchBigM(instance, objective, horizon, upper_bound=value, plain=plain)
+    program = make(formulation, instance, objective, horizon, upper_bound=value)
     program.warm_start(trace)
     assert missed(program.model) == []
     units = 1 if objective == "late-requests" else program.scale
-    assert pyo.value(program.model.objective) <= value * program.objective.denominator / units + 1e-6
+    assert pyo.value(program.model.objective) <= value * program.denominator / units + 1e-6
     read = verify_schedule(instance, program.schedule())
     assert objective_value(read, objective) <= value
 
 
 def test_a_broken_row_is_noticed():
     _, schedule, _ = best_schedule(MARS, "busy-time")
-    program = BatchBigM(MARS, "busy-time", len(schedule.batches))
+    program = make("batch-bigm", MARS, "busy-time", len(schedule.batches))
     assert program.warm_start(verify_schedule(MARS, schedule))
     program.model.c[0, 1].set_value(program.model.c[0, 1].value + 1)
     assert any(name.startswith("memory_management") for name in missed(program.model))
@@ -74,7 +75,7 @@ def test_the_optimum_of_figure_15_is_a_point_of_the_model(I):  # noqa: E741
     found = exact(instance, "busy-time")
     assert found.value == FIGURE_15[I]
     trace = verify_schedule(instance, found.schedule)
-    program = BatchBigM(instance, "busy-time", len(trace.batches), upper_bound=FIGURE_15[I])
+    program = make("batch-bigm", instance, "busy-time", len(trace.batches), upper_bound=FIGURE_15[I])
     program.warm_start(trace)
     assert missed(program.model) == []
     ticks = pyo.value(program.model.objective) * time_scale(instance)
@@ -108,11 +109,11 @@ def test_too_few_batches_hold_no_schedule(monkeypatch):
     assert result.status == "feasible"
     _, schedule, _ = best_schedule(small, "total-flow-time")
     assert result.value == objective_value(verify_schedule(small, schedule), "total-flow-time")
-    assert not BatchBigM(small, "busy-time", 1).warm_start(verify_schedule(small, result.schedule))
+    assert not make("batch-bigm", small, "busy-time", 1).warm_start(verify_schedule(small, result.schedule))
 
 
 def test_what_the_model_does_not_have_is_refused():
     with pytest.raises(BadInput, match=r"batch-bigm has no objective 'speed'; it has makespan"):
-        BatchBigM(MARS, "speed", 9)
+        BigM(MARS, "speed", 9)
     with pytest.raises(BadInput, match="needs at least 1 batch, not 0"):
-        BatchBigM(MARS, "busy-time", 0)
+        BigM(MARS, "busy-time", 0)

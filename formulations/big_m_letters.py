@@ -1,0 +1,279 @@
+"""The letters of the Big-M program: its sets, constants and variables, and what they mean together.
+
+`j` is a batch from 1, `i` a request, `q` one of its tokens from 1, `k` a call or segment; `i` and `k` are positions in
+the instance. `S, m, c, g` and `M` are the letters of INFERMAX.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import pyomo.environ as pyo
+
+from formulations.chains import chains, may_drop, may_swap
+from formulations.refills import is_paced
+from formulations.timing import time_scale
+from kvcore.cost import Features
+from kvcore.instance import Instance, alike
+from kvcore.metrics import Value
+
+Rows = Iterator[Any]
+"""Linear inequalities and equations of Pyomo; one without variables is True or False."""
+
+
+class Letter(dict[Any, Any]):
+    """What a letter stands for at each index: a variable, an expression or a number; 0 where nothing is listed.
+
+    So what a request holds before the first batch is 0, and so is every move that it can never make.
+    """
+
+    def __missing__(self, index: Any) -> int:
+        return 0
+
+
+class Letters:
+    """What all constraints share. `clock` says how many batches there are, and by when calls have returned."""
+
+    name = "batch-bigm"
+
+    def __init__(self, instance: Instance, objective: str, upper_bound: Value | None, as_is: bool) -> None:
+        self.instance, self.machine, self.objective_name = instance, instance.machine, objective
+        self.upper_bound, self.as_is = upper_bound, as_is
+        self.paced = is_paced(instance, objective) or (as_is and objective != "busy-time")
+        self.chains = chains(instance)
+        self.requests = range(len(instance.requests))
+        self.scale = time_scale(instance)
+        self.is_one_tick = instance.cost.always_one_tick
+        self.handlings = [[call.handling for call in request.calls] for request in instance.requests]
+        self.droppable = [i for i, request in enumerate(instance.requests) if may_drop(self.machine, request)]
+        self.swappable = [i for i, request in enumerate(instance.requests) if may_swap(instance, request)]
+        self.choosing = [i for i in self.requests if self.machine.evict or "free" in self.handlings[i]]
+        """Requests whose moves are chosen; what others drop and swap out is ordered by their calls, and no variable."""
+        self.model = pyo.ConcreteModel(name=self.name)
+
+    def add_letters(self, clock: Clock) -> None:
+        """Add the constants and variables of requests and batches, of which the clock says how many there are."""
+        self.clock, self.batches = clock, range(1, clock.batches + 1)
+        self.every = list(product(self.requests, self.batches))
+        self._add_constants()
+        self._add_progress()
+        self._add_moves()
+        self._add_handling()
+
+    # --- constants -----------------------------------------------------------------------------------------------
+
+    def _add_constants(self) -> None:
+        """Add the paper's one large M, for each place in which it stands."""
+        M = max(chain.request.peak for chain in self.chains) + 1
+        self.most_c = dict.fromkeys(self.every, M)
+        """No more tokens are processed by i in j."""
+        self.most_m = dict.fromkeys(self.every, M)
+        """No more KV is held by i at the start of j."""
+        self.most_S = dict.fromkeys(self.every, M)
+        """No more tokens are known of i in j."""
+        self.room = dict.fromkeys(self.batches, 1)
+        """The share of the memory that may be held in j."""
+
+    @cached_property
+    def alike(self) -> list[list[int]]:
+        """Groups of requests that differ in their id only, and may be exchanged."""
+        return [] if self.as_is else alike(chain.request for chain in self.chains)
+
+    def peak(self, i: int, *_: int) -> int:
+        """Return the most KV that request i ever has."""
+        return self.chains[i].request.peak
+
+    def largest_work(self, i: int, j: int) -> int:
+        """Return the most tokens that request i can process in batch j: in the first one, the prompt."""
+        limit, most = self.machine.prefill_limit, self.peak(i) if j > 1 else self.chains[i].request.prompt
+        return most if limit is None else min(limit, most)
+
+    @property
+    def phases_matter(self) -> bool:
+        """Whether anything depends on which work is a prefill and which a decode."""
+        machine, functions = self.machine, self.instance.cost.functions
+        budget = machine.prefill_tokens is not None and machine.prefill_tokens != machine.batch_tokens
+        names = [name for name in Features._fields if "decode" in name or "prefill" in name]
+        return budget or not machine.hybrid or any(getattr(f, name) for f in functions for name in names)
+
+    def may_extend(self, i: int) -> bool:
+        """Whether request i can be in a prefill on top of resident KV."""
+        returns = any(call.returns for call in self.chains[i].request.calls)
+        return self.machine.chunked or self.machine.partial or returns
+
+    # --- variables -----------------------------------------------------------------------------------------------
+
+    def letter(
+        self,
+        name: str,
+        where: Iterable[Any],
+        most: float | Callable[..., float] = 1,
+        domain: Any = pyo.NonNegativeReals,
+    ) -> Letter:
+        """Add a variable from 0 to `most` for each index, in place of those of that name; return what it stands for."""
+
+        def bounds(_: Any, *index: int) -> tuple[int, float]:
+            return 0, most(*index) if callable(most) else most
+
+        variables = pyo.Var(list(where), domain=domain, bounds=bounds)
+        self.model.del_component(name)
+        self.model.add_component(name, variables)
+        return Letter(variables)
+
+    def binary(self, name: str, where: Iterable[Any]) -> Letter:
+        """Add a variable that is 0 or 1 for each index."""
+        return self.letter(name, where, domain=pyo.Binary)
+
+    def _add_progress(self) -> None:
+        """g, S as tokens generated; y of the tokens that start calls, and of the first and the last; c and m."""
+        machine, chains, every = self.machine, self.chains, self.every
+        tokens = pyo.NonNegativeIntegers if machine.chunked or machine.partial else pyo.NonNegativeReals
+        marks = [(i, q) for i in self.requests for q in sorted({1, *chains[i].ends})]
+        self.used = self.binary("used", self.batches)
+        self.g = self.binary("g", every)
+        self.generated = self.letter("generated", every, lambda i, j: chains[i].outputs)
+        self.y = self.binary("y", [(i, q, j) for (i, q), j in product(marks, self.batches)])
+        self.w = self.binary("w", every) if machine.chunked else self.g
+        self.c = self.letter("c", every, self.largest_work, tokens)
+        self.m = self.letter("m", every, self.peak)
+        self.fresh = self.binary("fresh", every)
+        self.extends = self.binary("extends", [ij for ij in every if self.phases_matter and self.may_extend(ij[0])])
+        self.phase = self.binary("phase", () if machine.hybrid else self.batches)
+        in_blocks = machine.memory is not None and machine.block > 1
+        blocks = [machine.blocks(chain.request.peak) for chain in chains]
+        held = every if in_blocks else ()
+        self.blocks_held = self.letter("blocks_held", held, lambda i, j: blocks[i], pyo.NonNegativeIntegers)
+        self.active = Letter(self.used)
+        """1 in a batch with work, at least; one that only transfers is used, and need not count."""
+
+    def _add_moves(self) -> None:
+        """Drops and swaps of each batch, and their tokens: on the device, and on the host, which drops first."""
+        partial = self.machine.partial
+        amounts = pyo.NonNegativeIntegers if partial else pyo.NonNegativeReals
+        drops = list(product(self.droppable, self.batches))
+        swaps = list(product(self.swappable, self.batches))
+        both = [ij for ij in drops if ij[0] in self.swappable]
+        chosen = list(product(self.choosing, self.batches))
+        self.hold = self.letter("hold", self.every)
+        self.drop = self.binary("drop", chosen)
+        self.drop_all = self.binary("drop_all", chosen if partial else ())
+        self.drop_device = self.binary("drop_device", both if partial else ())
+        self.dropped = self.letter("dropped", drops, self.peak, amounts)
+        self.dropped_host = self.letter("dropped_host", both, self.peak, amounts)
+        self.swap_out = self.binary("swap_out", [ij for ij in chosen if ij[0] in self.swappable])
+        self.swap_in = self.binary("swap_in", swaps)
+        self.swapped_out = self.letter("swapped_out", swaps, self.peak, amounts)
+        self.swapped_in = self.letter("swapped_in", swaps, self.peak, amounts)
+        self.h = self.letter("h", swaps, self.peak)
+        self.host = self.binary("host", swaps)
+
+    def _add_handling(self) -> None:
+        """begun: whether request i has worked since its free call k started, by the end of batch j."""
+        free = [(i, k) for i in self.requests for k, handling in enumerate(self.handlings[i]) if handling == "free"]
+        self.begun = self.binary("begun", [(i, k, j) for (i, k), j in product(free, self.batches)])
+
+    # --- progress and work ---------------------------------------------------------------------------------------
+
+    def done(self, i: int, j: int) -> Any:
+        """1 if request i is done at the end of batch j."""
+        return self.y[i, self.chains[i].outputs, j]
+
+    def ended(self, i: int, k: int, j: int) -> Any:
+        """E: 1 if segment k has ended, and its call begun, by the end of batch j."""
+        return self.y[i, self.chains[i].ends[k], j]
+
+    def ends(self, i: int, k: int, j: int) -> Any:
+        """1 if segment k ends with batch j."""
+        return self.ended(i, k, j) - self.ended(i, k, j - 1)
+
+    def in_call(self, i: int, k: int, j: int) -> Any:
+        """1 if call k has begun before batch j and (as far as the model uses it) not returned by its start."""
+        return self.ended(i, k, j - 1) - self.clock.returned(i, k, j)
+
+    def known(self, i: int, j: int) -> Any:
+        """S: tokens known at the start of batch j (calls that have not returned left out)."""
+        calls = enumerate(self.chains[i].request.calls)
+        returns = sum(call.returns * self.clock.returned(i, k, j) for k, call in calls if call.returns)
+        return self.chains[i].request.prompt + self.generated[i, j - 1] + returns
+
+    def prefills(self, i: int, j: int) -> Any:
+        """1 if request i is in the prefill phase in batch j (where phases matter)."""
+        return self.fresh[i, j] + self.extends[i, j]
+
+    def decodes(self, i: int, j: int) -> Any:
+        """d: 1 if request i is in the decode phase in batch j (where phases matter)."""
+        return self.w[i, j] - self.fresh[i, j] - self.extends[i, j]
+
+    def duration(self, j: int) -> Any:
+        """D[j], in the model's unit of time; 0 for an unused batch."""
+        return self.used[j] if self.is_one_tick else self.model.D[j]
+
+    # --- moves ---------------------------------------------------------------------------------------------------
+
+    def ordered(self, i: int, j: int, handling: str) -> Any:
+        """1 if batch j comes after the one that started a call of this handling, which orders a move in j."""
+        return sum(self.ends(i, k, j - 1) for k, given in enumerate(self.handlings[i]) if given == handling)
+
+    def licence(self, i: int, j: int, handling: str) -> Any:
+        """1 if R9 allows or orders a drop ("discard") or a swap-out ("swap") of request i in batch j."""
+        free = [k for k, given in enumerate(self.handlings[i]) if given == "free"]
+        windows = sum(self.ended(i, k, j - 1) - self.begun[i, k, j - 1] for k in free)
+        return windows + self.ordered(i, j, handling)
+
+    def drops(self, i: int, j: int) -> Any:
+        """e: 1 if KV of request i is dropped in batch j."""
+        return self.drop[i, j] if i in self.choosing else self.ordered(i, j, "discard")
+
+    def drops_all(self, i: int, j: int) -> Any:
+        """1 if all KV of request i is dropped in batch j."""
+        return self.drop_all[i, j] if (i, j) in self.drop_all else self.drops(i, j)
+
+    def swaps_out(self, i: int, j: int) -> Any:
+        """1 if KV of request i is swapped out in batch j."""
+        return self.swap_out[i, j] if i in self.choosing else self.ordered(i, j, "swap")
+
+    def remaining(self, i: int, j: int) -> Any:
+        """Device tokens of request i after the drop and the swap-out of batch j."""
+        return self.m[i, j - 1] - self.dropped[i, j] - self.swapped_out[i, j]
+
+    def resident(self, i: int, j: int) -> Any:
+        """m': device tokens of request i after the moves of batch j."""
+        return self.remaining(i, j) + self.swapped_in[i, j]
+
+    def processed(self, i: int, j: int) -> Any:
+        """Device tokens of request i after the work of batch j: m' + c."""
+        return self.resident(i, j) + self.c[i, j]
+
+    def holds(self, i: int, j: int) -> Any:
+        """1 if request i has KV anywhere after the moves of batch j, before its work."""
+        return self.hold[i, j - 1] - self.drops_all(i, j)
+
+
+class Clock(ABC):
+    """Which batches there are, and by when calls have returned. Times count from `origin`, the first arrival."""
+
+    may_idle = False
+    """Whether a batch may be idle that is followed by one that is not."""
+
+    def __init__(self, program: Letters, batches: int) -> None:
+        self.program, self.batches, self.origin = program, batches, program.instance.first_arrival
+
+    def add_letters(self) -> None:  # noqa: B027 - a clock may need none
+        """Add the variables of the clock."""
+
+    def constraints(self) -> list[Callable[[], Rows]]:
+        """Return the constraints of the clock, one method each."""
+        return []
+
+    @abstractmethod
+    def returned(self, i: int, k: int, j: int) -> Any:
+        """R: 1 if call k of request i has returned by the start of batch j; 0 is always allowed, and then it waits."""
+
+    def must_continue(self, i: int, j: int) -> Any:
+        """1 if request i worked in the batch before j and its segment did not end there."""
+        ended = sum(self.program.ends(i, k, j - 1) for k in range(len(self.program.chains[i].ends)))
+        return self.program.w[i, j - 1] - ended
