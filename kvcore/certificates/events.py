@@ -158,7 +158,7 @@ class EventSearch:
         whole = whole_prefills(instance, objective) and not free_drops  # whose proof needs the rules as they are
         self.graph = graph or local_graph(instance.machine, self.requests, groups, whole, free_drops, budget)
         self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target, width)
-        memory = states * (40 * len(groups) + 100)
+        memory = states * (40 * len(groups) + 108)
         budget.spend(f"a search of {states} states", STATE_WORK * states, memory)
         tokens = sum(request.output for request in requests)
         vectors = max(1, len(self.setting.unit))
@@ -175,7 +175,8 @@ class EventSearch:
             label += late
         frontier.arrange(s, f.child)
         f.count[frontier.ROWS], f.place[0] = 1, NO
-        f.heads[frontier.key_of(s, f.child) % len(f.heads)] = 1
+        f.key[0] = frontier.key_of(s, f.child)
+        f.heads[f.key[0] % len(f.heads)] = 1
         f.least[0] = frontier.least(s, f, f.child, label)
         frontier.store(s, f, 0, NO, label, int(f.least[0]))
 

@@ -78,6 +78,7 @@ class Frontier(NamedTuple):
     parent: Any
     picks: Any
     status: Any
+    key: Any  # of states: equal where one may be as good as another
     next: Any
     heads: Any
     heap: Any
@@ -507,33 +508,41 @@ def add(s, f, at, label, event, ticks, most):
     bound = max(bound, f.bound[at])
     if bound >= s.target:
         return EMPTY
-    bucket, before, replaced = key_of(s, child) % len(f.heads), NO, NO
+    key, replaced = key_of(s, child), NO
+    bucket = key % len(f.heads)
     other = f.heads[bucket] - 1
     while other != NO:
-        count[TRIED] += 1
-        if is_as_good(s, rows[other], f.label[other], child, label):
-            return EMPTY
+        if f.key[other] == key:
+            count[TRIED] += 1
+            if is_as_good(s, rows[other], f.label[other], child, label):
+                return EMPTY
+            if (
+                replaced == NO and f.status[other] == OPEN and bound <= f.bound[other]
+                and is_as_good(s, child, label, rows[other], f.label[other])
+            ):  # fmt: skip
+                replaced = other
+        other = f.next[other] - 1
+    if replaced == NO and count[ROWS] >= most:
+        return FULL
+    before, other = NO, f.heads[bucket] - 1
+    while other != NO:
         after = f.next[other] - 1
-        if count[ROWS] < most and is_as_good(s, child, label, rows[other], f.label[other]):
+        if f.key[other] == key and is_as_good(s, child, label, rows[other], f.label[other]):
             if before == NO:
                 f.heads[bucket] = after + 1
             else:
                 f.next[before] = after + 1
-            if f.status[other] == OPEN and replaced == NO and bound <= f.bound[other]:
-                replaced = other
-            elif f.status[other] == OPEN:
+            if f.status[other] == OPEN and other != replaced:
                 f.status[other] = DEAD
         else:
             before = other
         other = after
-    if count[ROWS] >= most:
-        return FULL
     new = replaced
     if new == NO:
         new = count[ROWS]
         count[ROWS] += 1
         f.place[new] = NO
-    f.next[new], f.heads[bucket] = f.heads[bucket], new + 1
+    f.key[new], f.next[new], f.heads[bucket] = key, f.heads[bucket], new + 1
     f.delay[new], f.least[new] = event, least_alone
     store(s, f, new, at, label, bound)
     return EMPTY
@@ -613,10 +622,9 @@ def room(requests: int, states: int, tokens: int, vectors: int, columns: int) ->
     return Frontier(
         rows=numbers(states, requests, 4), label=numbers(states), bound=numbers(states), tokens=numbers(states),
         parent=numbers(states), picks=np.zeros((states, requests), dtype=np.int32),
-        status=np.zeros(states, dtype=np.int8), next=numbers(states), heads=numbers(2 * states + 1),
-        heap=numbers(states), followed=numbers(tokens + 1), place=numbers(states), least=numbers(states),
-        delay=numbers(states), count=numbers(3), start=numbers(requests, 4),
+        status=np.zeros(states, dtype=np.int8), key=numbers(states), next=numbers(states),
+        heads=numbers(2 * states + 1), heap=numbers(states), followed=numbers(tokens + 1), place=numbers(states),
+        least=numbers(states), delay=numbers(states), count=numbers(3), start=numbers(requests, 4),
         child=numbers(requests, 4), pick=numbers(requests), loads=numbers(requests + 1, columns),
-        ends=numbers(requests + 1),
-        parts=numbers(vectors, requests + 1),
+        ends=numbers(requests + 1), parts=numbers(vectors, requests + 1),
     )  # fmt: skip

@@ -188,7 +188,7 @@ def test_large_instances_are_refused_at_once(large, message):
     began = time.process_time()
     with pytest.raises(InvalidCertificate, match=message):
         Events(states=10).value(large, "weighted-flow-time")
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 100  # by itself 8 s at the most; one that is not refused takes hours
 
 
 def test_an_slo_without_end_is_refused():

@@ -220,6 +220,7 @@ def test_policies_improve_and_the_ladder_bounds_in_a_worker(solver, finds):
     race([[task(solver, time_limit=60.0)]], lambda task, message: sent.append(message), enough)
     found = [objective_value(verify_schedule(MARS, each.schedule), FLOW) for each in sent if isinstance(each, Found)]
     proved = [verify_certificate(MARS, each.certificate) for each in sent if isinstance(each, Bound)]
-    assert (len(found) > 0, len(proved) > 0) == (finds, not finds)
+    assert found if finds else proved  # of the ladder, some methods find schedules, too
+    assert not (finds and proved)
     assert found == sorted(found, reverse=True)
     assert max(proved, default=29) == 29 <= min(found, default=29)
