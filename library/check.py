@@ -1385,6 +1385,115 @@ def takes_whole(instance, objective):
             and (objective == "busy-time" or len({one.arrival for one in instance.requests}) == 1))
 
 
+# --- kind `fresh` (docs/bounds.md, Orders of fresh work; the head of kvcore/certificates/fresh.py) --------------------
+
+
+def fresh(instance, proof, objective):
+    """Kind `fresh`: all orders of batches below the claim, each token processed once; times are ticks times divisor.
+
+    What the file says of the search is not looked at. A label: bound, then (ends of the completed, time, tokens
+    generated, ready, open). Of labels with the same tokens, those that another one covers are left out.
+    """
+    if not proof.function < len(instance.cost):
+        raise Broken(f"the cost has no function {proof.function}")
+    line, given = instance.cost[proof.function], instance.requests
+    busy, token = line.busy + min(line.any_decode, line.any_prefill), min(line.decode_requests, line.prefill_requests)
+    chains = [list(fresh_tokens(one)) for one in given]
+    w = [[line.tokens * new + token + line.generated for new, _ in chain] for chain in chains]
+    e = [[line.tokens * (new - 1) * instance.machine.chunked for new, _ in chain] for chain in chains]
+    wait = [[call * line.divisor for _, call in chain] for chain in chains]
+    rest = [[0, *accumulate((call + busy + work for call, work in zip(calls[-2::-1], works[:0:-1])))][::-1]
+            for calls, works in zip(wait, w)]
+    goal, everyone = (proof.claim + sum(one.arrival for one in given)) * line.divisor, range(len(given))
+    first = (0, 0, (0,) * len(given), *((tuple(one.arrival * line.divisor for one in given),) * 2))
+
+    def least(label):
+        """What no schedule through a label ends below: each request alone, or next tokens in turns."""
+        ends, time, q, ready, opened = label
+        jobs, tails, alone = [], 0, 0
+        for i in everyone:
+            if q[i] < len(w[i]):
+                start = max(time, ready[i])
+                work = w[i][q[i]] - min(e[i][q[i]], start - opened[i])
+                jobs.append((start + busy, work))
+                tails, alone = tails + rest[i][q[i]], alone + start + busy + work
+        return ends + tails + max(alone, in_turns(jobs))
+
+    def after(label, batch):
+        """The label after a batch that generates tokens of some requests."""
+        ends, time, q, ready, opened = label
+        start = max(time, *(ready[i] for i in batch))
+
+        def early(since, alone=False):
+            """What of the batch, and of what is open `since`, may be done by its start: over all that is left out."""
+            lags = [*([] if alone else [-inf]), *(start - opened[i] for i in batch)]
+            most = (max(lag, -inf if alone else start - since)
+                    + sum(e[i][q[i]] for i in batch if start - opened[i] > lag) for lag in lags)
+            return min(most, default=0)
+
+        all_early = sum(e[i][q[i]] for i in batch)
+        done = min(all_early, early(start, alone=True))
+        end = start + busy + sum(w[i][q[i]] for i in batch) - done
+        opens, readies = list(opened), list(ready)
+        for i in everyone:
+            if i in batch:
+                opens[i] = readies[i] = end + wait[i][q[i]]
+                ends += end * (q[i] + 1 == len(w[i]))
+            elif q[i] < len(w[i]):
+                opens[i] = min(max(end, ready[i]), end - early(opened[i]) + done)
+        return ends, end, tuple(n + (i in batch) for i, n in enumerate(q)), tuple(readies), tuple(opens)
+
+    def covers(one, other):
+        """Whether one label is no later, and no further on, than another with the same tokens."""
+        active = [i for i in everyone if one[2][i] < len(w[i])]
+        return (one[0] <= other[0] and one[1] <= other[1] and all(one[4][i] <= other[4][i] for i in active)
+                and all(max(one[1], one[3][i]) <= max(other[1], other[3][i]) for i in active))
+
+    waiting, known, tried = [(least(first), first)], {first[2]: [first]}, 0
+    while waiting and waiting[0][0] < goal:
+        bound, label = heapq.heappop(waiting)
+        left = [i for i in everyone if label[2][i] < len(w[i])]
+        if not left:
+            return ceil(Fraction(bound, line.divisor)) - sum(one.arrival for one in given)
+        for bits in range(1, 2 ** len(left)) if label in known[label[2]] else ():
+            following = after(label, [i for k, i in enumerate(left) if bits >> k & 1])
+            tried, labels = tried + 1, known.setdefault(following[2], [])
+            if tried > MOST_TRIED:
+                raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
+            spend(100 * len(labels) + 500, "its labels")
+            if max(bound, least(following)) < goal and not any(covers(one, following) for one in labels):
+                labels[:] = [one for one in labels if not covers(following, one)] + [following]
+                heapq.heappush(waiting, (max(bound, least(following)), following))
+    return proof.claim
+
+
+def fresh_tokens(one):
+    """Of each output token of a request, the tokens processed for it for the first time, and the call after it."""
+    new = one.prompt
+    for segment in one.segments:
+        for k in range(segment.decode):
+            ends = segment.call is not None and k + 1 == segment.decode
+            yield new, segment.call.duration if ends else 0
+            new = 1
+        new = 1 + (segment.call.returns if segment.call else 0)
+
+
+def in_turns(jobs):
+    """The least sum of ends of jobs (release, work) on one machine that may interrupt: the least left goes first."""
+    waiting, ready, now, total = sorted(jobs), [], 0, 0
+    while waiting or ready:
+        now = now if ready else waiting[0][0]
+        while waiting and waiting[0][0] <= now:
+            heapq.heappush(ready, waiting.pop(0)[1])
+        step = ready[0] if not waiting else min(ready[0], waiting[0][0] - now)
+        left, now = heapq.heappop(ready) - step, now + step
+        if left:
+            heapq.heappush(ready, left)
+        else:
+            total += now
+    return total
+
+
 # --- kind `slots` (docs/bounds.md, A search to run again) -------------------------------------------------------------
 
 
@@ -1702,6 +1811,7 @@ KINDS = {  # a proof's function, its keys, and the objectives for which it is ch
     **dict.fromkeys(("events", "exhaustive"), (exhaustive, {"states": integer(1), "target": (optional(number), None),
                                                             "free_drops": (switch, False)},
                                                ("makespan", "busy-time", "max-flow-time", "total-flow-time"))),
+    "fresh": (fresh, {"function": (integer(0), 0), "labels": integer(1), "target": (optional(number), None)}, FLOW),
     "slots": (slots, {"target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
                       "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9)}, OBJECTIVES[:6] + OBJECTIVES[7:]),
 }

@@ -62,6 +62,7 @@ from kvcore.certificates.certificate import (
 )
 from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.events import Events
+from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.kinds import AnyProof, Coarse, Parts
 from kvcore.certificates.prices import Prices, Windows
 from kvcore.certificates.proof import InvalidCertificate, Proof
@@ -78,6 +79,7 @@ __all__ = [
     "Coarse",
     "Configurations",
     "Events",
+    "Fresh",
     "InvalidCertificate",
     "Leaf",
     "Parts",

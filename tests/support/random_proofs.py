@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from kvcore import Instance
-from kvcore.certificates import Branch, Events, Leaf, Prices, SlotPrices, Slots, Speed, Tree, Windows
+from kvcore.certificates import Branch, Events, Fresh, Leaf, Prices, SlotPrices, Slots, Speed, Tree, Windows
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.speed import ONE
@@ -62,6 +62,13 @@ def random_events(draw: random.Random) -> Events:
     """Draw how many states to look at, and what is left out of them."""
     target = draw.choice([None, 0, draw.randint(1, 60), draw.randint(1, 10**4), 2**60])
     return Events(states=draw.choice([1, 2, draw.randint(1, 50), draw.randint(50, 2000)]), target=target)
+
+
+def random_fresh(draw: random.Random, instance: Instance) -> Fresh:
+    """Draw a function, how many labels to look at, and what is left out of them."""
+    events = random_events(draw)
+    target = None if events.target is None else min(events.target, 2**58)
+    return Fresh(function=draw.randrange(len(instance.cost.functions)), labels=events.states, target=target)
 
 
 def random_speed(draw: random.Random, instance: Instance) -> Speed:

@@ -1,0 +1,196 @@
+"""Orders of fresh work: below every schedule, the optimum where memory does not bind, and cheap to refuse."""
+
+import importlib.util
+import json
+import sys
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+import kvbound as kv
+from kvcore import (
+    BadInput,
+    Call,
+    Cost,
+    CostFunction,
+    Instance,
+    Machine,
+    Request,
+    Segment,
+    objective_value,
+    verify_schedule,
+)  # fmt: skip
+from kvcore.certificates import Fresh, InvalidCertificate, certify, verify_certificate
+from kvcore.certificates import fresh as core
+from kvcore.certificates.fresh import MOST_LABELS, FreshSearch
+from kvcore.metrics import SUMS
+from library import check
+from library.library import Library
+from tests.support.build import instance, request
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import few
+
+FLOW = "total-flow-time"
+
+
+def drawn(seed):
+    """An instance with calls longer than batches, prefills in parts, and every switch; its memory may bind."""
+    draw = Random(seed)
+    take = draw.choice
+
+    def one(i):
+        calls = [Call(duration=take((0, 2, 5, 9, 14)), returns=take((0, 0, 1, 3)),
+                      handling=take(("free", "free", "preserve", "discard", "swap")))
+                 for _ in range(take((0, 0, 1, 1, 2)))]  # fmt: skip
+        segments = tuple(Segment(decode=take((1, 1, 2)), call=call) for call in [*calls, None])
+        return Request(id=f"R{i}", arrival=take((0, 0, 1, 4, 8)), prompt=take((1, 2, 3, 4, 5)), segments=segments,
+                       weight=take((1, 1, 2)))  # fmt: skip
+
+    requests = tuple(one(i) for i in range(take((2, 2, 2, 3))))
+    peaks = [request.peak for request in requests]
+    memory = take((max(peaks), max(peaks) + 2, sum(peaks), sum(peaks)))
+    swaps = any(call.handling == "swap" for one in requests for call in one.calls)
+    machine = Machine(memory=memory, host_memory=memory if swaps else take((0, memory)),
+                      chunked=take((True, True, True, False)),
+                      **{name: take((True, False)) for name in ("evict", "partial", "hybrid", "pause")})  # fmt: skip
+    costs = [CostFunction(busy=take((0, 1, 2, 4)), tokens=take((1, 2, 3)), divisor=take((1, 1, 2)),
+                          any_decode=take((0, 0, 1)), any_prefill=take((0, 0, 2)), generated=take((0, 0, 1)),
+                          decode_requests=take((0, 0, 1)), prefill_requests=take((0, 0, 1)))]  # fmt: skip
+    if draw.random() < 0.3:
+        costs.append(CostFunction(busy=take((1, 3)), swap_out_tokens=1, swap_in_tokens=1))
+    return Instance(machine=machine, cost=Cost(tuple(costs)), requests=requests, name=f"fresh-{seed}")
+
+
+def compared(seeds, max_states=1500):
+    """Compare searches with optima by enumeration; return how many of them there were, and how many they reached."""
+    count = tight = 0
+    for seed in seeds:
+        tiny, objective = drawn(seed), SUMS[seed % len(SUMS)]
+        try:
+            optimum = exhaustive_optimum(tiny, objective, max_states=max_states)[0]
+        except TooManyStates:
+            continue
+        bounds = [FreshSearch(tiny, objective, k, *most).run().bound for k in range(len(tiny.cost.functions))
+                  for most in ((1,), (7,), (10_000,), (10_000, optimum), (10_000, optimum + 1))]  # fmt: skip
+        assert max(bounds) <= optimum, (tiny.name, objective)
+        count, tight = count + 1, tight + (max(bounds) == optimum)
+    return count, tight
+
+
+def test_no_bound_is_above_an_optimum():
+    count, tight = compared(range(40), 400)
+    assert count >= 10
+    assert tight >= 3
+
+
+@pytest.mark.slow
+def test_no_bound_is_above_an_optimum_at_length():
+    count, tight = compared(few(range(100, 1100)))
+    assert 10 * tight >= count >= 10
+
+
+def test_work_of_an_idle_time_is_used_once():
+    """Both have ten fresh tokens and wait for the call of A: of twelve ticks, two prompts do not get more."""
+    waits = request("A", 1, (1, 12, 0, "preserve"), 1)
+    both = instance(waits, request("B", 10, 1), request("C", 10, 1), cost=(CostFunction(busy=1, tokens=1),))
+    search = FreshSearch(both, FLOW, 0, 1000).run()
+    # A's first token at 2, its call until 14; B alone from 2 to 13, then A (14 to 16) and C (16 to 27)
+    assert search.is_over
+    assert search.bound == 13 + 16 + 26  # ... of which C has one token's work done in the idle tick
+    assert search.bound <= exhaustive_optimum(both, FLOW, max_states=10**5)[0]
+
+
+@pytest.mark.parametrize("name", ["chat-2", "image-3", "math-2", "ve-2"])
+def test_real_requests_that_fit_are_proved(name):
+    """Requests of the InferCept mixture at real costs: nothing is below the schedule of the library."""
+    library = Library()
+    record = library.record(name)
+    real, best = library.instance(record), library.schedule(record, FLOW)
+    value = objective_value(verify_schedule(real, best), FLOW)
+    search = FreshSearch(real, FLOW, 0, 10_000, value).run()
+    assert search.bound == value
+    assert kv.bound(real, FLOW, method="fresh", upper=value).certificate.value == value
+
+
+def plain():
+    """The search as modules that numba has not compiled."""
+    kept, names = sys.modules["kvcore.compiled"], ("frontier", "fresh_kernels")
+    held = {name: sys.modules[f"kvcore.certificates.{name}"] for name in names}
+    sys.modules["kvcore.compiled"] = SimpleNamespace(compiled=lambda f: f, inlined=lambda f: f)
+    try:
+        for name in names:
+            spec = importlib.util.find_spec(f"kvcore.certificates.{name}")
+            module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.modules["kvcore.compiled"] = kept
+        for name, each in held.items():
+            sys.modules[f"kvcore.certificates.{name}"] = each
+
+
+def test_without_numba_the_search_is_the_same(monkeypatch):
+    def found():
+        return [FreshSearch(drawn(seed), objective, 0, 200).run() for seed in range(20) for objective in SUMS]
+
+    compiled = found()
+    monkeypatch.setattr(core, "kernels", plain())
+    assert found() == compiled
+    assert sum(each.is_over for each in compiled) > 40
+
+
+def test_a_search_that_goes_on_is_the_same_as_one_that_does_not_stop():
+    for seed in range(20):
+        search = FreshSearch(drawn(seed), FLOW, 0, 5000)
+        for labels in (1, 2, 5, 9, 40, 300):
+            stopped, at_once = search.run(labels), FreshSearch(drawn(seed), FLOW, 0, labels).run()
+            assert (stopped.bound, stopped.is_over) == (at_once.bound, at_once.is_over)
+            assert Fresh(labels=stopped.labels).value(drawn(seed), FLOW) == stopped.bound
+
+
+def test_the_other_checker_agrees():
+    """It takes what is proved, and nothing above the least of all orders of batches."""
+    for seed in range(60):
+        tiny = drawn(seed)
+        look = FreshSearch(tiny, FLOW, 0, 10_000).run()
+        assert look.is_over
+        made = certify(tiny, FLOW, Fresh(labels=look.labels), look.bound)
+        assert verify_certificate(tiny, made) == look.bound
+        box = check.read_instance(json.loads(tiny.to_json()))
+        assert check.verify_certificate(box, json.loads(made.to_json())) == (FLOW, look.bound)
+        more = json.loads(made.replace(bound=str(look.bound + 1)).to_json())
+        with pytest.raises(check.Broken):
+            check.verify_certificate(box, more)
+
+
+@pytest.mark.parametrize(
+    ("large", "objective", "message"),
+    [
+        (instance(*[request(f"R{i}", 1, 1) for i in range(9)]), FLOW, "8 requests at the most"),
+        (instance(request("R", 1, 10**6 + 1)), FLOW, "1000000 tokens to generate at the most"),
+        (instance(request("R", 1, 2)), "makespan", "not for makespan"),
+        (
+            instance(request("R", 1, 2, weight=10**15), cost=(CostFunction(busy=10**6),)),
+            "weighted-flow-time",
+            "too large to be added up",
+        ),
+        (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, divisor=10**15),)), FLOW, None),
+        (instance(request("R", 1, 9, arrival=10**15), cost=(CostFunction(divisor=10**15),)), FLOW, "too large"),
+    ],
+)
+def test_large_instances_are_refused_at_once(large, objective, message):
+    proof = Fresh(labels=MOST_LABELS if message else 10, target=2**58)
+    if message is None:
+        assert proof.value(large, objective) == 2
+        return
+    with pytest.raises(InvalidCertificate, match=message):
+        proof.value(large, objective)
+
+
+def test_there_is_no_such_function():
+    one = instance(request("R", 1, 2))
+    with pytest.raises(InvalidCertificate, match="the cost has no function 1"):
+        Fresh(labels=10, function=1).value(one, FLOW)
+    with pytest.raises(BadInput, match="not for makespan"):
+        kv.bound(one, "makespan", method="fresh")
