@@ -370,6 +370,8 @@ class _Solve:
         if isinstance(message, Horizon):
             self.horizons[task.label] = message
         elif isinstance(message, Found):
+            if self.task.constraints and not task.formulation.startswith("batch-bigm"):
+                return  # a schedule of a way that knows nothing of them
             if message.claimed is not None and self.value is not None and message.claimed >= self.value:
                 return
             try:

@@ -39,10 +39,10 @@ no more to G(Y) takes from e.
 covers what the other covers. Batches lead to more tokens, so that no label is left out for one that follows it.
 
 **What is left at the least.** At max(time, ready_i) no more of i's work than min(e_i, max(time, ready_i) - open_i) is
-done at the cost of nobody. The rest is served no faster than by one machine that may be interrupted and works on each request
-from max(time, ready_i) + busy on: by (3), what a schedule has done beyond that before T fits, interrupted, between the
-`open` of those requests and T; moved by `busy`, it fits into what then is the fixed part of the batch after T. The sum
-of ends is least where the shortest work left goes first. After that each request takes its own time.
+done at the cost of nobody. The rest is served no faster than by one machine that may be interrupted and works on each
+request from max(time, ready_i) + busy on: by (3), what a schedule has done beyond that before T fits, interrupted,
+between the `open` of those requests and T; moved by `busy`, it fits into what then is the fixed part of the batch
+after T. The sum of ends is least where the shortest work left goes first. After that each request takes its own time.
 """
 
 from __future__ import annotations

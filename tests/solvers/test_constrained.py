@@ -13,8 +13,8 @@ from solvers.constrained import add
 from solvers.driver import _Solve
 from solvers.exact import exact
 from solvers.packing import pack, unpack
-from solvers.task import Task
-from solvers.ways import MODELS
+from solvers.task import Found, Message, Task
+from solvers.ways import LADDER, MODELS
 
 ONE = kv.Segment(decode=2)
 A = kv.Request(id="A", prompt=1, segments=(ONE,))
@@ -117,6 +117,22 @@ def test_nothing_obeys() -> None:
         kv.solve(PAIR, constraints=[never])
     with pytest.raises(kv.BadInput, match="a constraint is a function of the model, not 3"):
         kv.solve(PAIR, constraints=[3])
+
+
+def test_what_the_ladder_finds_without_the_constraints_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It bounds all schedules, and the best of these is none that the constraint allows."""
+    free, receive, sent = kv.solve(PAIR), _Solve.receive, []
+
+    def with_more(run: _Solve, task: Task, message: Message) -> None:
+        if task.formulation == LADDER.formulation:
+            sent.append(free.schedule)
+            receive(run, task, Found(free.schedule, None))
+        receive(run, task, message)
+
+    monkeypatch.setattr(_Solve, "receive", with_more)
+    held = kv.solve(PAIR, constraints=[waits])
+    assert sent
+    assert held.value == held.bound > free.value
 
 
 def test_constraints_are_of_batch_bigm() -> None:
