@@ -34,6 +34,7 @@ from kvcore.result import Result as Result
 from kvcore.result import Horizon as Horizon
 
 # Instances and files
+from kvbound.named import read as read
 from kvbound.instances import load_instance as load_instance
 from workloads.builtin import builtin_instance as builtin_instance
 from workloads.generators import generate as generate
@@ -59,12 +60,12 @@ from heuristics import get_policy as get_policy
 from heuristics import run_policy as run_policy
 from heuristics import PolicyError as PolicyError
 from heuristics import Unsuited as Unsuited
-from solvers import simulate_policy as simulate
-from solvers import solve as solve
-from solvers.exact import exact as exact
-from solvers.improve import improve as improve
-from solvers.ladder import climb as bound
-from kvbound.comparison import compare as compare
+from kvbound.named import simulate as simulate
+from kvbound.named import solve as solve
+from kvbound.named import exact as exact
+from kvbound.named import improve as improve
+from kvbound.named import bound as bound
+from kvbound.named import compare as compare
 from kvbound.comparison import Comparison as Comparison
 from kvbound.explanation import explain as explain
 from kvbound.explanation import Explanation as Explanation

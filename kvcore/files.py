@@ -26,6 +26,9 @@ MAX_BYTES = 256 * 1024 * 1024
 LARGE = 1024 * 1024
 """Letters of a text from which on pydantic is not shown what it would refuse whole."""
 
+WRITTEN: dict[str, None] = {}
+"""The files that this process has written (`-` for standard output), in order, by the names that they were given."""
+
 _WORDS = {
     "extra_forbidden": "unknown key",
     "missing": "this key is missing",
@@ -79,6 +82,7 @@ def writing(target: str | Path, *, binary: bool = False) -> Iterator[Any]:
         BadInput: it cannot be written; what was there is as it was.
     """
     if str(target) == "-" or _is_standard_output(target):
+        WRITTEN["-"] = None
         yield sys.stdout.buffer if binary else sys.stdout
         return
     path = Path(os.path.realpath(target))
@@ -92,6 +96,7 @@ def writing(target: str | Path, *, binary: bool = False) -> Iterator[Any]:
             if path.exists():
                 shutil.copymode(path, partial)
             partial.replace(path)
+            WRITTEN[str(target)] = None
     except OSError as error:
         raise BadInput(f"{target}: cannot be written: {error.strerror or error}") from None
     finally:

@@ -10,12 +10,13 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
-    CertificateOption,
+    OUT,
     HandlingOption,
     InstanceArgument,
     JsonOption,
     ObjectiveOption,
     emit,
+    option,
     table,
 )
 from kvbound.cli.progress import SolveProgress
@@ -32,7 +33,9 @@ def bound(
     handling: HandlingOption = "as-given",
     method: Annotated[str, typer.Option(metavar="auto|NAME", help="docs/bounds.md has them all")] = "auto",
     time_limit: Annotated[float, typer.Option(min=0.1, metavar="S", help="seconds, for all methods together")] = 60,
-    certificate: CertificateOption = None,
+    certificate: Annotated[
+        str | None, option("OUT.json", "write the certificate of the bound there", "--certificate", *OUT)
+    ] = None,
     json: JsonOption = None,
 ) -> int:
     """Prove a lower bound that scales: a ladder of relaxations, each with a certificate."""

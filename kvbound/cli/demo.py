@@ -15,7 +15,7 @@ from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION, Comparison, compar
 from kvbound.tables import handling_text
 from kvbound.units import units_of
 from kvcore.errors import BadInput
-from kvcore.files import write_text
+from kvcore.files import WRITTEN, write_text
 from workloads.builtin import builtin_instance
 
 
@@ -80,6 +80,7 @@ def demo(
             return EXIT_INTERRUPTED
     console.print(NEXT)
     console.print(str(folder / f"{PARTS[0].file}.html"), soft_wrap=True)
+    WRITTEN.clear()  # all are named above
     return 0
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED
 from kvbound.cli.common import (
+    OUT,
     POLICY,
     HandlingOption,
     InstanceArgument,
@@ -47,7 +48,7 @@ def load_sweep(
     handling: HandlingOption = "as-given",
     window: WindowOption = None,
     jobs: Annotated[int, option("N", "processes at once", min=1, max=MOST_JOBS)] = 1,
-    csv_file: Annotated[str | None, option("OUT.csv", "write every measure there", "--csv")] = None,
+    csv_file: Annotated[str | None, option("OUT.csv", "write every measure there", "--csv", *OUT)] = None,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:

@@ -23,6 +23,7 @@ from kvbound.tables import (
     CAUSES,
     OVER,
     Cells,
+    causes,
     differences,
     explained_cells,
     in_words,
@@ -180,7 +181,7 @@ class Report:
     def _explained(self) -> Iterator[Element]:
         for cells in explained_cells(self.explained, self.units):
             yield html_table(cells, EXPLAINED)
-        for line in differences(self.explained, self.units):
+        for line in [*differences(self.explained, self.units), *causes(self.explained, self.units)]:
             yield node("p", {"class": "small"}, line)
 
     def _measures(self) -> Iterator[Element]:

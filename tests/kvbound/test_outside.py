@@ -39,7 +39,8 @@ def test_import_compare_and_show(run: tuple[Path, Path], tmp_path: Path) -> None
     instance, log = run
     out = tmp_path / "run.json"
     failed = kvbound("import", "run", log, "--instance", instance, "--out", out, code=1).stdout
-    assert "invalid: R1 is broken in batch 3: it starts at 2, but the batch before it ends at 3; --tolerate" in failed
+    assert "invalid: the time rule R1 is broken in batch 3: it starts at 2, but the batch" in failed
+    assert "before it ends at 3; --tolerate" in failed
     assert not out.exists()
     options = ("import", "run", log, "--instance", instance, "--tolerate", "--out", out)
     assert "batches that start before the cost model says" in kvbound(*options).stdout
@@ -73,7 +74,7 @@ def test_the_requests_may_come_from_a_table(run: tuple[Path, Path], tmp_path: Pa
     said = ("--requests", tmp_path / "requests.csv", "--map", "id=who,arrival=t,prompt=in,decode=out", "--out", out)
     machine = ("--memory", 20, "--batch-tokens", 16, "--tick", 1, "--instance-out", made)
     failed = kvbound("import", "run", run[1], *said, *machine, code=1).stdout
-    assert "invalid: R1 is broken in batch 3" in failed
+    assert "invalid: the time rule R1 is broken in batch 3" in failed
     row = json.loads(kvbound("import", "run", run[1], *said, *machine, "--tolerate", "--json", "-").stdout)
     assert row["total-flow-time"] == 18
     assert kv.read_instance(made).requests == kv.read_instance(run[0]).requests
@@ -97,7 +98,7 @@ def test_a_schedule_that_breaks_a_rule(run: tuple[Path, Path], tmp_path: Path) -
     (tmp_path / "run.json").write_text(text.replace('"r0": 8', '"r0": 9'))
     for command in (("compare", instance, "--no-optimum"), ("show", instance)):
         done = kvbound(*command, "--schedule", tmp_path / "run.json", code=1)
-        assert done.stdout.startswith("invalid: R3 is broken in batch 0, request r0")
+        assert done.stdout.startswith("invalid: the work rule R3 is broken in batch 0, request r0")
         assert done.stderr == ""
     done = kvbound("show", "mars-figure1", "--schedule", tmp_path / "run.json", code=2)
     assert "the schedule is for another instance" in done.stderr

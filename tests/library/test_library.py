@@ -201,7 +201,7 @@ def test_list_and_show() -> None:
     rows = json.loads(kvbound("library", "list", "--family", "mars", "--json", "-").stdout)["rows"]
     assert rows[0] == {
         "name": "mars-figure1", "family": "mars", "requests": 3, "calls": 3, "objective": FLOW,
-        "value": 29, "bound": 29, "gap": 0.0, "status": "solved",
+        "value": 29, "bound": 29, "gap": 0.0, "status": "solved", "tick_seconds": "1",
     }  # fmt: skip
     assert "mars-figure1" in kvbound("library", "list", "--family", "mars", "--status", "solved").stdout
     assert "exhaustive" in kvbound("library", "show", "mars-figure1").stdout
