@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -23,7 +23,7 @@ from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
 from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
-from kvcore.coarsen import coarsen
+from kvcore.coarsen import coarsen, distortion, gentler
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -229,28 +229,47 @@ app.command("run")(run)
 
 
 def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None:
-    """Coarsen if asked to, choose the handling of calls, and write; what is lost is said in one line."""
+    """Coarsen if asked to, choose the handling of calls, and write; what is lost is said below."""
     given, setting = asked.given, asked.setting
     out, json, size = given["out"], given["json"], given["block"] or given["slot"]
+    lost = [f"{trace.source}: {'; '.join(trace.notes)} (docs/data.md)"] if trace.notes else []
     if size is None and json is None and isinstance(machine, Machine):  # nothing needs all requests at once
         build = partial(build_instance, trace.source, machine=machine, name=trace.name, tick_seconds=setting.tick,
                         cost=setting.cost)  # fmt: skip
         write_requests(out, trace.requests, lambda some: with_handling(build(some), given["handling"]))
     else:
-        instance = trace.instance(machine, setting.tick, setting.cost)
+        fine = trace.instance(machine, setting.tick, setting.cost)
         if size is not None and given["round"] == "restrict":  # the choice of least waste then sees the coarse machine
-            instance = with_handling(_coarsen(instance, given), given["handling"])
+            coarse = _coarsen(fine, given)
+            instance = with_handling(coarse, given["handling"])
         else:  # a bound is one for the handlings of the fine instance
-            instance = with_handling(instance, given["handling"])
-            instance = instance if size is None else _coarsen(instance, given)
+            fine = with_handling(fine, given["handling"])
+            instance = coarse = fine if size is None else _coarsen(fine, given)
         write_text(out, instance.to_json())
         if out != "-":
             emit(json, facts(instance), lambda console: show_instance(instance, console))
-    if trace.notes:
-        print(f"kvbound: {trace.source}: {'; '.join(trace.notes)} (docs/data.md)", file=sys.stderr)
+        lost += [] if size is None else _distorted(fine, coarse)
+    for line in lost:
+        print(f"kvbound: {line}", file=sys.stderr)
 
 
 def _coarsen(instance: Instance, given: Mapping[str, Any]) -> Instance:
     """Coarsen; the one of block and slot that is not given is as large as the other."""
     block, slot = given["block"], given["slot"]
     return coarsen(instance, block_tokens=block or slot, slot_ticks=slot or block, direction=given["round"])
+
+
+def _distorted(fine: Instance, coarse: Instance) -> Iterator[str]:
+    """Yield what coarsening distorts, and if that is more than a little, sizes that do not."""
+    found, grid = distortion(fine, coarse), coarse.coarsening
+    yield (
+        f"coarsening changed all peaks together to {found.peaks:.2f} times, decodes and calls to {found.times:.2f} "
+        f"times, memory to {found.memory:.2f} times what they were"
+    )
+    if found.mild or grid is None:
+        return
+    milder = gentler(fine, block_tokens=grid.block_tokens, slot_ticks=grid.slot_ticks, direction=grid.direction)
+    yield (
+        "no smaller sizes keep each within 10 %: leave --block and --slot out" if milder is None
+        else f"--block {milder[0]} --slot {milder[1]} keep each within 10 %"
+    )  # fmt: skip

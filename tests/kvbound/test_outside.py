@@ -83,6 +83,19 @@ def test_the_requests_may_come_from_a_table(run: tuple[Path, Path], tmp_path: Pa
         assert done.stderr.startswith("kvbound: say what it was run on" if not options else "kvbound: --instance says")
 
 
+def test_of_a_table_the_first_may_be_taken_with_objectives(run: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "requests.csv").write_text("who,t,in,out\n" + "".join(f"r{k},0,8,4\n" for k in range(5)))
+    said = ("--requests", tmp_path / "requests.csv", "--map", "id=who,arrival=t,prompt=in,decode=out")
+    machine = ("--memory", 20, "--batch-tokens", 16, "--tick", 1, "--instance-out", tmp_path / "made.json")
+    taken = ("--take", 3, "--slo-latency", 4, "--tolerate", "--out", tmp_path / "run.json")
+    kvbound("import", "run", run[1], *said, *machine, *taken)
+    made = kv.read(tmp_path / "made.json")
+    assert [request.id for request in made.requests] == ["r0", "r1", "r2"]
+    assert {request.slo for request in made.requests} == {kv.Slo(latency=4)}
+    refused = kvbound("import", "run", run[1], "--instance", run[0], "--take", 3, "--out", tmp_path / "x", code=2)
+    assert "--instance says all" in refused.stderr
+
+
 def test_python_says_the_same(run: tuple[Path, Path]) -> None:
     instance, log = kv.read_instance(run[0]), run[1]
     found = kv.read_run(instance, log, tolerate=True)
