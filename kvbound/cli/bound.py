@@ -19,8 +19,7 @@ from kvbound.cli.common import (
     option,
     table,
 )
-from kvbound.cli.progress import SolveProgress
-from kvbound.instances import load_instance
+from kvbound.cli.progress import SolveProgress, load_instance
 from kvbound.tables import in_words, value_columns
 from kvbound.units import units_of
 from kvcore.files import check_writable, write_text

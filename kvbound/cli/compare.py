@@ -28,13 +28,12 @@ from kvbound.cli.common import (
     show_measures,
     table,
 )
-from kvbound.cli.progress import SolveProgress
+from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
 from kvbound.cli.simulate import FEW
 from kvbound.cli.verify import show_invalid
 from kvbound.comparison import UNMEASURED, Against, Comparison, verdict
 from kvbound.comparison import compare as compare_policies
 from kvbound.explanation import Explained
-from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
 from kvbound.tables import OVER, causes, differences, explained_cells
 from kvbound.trace_events import write_trace_events
@@ -93,15 +92,17 @@ def compare(
         )  # fmt: skip
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
-    if plot is not None:
-        comparison.draw(plot)
-    if ladder is not None:
-        comparison.draw_ladder(ladder)
-    if html is not None:
-        write_text(html, comparison.report().html())
-    if trace is not None:
-        write_trace_events(trace, comparison.schedules())
-    explained = comparison.explained() if explain else []
+    with LiveLine("drawing and writing"):
+        if plot is not None:
+            comparison.draw(plot)
+        if ladder is not None:
+            comparison.draw_ladder(ladder)
+        if html is not None:
+            write_text(html, comparison.report().html())
+        if trace is not None:
+            write_trace_events(trace, comparison.schedules())
+    with LiveLine("explaining the schedules"):
+        explained = comparison.explained() if explain else []
     why = {found.label: {"explained": found.to_json()} for found in explained}
     rows = [row | why.get(row["label"], {}) for row in comparison.rows()]
     emit(json, {"rows": rows}, lambda console: show(comparison, console, explained, wide=wide))

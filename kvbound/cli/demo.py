@@ -96,8 +96,9 @@ def show(comparison: Comparison, see: str, console: Console) -> None:
     ]
     least = Fraction(first.bound or 0, len(comparison.instance.requests))
     cells = [
-        (label, units.value(mean, comparison.objective), f"{float(100 * (mean / least - 1)):+.0f} %", how)
+        (label, units.value(mean, comparison.objective), f"{float(100 * abs(mean / least - 1)):.0f} %{below}", how)
         for label, mean, how in rows
+        for below in [" below" if mean < least else ""]
     ]
     columns = ("schedule", f"mean, {units.of(comparison.objective)}", "over optimum", "KV during calls")
     console.print(table(columns, cells, right=(1, 2)))

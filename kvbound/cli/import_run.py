@@ -11,9 +11,9 @@ from rich.console import Console
 
 from heuristics.as_logged import TOLERATED, LoggedRun, read_run
 from kvbound.cli.common import OUT, JsonOption, emit, option, table
+from kvbound.cli.progress import load_instance
 from kvbound.cli.setting import CostSetting, takes_setting
 from kvbound.cli.verify import show_invalid
-from kvbound.instances import load_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
 from kvcore.metrics import makespan, measures, total_flow_time

@@ -22,6 +22,7 @@ from kvbound.cli.costs import show_cost
 from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
+from kvbound.cli.progress import LiveLine
 from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
 from kvcore.coarsen import coarsen, distortion, gentler
 from kvcore.csv_table import MachineFor, build_instance
@@ -127,7 +128,9 @@ def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | Mac
             check_writable(asked.given["out"], asked.given["json"])
             if asked.given["round"] not in ("relax", "restrict"):
                 raise BadInput(f"--round is relax or restrict, not {asked.given['round']!r}")
-            _write(*read(asked=asked, **given), asked)
+            with LiveLine(f"reading {given['file']}"):
+                found = read(asked=asked, **given)
+            _write(*found, asked)
 
         own = inspect.signature(read, eval_str=True).parameters
         parameters = [own[key].replace(kind=inspect.Parameter.KEYWORD_ONLY) for key in own if key != "asked"]
@@ -238,7 +241,8 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
                         cost=setting.cost)  # fmt: skip
         write_requests(out, trace.requests, lambda some: with_handling(build(some), given["handling"]))
     else:
-        fine = trace.instance(machine, setting.tick, setting.cost)
+        with LiveLine(f"reading {trace.source}"):
+            fine = trace.instance(machine, setting.tick, setting.cost)
         if size is not None and given["round"] == "restrict":  # the choice of least waste then sees the coarse machine
             coarse = _coarsen(fine, given)
             instance = with_handling(coarse, given["handling"])

@@ -30,9 +30,8 @@ from kvbound.cli.common import (
     read_schedules,
     table,
 )
-from kvbound.cli.progress import counted
+from kvbound.cli.progress import counted, load_instance
 from kvbound.comparison import USUAL, USUAL_WITHOUT_EVICTION
-from kvbound.instances import load_instance
 from kvbound.simulation import policy_names
 from kvbound.units import seconds_of
 from kvcore.certificates import Certificate, InvalidCertificate

@@ -24,8 +24,7 @@ from kvbound.cli.common import (
     option,
     table,
 )
-from kvbound.cli.progress import LiveLine, SolveProgress
-from kvbound.instances import load_instance
+from kvbound.cli.progress import LiveLine, SolveProgress, load_instance
 from kvbound.simulation import policy_names
 from kvbound.tables import CAUSES, SHORT, TIMES, percent, rate_unit
 from kvbound.units import Units, units_of

@@ -23,8 +23,7 @@ from kvbound.cli.common import (
     show_measures,
     table,
 )
-from kvbound.cli.progress import LiveLine
-from kvbound.instances import load_instance
+from kvbound.cli.progress import LiveLine, load_instance
 from kvbound.simulation import Simulation, policy_names, simulate_policies
 from kvbound.tables import handling_text, value_columns
 from kvbound.trace_events import write_trace_events
