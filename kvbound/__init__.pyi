@@ -38,6 +38,7 @@ from kvbound.named import read as read
 from kvbound.instances import load_instance as load_instance
 from workloads.builtin import builtin_instance as builtin_instance
 from workloads.generators import generate as generate
+from costmodels import get_cost as get_cost
 from library import Library as Library
 from workloads.importers import read_agent_traces as read_agent_traces
 from workloads.importers import read_azure as read_azure
@@ -51,12 +52,17 @@ from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text
 from kvcore.certificates import read_certificate as read_certificate
 from kvcore.coarsen import coarsen as coarsen
+from kvcore.coarsen import distortion as distortion
 from kvcore.coarsen import fine_bound as fine_bound
 from kvcore.coarsen import lift as lift
 
 # Policies, optima, bounds
 from heuristics import POLICIES as POLICIES
 from heuristics import get_policy as get_policy
+from heuristics import Policy as Policy
+from heuristics import View as View
+from heuristics import Plan as Plan
+from heuristics import Job as Job
 from heuristics import run_policy as run_policy
 from heuristics import PolicyError as PolicyError
 from heuristics import Unsuited as Unsuited
@@ -93,4 +99,5 @@ from kvbound.plots import gantt as gantt
 from kvbound.plots import memory as memory
 from kvbound.plots import ladder as ladder
 from kvbound.plots import save as save
+from kvbound.plots import render as render
 from kvbound.report import Report as Report

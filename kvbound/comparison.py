@@ -11,7 +11,17 @@ from heuristics.registry import AnyPolicy
 from kvbound.explanation import Explained, explain_all
 from kvbound.plots.frame import DRAWABLE
 from kvbound.simulation import Simulation, Watch, outside_schedules, policy_names, simulate_policies, unwatched
-from kvbound.tables import Cells, because, between, decimal, handling_text, in_words, title, value_columns
+from kvbound.tables import (
+    Cells,
+    because,
+    between,
+    decimal,
+    handling_text,
+    in_words,
+    title,
+    value_columns,
+    without_calls,
+)
 from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -141,6 +151,7 @@ class Comparison:
         """Return the table of values, a row for each schedule."""
         columns = ["schedule", *value_columns(units_of(self.instance), self.objective, "value", "mean")]
         columns += [f"/ {SHORT[kind]}" for kind in self.optima]
+        columns += ["without calls"] * len(without_calls(None, self.instance, self.objective))
         said = any(row["handling"] or "error" in row for row in rows)
         cells = [[*self._cells(row), *[handling_text(row)] * said] for row in rows]
         return Cells([*columns, *["handling of calls"] * said], cells, range(1, len(columns)))
@@ -152,6 +163,7 @@ class Comparison:
             row["label"],
             *(units.value(value, self.objective) for value in values),
             *(decimal(row["ratio_to_bound"][kind]) for kind in self.optima),
+            *without_calls(values[0], self.instance, self.objective),
         ]
 
     def draw(self, path: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kvbound.explanation import PARTS, SPENT, Difference, Explained
 from kvbound.units import Units, units_of
+from kvcore.instance import Instance
 from kvcore.metrics import Value
 from kvcore.result import Result
 from kvcore.schedule import Batch
@@ -131,6 +132,14 @@ def milliseconds(seconds: float) -> str:
 def percent(share: float | None) -> str | None:
     """Return a share in percent (None: it is not known)."""
     return None if share is None else f"{100 * share:.1f} %"
+
+
+def without_calls(value: int | str | None, instance: Instance, objective: str) -> list[str | None]:
+    """Return the cell of the mean latency without calls, which no schedule changes; none where there is none such."""
+    calls = sum(request.call_time for request in instance.requests)
+    if not calls or objective != "total-flow-time":
+        return []
+    return [None if value is None else units_of(instance).text((Fraction(value) - calls) / len(instance.requests))]
 
 
 def value_columns(units: Units, objective: str, *names: str) -> list[str]:

@@ -70,10 +70,11 @@ class Given(Policy):
 def _made(kind: type[Policy], path: str) -> Policy:
     try:
         policy = kind()
-        for attribute in ("name", "rule", "source"):  # every policy has to have them
-            getattr(policy, attribute)
     except (Exception, SystemExit) as error:
         raise BadInput(f"{path}: {kind.__name__} cannot be made: {in_one_line(error, path)}") from None
+    missing = [name for name in ("name", "rule", "source") if not hasattr(policy, name)]
+    if missing:
+        raise BadInput(f"{path}: {kind.__name__} has no {' and no '.join(missing)}; give the class that, as a text")
     return policy
 
 

@@ -69,6 +69,8 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
         ("none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"),
     )
     yield "lower bound", "none" if optimum.bound is None else in_words(optimum, optimum.bound)
+    if optimum.gap is not None:
+        yield "gap", f"{100 * optimum.gap:.2f} %"
     if "constraints" in optimum.extra:
         yield "only of schedules that obey", ", ".join(optimum.extra["constraints"])
     if optimum.bound_kind is not None:
