@@ -39,6 +39,9 @@ from kvbound.instances import load_instance as load_instance
 from workloads.builtin import builtin_instance as builtin_instance
 from workloads.generators import generate as generate
 from costmodels import get_cost as get_cost
+from heuristics import with_min_waste_handlings as with_min_waste_handlings
+from heuristics.load import rate as rate
+from heuristics.load import scaled as scaled
 from library import Library as Library
 from workloads.importers import read_agent_traces as read_agent_traces
 from workloads.importers import read_azure as read_azure

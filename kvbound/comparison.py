@@ -25,7 +25,7 @@ from kvbound.tables import (
 from kvbound.units import units_of
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import objective_value
+from kvcore.metrics import SUMS, objective_value
 from kvcore.result import Result
 from kvcore.schedule import Schedule
 from kvcore.summary import summary
@@ -157,7 +157,10 @@ class Comparison:
         return Cells([*columns, *["handling of calls"] * said], cells, range(1, len(columns)))
 
     def _cells(self, row: dict[str, Any]) -> list[object]:
-        values = (row["bound"] if row.get("status") == "bound-only" else row["value"], row["mean"])
+        values = (row["value"], row["mean"])
+        if row.get("status") == "bound-only":
+            mean = Fraction(row["bound"]) / len(self.instance.requests) if self.objective in SUMS else None
+            values = (row["bound"], None if mean is None else str(mean))
         units = units_of(self.instance)
         return [
             row["label"],

@@ -118,6 +118,15 @@ class Asked:
         given = {"selection": self.selection(), "machine": self.fitting(machine)} | options
         return read_requests(file, layout, tick=self.setting.tick, **given), self.setting.machine(machine)
 
+    def table(self, file: str, map: str, rate: str | None, kind: str) -> tuple[Imported, Machine]:
+        """Read a table whose columns a map names; where none was given, say that there is one."""
+        try:
+            return self.read(file, read_map(map), TRACE_MACHINE, kind=kind, rate=optional_fraction("--rate", rate))
+        except BadInput as error:
+            if map != PLAIN or "no column" not in str(error):
+                raise
+            raise BadInput(f"{error}; name yours: --map arrival=COLUMN,prompt=COLUMN,decode=COLUMN") from None
+
 
 def _imports(name: str) -> Callable[[Callable[..., tuple[Imported, Machine | MachineFor]]], None]:
     """Make a command of what reads a trace as it is `asked`: it takes all `OPTIONS` too, and writes what was read."""
@@ -155,7 +164,7 @@ PLAIN = "arrival=arrival,prompt=prompt,decode=decode"
 @_imports("csv")
 def csv(file: FileArgument, asked: Asked, map: MapOption = PLAIN, rate: RateOption = None) -> tuple[Imported, Machine]:
     """Read any CSV file (also in gzip) with a header: a row is a request, or one turn of a session."""
-    return asked.read(file, read_map(map), TRACE_MACHINE, rate=optional_fraction("--rate", rate))
+    return asked.table(file, map, rate, "csv")
 
 
 @_imports("jsonl")
@@ -163,7 +172,7 @@ def jsonl(
     file: FileArgument, asked: Asked, map: MapOption = PLAIN, rate: RateOption = None
 ) -> tuple[Imported, Machine]:
     """Read any file of JSON objects, one a line (also in gzip); a column is a key, or a path such as usage.tokens."""
-    return asked.read(file, read_map(map), TRACE_MACHINE, kind="jsonl", rate=optional_fraction("--rate", rate))
+    return asked.table(file, map, rate, "jsonl")
 
 
 @_imports("azure")
@@ -253,6 +262,8 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
         if out != "-":
             emit(json, facts(instance), lambda console: show_instance(instance, console))
         lost += [] if size is None else _distorted(fine, coarse)
+    if setting.assumed:
+        lost += ["no --cost and no --memory: each batch lasts 25 ms, on a machine of ours (docs/costmodels.md)"]
     for line in lost:
         print(f"kvbound: {line}", file=sys.stderr)
 

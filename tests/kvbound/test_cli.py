@@ -213,6 +213,18 @@ def test_a_table_of_many_requests_takes_80_columns(kvbound):
     assert "norm. p50" not in brief
 
 
+def test_a_bound_has_a_mean_as_values_have(kvbound):
+    _, out, _ = kvbound("compare", "identical:n=201,I=2,O=2,M=900", "--policies", "fcfs", "--time-limit", "1")
+    bound = next(line.split() for line in out.splitlines() if line.startswith("lower bound"))
+    assert "-" not in bound[4:6]
+
+
+@pytest.mark.parametrize("arguments", [["compare"], ["simulate"]])
+def test_the_mean_without_calls_stands_wherever_there_are_calls(kvbound, arguments):
+    said = [kvbound(*arguments, name, "--policies", "fcfs")[1] for name in ("mars-figure1", "infermax-figure15:I=8")]
+    assert ["without calls" in text for text in said] == [True, False]
+
+
 def test_a_request_that_can_never_fit_is_exit_2(kvbound, tmp_path):
     facts = builtin_instance("mars-figure1").model_dump(mode="json")
     facts["machine"]["memory"] = 5
