@@ -244,7 +244,7 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
     """Coarsen if asked to, choose the handling of calls, and write; what is lost is said below."""
     given, setting = asked.given, asked.setting
     out, json, size = given["out"], given["json"], given["block"] or given["slot"]
-    lost = [f"{trace.source}: {'; '.join(trace.notes)} (docs/data.md)"] if trace.notes else []
+    lost = list[str]()
     if size is None and json is None and isinstance(machine, Machine):  # nothing needs all requests at once
         build = partial(build_instance, trace.source, machine=machine, name=trace.name, tick_seconds=setting.tick,
                         cost=setting.cost)  # fmt: skip
@@ -262,6 +262,8 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
         if out != "-":
             emit(json, facts(instance), lambda console: show_instance(instance, console))
         lost += [] if size is None else _distorted(fine, coarse)
+    if trace.notes:  # which are there once all requests have been read
+        lost = [f"{trace.source}: {'; '.join(trace.notes)} (docs/data.md)", *lost]
     if setting.assumed:
         lost += ["no --cost and no --memory: each batch lasts 25 ms, on a machine of ours (docs/costmodels.md)"]
     for line in lost:
