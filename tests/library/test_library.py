@@ -339,7 +339,7 @@ def test_an_instance_is_added(small: Library, tmp_path: Path) -> None:
     about = ("--source", "worst-mars-makespan:n=4", "--origin", "a test", "--licence", "MIT", "--family", "new")
     arguments = ("library", "add", "worst-mars-makespan:n=4", *about, "--library", small.folder)
     said = kvbound(*arguments, "--name", "mine", "--objectives", "makespan,busy-time").stdout
-    assert said == "new/mine is there; `kvbound library fill --names mine` looks for first values\n"
+    assert said.startswith("new/mine is there; `kvbound library fill --names mine` looks for first values\nwritten: ")
     record = Library(small.folder).record("mine")
     assert (record.requests, record.calls, record.origin, list(record.objectives)) == (
         4, 4, "a test", ["makespan", "busy-time"],
@@ -380,7 +380,8 @@ def test_run(small: Library, tmp_path: Path) -> None:
     csv, plot = tmp_path / "r.csv", tmp_path / "r.svg"
     arguments = ("--policies", "fcfs,vllm", "--schedule", schedule, "--out", csv, "--plot", plot, "--jobs", 1)
     said = kvbound("library", "run", *arguments, "--library", small.folder).stdout
-    *told, last = said.splitlines()[1:]
+    *told, last, written = said.splitlines()[1:]
+    assert written == f"written: {csv}, {plot}"
     assert [line.split()[:3] for line in told] == [["s.json", "1", "1.000"], ["fcfs", "1", "1.207"]]
     assert last.startswith("vllm has no ratio on any instance: policy vllm cannot run on mars-figure1: it needs")
     lines = csv.read_text().splitlines()
