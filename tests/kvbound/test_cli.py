@@ -395,7 +395,7 @@ def test_the_usual_policies_never_fail(kvbound, tmp_path):
 
 def test_sigterm_keeps_the_policies_that_have_run(kvbound, monkeypatch):
     def second_is_interrupted(instance, policy, *arguments, **options):
-        if policy == "sjf":
+        if policy.name == "sjf":
             signal.raise_signal(signal.SIGTERM)
         return solvers.driver.simulate_policy(instance, policy, *arguments, **options)
 
