@@ -213,7 +213,9 @@ def first_error(error: ValidationError) -> str:
     else:  # unknown keys, of which no objects are made here
         first, _ = json.JSONDecoder().raw_decode(error.json(include_url=False, include_input=False), 1)
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    message = _WORDS.get(first["type"], first["msg"].removeprefix("Value error, "))
+    message = _WORDS.get(
+        first["type"], first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    )
     value = first.get("input", {})
     shown = "" if isinstance(value, dict | list | BaseModel) else f" (it is {_short(json.dumps(value, default=str))})"
     return _short(f"{place}: {message}{shown}" if place else message, 400)
@@ -256,7 +258,7 @@ def _check_keys(text: str, model: type[BaseModel]) -> None:
     if len(text) < LARGE:
         return
     if found is not None:
-        raise ValueError("Input should be an object")
+        raise ValueError("must be an object")
     unknown = next((key for key in outermost if key not in model.model_fields), None)
     if unknown is not None:
         raise ValueError(f"{_short(unknown)}: unknown key")

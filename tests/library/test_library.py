@@ -258,7 +258,7 @@ def test_what_is_better_gets_in(small: Library, kind: str, before: None) -> None
         (("--by", "me\x1b[31m"), "who, how and in how many seconds: by: "),
         (("--by", "m" * 201), "who, how and in how many seconds: by: "),
         (("--by", "me", "--how", "\x00"), "who, how and in how many seconds: how: "),
-        (("--by", "me", "--seconds", "1e400"), "seconds: Input should be a finite number"),
+        (("--by", "me", "--seconds", "1e400"), "seconds: must be a finite number"),
     ],
 )
 def test_an_origin_that_no_record_can_hold_is_refused(small: Library, option: tuple[str, ...], message: str) -> None:
