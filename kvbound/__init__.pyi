@@ -55,7 +55,7 @@ from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text
 from kvcore.certificates import read_certificate as read_certificate
 from kvcore.coarsen import coarsen as coarsen
-from kvcore.coarsen import distortion as distortion
+from kvbound.distortion import distortion as distortion
 from kvcore.coarsen import fine_bound as fine_bound
 from kvcore.coarsen import lift as lift
 

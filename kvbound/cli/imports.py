@@ -24,7 +24,8 @@ from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
 from kvbound.cli.progress import LiveLine
 from kvbound.cli.setting import CallHandlingOption, CostSetting, takes_setting, with_handling
-from kvcore.coarsen import coarsen, distortion, gentler
+from kvbound.distortion import distortion, gentler
+from kvcore.coarsen import coarsen
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
